@@ -1,0 +1,51 @@
+# Each target sets up what it needs in .venv; nothing is installed elsewhere.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help run test lint format bench clean lock
+
+help:  ## Show the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/run.stamp  ## Simulate a small study, fit it plainly and robustly, write results/
+	$(BIN)/python examples/quickstart.py --out results
+
+test: lint  ## Every check: formatting, lint, types, tests
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/dev.stamp  ## Formatting, lint and types only
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp  ## Put the code into its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp  ## Measure the package beside its alternatives, in one run
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fitting.py
+
+clean:  ## Remove everything that can be made again
+	rm -rf $(VENV) results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf src/*.egg-info
+
+lock:  ## Renew constraints.txt from the newest releases that pyproject.toml allows
+	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet '.[dev]'
+	$(VENV)/lock/bin/pip freeze --exclude surefoot > constraints.txt
+	rm -rf $(VENV)/lock
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'Surefoot needs Python 3.11 or newer; say which with: make PYTHON=python3.12 …' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[figures]'
+	@touch $@
+
+$(VENV)/dev.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
