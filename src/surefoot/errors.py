@@ -1,0 +1,32 @@
+"""Errors and warnings that say where to look and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Data or an argument was refused; the message names the place and the remedy."""
+
+    def __init__(self, message: str, *, row: int | None = None, column: str | None = None, user: object = None) -> None:
+        super().__init__(message)
+        self.row, self.column, self.user = row, column, user
+
+
+class NotFittedError(AttributeError):
+    """A result was asked of a method that has not seen data yet."""
+
+
+class FitWarning(UserWarning):
+    """A person's result is defined but rests on too little; the message names the person."""
+
+
+def closest(name: str, valid: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for the nearest valid name, or nothing when none is near.
+
+    >>> closest("rewrad", ["reward", "time"])
+    " (did you mean 'reward'?)"
+    """
+    matches = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f" (did you mean '{matches[0]}'?)" if matches else ""

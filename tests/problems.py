@@ -1,0 +1,31 @@
+"""Random problems for the solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def critic_problems(rng, people):
+    """A padded batch: features (people, tuples, d), rewards, weights; contaminated, ragged, some ill-conditioned."""
+    features = int(rng.integers(1, 13))
+    lengths = rng.integers(5, 301, size=people)
+    x = rng.standard_normal((people, lengths.max(), features))
+    x[..., 0] = 1.0
+    scales = 10.0 ** rng.uniform(-3, 3, size=(people, 1, features))
+    x *= np.where(rng.random((people, 1, 1)) < 0.3, scales, 1.0)
+    if features > 1:  # nearly the same column twice, for a fifth of the people
+        near = x[..., :1] + 10.0 ** rng.uniform(-4, -2, size=(people, 1, 1)) * x[..., -1:]
+        x[..., -1:] = np.where(rng.random((people, 1, 1)) < 0.2, near, x[..., -1:])
+    weights = (np.arange(x.shape[1]) < lengths[:, None]).astype(float)
+    r = (x @ rng.standard_normal((people, features, 1)))[..., 0] + rng.standard_normal(x.shape[:2])
+    outlier = rng.random(x.shape[:2]) < rng.uniform(0, 0.3, size=(people, 1))
+    r += np.where(outlier, rng.choice([-1, 1], size=x.shape[:2]) * rng.exponential(20, size=x.shape[:2]), 0.0)
+    return x * weights[..., None], r * weights, weights
+
+
+def actor_problems(rng, people, actions, tuples, scale):
+    """z (people, tuples, m), advantages (people, tuples, actions − 1) linear in z, and 0/1 weights."""
+    z = np.concatenate([rng.standard_normal((people, tuples, 3)), np.ones((people, tuples, 1))], axis=-1)
+    z[..., :3] *= 10.0 ** rng.uniform(-1, 1, size=(people, 1, 3))
+    advantage = scale * z @ rng.standard_normal((people, 4, actions - 1))
+    return z, advantage, (rng.random((people, tuples)) < 0.9).astype(float)

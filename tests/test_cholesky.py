@@ -1,0 +1,52 @@
+import numpy as np
+from numpy.testing import assert_allclose
+
+from surefoot.cholesky import Cholesky
+
+
+def random_systems(rng, people, size):
+    root = rng.standard_normal((people, size, size))
+    return root @ np.swapaxes(root, 1, 2) + 0.1 * np.eye(size)
+
+
+def test_solves_what_numpy_solves():
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 5, 12):
+        matrices, right = random_systems(rng, 30, size), rng.standard_normal((30, size))
+        system = Cholesky(matrices)
+        assert system.positive_definite.all()
+        assert_allclose(system.solve(right), np.linalg.solve(matrices, right[..., None])[..., 0], rtol=1e-7, atol=1e-9)
+
+
+def test_half_solve_gives_the_quadratic_form_of_the_inverse():
+    rng = np.random.default_rng(1)
+    matrices, right = random_systems(rng, 10, 4), rng.standard_normal((10, 4))
+    expected = np.einsum("ni,nij,nj->n", right, np.linalg.inv(matrices), right)
+    assert_allclose((Cholesky(matrices).half_solve(right) ** 2).sum(axis=0), expected, rtol=1e-9)
+
+
+def test_units_of_the_columns_do_not_matter():
+    matrix = np.array([[[2.0, 1.0], [1.0, 3.0]]])
+    units = np.array([1e-8, 1e8])
+    solved = Cholesky(matrix * units[:, None] * units).solve(np.array([[1.0, 1.0]]) * units)
+    assert_allclose(solved * units, Cholesky(matrix).solve(np.array([[1.0, 1.0]])), rtol=1e-12)
+
+
+def test_a_dependent_column_is_dropped_and_others_are_undisturbed():
+    rng = np.random.default_rng(2)
+    good = random_systems(rng, 1, 3)[0]
+    x = rng.standard_normal((20, 2))
+    x = np.column_stack([x, x[:, 0] + x[:, 1]])
+    singular = x.T @ x
+    right = rng.standard_normal((2, 3))
+    right[1] = x.T @ rng.standard_normal(20)
+    system = Cholesky(np.stack([good, singular]))
+    assert system.positive_definite.tolist() == [True, False]
+    solved = system.solve(right)
+    assert_allclose(solved[0], np.linalg.solve(good, right[0]))
+    assert solved[1, 2] == 0
+    assert_allclose(singular @ solved[1], right[1], atol=1e-9)
+
+
+def test_a_matrix_of_zeros_gives_zeros():
+    assert_allclose(Cholesky(np.zeros((1, 3, 3))).solve(np.zeros((1, 3))), 0)
