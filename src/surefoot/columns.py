@@ -1,0 +1,181 @@
+"""From one column of a table to a NumPy array, or to an error that names the column, the row and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError, closest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Place = Callable[[int], str]
+"""How a row is called in messages: `row 17` of a frame, `line 19` of a file."""
+
+
+def frame_row(row: int) -> str:
+    """As in a data frame, from 0."""
+    return f"row {row}"
+
+
+def file_line(row: int) -> str:
+    """As in an editor, from 1, below a header."""
+    return f"line {row + 2}"
+
+
+def arrow_columns(frame: Any, names: list[str]) -> tuple[dict[str, pa.Array], str]:
+    """The named columns of a pandas, polars or Arrow frame as Arrow arrays, and the name of the frame's library."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    try:
+        table = nw.from_native(frame, eager_only=True)
+    except TypeError as error:
+        raise InputError(
+            f"expected a pandas, polars or Arrow table, got {type(frame).__name__}; collect it first if it is lazy"
+        ) from error
+    available = [str(name) for name in table.columns]
+    for name in names:
+        if name not in available:
+            raise InputError(
+                f"there is no column '{name}'{closest(name, available)}; the table has {available}", column=name
+            )
+    if len(table) == 0:
+        raise InputError("the table has no rows; give it at least one decision point")
+    arrays: dict[str, pa.Array] = {}
+    for name in names:
+        try:
+            column = table.select(name).to_arrow().column(0)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(f"column '{name}' mixes types ({error}); convert it to one type", column=name) from error
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        arrays[name] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return arrays, str(table.implementation)
+
+
+def numbers(column: pa.Array, name: str, place: Place) -> NDArray[np.float64]:
+    """Numbers and yes/no values as float64; missing becomes NaN, text is refused."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if _is_text(column):
+        row, text = _first_not_a_number(column)
+        raise InputError(
+            f"{place(row)}, column '{name}': '{text}' is text where a number is needed; correct it or convert the column",
+            row=row,
+            column=name,
+        )
+    known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    if not any(test(kind) for test in known):
+        raise InputError(f"column '{name}' has type {kind} where numbers are needed; convert it", column=name)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    values: NDArray[np.float64] = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _first_not_a_number(column: pa.Array) -> tuple[int, str]:
+    first: tuple[int, str] | None = None
+    for row, text in enumerate(column.to_pylist()):
+        if text is None:
+            continue
+        first = first or (row, text)
+        try:
+            float(text)
+        except ValueError:
+            return row, text
+    return first or (0, "")
+
+
+def action_codes(column: pa.Array, name: str, place: Place, actions: tuple[str, ...]) -> NDArray[np.float64]:
+    """Actions by number, or by declared name; missing becomes NaN."""
+    if not _is_text(column):
+        return numbers(column, name, place)
+    codes = {action: float(code) for code, action in enumerate(actions)}
+    values = np.full(len(column), np.nan)
+    for row, text in enumerate(column.to_pylist()):
+        if text and text not in codes:
+            hint = f"{closest(text, actions)}; declared are {list(actions)}"
+            raise InputError(
+                f"{place(row)}, column '{name}': action '{text}' was never declared{hint}", row=row, column=name
+            )
+        values[row] = codes[text] if text else np.nan
+    return values
+
+
+def people(column: pa.Array, name: str, place: Place) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sorted ids of the people and, for every row, the position of its person among them."""
+    import pyarrow as pa
+
+    refuse_missing(column, name, place)
+    if pa.types.is_floating(column.type):
+        values = column.to_numpy(zero_copy_only=False)
+        odd = np.flatnonzero(values != np.floor(values))
+        if odd.size:
+            row = int(odd[0])
+            raise InputError(
+                f"{place(row)}, column '{name}': {values[row]} is no person's id; ids are whole numbers or text",
+                row=row,
+                column=name,
+            )
+        column = column.cast(pa.int64())
+    if not (pa.types.is_integer(column.type) or _is_text(column)):
+        raise InputError(f"column '{name}' has type {column.type}; a person's id is a whole number or text", column=name)
+    encoded = column.dictionary_encode()
+    distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if _is_text(column) else np.int64)
+    users, position = np.unique(distinct, return_inverse=True)
+    return users, position.astype(np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def times(column: pa.Array, name: str, place: Place) -> NDArray[Any]:
+    """Decision times as int64, float64 or (dates, timestamps, ISO 8601 text) datetime64; with a zone they become UTC."""
+    import pyarrow as pa
+
+    refuse_missing(column, name, place)
+    kind = column.type
+    if _is_text(column):
+        try:
+            column = column.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"column '{name}': {error}; write times as numbers or as ISO 8601 without a zone", column=name
+            ) from error
+    elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        # An instant with a zone is stored by Arrow in UTC; dropping the label keeps the instant.
+        column = (
+            column.cast(pa.timestamp("us", kind.tz)).cast(pa.timestamp("us"))
+            if pa.types.is_timestamp(kind)
+            else column.cast(pa.timestamp("us"))
+        )
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"column '{name}' has type {kind}; a decision time is a number, a date or a timestamp", column=name)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def refuse_missing(column: pa.Array, name: str, place: Place) -> None:
+    """Missing means null, NaN or empty text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = pc.equal(column, "") if _is_text(column) else pc.is_null(column, nan_is_null=pa.types.is_floating(column.type))
+    rows = np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
+    if rows.size:
+        row = int(rows[0])
+        raise InputError(
+            f"{place(row)}, column '{name}': missing; every decision point needs one (fill it in or drop the row)",
+            row=row,
+            column=name,
+        )
+
+
+def _is_text(column: pa.Array) -> bool:
+    import pyarrow as pa
+
+    kind = column.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

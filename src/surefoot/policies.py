@@ -1,0 +1,210 @@
+"""Policies: what decides. Probabilities of every action for people in states, samples of them, and their files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot.decision_rules import RULES, DecisionRule, Fixed
+from surefoot.errors import InputError
+from surefoot.files import replacing
+from surefoot.trajectories import positions
+from surefoot.version import __version__
+
+FORMAT = "surefoot-policies-1"
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """One decision rule, for whoever it is applied to.
+
+    >>> coin(2).probabilities([[0.3], [1.2]], available=[True, False])
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    """
+
+    rule: DecisionRule
+    """With an empty batch shape."""
+    action_names: tuple[str, ...]
+    state_names: tuple[str, ...] | None = None
+    """None: the policy does not look at the state."""
+
+    def probabilities(self, states: ArrayLike, available: ArrayLike | None = None) -> NDArray[np.float64]:
+        """(n, actions) for states (n, variables); who is not available gets action 0 with probability 1."""
+        checked, free = _checked_states(states, available, self.state_names)
+        return _where_available(self.rule.probabilities(checked), free)
+
+    def sample(
+        self, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Actions (n,) and the probabilities with which they were drawn."""
+        return _draw(self.probabilities(states, available), rng)
+
+    def rules_for(self, users: NDArray[Any]) -> DecisionRule:
+        """The same rule for every user."""
+        whole = {name: np.broadcast_to(values, (len(users), *values.shape)) for name, values in self.rule.arrays().items()}
+        return type(self.rule)(**whole)
+
+
+@dataclass(frozen=True, eq=False)
+class Policies:
+    """One decision rule per person."""
+
+    users: NDArray[Any]
+    """Ids, sorted."""
+    rule: DecisionRule
+    """With batch shape (people,)."""
+    action_names: tuple[str, ...]
+    state_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __getitem__(self, user: Any) -> Policy:
+        """The policy of one person."""
+        return Policy(self.rule[positions(self.users, [user])[0]], self.action_names, self.state_names)
+
+    def probabilities(self, users: ArrayLike, states: ArrayLike, available: ArrayLike | None = None) -> NDArray[np.float64]:
+        """(n, actions) for n pairs of a user and a state; who is not available gets action 0 with probability 1."""
+        people = positions(self.users, users)
+        checked, free = _checked_states(states, available, self.state_names)
+        if people.shape != checked.shape[:1]:
+            raise InputError(f"{people.size} users but {len(checked)} states; give one state per user")
+        return _where_available(self.rule[people].probabilities(checked), free)
+
+    def sample(
+        self, users: ArrayLike, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Actions (n,) and the probabilities with which they were drawn."""
+        return _draw(self.probabilities(users, states, available), rng)
+
+    def rules_for(self, users: NDArray[Any]) -> DecisionRule:
+        """The rules of the given people, in their order."""
+        return self.rule[positions(self.users, users)]
+
+    def save(self, path: str | Path) -> None:
+        """Write to a `.json` or `.parquet` file, whole or not at all; `load` gives the same numbers to the last bit."""
+        path = Path(path)
+        header = {
+            "format": FORMAT,
+            "surefoot": __version__,
+            "kind": self.rule.kind,
+            "states": list(self.state_names),
+            "actions": list(self.action_names),
+            "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
+        }
+        flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
+        if path.suffix == ".json":
+            numbers = {name: values.tolist() for name, values in flat.items()}
+            text = json.dumps({**header, "users": self.users.tolist(), **numbers}, allow_nan=False)
+            with replacing(path) as temporary:
+                temporary.write_text(text + "\n", encoding="utf-8")
+        elif path.suffix == ".parquet":
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            lists = {
+                name: pa.FixedSizeListArray.from_arrays(values.ravel(), values.shape[1]) for name, values in flat.items()
+            }
+            table = pa.table({"user": self.users, **lists}).replace_schema_metadata({"surefoot": json.dumps(header)})
+            with replacing(path) as temporary:
+                parquet.write_table(table, temporary)
+        else:
+            raise InputError(f"{path}: policies are saved as .json or .parquet")
+
+
+def load(path: str | Path) -> Policies:
+    """Read what `Policies.save` wrote."""
+    path = Path(path)
+    if path.suffix not in (".json", ".parquet"):
+        raise InputError(f"{path}: policies are kept as .json or .parquet")
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        header, columns = _read_json(path) if path.suffix == ".json" else _read_parquet(path)
+        if header.get("format") != FORMAT:
+            raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+        arrays = {
+            name: np.asarray(columns[name], dtype=np.float64).reshape(-1, *shape) for name, shape in header["shapes"].items()
+        }
+        users = np.asarray(columns["users"])
+        if any(len(values) != len(users) or not np.isfinite(values).all() for values in arrays.values()):
+            raise ValueError("its numbers are not complete and finite")
+        rule = RULES[header["kind"]](**arrays)
+        return Policies(users, rule, tuple(header["actions"]), tuple(header["states"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
+
+
+def _read_json(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return content, content
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    from pyarrow import parquet
+
+    table = parquet.read_table(path)
+    header = json.loads((table.schema.metadata or {})[b"surefoot"])
+    columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in header["shapes"]}
+    return header, {**columns, "users": table["user"].to_pylist()}
+
+
+def coin(actions: int) -> Policy:
+    """Every action with the same probability."""
+    return fixed([1 / actions] * actions)
+
+
+def never(actions: int) -> Policy:
+    """Always action 0: send nothing."""
+    return fixed([1.0] + [0.0] * (actions - 1))
+
+
+def always(actions: int) -> Policy:
+    """Never action 0: one of the others, each with the same probability."""
+    return fixed([0.0] + [1 / (actions - 1)] * (actions - 1))
+
+
+def fixed(probabilities: ArrayLike) -> Policy:
+    """The given probabilities, whatever the state."""
+    values = np.asarray(probabilities, dtype=np.float64)
+    if values.ndim != 1 or len(values) < 2 or not (values >= 0).all() or abs(values.sum() - 1) > 1e-9:
+        raise InputError(f"probabilities must be at least two numbers of at least 0 that sum to 1; got {values.tolist()}")
+    return Policy(Fixed(values), tuple(str(code) for code in range(len(values))))
+
+
+def _checked_states(
+    states: ArrayLike, available: ArrayLike | None, names: tuple[str, ...] | None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """States as (n, variables), complete where available (elsewhere zero), and the availability as booleans."""
+    values = np.asarray(states, dtype=np.float64)
+    if values.ndim != 2 or (names is not None and values.shape[1] != len(names)):
+        wanted = "variables" if names is None else f"{len(names)}: {', '.join(names)}"
+        raise InputError(f"states have shape {values.shape}; give one row per decision, (n, {wanted})")
+    free = np.ones(len(values), dtype=bool) if available is None else np.asarray(available)
+    if free.shape != (len(values),) or not np.isin(free, (0, 1)).all():
+        raise InputError(f"available must be {len(values)} times yes or no")
+    free = free.astype(bool)
+    if names is not None:
+        rows, places = np.nonzero(free[:, None] & ~np.isfinite(values))
+        if rows.size:
+            row, name = int(rows[0]), names[places[0]]
+            message = f"row {row}, state '{name}': {values[row, places[0]]}; a decision needs every state variable"
+            raise InputError(message, row=row, column=name)
+    return np.where(free[:, None], values, 0.0), free
+
+
+def _where_available(probabilities: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
+    nothing = np.eye(probabilities.shape[-1])[0]
+    return np.where(free[:, None], probabilities, nothing)
+
+
+def _draw(probabilities: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    edges = np.cumsum(probabilities, axis=1)[:, :-1]
+    actions = (rng.random(len(probabilities))[:, None] >= edges).sum(axis=1)
+    return actions, np.take_along_axis(probabilities, actions[:, None], axis=1)[:, 0]

@@ -1,0 +1,418 @@
+"""Trajectories: the one data container. People × decision points, ragged, checked once at the door, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot import columns
+from surefoot.columns import Place, file_line, frame_row
+from surefoot.errors import InputError, closest
+
+PADDED_TO = 16
+"""A person's tuples are padded to a multiple of this. It depends on the person alone, so that the rounding of a fit does
+not depend on who else is in the block."""
+BLOCK_CELLS = 2**16
+"""Padded tuples in a block: large enough for NumPy to be worth its calls, small enough for a processor's cache."""
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """What the columns are called where the data came from, for messages and for `to_frame`."""
+
+    user: str = "user"
+    time: str = "time"
+    action: str = "action"
+    reward: str = "reward"
+    probability: str = "probability"
+    available: str = "available"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Trajectories:
+    """Decision points of many people, in the order of the table they came from.
+
+    Make one with `from_frame`, `from_csv`, `from_parquet` or `from_arrays`. Missing states and rewards are NaN: they stay
+    missing, are left out of fits (`usable`) and are counted.
+
+    >>> import numpy as np
+    >>> Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.full((2, 3), np.nan))
+    Trajectories(2 people, 6 decision points, state ['s1'], actions ['nothing', 'send'], 6 rewards missing)
+    """
+
+    users: NDArray[Any]
+    """Ids of the people, sorted, (people,)."""
+    person: NDArray[np.int64]
+    """For each row the position of its person in `users`."""
+    time: NDArray[Any]
+    state: NDArray[np.float64]
+    """(rows, state variables)."""
+    available: NDArray[np.bool_]
+    action: NDArray[np.int64]
+    """0 is "send nothing"."""
+    probability: NDArray[np.float64]
+    """With which the action taken was drawn; NaN where it was not logged."""
+    reward: NDArray[np.float64]
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    names: ColumnNames = ColumnNames()
+    backend: str = "pyarrow"
+    """The library whose frames go out: that of the frame that came in."""
+    order: NDArray[np.int64] = None  # type: ignore[assignment]
+    """Rows sorted by person, then time; derived."""
+    starts: NDArray[np.int64] = None  # type: ignore[assignment]
+    """Where each person begins in `order`, with the total at the end; derived."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", np.lexsort((self.time, self.person)))
+        lengths = np.bincount(self.person, minlength=len(self.users))
+        object.__setattr__(self, "starts", np.concatenate([[0], np.cumsum(lengths)]))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                own = value.copy()
+                own.flags.writeable = False
+                object.__setattr__(self, field.name, own)
+
+    def __len__(self) -> int:
+        return len(self.person)
+
+    def __repr__(self) -> str:
+        missing = int(np.isnan(self.reward).sum())
+        return (
+            f"Trajectories({len(self.users)} people, {len(self)} decision points, state {list(self.state_names)}, "
+            f"actions {list(self.action_names)}" + (f", {missing} rewards missing)" if missing else ")")
+        )
+
+    @property
+    def user(self) -> NDArray[Any]:
+        """The person's id for every row."""
+        return self.users[self.person]
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Rows that a fit can use: available, with every state variable and the reward present."""
+        return self.available & ~np.isnan(self.reward) & ~np.isnan(self.state).any(axis=1)
+
+    @property
+    def actions(self) -> int:
+        return len(self.action_names)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        user: str,
+        time: str,
+        state: Sequence[str],
+        action: str,
+        reward: str,
+        available: str | None = None,
+        probability: str | None = None,
+        actions: int | Sequence[str] = 2,
+        _place: Place = frame_row,
+    ) -> Trajectories:
+        """Read a pandas, polars or Arrow table with one row per decision point, in any order.
+
+        `actions` declares what can be sent: how many, or their names, the first of which means "nothing". `probability` is
+        that of the action which was taken. Rows where the person was not available need no action and no probability.
+        """
+        names = ColumnNames(user, time, action, reward, probability or "probability", available or "available")
+        state = _state_names(state)
+        wanted = [name for name in (user, time, *state, action, reward, available, probability) if name is not None]
+        repeated = {name for name in wanted if wanted.count(name) > 1}
+        if repeated:
+            raise InputError(f"column '{repeated.pop()}' is named twice; every role needs a column of its own")
+        table, backend = columns.arrow_columns(frame, wanted)
+        users, person = columns.people(table[user], user, _place)
+        action_names = _action_names(actions)
+
+        def numbers(name: str | None, otherwise: float = np.nan) -> NDArray[np.float64]:
+            return np.full(len(person), otherwise) if name is None else columns.numbers(table[name], name, _place)
+
+        return _checked(
+            users=users,
+            person=person,
+            time=columns.times(table[time], time, _place),
+            state=np.column_stack([numbers(name) for name in state]),
+            available=numbers(available, 1.0),
+            action=columns.action_codes(table[action], action, _place, action_names),
+            probability=numbers(probability),
+            reward=numbers(reward),
+            state_names=tuple(state),
+            action_names=action_names,
+            names=names,
+            backend=backend,
+            place=_place,
+        )
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **roles: Any) -> Trajectories:
+        """Read a comma-separated file; the arguments are those of `from_frame`. Errors name the line of the file."""
+        from pyarrow import ArrowInvalid, csv
+
+        path = _existing(path)
+        try:
+            # One block: the type of a column is then inferred from all of it.
+            table = csv.read_csv(
+                path,
+                read_options=csv.ReadOptions(block_size=max(path.stat().st_size + 1, 2**16)),
+                convert_options=csv.ConvertOptions(strings_can_be_null=True),
+            )
+        except ArrowInvalid as error:
+            raise InputError(f"{path}: cannot be read as comma-separated values ({error})") from error
+        return cls._from_file(path, table, file_line, roles)
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, **roles: Any) -> Trajectories:
+        """Read a Parquet file; the arguments are those of `from_frame`."""
+        from pyarrow import ArrowInvalid, parquet
+
+        path = _existing(path)
+        try:
+            table = parquet.read_table(path)
+        except ArrowInvalid as error:
+            raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
+        return cls._from_file(path, table, frame_row, roles)
+
+    @classmethod
+    def _from_file(cls, path: Path, table: Any, place: Place, roles: dict[str, Any]) -> Trajectories:
+        try:
+            return cls.from_frame(table, **roles, _place=place)
+        except InputError as error:
+            raise InputError(f"{path}: {error}", row=error.row, column=error.column, user=error.user) from error
+
+    @classmethod
+    def from_arrays(
+        cls,
+        state: ArrayLike,
+        action: ArrayLike,
+        reward: ArrayLike,
+        *,
+        available: ArrayLike | None = None,
+        probability: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        state_names: Sequence[str] | None = None,
+        actions: int | Sequence[str] = 2,
+    ) -> Trajectories:
+        """From arrays (people, tuples, …), `state` with a third axis; `lengths` cuts ragged people to their own number."""
+        cube = np.asarray(state, dtype=np.float64)
+        if cube.ndim != 3:
+            raise InputError(f"state has {cube.ndim} axes; it needs three: (people, tuples, state variables)")
+        people, tuples = cube.shape[:2]
+        kept = np.arange(tuples) < np.broadcast_to(tuples if lengths is None else np.asarray(lengths), (people,))[:, None]
+        ids = np.arange(people) if users is None else np.asarray(users)
+        distinct, position = np.unique(ids, return_inverse=True)
+        if ids.shape != (people,) or len(distinct) != people or ids.dtype.kind not in "iuU":
+            raise InputError(
+                f"users must be {people} different ids (whole numbers or text), one per row of state; got {ids!r}"
+            )
+        if not kept.any():
+            raise InputError("the arrays hold no decision point")
+
+        def flat(values: ArrayLike | None, otherwise: float, name: str) -> NDArray[Any]:
+            array = np.full((people, tuples), otherwise) if values is None else np.asarray(values)
+            if array.shape != (people, tuples):
+                raise InputError(f"{name} has shape {array.shape}; state asks for {(people, tuples)}", column=name)
+            return array[kept]
+
+        return _checked(
+            users=distinct,
+            person=np.broadcast_to(position[:, None], kept.shape)[kept].astype(np.int64),
+            time=flat(np.broadcast_to(np.arange(tuples), kept.shape) if time is None else time, 0, "time"),
+            state=cube[kept],
+            available=flat(available, 1.0, "available").astype(np.float64),
+            action=flat(action, np.nan, "action").astype(np.float64),
+            probability=flat(probability, np.nan, "probability").astype(np.float64),
+            reward=flat(reward, np.nan, "reward").astype(np.float64),
+            state_names=tuple(state_names or [f"s{j + 1}" for j in range(cube.shape[2])]),
+            action_names=_action_names(actions),
+            names=ColumnNames(),
+            backend="pyarrow",
+            place=frame_row,
+        )
+
+    def with_values(
+        self, *, state: NDArray[np.float64] | None = None, reward: NDArray[np.float64] | None = None
+    ) -> Trajectories:
+        """The same decision points with other states or rewards, of the same shape and in the same order."""
+        state, reward = self.state if state is None else state, self.reward if reward is None else reward
+        for name, old, new in (("state", self.state, state), ("reward", self.reward, reward)):
+            if new.shape != old.shape or np.isinf(new).any():
+                raise InputError(f"{name} must be finite or missing and of shape {old.shape}", column=name)
+        return replace(self, state=state, reward=reward)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per decision point, in the order they came: a frame of the library that the data came from."""
+        names = self.names
+        data = {names.user: self.user, names.time: self.time}
+        data |= {name: self.state[:, j] for j, name in enumerate(self.state_names)}
+        data |= {names.available: self.available, names.action: self.action}
+        data |= {names.probability: self.probability, names.reward: self.reward}
+        return tidy(data, backend or self.backend)
+
+    def people_of(self, users: ArrayLike) -> NDArray[np.int64]:
+        """Positions of the given ids in `users`."""
+        return positions(self.users, users)
+
+    def blocks(self, cells: int = BLOCK_CELLS) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Blocks of people of about the same length: their positions, and their rows in time order, −1 where padded."""
+        lengths = np.diff(self.starts)
+        padded = np.maximum(-(-lengths // PADDED_TO), 1) * PADDED_TO
+        for length in np.unique(padded):
+            people = np.flatnonzero(padded == length)
+            size = max(1, cells // int(length))
+            for chunk in (people[first : first + size] for first in range(0, len(people), size)):
+                places = np.arange(length)
+                inside = places < lengths[chunk, None]
+                rows = self.order[np.where(inside, self.starts[chunk, None] + places, 0)]
+                yield chunk, np.where(inside, rows, -1)
+
+
+def tidy(data: dict[str, Any], backend: str) -> Any:
+    """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    # Through Arrow, so that every library receives the same types.
+    table = pa.table({name: pa.array(values, from_pandas=True) for name, values in data.items()})
+    frame = nw.from_native(table, eager_only=True)
+    if backend == "pyarrow":
+        return table
+    try:
+        return {"pandas": frame.to_pandas, "polars": frame.to_polars}[backend]()
+    except KeyError:
+        raise InputError(f"no frames of '{backend}'; choose pandas, polars or pyarrow") from None
+
+
+def positions(users: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64]:
+    """Where each wanted id stands among the sorted `users`; an id that is not there is an error."""
+    ids = np.asarray(wanted)
+    text = users.dtype.kind == "U"
+    if ids.dtype.kind != users.dtype.kind and not (ids.dtype.kind in "iu" and not text):
+        raise InputError(f"people are known by {'text' if text else 'whole numbers'}, not by {ids.dtype}: {ids.ravel()[:1]}")
+    found = np.minimum(np.searchsorted(users, ids), len(users) - 1)
+    unknown = np.flatnonzero(users[found] != ids)
+    if unknown.size:
+        row, user = int(unknown[0]), ids.ravel()[unknown[0]].item()
+        raise InputError(
+            f"row {row}: unknown user {user!r}{closest(str(user), map(str, users))}", row=row, column="user", user=user
+        )
+    return found.astype(np.int64)
+
+
+def _existing(path: str | Path) -> Path:
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path}")
+    return Path(path)
+
+
+def _state_names(state: Sequence[str]) -> list[str]:
+    if isinstance(state, str) or not len(state):
+        raise InputError(f"state must list at least one column, for example state=['{state or 's1'}']")
+    return list(state)
+
+
+def _action_names(actions: int | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(actions, int):
+        others = ["send"] if actions == 2 else [f"send {code}" for code in range(1, actions)]
+        names: tuple[str, ...] = ("nothing", *others)
+    else:
+        names = tuple(actions)
+    if isinstance(actions, str) or len(names) < 2 or len(set(names)) < len(names):
+        raise InputError(f"actions must be a number of at least 2, or at least two different names; got {actions!r}")
+    return names
+
+
+def _checked(
+    *,
+    users: NDArray[Any],
+    person: NDArray[np.int64],
+    available: NDArray[np.float64],
+    action: NDArray[np.float64],
+    probability: NDArray[np.float64],
+    place: Place,
+    **rest: Any,
+) -> Trajectories:
+    """Refuse what cannot be right, naming the row, the column and the user; settle what unavailable rows hold."""
+    names: ColumnNames = rest["names"]
+    declared: tuple[str, ...] = rest["action_names"]
+
+    def refuse(where: NDArray[np.bool_], column: str, what: str, values: NDArray[Any], remedy: str) -> None:
+        rows = np.flatnonzero(where)
+        if not rows.size:
+            return
+        row, user = int(rows[0]), users[person[rows[0]]].item()
+        more = f" (and {rows.size - 1} more rows)" if rows.size > 1 else ""
+        value = f"{values[row]:g}" if isinstance(values[row], np.floating) else str(values[row])
+        message = f"{place(row)}, column '{column}', user {user!r}: {what.format(value)}{more}; {remedy}"
+        raise InputError(message, row=row, column=column, user=user)
+
+    missing_or_correct = "correct the value or leave it empty (missing)"
+    for j, name in enumerate(rest["state_names"]):
+        refuse(np.isinf(rest["state"][:, j]), name, "{} is not finite", rest["state"][:, j], missing_or_correct)
+    refuse(np.isinf(rest["reward"]), names.reward, "{} is not finite", rest["reward"], missing_or_correct)
+    wrong = ~np.isin(available, (0.0, 1.0))
+    refuse(wrong, names.available, "availability is {}", available, "write 1 (available) or 0 (not available)")
+    free = available == 1
+    refuse(
+        free & np.isnan(action),
+        names.action,
+        "the action is missing at an available decision point",
+        action,
+        "fill it in, or mark the person not available",
+    )
+    given = ~np.isnan(action)
+    refuse(
+        given & (action != np.floor(action)),
+        names.action,
+        "action {} is not a whole number",
+        action,
+        f"use 0 to {len(declared) - 1}",
+    )
+    undeclared = given & ((action < 0) | (action >= len(declared)))
+    refuse(
+        undeclared,
+        names.action,
+        "action {} was never declared",
+        action,
+        f"declare it with actions=…, which now has {list(declared)}, or correct it",
+    )
+    refuse(
+        ~free & given & (action != 0),
+        names.action,
+        "action {} at a decision point that was not available",
+        action,
+        "correct the action or the availability",
+    )
+    outside = free & ((probability <= 0) | (probability > 1))
+    refuse(
+        outside,
+        names.probability,
+        "probability {} is outside (0, 1]",
+        probability,
+        "log the probability of the action taken, or leave it empty",
+    )
+    time = rest["time"]
+    if time.dtype.kind == "f":
+        refuse(~np.isfinite(time), names.time, "{} is not a time", time, "give every decision point a finite time")
+    order = np.lexsort((time, person))
+    twice = np.zeros(len(person), dtype=bool)
+    twice[order[1:]] = (person[order[1:]] == person[order[:-1]]) & (time[order[1:]] == time[order[:-1]])
+    refuse(twice, names.time, "a second decision point at {}", time, "drop the duplicate or correct its time")
+    return Trajectories(
+        users=users,
+        person=person,
+        available=free,
+        action=np.where(free, action, 0).astype(np.int64),
+        probability=np.where(free, probability, 1.0),
+        **rest,
+    )

@@ -1,0 +1,70 @@
+"""The same solvers on PyTorch arrays, to 1e-8 of NumPy's numbers."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from surefoot.actors import optimise
+from surefoot.boltzmann import gain_gradient_curvature
+from surefoot.cholesky import Cholesky
+from surefoot.critics import fit_capped, fit_ridge
+from surefoot.features import critic_features, effects, policy_features
+from surefoot.filters import hampel, kalman
+from tests.problems import actor_problems, critic_problems
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch", reason="PyTorch is optional: pip install torch==2.13.0 to run these")
+
+
+def both(function, *arrays, **more):
+    """The function's results from NumPy arrays and from the same arrays in PyTorch."""
+    convert = {name: torch.asarray(value) if isinstance(value, np.ndarray) else value for name, value in more.items()}
+    return function(*arrays, **more), function(*map(torch.asarray, arrays), **convert)
+
+
+def assert_same(ours, theirs):
+    assert isinstance(theirs, torch.Tensor)
+    assert_allclose(theirs.numpy(), ours, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+def test_critics(refresh):
+    x, r, v = critic_problems(np.random.default_rng(0), 50)
+    x /= np.sqrt((x**2).mean(axis=1, keepdims=True))
+    penalty = np.full(x.shape[-1], 1e-3)
+    for ours, theirs in (
+        both(fit_capped, x, r, v, penalty=penalty, refresh_threshold=refresh),
+        both(fit_ridge, x, r, v, penalty=penalty),
+    ):
+        for field in ("coef", "weights", "threshold", "n_iter", "converged"):
+            assert_same(getattr(ours, field), getattr(theirs, field))
+
+
+@pytest.mark.parametrize("radius", [None, 0.5])
+@pytest.mark.parametrize("actions", [2, 3])
+def test_actors(actions, radius):
+    z, advantage, kept = actor_problems(np.random.default_rng(1), 30, actions, 50, 1.0)
+    ours, theirs = both(optimise, z, advantage, kept, count=np.full(30, 50), penalty=1e-2, radius=radius)
+    for field in ("coef", "gain", "multiplier", "converged"):
+        assert_same(getattr(ours, field), getattr(theirs, field))
+
+
+def test_derivatives():
+    z, advantage, kept = actor_problems(np.random.default_rng(2), 5, 3, 20, 1.0)
+    ours, theirs = both(gain_gradient_curvature, 0.1 * np.ones((5, 2, 4)), z, advantage, kept / 20, np.full((5, 4), 0.1))
+    for mine, other in zip(ours, theirs, strict=True):
+        assert_same(mine, other)
+
+
+def test_filters_features_and_cholesky():
+    rng = np.random.default_rng(3)
+    values, present = rng.standard_t(2, (10, 60)), rng.random((10, 60)) < 0.9
+    for cleaner in (hampel, kalman):
+        assert_same(*both(cleaner, np.where(present, values, 0.0), present))
+    state, action = rng.standard_normal((4, 6, 2)), rng.integers(0, 3, (4, 6))
+    assert_same(*both(lambda s, a: critic_features(s, a, 3), state, action))
+    assert_same(*both(policy_features, state))
+    assert_same(*both(lambda w: effects(w, 3), rng.standard_normal((4, 9))))
+    root = rng.standard_normal((4, 3, 3))
+    matrix = root @ np.swapaxes(root, 1, 2) + np.eye(3)
+    assert_same(*both(lambda a, b: Cholesky(a).solve(b), matrix, rng.standard_normal((4, 3))))
