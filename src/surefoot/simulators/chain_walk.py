@@ -1,0 +1,66 @@
+"""Chain walk: the four-state chain of least-squares policy iteration (Lagoudakis and Parr, 2003)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.decision_rules import UpperConfidence
+from surefoot.policies import Policy
+from surefoot.simulators.simulator import Simulator
+
+SUCCESS = 0.9
+REWARDS = np.array([0.0, 100.0, 100.0, 0.0])
+"""Of reaching states 1 … 4."""
+
+
+class ChainWalk(Simulator):
+    """Four states in a row, 1 to 4; action 0 goes left, action 1 right.
+
+    A move succeeds with probability 0.9 and goes the other way otherwise; at the ends one stays put. The reward belongs to
+    the state that is reached: 0, 100, 100, 0. The first state is uniform (ours: the source is silent). Right, right, left,
+    left is best and earns 90 a step; a coin earns 50.
+
+    The expected reward is not linear in [1, s, a, a·s]; `critic_coef` is its least-squares fit under a coin, which visits
+    the four states equally often.
+
+    >>> ChainWalk(users=3).expected_reward(np.array([[1.0], [4.0]]))
+    array([[10., 90.],
+           [90., 10.]])
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = ("position",)
+    action_names: ClassVar[tuple[str, ...]] = ("left", "right")
+    initial_numbers: ClassVar[int] = 1
+    step_numbers: ClassVar[int] = 1
+    # Going left, (10, 10, 90, 90) in states 1 … 4 has mean 50 and slope 32; going right mirrors it.
+    critic_coef: ClassVar[NDArray[np.float64]] = np.array([-30.0, 32.0, 160.0, -64.0])
+
+    @staticmethod
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        return rng.random(shape)
+
+    @staticmethod
+    def begin(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.floor(4 * numbers) + 1
+
+    @staticmethod
+    def advance(
+        state: NDArray[np.float64], action: NDArray[np.int64], numbers: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        right = (action > 0) == (numbers[0] < SUCCESS)
+        following = np.clip(state + np.where(right, 1.0, -1.0), 1.0, 4.0)
+        return following, REWARDS[following[0].astype(np.int64) - 1]
+
+    @staticmethod
+    def expected_reward(states: NDArray[np.float64]) -> NDArray[np.float64]:
+        place = states[:, 0]
+        left = REWARDS[np.clip(place - 1, 1, 4).astype(np.int64) - 1]
+        right = REWARDS[np.clip(place + 1, 1, 4).astype(np.int64) - 1]
+        return np.column_stack([SUCCESS * left + (1 - SUCCESS) * right, SUCCESS * right + (1 - SUCCESS) * left])
+
+    def oracle_myopic(self) -> Policy:
+        mean = np.array([[0.0, 0.0], [-1.0, 2.5]])
+        return Policy(UpperConfidence(mean, np.zeros((2, 2, 2))), self.action_names, self.state_names)

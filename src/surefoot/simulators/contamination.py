@@ -1,0 +1,60 @@
+"""Outliers put into clean logs, with the truth about which tuples were touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError, closest
+from surefoot.simulators.simulator import Seed
+from surefoot.simulators.streams import streams
+from surefoot.trajectories import Trajectories
+
+MECHANISMS = ("sensor", "prompted")
+
+
+@dataclass(frozen=True, eq=False)
+class Contaminated:
+    """Logs with outliers, and which rows have one."""
+
+    logs: Trajectories
+    touched: NDArray[np.bool_]
+
+
+def contaminate(
+    logs: Trajectories, *, mechanism: str, ratio: float = 0.04, strength: float = 5.0, seed: Seed
+) -> Contaminated:
+    """Put outliers into a share `ratio` (ψ) of each person's tuples, `strength` (ν) times the person's average size.
+
+    `sensor`: every state variable and the reward move by ± ν × the person's mean absolute value of it, signs at random.
+    `prompted`: only tuples with an action other than 0; the reward rises by ν × the person's mean absolute reward.
+    A person has round(ψ · tuples) outliers, under `prompted` at most as many as there are prompted tuples. With one seed a
+    larger ratio touches all that a smaller one touches, with the same signs.
+    """
+    if mechanism not in MECHANISMS:
+        raise InputError(
+            f"there is no mechanism '{mechanism}'{closest(mechanism, MECHANISMS)}; choose from {list(MECHANISMS)}"
+        )
+    if not 0 <= ratio <= 1:
+        raise InputError(f"ratio is {ratio}; it is a share of the tuples, between 0 and 1")
+    if not (np.isfinite(strength) and strength >= 0):
+        raise InputError(f"strength is {strength}; it must be a finite number of at least 0")
+    values = np.column_stack([logs.state, logs.reward])
+    moved = values.copy()
+    touched = np.zeros(len(logs), dtype=bool)
+    for person, rng in enumerate(streams(seed, "outliers", range(len(logs.users)))):
+        rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
+        size = np.array(
+            [np.abs(column[~np.isnan(column)]).mean() if (~np.isnan(column)).any() else 0.0 for column in values[rows].T]
+        )
+        shuffled = rng.permutation(len(rows))
+        signs = rng.choice((-1.0, 1.0), values[rows].shape)
+        candidates = shuffled if mechanism == "sensor" else shuffled[logs.action[rows[shuffled]] != 0]
+        chosen = candidates[: round(ratio * len(rows))]
+        if mechanism == "prompted":
+            signs[:, :-1], signs[:, -1] = 0.0, 1.0
+        moved[rows[chosen]] += strength * size * signs[chosen]
+        touched[rows[chosen]] = True
+    return Contaminated(logs.with_values(state=moved[:, :-1], reward=moved[:, -1]), touched)

@@ -1,0 +1,165 @@
+"""What the simulators share: running all people, under one or several policies, in one go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.decision_rules import DecisionRule
+from surefoot.errors import InputError
+from surefoot.policies import Policies, Policy
+from surefoot.simulators.streams import streams
+from surefoot.trajectories import Trajectories
+
+NOISE_CELLS = 2**22
+"""Random numbers held at once (32 MiB); people go through in blocks of this size."""
+
+Seed = int | np.random.SeedSequence
+
+
+@dataclass(frozen=True, eq=False)
+class LongRun:
+    """What a policy earned and did, person by person."""
+
+    reward: NDArray[np.float64]
+    """Average reward of the steps kept, (people,)."""
+    share_treated: NDArray[np.float64]
+    """Share of the steps kept with an action other than 0, (people,)."""
+
+
+class Simulator(ABC):
+    """People who meet decision points one after the other.
+
+    A subclass gives the dynamics as functions of arrays: states are (variables, *lanes), one lane per simulated course of
+    events, so that any number of people and policies move forward together.
+    """
+
+    state_names: ClassVar[tuple[str, ...]]
+    action_names: ClassVar[tuple[str, ...]] = ("nothing", "send")
+    initial_numbers: ClassVar[int]
+    """Random numbers that the first state takes."""
+    step_numbers: ClassVar[int]
+    """Random numbers that one step takes."""
+    critic_coef: ClassVar[NDArray[np.float64]]
+    """w*, the best linear approximation of the expected reward under a coin."""
+
+    def __init__(self, users: int = 50) -> None:
+        if isinstance(users, bool) or not isinstance(users, int) or users < 1:
+            raise InputError(f"users is {users!r}; a simulation needs a whole number of at least 1")
+        self.users = np.arange(users)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(users={len(self.users)})"
+
+    @staticmethod
+    @abstractmethod
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """The random numbers that drive the dynamics."""
+
+    @staticmethod
+    @abstractmethod
+    def begin(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """First states (variables, *lanes) from random numbers (initial_numbers, *lanes)."""
+
+    @staticmethod
+    @abstractmethod
+    def advance(
+        state: NDArray[np.float64], action: NDArray[np.int64], numbers: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Next states and rewards from states, actions and random numbers (step_numbers, *lanes)."""
+
+    @staticmethod
+    @abstractmethod
+    def expected_reward(states: NDArray[np.float64]) -> NDArray[np.float64]:
+        """True expected immediate reward of every action, (n, actions), at states (n, variables)."""
+
+    @abstractmethod
+    def oracle_myopic(self) -> Policy:
+        """The policy that takes the action with the highest expected immediate reward."""
+
+    def collect(self, policy: Policy | Policies, *, decision_points: int = 210, seed: Seed) -> Trajectories:
+        """Logs of all people under a policy. With the same seed a longer study begins with the shorter one."""
+        if decision_points < 1:
+            raise InputError(f"decision_points is {decision_points}; a study needs at least 1")
+        people, variables = len(self.users), len(self.state_names)
+        states = np.empty((people, decision_points, variables))
+        actions = np.empty((people, decision_points), dtype=np.int64)
+        rewards = np.empty((people, decision_points))
+        probability = np.empty((people, decision_points))
+        for block in self._blocks(decision_points):
+            rule = policy.rules_for(self.users[block])
+            for t, state, action, reward in self._courses(rule, block, decision_points, seed):
+                states[block, t], actions[block, t], rewards[block, t] = state.T, action, reward
+            for t in range(decision_points):
+                probability[block, t] = np.take_along_axis(
+                    rule.probabilities(states[block, t]), actions[block, t, None], axis=1
+                )[:, 0]
+        return Trajectories.from_arrays(
+            states,
+            actions,
+            rewards,
+            probability=probability,
+            users=self.users,
+            state_names=self.state_names,
+            actions=self.action_names,
+        )
+
+    def run(self, policies: Mapping[str, Policy | Policies], *, steps: int, keep: int, seed: Seed) -> dict[str, LongRun]:
+        """Run every policy for `steps` decision points and average over the last `keep`.
+
+        All policies meet the same random numbers, and none is influenced by which others are there.
+        """
+        if not 1 <= keep <= steps:
+            raise InputError(f"keep is {keep} of {steps} steps; keep at least 1 and at most all of them")
+        people = len(self.users)
+        reward = {name: np.zeros(people) for name in policies}
+        treated = {name: np.zeros(people) for name in policies}
+        for block in self._blocks(steps):
+            for names, rule in _by_kind(policies, self.users[block]):
+                reward_sum = np.zeros(rule.batch)
+                treated_sum = np.zeros(rule.batch)
+                for t, _, action, gained in self._courses(rule, block, steps, seed):
+                    if t >= steps - keep:
+                        reward_sum += gained
+                        treated_sum += action > 0
+                for place, name in enumerate(names):
+                    reward[name][block] = reward_sum[place] / keep
+                    treated[name][block] = treated_sum[place] / keep
+        return {name: LongRun(reward[name], treated[name]) for name in policies}
+
+    def _blocks(self, steps: int) -> list[slice]:
+        size = max(1, NOISE_CELLS // (steps * (self.step_numbers + 1)))
+        return [slice(start, start + size) for start in range(0, len(self.users), size)]
+
+    def _courses(
+        self, rule: DecisionRule, block: slice, steps: int, seed: Seed
+    ) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]]:
+        """Step by step: t, state, action, reward of all lanes (*policies, people of the block)."""
+        people = range(*block.indices(len(self.users)))
+        first, numbers = [], []
+        for rng in streams(seed, "dynamics", people):
+            first.append(self.draw(rng, (self.initial_numbers,)))
+            numbers.append(self.draw(rng, (steps, self.step_numbers)))
+        driving = np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0))
+        uniform = np.stack([rng.random(steps) for rng in streams(seed, "actions", people)], axis=1)
+        state = self.begin(np.stack(first, axis=1))
+        choose = rule.chooser()
+        state = np.broadcast_to(state.reshape(len(state), *[1] * (len(rule.batch) - 1), -1), (len(state), *rule.batch))
+        for t in range(steps):
+            action = choose(state, uniform[t])
+            following, reward = self.advance(state, action, driving[t])
+            yield t, state, action, reward
+            state = following
+
+
+def _by_kind(policies: Mapping[str, Policy | Policies], users: NDArray[Any]) -> Iterator[tuple[list[str], DecisionRule]]:
+    """Policies of one kind become one rule with a first axis over them, so that they run in one pass."""
+    rules = {name: policy.rules_for(users) for name, policy in policies.items()}
+    for kind in {type(rule): None for rule in rules.values()}:
+        names = [name for name, rule in rules.items() if type(rule) is kind]
+        yield names, kind.stack([rules[name] for name in names])

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import surefoot as sf
+from surefoot.simulators import contaminate
+
+LOGS = sf.simulators.HeartSteps(users=5).collect(sf.policies.coin(2), decision_points=100, seed=0)
+
+
+def sizes(person):
+    rows = LOGS.person == person
+    return np.abs(np.column_stack([LOGS.state, LOGS.reward])[rows]).mean(axis=0)
+
+
+def test_sensor_moves_every_value_by_its_own_size():
+    dirty = contaminate(LOGS, mechanism="sensor", ratio=0.04, strength=5, seed=1)
+    assert_array_equal(np.bincount(LOGS.person[dirty.touched]), [4] * 5)
+    moved = np.column_stack([dirty.logs.state - LOGS.state, dirty.logs.reward - LOGS.reward])
+    assert_array_equal(moved[~dirty.touched], 0)
+    for person in range(5):
+        own = moved[dirty.touched & (LOGS.person == person)]
+        assert_allclose(np.abs(own), np.broadcast_to(5 * sizes(person), own.shape), rtol=1e-9)
+    signs = np.sign(moved[contaminate(LOGS, mechanism="sensor", ratio=0.04, strength=5, seed=1).touched])
+    assert 0.25 < (signs > 0).mean() < 0.75
+
+
+def test_prompted_raises_the_reward_of_prompted_tuples_only():
+    dirty = contaminate(LOGS, mechanism="prompted", ratio=0.1, strength=3, seed=2)
+    assert (LOGS.action[dirty.touched] == 1).all()
+    assert_array_equal(np.bincount(LOGS.person[dirty.touched]), [10] * 5)
+    assert_array_equal(dirty.logs.state, LOGS.state)
+    for person in range(5):
+        own = dirty.touched & (LOGS.person == person)
+        assert_allclose((dirty.logs.reward - LOGS.reward)[own], 3 * sizes(person)[-1], rtol=1e-9)
+    everything = contaminate(LOGS, mechanism="prompted", ratio=1.0, strength=3, seed=2)
+    assert_array_equal(everything.touched, LOGS.action == 1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0, 1), st.floats(0, 1), st.sampled_from(["sensor", "prompted"]), st.integers(0, 1000))
+def test_more_outliers_contain_fewer(one, other, mechanism, seed):
+    less, more = (contaminate(LOGS, mechanism=mechanism, ratio=r, strength=5, seed=seed) for r in sorted((one, other)))
+    assert (more.touched | ~less.touched).all()
+    assert_array_equal(more.logs.reward[less.touched], less.logs.reward[less.touched])
+
+
+@pytest.mark.parametrize("nothing", [{"ratio": 0.0}, {"strength": 0.0}])
+def test_none_or_weightless_outliers_change_nothing(nothing):
+    dirty = contaminate(LOGS, mechanism="sensor", **{"ratio": 0.1, "strength": 5.0, **nothing}, seed=3)
+    assert_array_equal(dirty.logs.reward, LOGS.reward)
+    assert_array_equal(dirty.logs.state, LOGS.state)
+
+
+def test_the_same_people_are_touched_whoever_else_is_there():
+    few = sf.simulators.HeartSteps(users=2).collect(sf.policies.coin(2), decision_points=100, seed=0)
+    alone = contaminate(few, mechanism="sensor", ratio=0.1, strength=5, seed=4)
+    together = contaminate(LOGS, mechanism="sensor", ratio=0.1, strength=5, seed=4)
+    assert_array_equal(alone.logs.state, together.logs.state[LOGS.person < 2])
+
+
+def test_missing_values_stay_missing():
+    reward = LOGS.reward.copy()
+    reward[:150] = np.nan
+    dirty = contaminate(LOGS.with_values(reward=reward), mechanism="sensor", ratio=0.5, strength=5, seed=5)
+    assert_array_equal(np.isnan(dirty.logs.reward), np.isnan(reward))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"mechanism": "sensors"}, "did you mean 'sensor'"),
+        ({"ratio": 1.2}, "between 0 and 1"),
+        ({"strength": np.inf}, "finite"),
+        ({"strength": -1}, "at least 0"),
+    ],
+)
+def test_wrong_arguments_are_refused(wrong, words):
+    with pytest.raises(sf.InputError, match=words):
+        contaminate(LOGS, **{"mechanism": "sensor", "seed": 0, **wrong})
