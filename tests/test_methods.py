@@ -250,3 +250,59 @@ def test_results_before_fitting_are_refused_kindly():
         _ = sf.method("ro-accb").coef_
     with pytest.raises(AttributeError, match="no attribute 'coeff'"):
         _ = sf.method("ro-accb").coeff
+
+
+@pytest.mark.parametrize("name", list(sf.METHODS))
+def test_pooling_learns_one_policy_for_anybody(name, dirty):
+    pooled = sf.method(name, pooling="all").fit(dirty)
+    as_one = sf.filters.clean(dirty, pooled.filter) if pooled.filter else dirty
+    one = sf.Trajectories.from_arrays(
+        as_one.state[as_one.order][None], as_one.action[as_one.order][None], as_one.reward[as_one.order][None], users=["x"]
+    )
+    alone = sf.method(name, filter=None).fit(one)
+    assert_array_equal(pooled.critic_coef_, alone.critic_coef_)
+    assert_array_equal(pooled.weights_[dirty.order], alone.weights_)
+    states = np.random.default_rng(0).standard_normal((4, 3))
+    expected = alone.policies_.probabilities(["x"] * 4, states)
+    assert_array_equal(pooled.policies_.probabilities(["never", "seen", "before", "!"], states), expected)
+    assert_array_equal(pooled.policies_[77].probabilities(states), expected)
+    assert pooled.coefficients("pandas")["user"].unique().tolist() == ["everyone"]
+    assert len(pooled.outliers()) == (pooled.weights_ == 0).sum()
+    assert len(pooled.policies_) == 1
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_a_pooled_policy_survives_its_file(ending, dirty, tmp_path):
+    policies = sf.method("ro-accb", pooling="all").fit(dirty).policies_
+    policies.save(tmp_path / f"p.{ending}")
+    back = sf.policies.load(tmp_path / f"p.{ending}")
+    assert back.users is None
+    assert_array_equal(back.probabilities([123], [[1.0, 2, 3]]), policies.probabilities([123], [[1.0, 2, 3]]))
+
+
+@pytest.mark.parametrize("name", ["ro-accb", "saccb", "linucb", "ro-linucb"])
+def test_variables_that_are_not_seen_have_no_influence(name, dirty):
+    seeing = ("weather", "fatigue")
+    fitted = sf.method(name, critic_variables=seeing, policy_variables=seeing).fit(dirty)
+    fewer = sf.Trajectories.from_frame(
+        dirty.to_frame(), user="user", time="time", state=["weather", "fatigue"], action="action", reward="reward"
+    )
+    expected = sf.method(name).fit(fewer)
+    seen = [0, 1, 3, 4, 5, 7]
+    assert_allclose(fitted.critic_coef_[:, seen], expected.critic_coef_, rtol=1e-9)
+    assert_array_equal(fitted.critic_coef_[:, [2, 6]], 0)
+    state = np.random.default_rng(0).standard_normal((6, 3))
+    found = fitted.policies_.probabilities(dirty.users, state)
+    assert_allclose(found, expected.policies_.probabilities(dirty.users, state[:, [0, 2]]), atol=1e-7)
+
+
+def test_a_policy_may_see_less_than_the_critic(dirty):
+    fitted = sf.method("ro-accb", policy_variables=("engagement",)).fit(dirty)
+    assert_array_equal(fitted.coef_[:, [0, 2]], 0)
+    assert (fitted.coef_[:, [1, 3]] != 0).all()
+    full = sf.method("ro-accb").fit(dirty)
+    assert_array_equal(fitted.critic_coef_, full.critic_coef_)
+    with pytest.raises(sf.InputError, match="did you mean 'engagement'"):
+        sf.method("accb", policy_variables=("engagment",)).fit(dirty)
+    with pytest.raises(sf.InputError, match="pooling"):
+        sf.method("accb", pooling="none").fit(dirty)

@@ -18,10 +18,12 @@ from surefoot.cholesky import Cholesky
 from surefoot.decision_rules import Boltzmann, DecisionRule, UpperConfidence
 from surefoot.errors import FitWarning, InputError, NotFittedError, closest
 from surefoot.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
+from surefoot.fit_troubles import fit_troubles
 from surefoot.policies import Policies
 from surefoot.trajectories import Trajectories, tidy
 
 CRITICS = ("ridge", "capped")
+POOLINGS = ("person", "all")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,12 @@ class Method(ABC):
     """Multiplies the boxplot threshold of the capped critic."""
     refresh_threshold: bool = False
     """Compute the threshold anew from the residuals of every fit, not only of the first."""
+    pooling: str = "person"
+    """`person`: one policy for each. `all`: one policy, learned from everybody's tuples, for anybody."""
+    critic_variables: tuple[str, ...] | None = None
+    """The state variables that the critic sees; None means all."""
+    policy_variables: tuple[str, ...] | None = None
+    """The state variables that an actor's policy sees; None means all. LinUCB decides by what its critic sees."""
 
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty",)
     _positive: ClassVar[tuple[str, ...]] = ("tau",)
@@ -82,13 +90,16 @@ class Method(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def fit(self, logs: Trajectories) -> Self:
-        """Learn one policy per person."""
+        """Learn one policy per person, or one for all."""
         self._check_parameters()
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
         self.logs_ = logs if self.filter is None else filters.clean(logs, self.filter)
-        self.users_ = logs.users
-        people, features = len(logs.users), (logs.state.shape[1] + 1) * logs.actions
+        self._critic_sees = _mask(self.critic_variables, logs.state_names, "critic_variables")
+        self._policy_sees = _mask(self.policy_variables, logs.state_names, "policy_variables")
+        pooled = self.pooling == "all"
+        self.users_ = np.array(["everyone"]) if pooled else logs.users
+        people, features = len(self.users_), (logs.state.shape[1] + 1) * logs.actions
         self.critic_coef_ = np.zeros((people, features))
         self.threshold_ = np.full(people, np.inf)
         self.scale_ = np.zeros(people)
@@ -98,20 +109,31 @@ class Method(ABC):
         self._converged = np.ones(people, dtype=bool)
         rules, order = [], []
         can_use = self.logs_.usable
-        for chunk, rows in self.logs_.blocks():
+        for chunk, rows in self.logs_.pooled() if pooled else self.logs_.blocks():
             rules.append(self._fit_block(_Block.of(self.logs_, can_use, chunk, rows)))
             order.append(chunk)
         back = np.argsort(np.concatenate(order))
         kind = type(rules[0])
         rule = kind(**{name: np.concatenate([part.arrays()[name] for part in rules])[back] for name in rules[0].arrays()})
-        self.policies_ = Policies(logs.users, rule, logs.action_names, logs.state_names)
+        self.policies_ = Policies(None if pooled else logs.users, rule, logs.action_names, logs.state_names)
         if isinstance(rule, Boltzmann):
             self.coef_ = rule.coef.reshape(people, -1)
-        _warn_about_people(self)
+        self._warn()
         return self
 
+    @property
+    def _unit(self) -> NDArray[np.int64]:
+        """For every row the position of its fit in `users_`."""
+        return np.zeros(len(self.logs_), dtype=np.int64) if self.pooling == "all" else self.logs_.person
+
+    def _warn(self) -> None:
+        features = int((self._critic_sees.sum() + 1) * self.logs_.actions)
+        for who, what in fit_troubles(self.logs_, self._unit, len(self.users_), self.weights_, features):
+            _warn_of(self.users_[who], what)
+        _warn_of(self.users_[~self._converged], "the search did not converge; rescale the states or raise the penalties")
+
     def _fit_block(self, block: _Block) -> DecisionRule:
-        x = critic_features(block.state, block.action, self.logs_.actions)
+        x = critic_features(block.state * self._critic_sees, block.action, self.logs_.actions)
         penalty = np.full(x.shape[-1], self.critic_penalty)
         penalty[0] *= self.penalize_intercept
         if self.critic == "capped":
@@ -141,6 +163,8 @@ class Method(ABC):
             )
         if self.filter is not None and self.filter not in filters.FILTERS:
             raise InputError(f"there is no filter '{self.filter}'; choose from {list(filters.FILTERS)} or None")
+        if self.pooling not in POOLINGS:
+            raise InputError(f"pooling is '{self.pooling}'; choose from {list(POOLINGS)}")
         for name in (*self._non_negative, *self._positive):
             value = getattr(self, name)
             if not np.isfinite(value) or value < 0 or (value == 0 and name in self._positive):
@@ -180,7 +204,7 @@ class Method(ABC):
             logs.names.reward: logs.reward[out],
             "expected": logs.reward[out] - self.residuals_[out],
             "residual": self.residuals_[out],
-            "limit": np.sqrt(self.threshold_[logs.person[out]]),
+            "limit": np.sqrt(self.threshold_[self._unit[out]]),
         }
         return tidy(data, backend or logs.backend)
 
@@ -206,6 +230,7 @@ class LinUCB(Method):
             # x(s, a) = E_a z(s): each column of E_a picks the critic's features that one element of z feeds.
             select = critic_features(np.eye(size)[:, :-1], np.full(size, action), actions)
             select[:-1] -= critic_features(np.zeros((1, size - 1)), np.array([action]), actions)
+            select[:-1] *= self._critic_sees[:, None]
             # Products person by person: one large product would be rounded by how many people there are.
             mean[:, action] = (fit.coef[:, None, :] @ select.T)[:, 0]
             halves = [system.half_solve(np.broadcast_to(column, (people, x.shape[-1]))) for column in select]
@@ -230,8 +255,8 @@ class ACCB(Method):
         return None
 
     def _decide(self, block: _Block, x: NDArray[Any], fit: critics.CriticFit, penalty: NDArray[Any]) -> Boltzmann:
-        z = policy_features(block.state)
-        advantage = z @ np.swapaxes(effects(fit.coef, self.logs_.actions), 1, 2)
+        z = policy_features(block.state * self._policy_sees)
+        advantage = policy_features(block.state) @ np.swapaxes(effects(fit.coef, self.logs_.actions), 1, 2)
         count = block.usable.sum(axis=1)
         found = actors.optimise(z, advantage, fit.weights, count=count, penalty=self.actor_penalty, radius=self._radius)
         self._converged[block.people] &= found.converged
@@ -285,42 +310,16 @@ def method(name: str, **parameters: Any) -> Method:
     return kind(**{**preset, **parameters})
 
 
-def _warn_about_people(fitted: Method) -> None:
-    """One warning per kind of trouble, with the names of those who have it."""
-    logs, weights = fitted.logs_, fitted.weights_
-    people = len(logs.users)
-    usable = ~np.isnan(weights)
-    person, action = logs.person[usable], logs.action[usable]
-    count = np.bincount(person, minlength=people)
-    features = fitted.critic_coef_.shape[1]
+def _mask(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str) -> NDArray[np.float64]:
+    """1.0 for the state variables that are seen, 0.0 for the others: a feature that is always zero gets coefficient zero."""
+    for name in chosen or ():
+        if name not in names:
+            raise InputError(f"{parameter} names '{name}', which the logs do not have{closest(name, names)}", column=name)
+    return np.array([1.0 if chosen is None or name in chosen else 0.0 for name in names])
 
-    def warn(who: NDArray[np.bool_], what: str) -> None:
-        names = [repr(user.item()) for user in logs.users[who]]
-        if names:
-            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            warnings.warn(f"user {', '.join(names[:10])}{more}: {what}", FitWarning, stacklevel=4)
 
-    warn(count == 0, "no usable decision point, so nothing was learned; the policy treats all actions alike")
-    warn(
-        (count > 0) & (count < features),
-        f"fewer usable decision points than the critic's {features} features; the penalty decides the rest",
-    )
-    present = np.where(usable[:, None], logs.state, np.nan)[logs.order]
-    low, high = np.fmin.reduceat(present, logs.starts[:-1]), np.fmax.reduceat(present, logs.starts[:-1])
-    for j, name in enumerate(logs.state_names):
-        warn(
-            (count > 1) & (low[:, j] == high[:, j]),
-            f"state '{name}' never changes, so its effect cannot be told from the intercept",
-        )
-    for code, name in enumerate(logs.action_names):
-        taken = np.bincount(person[action == code], minlength=people)
-        warn(
-            (count > 0) & (taken == 0),
-            f"action '{name}' never occurs among the usable decision points; its effect is a guess",
-        )
-        kept = np.bincount(person[(action == code) & (weights[usable] > 0)], minlength=people)
-        warn(
-            (taken > 0) & (kept == 0),
-            f"every decision point with action '{name}' was removed as an outlier; its effect is a guess",
-        )
-    warn(~fitted._converged, "the search did not converge; rescale the state variables or raise the penalties")
+def _warn_of(users: NDArray[Any], what: str) -> None:
+    names = [repr(user.item()) for user in users]
+    if names:
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        warnings.warn(f"user {', '.join(names[:10])}{more}: {what}", FitWarning, stacklevel=4)

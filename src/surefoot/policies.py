@@ -53,25 +53,30 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class Policies:
-    """One decision rule per person."""
+    """One decision rule per person, or one for everybody."""
 
-    users: NDArray[Any]
-    """Ids, sorted."""
+    users: NDArray[Any] | None
+    """Ids, sorted; None when the one rule is for anybody."""
     rule: DecisionRule
-    """With batch shape (people,)."""
+    """With batch shape (people,); (1,) when it is for anybody."""
     action_names: tuple[str, ...]
     state_names: tuple[str, ...]
 
     def __len__(self) -> int:
-        return len(self.users)
+        return self.rule.batch[0]
 
     def __getitem__(self, user: Any) -> Policy:
         """The policy of one person."""
-        return Policy(self.rule[positions(self.users, [user])[0]], self.action_names, self.state_names)
+        return Policy(self.rule[self._rows([user])[0]], self.action_names, self.state_names)
+
+    def _rows(self, users: ArrayLike) -> NDArray[np.int64]:
+        if self.users is None:
+            return np.zeros(np.shape(users), dtype=np.int64)
+        return positions(self.users, users)
 
     def probabilities(self, users: ArrayLike, states: ArrayLike, available: ArrayLike | None = None) -> NDArray[np.float64]:
         """(n, actions) for n pairs of a user and a state; who is not available gets action 0 with probability 1."""
-        people = positions(self.users, users)
+        people = self._rows(users)
         checked, free = _checked_states(states, available, self.state_names)
         if people.shape != checked.shape[:1]:
             raise InputError(f"{people.size} users but {len(checked)} states; give one state per user")
@@ -85,7 +90,7 @@ class Policies:
 
     def rules_for(self, users: NDArray[Any]) -> DecisionRule:
         """The rules of the given people, in their order."""
-        return self.rule[positions(self.users, users)]
+        return self.rule[self._rows(users)]
 
     def save(self, path: str | Path) -> None:
         """Write to a `.json` or `.parquet` file, whole or not at all; `load` gives the same numbers to the last bit."""
@@ -94,14 +99,16 @@ class Policies:
             "format": FORMAT,
             "surefoot": __version__,
             "kind": self.rule.kind,
+            "pooled": self.users is None,
             "states": list(self.state_names),
             "actions": list(self.action_names),
             "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
         }
+        users = ["everyone"] if self.users is None else self.users.tolist()
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
         if path.suffix == ".json":
             numbers = {name: values.tolist() for name, values in flat.items()}
-            text = json.dumps({**header, "users": self.users.tolist(), **numbers}, allow_nan=False)
+            text = json.dumps({**header, "users": users, **numbers}, allow_nan=False)
             with replacing(path) as temporary:
                 temporary.write_text(text + "\n", encoding="utf-8")
         elif path.suffix == ".parquet":
@@ -111,7 +118,7 @@ class Policies:
             lists = {
                 name: pa.FixedSizeListArray.from_arrays(values.ravel(), values.shape[1]) for name, values in flat.items()
             }
-            table = pa.table({"user": self.users, **lists}).replace_schema_metadata({"surefoot": json.dumps(header)})
+            table = pa.table({"user": users, **lists}).replace_schema_metadata({"surefoot": json.dumps(header)})
             with replacing(path) as temporary:
                 parquet.write_table(table, temporary)
         else:
@@ -136,7 +143,7 @@ def load(path: str | Path) -> Policies:
         if any(len(values) != len(users) or not np.isfinite(values).all() for values in arrays.values()):
             raise ValueError("its numbers are not complete and finite")
         rule = RULES[header["kind"]](**arrays)
-        return Policies(users, rule, tuple(header["actions"]), tuple(header["states"]))
+        return Policies(None if header["pooled"] else users, rule, tuple(header["actions"]), tuple(header["states"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
 

@@ -276,6 +276,12 @@ class Trajectories:
                 rows = self.order[np.where(inside, self.starts[chunk, None] + places, 0)]
                 yield chunk, np.where(inside, rows, -1)
 
+    def pooled(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Everybody's rows as one block of one unit."""
+        rows = np.full((1, -(-len(self) // PADDED_TO) * PADDED_TO), -1)
+        rows[0, : len(self)] = self.order
+        yield np.zeros(1, dtype=np.int64), rows
+
 
 def tidy(data: dict[str, Any], backend: str) -> Any:
     """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing."""
