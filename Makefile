@@ -43,7 +43,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.stamp: $(BIN)/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[figures]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python pyproject.toml constraints.txt
