@@ -69,16 +69,17 @@ def immediate_regret(simulator: Simulator, policies: Decides, *, states: int = 1
 
     The reference states are those that a coin visits in `states` decision points: the same for every policy.
     """
-    return _regret(policies, simulator, _visited_by_a_coin(simulator, states, seed))
+    return regret_at(simulator, policies, reference_states(simulator, states, seed))
 
 
-def _visited_by_a_coin(simulator: Simulator, states: int, seed: Seed) -> NDArray[np.float64]:
-    """(people, states, variables)."""
+def reference_states(simulator: Simulator, states: int, seed: Seed) -> NDArray[np.float64]:
+    """What a coin visits: (people, states, variables)."""
     logs = simulator.collect(reference.coin(len(simulator.action_names)), decision_points=states, seed=seed)
     return logs.state[logs.order].reshape(len(simulator.users), states, -1)
 
 
-def _regret(policies: Decides, simulator: Simulator, states: NDArray[np.float64]) -> Estimate:
+def regret_at(simulator: Simulator, policies: Decides, states: NDArray[np.float64]) -> Estimate:
+    """The immediate regret at given states of every person, (people, states, variables)."""
     # Every person's rule meets all of that person's states: the new axis makes the batch (people, states).
     probabilities = policies.rules_for(simulator.users)[:, None].probabilities(states)
     expected = simulator.expected_reward(states.reshape(-1, states.shape[-1])).reshape(probabilities.shape)
@@ -120,13 +121,13 @@ def compare(
         raise InputError("nothing to compare; give at least one method or policy by name")
     deciding = {name: item.policies_ if isinstance(item, Method) else item for name, item in fitted.items()}
     runs = simulator.run(deciding, steps=steps, keep=keep, seed=seed)
-    visited = _visited_by_a_coin(simulator, states, seed)
+    visited = reference_states(simulator, states, seed)
     rows: list[tuple[str, str, float, float]] = []
     for name, item in fitted.items():
         measures = {
             "long_run_average_reward": Estimate.over(runs[name].reward),
             "share_treated": Estimate.over(runs[name].share_treated),
-            "immediate_regret": _regret(deciding[name], simulator, visited),
+            "immediate_regret": regret_at(simulator, deciding[name], visited),
         }
         if isinstance(item, Method):
             measures["coefficient_error"] = coefficient_error(simulator, item)

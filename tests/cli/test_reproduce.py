@@ -1,0 +1,147 @@
+"""`surefoot reproduce` as its user types it, on a study small enough for a test."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+SMALL = ["--replicates", "2", "--users", "3", "--tuples", "40", "--steps", "40", "--keep", "30"]
+QUICKEST = ["s4", "--replicates", "8", *SMALL[2:]]
+COMMAND = [sys.executable, "-m", "surefoot", "reproduce"]
+
+
+def reproduce(*arguments, check=True):
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=check)  # noqa: S603
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """An uninterrupted run in one process."""
+    out = tmp_path_factory.mktemp("reproduce") / "results"
+    return out, reproduce(*SMALL, "--jobs", 1, "--out", out)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("reproduce") / "results"
+    reproduce(*QUICKEST, "--jobs", 1, "--out", out)
+    return contents(out)
+
+
+def contents(out):
+    """Every file but the summary's elapsed time."""
+    files = {path.name: path.read_bytes() for path in Path(out).iterdir()}
+    files["summary.json"] = re.sub(rb'"elapsed_seconds": [0-9.]+', b"", files["summary.json"])
+    return files
+
+
+def test_writes_everything(finished):
+    out, done = finished
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["runs.parquet", "runs.csv", "summary.json", "report.html", "figure.png", "figure.svg", "figure.pdf"]
+        + [f"{name}.{ending}" for name in ("s1", "s2", "s3", "s4") for ending in ("md", "tex")]
+    )
+    assert "report.html" in done.stdout
+    table = pq.read_table(out / "runs.parquet")
+    keys = ["experiment", "data_set", "mechanism", "method", "filter", "ratio", "strength", "tau", "replicate"]
+    assert table.num_rows == table.group_by(keys).aggregate([]).num_rows
+    assert (out / "runs.csv").read_text().count("\n") == table.num_rows + 1
+    summary = json.loads((out / "summary.json").read_text())
+    assert len(summary["claims"]) == 6
+    assert {"parameters", "versions", "elapsed_seconds"} <= set(summary)
+    assert {claim["verdict"] for claim in summary["claims"]} <= {"holds", "holds in part", "does not hold"}
+
+
+def test_the_report_stands_alone_and_says_what_a_reader_needs(finished):
+    text = (finished[0] / "report.html").read_text()
+    assert not re.search(r"""(src|href)=["'](?!data:|#)""", text)
+    assert "<script" not in text
+    assert text.count("<svg") == 2
+    for words in ("never", "always", "coin", "oracle-myopic", "mostly measures how often a policy sends", "paper is silent"):
+        assert words in text
+    assert "surefoot reproduce --replicates 2 --users 3 --tuples 40 --steps 40 --keep 30" in text
+
+
+def test_jobs_never_change_a_number(uninterrupted, tmp_path):
+    reproduce(*QUICKEST, "--jobs", 2, "--out", tmp_path)
+    assert contents(tmp_path) == uninterrupted
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_goes_on_and_ends_the_same(uninterrupted, tmp_path, how):
+    started = subprocess.Popen(  # noqa: S603
+        [*COMMAND, *QUICKEST, "--jobs", "2", "--out", str(tmp_path)], stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob(".units-*/*.json"))) < 2:
+        assert time.monotonic() < deadline
+        assert started.poll() is None
+        time.sleep(0.01)
+    started.send_signal(how)
+    started.wait(timeout=30)
+    assert started.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    done = len(list(tmp_path.glob(".units-*/*.json")))
+    assert 2 <= done < 24
+    assert not (tmp_path / "summary.json").exists()
+    # Workers leave with their parent, also when it had no time to say goodbye.
+    deadline = time.monotonic() + 30
+    while _group_is_alive(started.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    again = reproduce(*QUICKEST, "--jobs", 1, "--out", tmp_path)
+    assert "of them done before" in again.stderr
+    assert contents(tmp_path) == uninterrupted
+
+
+def _group_is_alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_json_is_alone_on_standard_output(tmp_path):
+    done = reproduce("s4", *SMALL, "--jobs", 1, "--out", tmp_path, "--json")
+    assert [claim["name"] for claim in json.loads(done.stdout)["claims"]] == ["S4 gain"]
+    assert "units of work" in done.stderr
+    assert (tmp_path / "figure.png").exists()
+
+
+def test_an_experiment_without_a_sweep_has_no_figure(tmp_path):
+    reproduce("s1", *SMALL, "--jobs", 1, "--out", tmp_path)
+    assert not list(tmp_path.glob("figure*"))
+    assert "not run" not in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--users", "0"], "users is 0"),
+        (["--tuples", "5"], "8 features"),
+        (["--ratio", "1.2"], "between 0 and 1"),
+        (["s7"], "no experiment 's7'"),
+        (["--jobs", "-1"], "jobs is -1"),
+        (["--replicates", "few"], "int"),
+        (["--out", "/proc/nowhere"], "cannot write to the folder /proc/nowhere"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(arguments, words, tmp_path):
+    done = reproduce("--out", tmp_path / "out", *arguments, check=False)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_is_there():
+    done = reproduce("--help")
+    for words in ("--replicates", "--quick", "Examples", "goes on where it stopped"):
+        assert words in done.stdout
