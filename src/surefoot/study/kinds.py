@@ -118,6 +118,19 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
     return column.cast(pa.large_string())
 
 
+def family(kind: pa.DataType) -> str:
+    """What columns of several files must have in common to be one column."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind):
+        return "nothing"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "numbers"
+    return "text" if is_text(pa.nulls(0, kind)) else str(kind)
+
+
 def identities(column: pa.Array) -> pa.Array:
     """People as they are, except that text which is nothing but whole numbers (no leading zeros) becomes whole numbers."""
     import pyarrow as pa

@@ -47,24 +47,50 @@ def columns_needed(study: Study) -> list[str]:
 def read(study: Study, path: str | Path) -> StudyLogs:
     """All rows of a file or a folder of files."""
     parts: list[Rows] = []
-    for file in tables.files_of(path):
+    files = tables.files_of(path)
+    schemas_agree(study, files)
+    for file in files:
         parts.append(read_file(study, file, sum(len(part.table) for part in parts)))
     return described(study, tables.joined(parts))
 
 
-def read_file(study: Study, file: Path, first_row: int) -> Rows:
-    """The study's columns of one file; people and times have their types, so that parts of the file agree on them."""
+def read_file(study: Study, file: Path, first_row: int, only: list[str] | None = None) -> Rows:
+    """The study's columns of one file, or some of them, with every spelling of "missing" settled.
+
+    People and times of a CSV file get their types from the whole file, so that parts of it agree on them.
+    """
     import pyarrow as pa
 
-    rows = tables.read_rows(file, columns_needed(study), first_row)
-    # A file's own spelling of "missing" is settled here; a category may have a level that is spelled so.
-    spelled_levels = {level for variable in study.state.values() for level in variable.levels}
-    missing = [word for word in (*kinds.MISSING, *study.columns.missing) if word not in spelled_levels]
+    rows = tables.read_rows(file, only or columns_needed(study), first_row)
+    # A category may have a level that is spelled like "missing".
+    levels = {level for variable in study.state.values() for level in variable.levels}
+    missing = [word for word in (*kinds.MISSING, *study.columns.missing) if word not in levels]
     table = {name: kinds.blanked(_whole(rows.table[name]), missing) for name in rows.table.column_names}
-    person, time = study.columns.person, study.columns.time
-    table[person] = kinds.identities(table[person])
-    table[time] = kinds.moments(table[time])
+    if file.suffix == ".csv":
+        for role, typed in ((study.columns.person, kinds.identities), (study.columns.time, kinds.moments)):
+            if role in table:
+                table[role] = typed(table[role])
     return Rows(pa.table(table), rows.place, rows.row)
+
+
+def schemas_agree(study: Study, files: list[Path]) -> None:
+    """Refuse files whose columns of one name hold different kinds of values; a column of nothing goes with any."""
+    if len(files) == 1:
+        return
+    first: dict[str, tuple[str, Path]] = {}
+    for file in files:
+        schema = tables.parquet_file(file).schema_arrow
+        tables.check_columns(file, schema.names, columns_needed(study))
+        for name in columns_needed(study):
+            family = kinds.family(schema.field(name).type)
+            known, where = first.setdefault(name, (family, file))
+            if known == "nothing":
+                first[name] = (family, file)
+            elif family not in (known, "nothing"):
+                raise InputError(
+                    f"{file}: column '{name}' holds {family}, but {known} in {where}; write all files with one schema",
+                    column=name,
+                )
 
 
 def described(study: Study, rows: Rows) -> StudyLogs:
