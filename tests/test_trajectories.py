@@ -139,7 +139,7 @@ def test_errors_in_a_file_name_the_file_and_the_line(tmp_path):
     with pytest.raises(InputError, match="no rows"):
         Trajectories.from_csv(path, **ROLES)
     path.write_text("user,t\nx,1,2,3\n")
-    with pytest.raises(InputError, match=r"logs\.csv: cannot be read"):
+    with pytest.raises(InputError, match=r"logs\.csv: line 2: cannot be read"):
         Trajectories.from_csv(path, **ROLES)
     with pytest.raises(InputError, match="no file"):
         Trajectories.from_csv(tmp_path / "nothing.csv", **ROLES)

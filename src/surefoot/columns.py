@@ -22,11 +22,6 @@ def frame_row(row: int) -> str:
     return f"row {row}"
 
 
-def file_line(row: int) -> str:
-    """As in an editor, from 1, below a header."""
-    return f"line {row + 2}"
-
-
 def arrow_columns(frame: Any, names: list[str]) -> tuple[dict[str, pa.Array], str]:
     """The named columns of a pandas, polars or Arrow frame as Arrow arrays, and the name of the frame's library."""
     import narwhals as nw
@@ -63,7 +58,7 @@ def numbers(column: pa.Array, name: str, place: Place) -> NDArray[np.float64]:
     import pyarrow.compute as pc
 
     kind = column.type
-    if _is_text(column):
+    if is_text(column):
         row, text = _first_not_a_number(column)
         raise InputError(
             f"{place(row)}, column '{name}': '{text}' is text where a number is needed; correct it or convert the column",
@@ -94,7 +89,7 @@ def _first_not_a_number(column: pa.Array) -> tuple[int, str]:
 
 def action_codes(column: pa.Array, name: str, place: Place, actions: tuple[str, ...]) -> NDArray[np.float64]:
     """Actions by number, or by declared name; missing becomes NaN."""
-    if not _is_text(column):
+    if not is_text(column):
         return numbers(column, name, place)
     codes = {action: float(code) for code, action in enumerate(actions)}
     values = np.full(len(column), np.nan)
@@ -124,10 +119,10 @@ def people(column: pa.Array, name: str, place: Place) -> tuple[NDArray[Any], NDA
                 column=name,
             )
         column = column.cast(pa.int64())
-    if not (pa.types.is_integer(column.type) or _is_text(column)):
+    if not (pa.types.is_integer(column.type) or is_text(column)):
         raise InputError(f"column '{name}' has type {column.type}; a person's id is a whole number or text", column=name)
     encoded = column.dictionary_encode()
-    distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if _is_text(column) else np.int64)
+    distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if is_text(column) else np.int64)
     users, position = np.unique(distinct, return_inverse=True)
     return users, position.astype(np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
@@ -138,13 +133,8 @@ def times(column: pa.Array, name: str, place: Place) -> NDArray[Any]:
 
     refuse_missing(column, name, place)
     kind = column.type
-    if _is_text(column):
-        try:
-            column = column.cast(pa.timestamp("us"))
-        except pa.ArrowInvalid as error:
-            raise InputError(
-                f"column '{name}': {error}; write times as numbers or as ISO 8601 without a zone", column=name
-            ) from error
+    if is_text(column):
+        column = _instants(column, name, place)
     elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         # An instant with a zone is stored by Arrow in UTC; dropping the label keeps the instant.
         column = (
@@ -158,12 +148,55 @@ def times(column: pa.Array, name: str, place: Place) -> NDArray[Any]:
     return values
 
 
+def _instants(column: pa.Array, name: str, place: Place) -> pa.Array:
+    """ISO 8601 text: all without a zone, or all with one (the zones may differ), which gives UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    zoned = pc.match_substring_regex(column, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$").to_numpy(zero_copy_only=False)
+    odd = np.flatnonzero(zoned != zoned[0])
+    kind = pa.timestamp("us", "UTC") if zoned[0] else pa.timestamp("us")
+    row = first_failure(column, kind)
+    if odd.size and (row is None or row >= odd[0]):
+        row = int(odd[0])
+        what = f"'{column[row]}' {'has no' if zoned[0] else 'has a'} time zone, unlike the rows before it"
+        remedy = "give all times a zone, or none"
+    elif row is not None:
+        what, remedy = f"'{column[row]}' is no time", "write times as numbers or in ISO 8601 (2015-07-22T16:30:00)"
+    else:
+        return column.cast(kind).cast(pa.timestamp("us"))
+    raise InputError(f"{place(row)}, column '{name}': {what}; {remedy}", row=row, column=name)
+
+
+def first_failure(column: pa.Array, kind: pa.DataType) -> int | None:
+    """The first row that cannot be cast to that type; None when all can. Halves the rows until one is left."""
+    import pyarrow as pa
+
+    def fails(part: pa.Array) -> bool:
+        try:
+            part.cast(kind)
+        except pa.ArrowException:
+            return True
+        return False
+
+    if not fails(column):
+        return None
+    first, size = 0, len(column)
+    while size > 1:
+        half = size // 2
+        if fails(column.slice(first, half)):
+            size = half
+        else:
+            first, size = first + half, size - half
+    return first
+
+
 def refuse_missing(column: pa.Array, name: str, place: Place) -> None:
     """Missing means null, NaN or empty text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    missing = pc.equal(column, "") if _is_text(column) else pc.is_null(column, nan_is_null=pa.types.is_floating(column.type))
+    missing = pc.equal(column, "") if is_text(column) else pc.is_null(column, nan_is_null=pa.types.is_floating(column.type))
     rows = np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
     if rows.size:
         row = int(rows[0])
@@ -174,7 +207,8 @@ def refuse_missing(column: pa.Array, name: str, place: Place) -> None:
         )
 
 
-def _is_text(column: pa.Array) -> bool:
+def is_text(column: pa.Array) -> bool:
+    """Whether a column holds text of one of Arrow's kinds."""
     import pyarrow as pa
 
     kind = column.type

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot import columns
-from surefoot.columns import Place, file_line, frame_row
+from surefoot.columns import Place, frame_row
 from surefoot.errors import InputError, closest
 
 PADDED_TO = 16
@@ -136,7 +136,7 @@ class Trajectories:
         def numbers(name: str | None, otherwise: float = np.nan) -> NDArray[np.float64]:
             return np.full(len(person), otherwise) if name is None else columns.numbers(table[name], name, _place)
 
-        return _checked(
+        return checked(
             users=users,
             person=person,
             time=columns.times(table[time], time, _place),
@@ -155,38 +155,28 @@ class Trajectories:
     @classmethod
     def from_csv(cls, path: str | Path, **roles: Any) -> Trajectories:
         """Read a comma-separated file; the arguments are those of `from_frame`. Errors name the line of the file."""
-        from pyarrow import ArrowInvalid, csv
+        from surefoot import tables
 
         path = _existing(path)
-        try:
-            # One block: the type of a column is then inferred from all of it.
-            table = csv.read_csv(
-                path,
-                read_options=csv.ReadOptions(block_size=max(path.stat().st_size + 1, 2**16)),
-                convert_options=csv.ConvertOptions(strings_can_be_null=True),
-            )
-        except ArrowInvalid as error:
-            raise InputError(f"{path}: cannot be read as comma-separated values ({error})") from error
-        return cls._from_file(path, table, file_line, roles)
+        data = tables.read_text(path)
+        return cls._from_file(path, tables.csv_table(path, data, None), tables.csv_place(path, data), roles)
 
     @classmethod
     def from_parquet(cls, path: str | Path, **roles: Any) -> Trajectories:
         """Read a Parquet file; the arguments are those of `from_frame`."""
-        from pyarrow import ArrowInvalid, parquet
+        from surefoot import tables
 
         path = _existing(path)
-        try:
-            table = parquet.read_table(path)
-        except ArrowInvalid as error:
-            raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
-        return cls._from_file(path, table, frame_row, roles)
+        return cls._from_file(path, tables.parquet_table(path, None), lambda row: f"{path}: {frame_row(row)}", roles)
 
     @classmethod
     def _from_file(cls, path: Path, table: Any, place: Place, roles: dict[str, Any]) -> Trajectories:
         try:
             return cls.from_frame(table, **roles, _place=place)
         except InputError as error:
-            raise InputError(f"{path}: {error}", row=error.row, column=error.column, user=error.user) from error
+            # A message about a row begins with its place, and so with the file.
+            message = str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}"
+            raise InputError(message, row=error.row, column=error.column, user=error.user) from error
 
     @classmethod
     def from_arrays(
@@ -224,7 +214,7 @@ class Trajectories:
                 raise InputError(f"{name} has shape {array.shape}; state asks for {(people, tuples)}", column=name)
             return array[kept]
 
-        return _checked(
+        return checked(
             users=distinct,
             person=np.broadcast_to(position[:, None], kept.shape)[kept].astype(np.int64),
             time=flat(np.broadcast_to(np.arange(tuples), kept.shape) if time is None else time, 0, "time"),
@@ -338,7 +328,7 @@ def _action_names(actions: int | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _checked(
+def checked(
     *,
     users: NDArray[Any],
     person: NDArray[np.int64],

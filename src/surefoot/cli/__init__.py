@@ -18,3 +18,7 @@ def main() -> None:
     except InputError as error:
         typer.echo(f"surefoot: {error}", err=True)
         sys.exit(2)
+
+
+# Every module adds its commands to the app.
+from surefoot.cli import fit  # noqa: E402, F401

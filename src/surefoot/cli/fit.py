@@ -1,0 +1,89 @@
+"""`surefoot fit`: from logs and a study to policies."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from surefoot.cli import app
+
+SHOWN_WARNINGS = 10
+
+
+@app.command()
+def fit(
+    logs: Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")],
+    study: Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")] = Path(
+        "study.toml"
+    ),
+    out: Annotated[Path, typer.Option(help="Folder for the results; it appears when everything is done.")] = Path("fitted"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
+) -> None:
+    """Fit the study's method: one policy per person, or one for all.
+
+    Run the same command again after an interruption and it continues where it was.
+    """
+    from surefoot.errors import FitWarning
+    from surefoot.fitting import fit_study
+
+    try:
+        with warnings.catch_warnings(record=True) as caught, _display() as progress:
+            warnings.simplefilter("always", FitWarning)
+            fitted = fit_study(logs, study, out, force=force, progress=progress)
+    except KeyboardInterrupt:
+        typer.echo("surefoot: stopped; the same command continues from here", err=True)
+        raise
+    for warning in caught[:SHOWN_WARNINGS]:
+        typer.echo(f"surefoot: warning: {warning.message}", err=True)
+    if len(caught) > SHOWN_WARNINGS:
+        typer.echo(f"surefoot: {len(caught) - SHOWN_WARNINGS} more warnings in {out / 'manifest.json'}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), **fitted.manifest}, ensure_ascii=False))
+    else:
+        _say(out, fitted.manifest)
+
+
+def _say(out: Path, manifest: dict[str, Any]) -> None:
+    """The fit in a few lines."""
+    method, used, free = manifest["method"], manifest["used"], manifest["available"]
+    whom = "for everyone" if method["parameters"]["pooling"] == "all" else "per person"
+    typer.echo(
+        f"{method['name']}, one policy {whom}: {manifest['people']} people, {manifest['decision_points']:,} decision points"
+    )
+    share = f" ({manifest['removed'] / used:.1%})" if used else ""
+    typer.echo(
+        f"  {free:,} available, {used:,} of them complete and used, {manifest['removed']:,} removed by the critic{share}"
+    )
+    for what in ("missing", "implausible"):
+        counts = {name: count for name, count in manifest[what].items() if count}
+        if counts:
+            where = " at available decision points" if what == "missing" else " values, which count as missing"
+            typer.echo(f"  {what}{where}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
+    typer.echo(f"Written: {out}/ (policies, critic, weights, manifest)")
+
+
+@contextmanager
+def _display() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a line per part elsewhere; both on standard error."""
+    if not sys.stderr.isatty():
+
+        def line(people: int, total: int) -> None:
+            typer.echo(f"fitted {people:,} of {total:,} people", err=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TextColumn("people"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("fitting", total=None)
+        yield lambda people, total: bar.update(task, completed=people, total=total)

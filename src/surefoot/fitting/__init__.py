@@ -1,0 +1,122 @@
+"""Fitting a study: from files to policies, the critic, the weights of all decision points, and a manifest."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surefoot import policies
+from surefoot.errors import FitWarning, InputError
+from surefoot.fitting.manifest import hashed, manifest_of
+from surefoot.fitting.parts import fit_part
+from surefoot.fitting.plan import Plan
+from surefoot.fitting.working_folder import WorkingFolder
+from surefoot.policies import Policies
+from surefoot.study import Study, StudyLogs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FittedStudy", "fit_study"]
+
+Progress = Callable[[int, int], None]
+"""Called with the number of people done and of all."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedStudy:
+    """What a fit gives; the same four things as the files in `folder`."""
+
+    policies: Policies
+    critic: pa.Table
+    """One row per person (or one for everyone): threshold, scale, iterations, counts, one column per coefficient."""
+    manifest: dict[str, Any]
+    folder: Path | None
+    _weights: pa.Table | None = None
+
+    @property
+    def weights(self) -> pa.Table:
+        """One row per decision point: row in the input, person, time, weight (missing where it was not used), residual."""
+        from pyarrow import parquet
+
+        return parquet.read_table(self.folder / "weights.parquet") if self.folder is not None else self._weights
+
+    @classmethod
+    def load(cls, folder: str | Path) -> FittedStudy:
+        """Read a folder that `fit_study` wrote."""
+        import json
+
+        from pyarrow import parquet
+
+        folder = Path(folder)
+        try:
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{folder}: not a folder of a fit (its manifest.json cannot be read); make one with fit"
+            ) from error
+        return cls(
+            policies.load(folder / "policies.parquet"), parquet.read_table(folder / "critic.parquet"), manifest, folder
+        )
+
+
+def fit_study(
+    logs: str | Path | StudyLogs,
+    study: Study | str | Path,
+    out: str | Path | None = None,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> FittedStudy:
+    """Fit the study's method to logs, and write a folder when `out` names one.
+
+    Files go through in blocks of people. What is done is kept in a hidden folder beside `out` until all is done, so that
+    a run that was interrupted continues; `out` itself appears complete or not at all. `force` replaces an earlier fit.
+    """
+    study = study if isinstance(study, Study) else Study.load(study)
+    done = progress or (lambda people, total: None)
+    if isinstance(logs, StudyLogs):
+        return _from_memory(logs, study, out, force)
+    if out is None:
+        return _from_memory(study.read(logs), study, None, False, hashed(Path(logs)))
+    return _through_parts(Path(logs), study, Path(out), force, done)
+
+
+def _from_memory(
+    logs: StudyLogs, study: Study, out: str | Path | None, force: bool, inputs: list[dict[str, Any]] | None = None
+) -> FittedStudy:
+    """All people at once, without files in between."""
+    part = fit_part(study, logs)
+    manifest = manifest_of(study, inputs or hashed(logs), [part.summary])
+    if out is not None:
+        with WorkingFolder(Path(out), manifest["key"], force) as working:
+            working.keep(0, part)
+            working.publish(1, manifest, study.text)
+    _warn(manifest)
+    return FittedStudy(part.policies, part.critic, manifest, None if out is None else Path(out), part.weights)
+
+
+def _through_parts(path: Path, study: Study, out: Path, force: bool, progress: Progress) -> FittedStudy:
+    WorkingFolder.check(out, force)
+    inputs = hashed(path)
+    plan = Plan.of(study, path)
+    with WorkingFolder(out, manifest_of(study, inputs, [])["key"], force) as working:
+        people = 0
+        for number, part in enumerate(plan.parts):
+            if not working.has(number):
+                working.keep(number, fit_part(study, plan.read(part)))
+            people += len(part)
+            progress(people, plan.people)
+        summaries = [working.summary(number) for number in range(len(plan.parts))]
+        manifest = manifest_of(study, inputs, summaries)
+        working.publish(len(plan.parts), manifest, study.text)
+    _warn(manifest)
+    return FittedStudy.load(out)
+
+
+def _warn(manifest: dict[str, Any]) -> None:
+    for message in manifest["warnings"]:
+        warnings.warn(message, FitWarning, stacklevel=4)

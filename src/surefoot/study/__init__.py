@@ -1,0 +1,16 @@
+"""Study: what is observed, what can be sent, what is optimised. One `study.toml` drives fit, audit, explain and evaluate."""
+
+from surefoot.study.model import Actions, Columns, MethodChoice, ProbabilityLimits, Reward, Scaling, StateVariable, Study
+from surefoot.study.reading import StudyLogs
+
+__all__ = [
+    "Actions",
+    "Columns",
+    "MethodChoice",
+    "ProbabilityLimits",
+    "Reward",
+    "Scaling",
+    "StateVariable",
+    "Study",
+    "StudyLogs",
+]

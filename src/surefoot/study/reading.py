@@ -1,0 +1,193 @@
+"""Reading logs as a study describes them: kinds, plausible ranges, scaling, actions, the reward and its transform."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot import columns, tables
+from surefoot.columns import Place
+from surefoot.errors import InputError
+from surefoot.study import kinds
+from surefoot.tables import Rows
+from surefoot.trajectories import ColumnNames, Trajectories, checked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from surefoot.study.model import Interval, Reward, StateVariable, Study
+
+
+@dataclass(frozen=True, eq=False)
+class StudyLogs:
+    """Logs as the study describes them."""
+
+    logs: Trajectories
+    """States after kinds, ranges and scaling, rewards after the transform, probabilities logged or of the design."""
+    raw_reward: NDArray[np.float64]
+    """The reward of every row before winsorising and transform, NaN where it is missing."""
+    implausible: dict[str, NDArray[np.int64]]
+    """For every column with a plausible range: how many values outside it became missing, per person of `logs.users`."""
+    row: NDArray[np.int64]
+    """For every row of `logs` its number in the input, from 0."""
+
+
+def columns_needed(study: Study) -> list[str]:
+    """The columns of the log that the study names, each once."""
+    roles = study.columns
+    wanted = [roles.person, roles.time, roles.available, roles.probability, study.actions.column, study.reward.column]
+    wanted += [variable.column or name for name, variable in study.state.items()]
+    return list(dict.fromkeys(name for name in wanted if name is not None))
+
+
+def read(study: Study, path: str | Path) -> StudyLogs:
+    """All rows of a file or a folder of files."""
+    parts: list[Rows] = []
+    files = tables.files_of(path)
+    schemas_agree(study, files)
+    for file in files:
+        parts.append(read_file(study, file, sum(len(part.table) for part in parts)))
+    return described(study, tables.joined(parts))
+
+
+def read_file(study: Study, file: Path, first_row: int, only: list[str] | None = None) -> Rows:
+    """The study's columns of one file, or some of them, with every spelling of "missing" settled.
+
+    People and times of a CSV file get their types from the whole file, so that parts of it agree on them.
+    """
+    import pyarrow as pa
+
+    rows = tables.read_rows(file, only or columns_needed(study), first_row)
+    # A category may have a level that is spelled like "missing".
+    levels = {level for variable in study.state.values() for level in variable.levels}
+    missing = [word for word in (*kinds.MISSING, *study.columns.missing) if word not in levels]
+    table = {name: kinds.blanked(_whole(rows.table[name]), missing) for name in rows.table.column_names}
+    if file.suffix == ".csv":
+        for role, typed in ((study.columns.person, kinds.identities), (study.columns.time, kinds.moments)):
+            if role in table:
+                table[role] = typed(table[role])
+    return Rows(pa.table(table), rows.place, rows.row)
+
+
+def schemas_agree(study: Study, files: list[Path]) -> None:
+    """Refuse files whose columns of one name hold different kinds of values; a column of nothing goes with any."""
+    if len(files) == 1:
+        return
+    first: dict[str, tuple[str, Path]] = {}
+    for file in files:
+        schema = tables.parquet_file(file).schema_arrow
+        tables.check_columns(file, schema.names, columns_needed(study))
+        for name in columns_needed(study):
+            family = kinds.family(schema.field(name).type)
+            known, where = first.setdefault(name, (family, file))
+            if known == "nothing":
+                first[name] = (family, file)
+            elif family not in (known, "nothing"):
+                raise InputError(
+                    f"{file}: column '{name}' holds {family}, but {known} in {where}; write all files with one schema",
+                    column=name,
+                )
+
+
+def described(study: Study, rows: Rows) -> StudyLogs:
+    """Rows of one or several files as the study's logs."""
+    table, place, roles = {name: _whole(rows.table[name]) for name in rows.table.column_names}, rows.place, study.columns
+    users, person = columns.people(table[roles.person], roles.person, place)
+    implausible: dict[str, NDArray[np.int64]] = {}
+
+    def plausible(values: NDArray[np.float64], name: str, limits: Interval | None) -> NDArray[np.float64]:
+        if limits is None:
+            return values
+        outside = (values < limits[0]) | (values > limits[1])
+        implausible[name] = np.bincount(person[outside], minlength=len(users))
+        return np.where(outside, np.nan, values)
+
+    state = []
+    for name, variable in study.state.items():
+        values = _state_values(table[variable.column or name], variable.column or name, variable, place)
+        state.append(_scaled(plausible(values, variable.column or name, variable.range), variable))
+    reward = study.reward
+    raw = plausible(kinds.numbers(table[reward.column], reward.column, place), reward.column, reward.range)
+    available = (
+        np.ones(len(person)) if roles.available is None else kinds.yes_no(table[roles.available], roles.available, place)
+    )
+    actions = study.actions
+    action = kinds.actions(table[actions.column], actions.column, place, actions.names, actions.texts)
+    logs = checked(
+        users=users,
+        person=person,
+        time=columns.times(table[roles.time], roles.time, place),
+        state=np.column_stack(state),
+        available=available,
+        action=action,
+        probability=_probability(study, table, action, place),
+        reward=transformed(raw, reward, place),
+        state_names=study.state_names,
+        action_names=actions.names,
+        names=ColumnNames(
+            roles.person,
+            roles.time,
+            actions.column,
+            reward.column,
+            roles.probability or "probability",
+            roles.available or "available",
+        ),
+        backend="pyarrow",
+        place=place,
+    )
+    return StudyLogs(logs, raw, implausible, rows.row)
+
+
+def _state_values(column: pa.Array, name: str, variable: StateVariable, place: Place) -> NDArray[np.float64]:
+    if variable.kind == "category":
+        return kinds.categories(column, name, place, variable.levels)
+    return (kinds.yes_no if variable.kind == "yes/no" else kinds.numbers)(column, name, place)
+
+
+def _scaled(values: NDArray[np.float64], variable: StateVariable) -> NDArray[np.float64]:
+    if variable.scaling is None:
+        return values
+    return (values - variable.scaling.centre) / variable.scaling.scale
+
+
+def _probability(study: Study, table: dict[str, Any], action: NDArray[np.float64], place: Place) -> NDArray[np.float64]:
+    """Logged, or the design's probability of the action that was taken, or unknown."""
+    name, design = study.columns.probability, study.actions.probabilities
+    if name is not None:
+        return kinds.numbers(table[name], name, place)
+    if design is None:
+        return np.full(len(action), np.nan)
+    known = np.append(np.asarray(design), np.nan)
+    return known[np.where(np.isnan(action), len(design), action).astype(np.int64)]
+
+
+def transformed(raw: NDArray[np.float64], reward: Reward, place: Place) -> NDArray[np.float64]:
+    """The reward that is optimised: winsorised, then log(x + c) or √x."""
+    values = raw if reward.winsorise is None else np.clip(raw, *reward.winsorise)
+    if reward.transform == "none":
+        return values
+    offset = reward.offset
+    outside = values < 0 if offset is None else values + offset <= 0
+    if outside.any():
+        row = int(np.flatnonzero(outside)[0])
+        remedy = "give the reward a plausible range (values outside count as missing), or change the transform"
+        raise kinds.refused(place, row, reward.column, f"{values[row]:g} has no {reward.transform}; {remedy}")
+    return np.sqrt(values) if offset is None else np.log(values + offset)
+
+
+def _whole(column: Any) -> Any:
+    """One array from the chunks that a file was read in."""
+    import pyarrow as pa
+
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    try:
+        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"a column cannot be held in memory as one ({error}); write the logs as several Parquet files"
+        ) from error

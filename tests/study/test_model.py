@@ -1,0 +1,114 @@
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from surefoot import ACCB, InputError, Study
+
+STUDY = """\
+# A comment on the first line
+[columns]
+person = "user"
+time = "time"
+probability = "p"
+
+[state.weather]
+scaling = { centre = 0.5, scale = 2 }
+
+[state.engagement]
+use = "critic"
+
+[state."dec.place"]
+kind = "category"
+levels = [
+  "other",
+  "home",
+  "work",
+]
+use = "policy"
+
+[reward]
+column = "steps"
+transform = "log(x + 0.5)"
+
+[method]
+name = "ro-accb"
+pooling = "all"
+
+[method.parameters]
+tau = 2
+"""
+
+
+def test_a_study_says_what_its_method_sees():
+    study = Study.parse(STUDY)
+    assert study.state_names == ("weather", "engagement", "dec.place=home", "dec.place=work")
+    assert study.method_name == "ro-accb"
+    method = study.method()
+    assert isinstance(method, ACCB)
+    assert (method.critic, method.tau, method.pooling) == ("capped", 2, "all")
+    assert method.critic_variables == ("weather", "engagement")
+    assert method.policy_variables == ("weather", "dec.place=home", "dec.place=work")
+    assert study.reward.offset == 0.5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "words"),
+    [
+        ("tau = 2", "tua = 2", 31, "method.parameters.tua", "did you mean 'tau'"),
+        ("tau = 2", "tau = 'two'", 31, "method.parameters.tau", "not of type float"),
+        ("tau = 2", "tau = -1", 31, "method.parameters.tau", "above 0"),
+        ("tau = 2", "tau = true", 31, "method.parameters.tau", "not of type float"),
+        ("tau = 2", "pooling = 'all'", 31, "method.parameters.pooling", "no parameter 'pooling'"),
+        ('"ro-accb"', '"ro-acb"', 27, "method.name", "did you mean 'ro-accb'"),
+        ('pooling = "all"', 'poling = "all"', 28, "method.poling", "did you mean 'pooling'"),
+        ('pooling = "all"', 'pooling = "al"', 28, "method.pooling", "'person' or 'all'"),
+        ("scale = 2", "scal = 2", 8, "state.weather.scaling.scal", "did you mean 'scale'"),
+        ("scale = 2", "scale = 0", 8, "state.weather.scaling.scale", "greater than 0"),
+        ('use = "critic"', 'sue = "critic"', 11, "state.engagement.sue", "did you mean 'use'"),
+        ('use = "critic"', "range = [3, 1]", 11, "state.engagement.range", "[lowest, highest]"),
+        ('use = "critic"', "range = [3]", 11, "state.engagement.range", "[lowest, highest]"),
+        ('use = "critic"', "range = [0, nan]", 11, "state.engagement.range", "[lowest, highest]"),
+        ('use = "critic"', 'kind = "category"', 10, "state.engagement", "at least two different levels"),
+        ('use = "critic"', 'kind = "yes/no"\nrange = [0, 1]', 10, "state.engagement", "range and scaling belong"),
+        ('use = "policy"', "range = [0, 1]", 13, "state.dec.place", "range and scaling belong"),
+        ("[reward]", "[rewards]", 22, "rewards", "did you mean 'reward'"),
+        ("log(x + 0.5)", "log(y)", 24, "reward.transform", "is no transform"),
+        ("[columns]", "[column]", 2, "column", "did you mean 'columns'"),
+        ('person = "user"', "", 2, "columns.person", "is missing"),
+        ('column = "steps"', 'column = "weather"', 1, "", "another role's column"),
+        ('column = "steps"', "column = 3", 23, "reward.column", "valid string"),
+        ("[reward]", "[actions]\nprobabilities = [0.4, 0.5]\n[reward]", 22, "actions", "sum to 0.9"),
+        ("[reward]", "[actions]\nprobabilities = [0.4, 0.6]\n[reward]", 1, "", "keep one"),
+        ("[reward]", "[actions]\nnames = ['a']\n[reward]", 22, "actions", "at least two"),
+        ("[reward]", "[actions]\nvalues = [1]\n[reward]", 22, "actions", "1 entries for 2 actions"),
+        ("[reward]", "[probability_limits]\nminimum = 1\nmaximum = 0\n[reward]", 22, "probability_limits", "above maximum"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_key_its_line_and_a_remedy(old, new, line, key, words):
+    assert old in STUDY
+    with pytest.raises(InputError, match=re.escape(words)) as refused:
+        Study.parse(STUDY.replace(old, new), "trial.toml")
+    where = f"key '{key}'" if key else "the study"
+    assert str(refused.value).startswith(f"trial.toml: line {line}, {where}: ")
+
+
+def test_what_is_no_toml_no_text_or_no_file_is_refused(tmp_path):
+    path = tmp_path / "study.toml"
+    with pytest.raises(InputError, match="No such file"):
+        Study.load(path)
+    path.write_bytes(b"[columns\n")
+    with pytest.raises(InputError, match=r"study\.toml: not TOML: .*line 1"):
+        Study.load(path)
+    path.write_bytes(b"# \x99\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        Study.load(path)
+    path.write_bytes(b"\xef\xbb\xbf" + STUDY.replace("\n", "\r\n").encode())
+    assert Study.load(path).method_name == "ro-accb"
+
+
+def test_limits_hold_and_keep_the_proportions_of_the_other_actions():
+    study = Study.parse(STUDY + "[probability_limits]\nminimum = 0.2\nmaximum = 0.8\n")
+    given = np.array([[1.0, 0.0, 0.0], [0.5, 0.4, 0.1], [0.0, 0.25, 0.75]])
+    assert_allclose(study.limited(given), [[0.8, 0.1, 0.1], [0.5, 0.4, 0.1], [0.2, 0.2, 0.6]])
