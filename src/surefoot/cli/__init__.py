@@ -6,7 +6,11 @@ import sys
 
 import typer
 
-from surefoot.cli import reproduce  # noqa: F401 - importing a command's module adds it to the application
+# Importing a command's module adds the command to the application.
+from surefoot.cli import (
+    fit,  # noqa: F401
+    reproduce,  # noqa: F401
+)
 from surefoot.cli.application import app
 from surefoot.errors import InputError
 
@@ -18,7 +22,3 @@ def main() -> None:
     except InputError as error:
         typer.echo(f"surefoot: {error}", err=True)
         sys.exit(2)
-
-
-# Every module adds its commands to the app.
-from surefoot.cli import fit  # noqa: E402, F401

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from surefoot.cli import app
+from surefoot.cli.application import app
 
 SHOWN_WARNINGS = 10
 
