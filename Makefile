@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: $(VENV)/run.stamp  ## Simulate a small study, fit it plainly and robustly, write results/
-	$(BIN)/python examples/quickstart.py --out results
+run: $(VENV)/run.stamp  ## Reproduce the paper's experiments (quick form) into results/
+	$(BIN)/surefoot reproduce --quick --out results
 
 test: lint  ## Every check: formatting, lint, types, tests
 	$(BIN)/python -m pytest -n auto
