@@ -45,14 +45,20 @@ class ActorFit:
 
 @dataclass(frozen=True)
 class _Problem:
-    """A block of actor problems in natural units: advantages and features of size one, weights u / M."""
+    """A block of actor problems. θ is in natural units, in which every feature has size one; the data are not copied."""
 
     z: Array
     advantage: Array
     weights: Array
+    """u / (M · typical advantage), so that the gain has size one."""
     penalty: Array
+    """ζ / typical advantage, (people, m)."""
+    width: Array
+    """Root mean square of each feature, (people, m): a coefficient of z is θ / width."""
     metric: Array
-    """Σ̂, (people, m, m): the weighted mean of z zᵀ, in which the size of a policy is measured."""
+    """Σ̂ in natural units, (people, m, m): the weighted mean of z zᵀ, in which the size of a policy is measured."""
+    direction: Array
+    """θ with which the logits follow the advantage as well as they can, (people, k, m)."""
     radius: float | None = None
     """With a radius the search stays on Σ_a θ_aᵀ Σ̂ θ_a = radius."""
 
@@ -71,13 +77,16 @@ class _Problem:
         return theta * xp.sqrt(size / xp.where(now > 0, now, xp.ones_like(now)))[:, None, None]
 
     def gain(self, theta: Array) -> Array:
-        return gain(theta, self.z, self.advantage, self.weights, self.penalty)
+        return gain(theta / self.width[:, None, :], self.z, self.advantage, self.weights, self.penalty)
 
     def at(self, theta: Array) -> _Point:
         """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
         xp = array_namespace(theta)
         people, k, m = theta.shape
-        value, gradient, curvature = gain_gradient_curvature(theta, self.z, self.advantage, self.weights, self.penalty)
+        raw = theta / self.width[:, None, :]
+        value, gradient, curvature = gain_gradient_curvature(raw, self.z, self.advantage, self.weights, self.penalty)
+        shrink = xp.concat([1 / self.width] * k, axis=1)
+        gradient, curvature = gradient * shrink, curvature * (shrink[:, :, None] * shrink[:, None, :])
         normal, multiplier = xp.zeros_like(gradient), xp.zeros_like(value)
         if self.radius is not None:
             normal = xp.reshape(theta @ self.metric, (people, k * m))
@@ -124,7 +133,10 @@ def _newton_step(point: _Point, damping: Array) -> tuple[Array, Array]:
         raised = xp.maximum(4 * damping, 1e-3 * size + float(xp.finfo(size.dtype).eps))
         damping = xp.where(system.positive_definite, damping, raised)
         system = Cholesky(stiff + damping[:, None, None] * eye)
-    step, across = system.solve(point.gradient), system.solve(point.normal)
+    step = system.solve(point.gradient)
+    if not xp.any(length > 0):
+        return step, damping
+    across = system.solve(point.normal)
     spill = xp.sum(point.normal * across, axis=1)
     along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, xp.ones_like(spill))
     return step - along[:, None] * across, damping
@@ -142,11 +154,14 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
     n_iter = xp.zeros(start.shape[0], dtype=xp.int64, device=device(start))
     converged = ~xp.any(best.gradient != 0, axis=1)
     active = xp.nonzero(~converged)[0]
+    part, now = problem, best
     for _ in range(max_iter):
         if active.shape[0] == 0:
             break
         n_iter[active] += 1
-        part, now = problem.of(active), best.of(active)
+        if active.shape[0] < part.z.shape[0]:
+            part = problem.of(active)
+        now = best.of(active)
         step, mu = _newton_step(now, damping[active])
         theta = now.theta + xp.reshape(step, now.theta.shape)
         trial = part.at(theta if problem.radius is None else part.scaled(theta, problem.radius))
@@ -181,34 +196,27 @@ def _best_start(problem: _Problem, direction: Array) -> tuple[Array, Array]:
     return start, value
 
 
-def _search(problem: _Problem) -> ActorFit:
+def _search(problem: _Problem, hard: Array) -> ActorFit:
     """Climb from the direction in which the logits follow the advantage, and from more where that may not be enough."""
     xp = array_namespace(problem.z)
-    k = problem.advantage.shape[-1]
-    total = xp.sum(problem.weights, axis=1)
-    share = (problem.weights / xp.where(total > 0, total, xp.ones_like(total))[:, None])[..., None]
-    moments = xp.matrix_transpose(share * problem.advantage) @ problem.z
-    system = Cholesky(problem.metric)
-    direction = xp.stack([system.solve(moments[:, a, :]) for a in range(k)], axis=1)
-    fit = _climb(problem, _best_start(problem, direction)[0])
-    missed = problem.advantage - problem.z @ xp.matrix_transpose(direction)
-    hard = xp.sum(share * missed**2, axis=(1, 2)) > 1e-12
-    if k > 1:
-        hard = hard | xp.any(problem.advantage != 0, axis=(1, 2))
+    fit = _climb(problem, _best_start(problem, problem.direction)[0])
     people = xp.nonzero(hard)[0]
     if people.shape[0]:
-        _search_further(problem.of(people), direction[people], fit, people)
+        _search_further(problem.of(people), fit, people)
     return fit
 
 
-def _search_further(problem: _Problem, direction: Array, fit: ActorFit, people: Array) -> None:
+def _search_further(problem: _Problem, fit: ActorFit, people: Array) -> None:
     """Climb from zero and from the best of many fixed directions, and keep what beats `fit`."""
+    direction = problem.direction
     xp = array_namespace(direction)
     rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.
+    # What the policy does not see is always zero, and a coefficient for it stays exactly zero.
+    seen = xp.stack([problem.metric[:, j, j] > 0 for j in range(direction.shape[-1])], axis=-1)[:, None, :]
     starts, values = [], []
     for extra in range(EXTRA_DIRECTIONS):
         turn = xp.asarray(0.7 * rng.standard_normal(direction.shape[1:]), device=device(direction))
-        start, value = _best_start(problem, turn + (direction if extra % 2 else xp.zeros_like(direction)))
+        start, value = _best_start(problem, seen * turn + (direction if extra % 2 else xp.zeros_like(direction)))
         starts.append(start)
         values.append(value)
     order = xp.argsort(-xp.stack(values), axis=0)
@@ -233,20 +241,36 @@ def optimise(
     >>> optimise(z, advantage, ones, count=np.array([5]), penalty=0.5).coef.round(3)  # 2 π (1 − π) = 0.5 θ
     array([[[0.842]]])
     """
-    xp = array_namespace(z)
-    one = xp.ones_like(z[:, :1, 0])
-    weights = weights / xp.maximum(xp.astype(count, z.dtype)[:, None], one)
-    total = xp.sum(weights, axis=1, keepdims=True)
-    share = (weights / xp.where(total > 0, total, one))[..., None]
-    width = _root_or_one(xp.sum(share * z**2, axis=1))
-    unit = _root_or_one(xp.sum(share * advantage**2, axis=(1, 2)))
-    natural = z / width[:, None, :]
-    metric = gram(natural, share[..., 0])
-    problem = _Problem(natural, advantage / unit[:, None, None], weights, penalty / width**2 / unit[:, None], metric)
-    fit = _search(problem)
+    problem, unit, hard = _posed(z, advantage, weights, count, penalty)
+    fit = _search(problem, hard)
     if radius is not None:
-        _constrain(problem, fit, radius)
-    return ActorFit(fit.coef / width[:, None, :], fit.gain * unit, fit.multiplier * unit, fit.n_iter, fit.converged)
+        _constrain(problem, hard, fit, radius)
+    coef = fit.coef / problem.width[:, None, :]
+    return ActorFit(coef, fit.gain * unit, fit.multiplier * unit, fit.n_iter, fit.converged)
+
+
+def _posed(z: Array, advantage: Array, weights: Array, count: Array, penalty: float) -> tuple[_Problem, Array, Array]:
+    """The problems in natural units, the typical advantage, and for whom one start may not be enough."""
+    xp = array_namespace(z)
+    k, m = advantage.shape[-1], z.shape[-1]
+    total = xp.sum(weights, axis=1)
+    total = xp.where(total > 0, total, xp.ones_like(total))
+    metric = gram(z, weights) / total[:, None, None]
+    weighted = weights[..., None] * advantage
+    moments = xp.matrix_transpose(weighted) @ z / total[:, None, None]
+    unit = _root_or_one(xp.sum(weighted * advantage, axis=(1, 2)) / total)
+    width = _root_or_one(xp.stack([metric[:, j, j] for j in range(m)], axis=-1))
+    metric = metric / (width[:, :, None] * width[:, None, :])
+    moments = moments / (width[:, None, :] * unit[:, None, None])
+    system = Cholesky(metric)
+    direction = xp.stack([system.solve(xp.asarray(moments[:, a, :], copy=True)) for a in range(k)], axis=1)
+    # What the direction does not explain of the advantage, whose size is one: more than rounding makes a problem hard.
+    explained = xp.sum(direction * moments, axis=(1, 2))
+    hard = (explained < 1 - 1e-10) if k == 1 else explained > 0
+    hard = hard & xp.any(moments != 0, axis=(1, 2))
+    scale = xp.maximum(xp.astype(count, z.dtype), xp.ones_like(total)) * unit
+    shrunk = penalty / unit[:, None] * xp.ones_like(width)
+    return _Problem(z, advantage, weights / scale[:, None], shrunk, width, metric, direction), unit, hard
 
 
 def _root_or_one(squares: Array) -> Array:
@@ -254,14 +278,14 @@ def _root_or_one(squares: Array) -> Array:
     return xp.where(squares > 0, xp.sqrt(squares), xp.ones_like(squares))
 
 
-def _constrain(problem: _Problem, fit: ActorFit, radius: float) -> None:
+def _constrain(problem: _Problem, hard: Array, fit: ActorFit, radius: float) -> None:
     """Move those whose policy is too sure of itself onto the boundary of the stochasticity constraint."""
     xp = array_namespace(fit.coef)
     outside = xp.nonzero(problem.size(fit.coef) > radius)[0]
     if outside.shape[0] == 0:
         return
     bounded = replace(problem.of(outside), radius=radius)
-    bound = _search(bounded)
+    bound = _search(bounded, hard[outside])
     # A negative multiplier says that the gain rises inwards: then there may be a higher summit inside the constraint.
     inwards = xp.nonzero(bound.multiplier < 0)[0]
     if inwards.shape[0]:

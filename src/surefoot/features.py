@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from surefoot.cholesky import Array
 
@@ -23,9 +23,14 @@ def critic_features(state: Array, action: Array, actions: int) -> Array:
     array([[1., 2., 3., 1., 2., 3.]])
     """
     xp = array_namespace(state)
-    base = xp.concat([xp.ones_like(state[..., :1]), state], axis=-1)
-    taken = [xp.astype(action == code, state.dtype)[..., None] for code in range(1, actions)]
-    return xp.concat([base, *(base * chosen for chosen in taken)], axis=-1)
+    size = state.shape[-1] + 1
+    features = xp.empty((*state.shape[:-1], size * actions), dtype=state.dtype, device=device(state))
+    features[..., 0] = 1.0
+    features[..., 1:size] = state
+    for code in range(1, actions):
+        taken = xp.astype(action == code, state.dtype)[..., None]
+        features[..., code * size : (code + 1) * size] = features[..., :size] * taken
+    return features
 
 
 def policy_features(state: Array) -> Array:

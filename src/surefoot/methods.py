@@ -20,6 +20,7 @@ from surefoot.errors import FitWarning, InputError, NotFittedError, closest
 from surefoot.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
 from surefoot.fit_troubles import fit_troubles
 from surefoot.policies import Policies
+from surefoot.threads import in_threads
 from surefoot.trajectories import Trajectories, tidy
 
 CRITICS = ("ridge", "capped")
@@ -107,12 +108,11 @@ class Method(ABC):
         self.weights_ = np.full(len(logs), np.nan)
         self.residuals_ = np.full(len(logs), np.nan)
         self._converged = np.ones(people, dtype=bool)
-        rules, order = [], []
         can_use = self.logs_.usable
-        for chunk, rows in self.logs_.pooled() if pooled else self.logs_.blocks():
-            rules.append(self._fit_block(_Block.of(self.logs_, can_use, chunk, rows)))
-            order.append(chunk)
-        back = np.argsort(np.concatenate(order))
+        blocks = list(self.logs_.pooled() if pooled else self.logs_.blocks())
+        # Blocks write to rows and people of their own, so threads need not wait for each other.
+        rules = list(in_threads(lambda block: self._fit_block(_Block.of(self.logs_, can_use, *block)), blocks))
+        back = np.argsort(np.concatenate([people for people, _ in blocks]))
         kind = type(rules[0])
         rule = kind(**{name: np.concatenate([part.arrays()[name] for part in rules])[back] for name in rules[0].arrays()})
         self.policies_ = Policies(None if pooled else logs.users, rule, logs.action_names, logs.state_names)
@@ -128,7 +128,8 @@ class Method(ABC):
 
     def _warn(self) -> None:
         features = int((self._critic_sees.sum() + 1) * self.logs_.actions)
-        for who, what in fit_troubles(self.logs_, self._unit, len(self.users_), self.weights_, features):
+        starts = self.logs_.starts[:1] if self.pooling == "all" else self.logs_.starts[:-1]
+        for who, what in fit_troubles(self.logs_, starts, self.weights_, features):
             _warn_of(self.users_[who], what)
         _warn_of(self.users_[~self._converged], "the search did not converge; rescale the states or raise the penalties")
 

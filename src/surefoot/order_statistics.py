@@ -20,7 +20,8 @@ def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[
     [array([2.])]
     """
     xp = array_namespace(values)
-    ordered = xp.sort(xp.where(present, values, xp.full_like(values, xp.inf)), axis=-1)
+    # Sorting beats selecting here: NumPy sorts a few hundred numbers faster than it partitions them.
+    ordered = xp.sort(xp.where(present, values, xp.full_like(values, xp.inf)), axis=-1, stable=False)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     last = xp.maximum(count - 1, xp.zeros_like(count))
     results = []

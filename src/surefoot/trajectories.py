@@ -260,7 +260,7 @@ class Trajectories:
         for length in np.unique(padded):
             people = np.flatnonzero(padded == length)
             size = max(1, cells // int(length))
-            for chunk in (people[first : first + size] for first in range(0, len(people), size)):
+            for chunk in np.array_split(people, -(-len(people) // size)):
                 places = np.arange(length)
                 inside = places < lengths[chunk, None]
                 rows = self.order[np.where(inside, self.starts[chunk, None] + places, 0)]

@@ -108,7 +108,7 @@ def _begin_worker() -> None:
 @contextmanager
 def _single_threaded_libraries() -> Iterator[None]:
     """Workers inherit the environment: one thread each, or they would fight for the cores."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    names = ("SUREFOOT_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
     try:
