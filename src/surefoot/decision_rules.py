@@ -2,7 +2,7 @@
 
 Every rule has a batch shape, (people,) for fitted policies, (policies, people) in simulations, and looks at a state
 through z(s) = [s, 1]. `probabilities` is for people to call; `chooser` is the same thing for inner loops: it takes the state
-as one array per variable, a uniform number per lane, and returns actions.
+as one array per variable, a uniform number per lane, and returns actions, on NumPy or PyTorch arrays alike.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from surefoot.cholesky import Array
 from surefoot.features import policy_features
 
-Chooser = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.int64]]
+Chooser = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +70,9 @@ class Fixed(DecisionRule):
         return np.broadcast_to(self.probability, (*state.shape[:-1], self.probability.shape[-1])).copy()
 
     def chooser(self) -> Chooser:
-        edges = np.moveaxis(np.cumsum(self.probability, axis=-1)[..., :-1], -1, 0)
-        return lambda state, uniform: np.sum(uniform >= edges, axis=0)
+        xp = array_namespace(self.probability)
+        edges = xp.moveaxis(xp.cumulative_sum(self.probability, axis=-1)[..., :-1], -1, 0)
+        return lambda state, uniform: xp.sum(xp.astype(uniform >= edges, xp.int64), axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +91,19 @@ class Boltzmann(DecisionRule):
         return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
     def chooser(self) -> Chooser:
+        xp = array_namespace(self.coef)
         logits = _linear(self.coef)
         k = self.coef.shape[-2]
 
-        def choose(state: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+        def choose(state: Array, uniform: Array) -> Array:
             # Beyond 700 the exponential overflows, and the probability is one to the last bit anyway.
-            raised = [np.exp(np.minimum(logits(a, state), 700.0)) for a in range(k)]
+            raised = [xp.exp(xp.clip(logits(a, state), max=700.0)) for a in range(k)]
             target = uniform * (1.0 + sum(raised))
-            action = (target >= 1.0).astype(np.int64)
+            action = xp.astype(target >= 1.0, xp.int64)
             edge: Any = 1.0
             for a in range(k - 1):
                 edge = edge + raised[a]
-                action += target >= edge
+                action += xp.astype(target >= edge, xp.int64)
             return action
 
         return choose
@@ -126,11 +130,12 @@ class UpperConfidence(DecisionRule):
         return np.asarray(np.eye(scores.shape[-1])[scores.argmax(axis=-1)])
 
     def chooser(self) -> Chooser:
+        xp = array_namespace(self.mean)
         means, actions, size = _linear(self.mean), self.mean.shape[-2], self.mean.shape[-1]
-        spread = np.moveaxis(self.spread, (-3, -2, -1), (0, 1, 2)).copy()
-        certain = not spread.any()
+        spread = xp.asarray(xp.moveaxis(self.spread, (-3, -2, -1), (0, 1, 2)), copy=True)
+        certain = not xp.any(spread != 0)
 
-        def score(a: int, state: NDArray[np.float64]) -> NDArray[np.float64]:
+        def score(a: int, state: Array) -> Array:
             mean = means(a, state)
             if certain:
                 return mean
@@ -140,15 +145,15 @@ class UpperConfidence(DecisionRule):
                 for j in range(i):
                     row = row + 2 * spread[a, i, j] * state[j]
                 width = width + row * state[i]
-            return np.asarray(mean + np.sqrt(np.maximum(width, 0.0)))
+            return mean + xp.sqrt(xp.clip(width, min=0.0))
 
-        def choose(state: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+        def choose(state: Array, uniform: Array) -> Array:
             best = score(0, state)
-            action = np.zeros(best.shape, dtype=np.int64)
-            for a in range(1, actions):
-                other = score(a, state)
-                action = np.where(other > best, a, action)
-                best = np.maximum(best, other) if a + 1 < actions else best
+            other = score(1, state)
+            action = xp.astype(other > best, xp.int64)
+            for a in range(2, actions):
+                best, other = xp.maximum(best, other), score(a, state)
+                action = xp.where(other > best, a, action)
             return action
 
         return choose
@@ -157,15 +162,16 @@ class UpperConfidence(DecisionRule):
 RULES: dict[str, type[DecisionRule]] = {rule.kind: rule for rule in (Fixed, Boltzmann, UpperConfidence)}
 
 
-def _linear(coef: NDArray[np.float64]) -> Callable[[int, NDArray[np.float64]], NDArray[np.float64]]:
+def _linear(coef: Array) -> Callable[[int, Array], Array]:
     """cᵀ z(s) for action a, with the batch axes last so that every operation runs over contiguous memory."""
-    by_variable = np.moveaxis(coef, (-2, -1), (0, 1)).copy()
+    xp = array_namespace(coef)
+    by_variable = xp.asarray(xp.moveaxis(coef, (-2, -1), (0, 1)), copy=True)
 
-    def evaluate(a: int, state: NDArray[np.float64]) -> NDArray[np.float64]:
+    def evaluate(a: int, state: Array) -> Array:
         total = by_variable[a, 0] * state[0]
         for j in range(1, len(state)):
             total += by_variable[a, j] * state[j]
         total += by_variable[a, -1]
-        return np.asarray(total)
+        return total
 
     return evaluate

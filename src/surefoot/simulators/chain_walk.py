@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from surefoot.cholesky import Array
 from surefoot.decision_rules import UpperConfidence
 from surefoot.policies import Policy
 from surefoot.simulators.simulator import Simulator
 
 SUCCESS = 0.9
-REWARDS = np.array([0.0, 100.0, 100.0, 0.0])
-"""Of reaching states 1 … 4."""
+REWARD = 100.0
+"""Of reaching one of the two states in the middle."""
 
 
 class ChainWalk(Simulator):
@@ -47,18 +49,16 @@ class ChainWalk(Simulator):
         return np.floor(4 * numbers) + 1
 
     @staticmethod
-    def advance(
-        state: NDArray[np.float64], action: NDArray[np.int64], numbers: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def advance(state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
+        xp = array_namespace(state)
         right = (action > 0) == (numbers[0] < SUCCESS)
-        following = np.clip(state + np.where(right, 1.0, -1.0), 1.0, 4.0)
-        return following, REWARDS[following[0].astype(np.int64) - 1]
+        following = xp.clip(state + xp.where(right, 1.0, -1.0), 1.0, 4.0)
+        middle = (following[0] > 1.5) & (following[0] < 3.5)
+        return following, xp.where(middle, REWARD, 0.0)
 
     @staticmethod
     def expected_reward(states: NDArray[np.float64]) -> NDArray[np.float64]:
-        place = states[:, 0]
-        left = REWARDS[np.clip(place - 1, 1, 4).astype(np.int64) - 1]
-        right = REWARDS[np.clip(place + 1, 1, 4).astype(np.int64) - 1]
+        left, right = (REWARD * np.isin(np.clip(states[:, 0] + move, 1, 4), (2, 3)) for move in (-1, 1))
         return np.column_stack([SUCCESS * left + (1 - SUCCESS) * right, SUCCESS * right + (1 - SUCCESS) * left])
 
     def oracle_myopic(self) -> Policy:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
+from surefoot.cholesky import Array
 from surefoot.decision_rules import UpperConfidence
 from surefoot.policies import Policy
 from surefoot.simulators.simulator import Simulator
@@ -50,11 +52,9 @@ class HeartSteps(Simulator):
         return numbers
 
     @staticmethod
-    def advance(
-        state: NDArray[np.float64], action: NDArray[np.int64], numbers: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        weather, engagement, fatigue = state
-        following = np.empty(state.shape)
+    def advance(state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
+        weather, engagement, fatigue = state[0], state[1], state[2]
+        following = array_namespace(state).empty(state.shape, dtype=state.dtype, device=device(state))
         following[0] = BETA[0] * weather + numbers[0]
         following[1] = BETA[1] * engagement + BETA[2] * action + numbers[1]
         following[2] = BETA[3] * fatigue + action * (BETA[4] * fatigue + BETA[5]) + numbers[2]

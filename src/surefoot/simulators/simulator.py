@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.cholesky import Array
 from surefoot.decision_rules import DecisionRule
 from surefoot.errors import InputError
 from surefoot.policies import Policies, Policy
@@ -68,9 +69,7 @@ class Simulator(ABC):
 
     @staticmethod
     @abstractmethod
-    def advance(
-        state: NDArray[np.float64], action: NDArray[np.int64], numbers: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def advance(state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         """Next states and rewards from states, actions and random numbers (step_numbers, *lanes)."""
 
     @staticmethod
