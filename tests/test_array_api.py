@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import surefoot as sf
 from surefoot.actors import optimise
 from surefoot.boltzmann import gain_gradient_curvature
 from surefoot.cholesky import Cholesky
 from surefoot.critics import fit_capped, fit_ridge
+from surefoot.engines import engine
 from surefoot.features import critic_features, effects, policy_features
 from surefoot.filters import hampel, kalman
 from tests.problems import actor_problems, critic_problems
@@ -47,6 +49,28 @@ def test_actors(actions, radius):
     ours, theirs = both(optimise, z, advantage, kept, count=np.full(30, 50), penalty=1e-2, radius=radius)
     for field in ("coef", "gain", "multiplier", "converged"):
         assert_same(getattr(ours, field), getattr(theirs, field))
+
+
+@pytest.mark.parametrize("kind", [sf.simulators.HeartSteps, sf.simulators.ChainWalk])
+def test_simulation(kind):
+    sim = kind(users=5)
+    logs = sim.collect(sf.policies.coin(2), decision_points=60, seed=0)
+    policies = {name: sf.method(name).fit(logs).policies_ for name in ("accb", "linucb")} | sf.evaluation.reference_policies(
+        sim
+    )
+    ours = sim.run(policies, steps=80, keep=60, seed=1)
+    theirs = sim.run(policies, steps=80, keep=60, seed=1, engine="torch")
+    for name in policies:
+        assert_allclose(theirs[name].reward, ours[name].reward, rtol=1e-8)
+        assert_allclose(theirs[name].share_treated, ours[name].share_treated)
+
+
+def test_an_engine_that_is_not_there_is_named():
+    with pytest.raises(sf.InputError, match="did you mean 'torch'"):
+        engine("toch")
+    if not torch.cuda.is_available():
+        with pytest.raises(sf.InputError, match="needs a CUDA device"):
+            engine("gpu")
 
 
 def test_derivatives():

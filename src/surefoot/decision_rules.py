@@ -17,6 +17,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from surefoot.cholesky import Array
+from surefoot.engines import Engine
 from surefoot.features import policy_features
 
 Chooser = Callable[[Array, Array], Array]
@@ -41,6 +42,10 @@ class DecisionRule(ABC):
     def __getitem__(self, index: Any) -> Self:
         """The rules of some people, by an index over the batch axes."""
         return type(self)(**{name: values[index] for name, values in self.arrays().items()})
+
+    def on(self, engine: Engine) -> Self:
+        """The same rules with their arrays where the engine works."""
+        return type(self)(**{name: engine.take(values) for name, values in self.arrays().items()})
 
     @classmethod
     def stack(cls, rules: Sequence[Self]) -> Self:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from surefoot.cholesky import Array
 from surefoot.decision_rules import DecisionRule
+from surefoot.engines import NUMPY, Engine
+from surefoot.engines import engine as find_engine
 from surefoot.errors import InputError
 from surefoot.policies import Policies, Policy
 from surefoot.simulators.streams import streams
@@ -108,11 +110,20 @@ class Simulator(ABC):
             actions=self.action_names,
         )
 
-    def run(self, policies: Mapping[str, Policy | Policies], *, steps: int, keep: int, seed: Seed) -> dict[str, LongRun]:
+    def run(
+        self,
+        policies: Mapping[str, Policy | Policies],
+        *,
+        steps: int,
+        keep: int,
+        seed: Seed,
+        engine: str = "numpy",
+    ) -> dict[str, LongRun]:
         """Run every policy for `steps` decision points and average over the last `keep`.
 
-        All policies meet the same random numbers, and none is influenced by which others are there.
+        All policies meet the same random numbers, whatever the engine, and none is influenced by which others are there.
         """
+        where = find_engine(engine)
         if not 1 <= keep <= steps:
             raise InputError(f"keep is {keep} of {steps} steps; keep at least 1 and at most all of them")
         people = len(self.users)
@@ -120,15 +131,16 @@ class Simulator(ABC):
         treated = {name: np.zeros(people) for name in policies}
         for block in self._blocks(steps):
             for names, rule in _by_kind(policies, self.users[block]):
-                reward_sum = np.zeros(rule.batch)
-                treated_sum = np.zeros(rule.batch)
-                for t, _, action, gained in self._courses(rule, block, steps, seed):
+                reward_sum = where.take(np.zeros(rule.batch))
+                treated_sum = where.take(np.zeros(rule.batch))
+                for t, _, action, gained in self._courses(rule, block, steps, seed, where):
                     if t >= steps - keep:
                         reward_sum += gained
                         treated_sum += action > 0
+                earned, sent = where.give(reward_sum), where.give(treated_sum)
                 for place, name in enumerate(names):
-                    reward[name][block] = reward_sum[place] / keep
-                    treated[name][block] = treated_sum[place] / keep
+                    reward[name][block] = earned[place] / keep
+                    treated[name][block] = sent[place] / keep
         return {name: LongRun(reward[name], treated[name]) for name in policies}
 
     def _blocks(self, steps: int) -> list[slice]:
@@ -136,19 +148,20 @@ class Simulator(ABC):
         return [slice(start, start + size) for start in range(0, len(self.users), size)]
 
     def _courses(
-        self, rule: DecisionRule, block: slice, steps: int, seed: Seed
-    ) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]]:
+        self, rule: DecisionRule, block: slice, steps: int, seed: Seed, where: Engine = NUMPY
+    ) -> Iterator[tuple[int, Array, Array, Array]]:
         """Step by step: t, state, action, reward of all lanes (*policies, people of the block)."""
         people = range(*block.indices(len(self.users)))
         first, numbers = [], []
         for rng in streams(seed, "dynamics", people):
             first.append(self.draw(rng, (self.initial_numbers,)))
             numbers.append(self.draw(rng, (steps, self.step_numbers)))
-        driving = np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0))
-        uniform = np.stack([rng.random(steps) for rng in streams(seed, "actions", people)], axis=1)
-        state = self.begin(np.stack(first, axis=1))
-        choose = rule.chooser()
-        state = np.broadcast_to(state.reshape(len(state), *[1] * (len(rule.batch) - 1), -1), (len(state), *rule.batch))
+        driving = where.take(np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0)))
+        uniform = where.take(np.stack([rng.random(steps) for rng in streams(seed, "actions", people)], axis=1))
+        begun = self.begin(np.stack(first, axis=1))
+        begun = begun.reshape(len(begun), *[1] * (len(rule.batch) - 1), -1)
+        state = where.take(np.broadcast_to(begun, (len(begun), *rule.batch)))
+        choose = rule.on(where).chooser()
         for t in range(steps):
             action = choose(state, uniform[t])
             following, reward = self.advance(state, action, driving[t])

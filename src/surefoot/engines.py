@@ -1,0 +1,50 @@
+"""Where the arrays live: NumPy, PyTorch on the processor, or PyTorch on a CUDA device. The solvers are the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.cholesky import Array
+from surefoot.errors import InputError, closest
+
+ENGINES = ("numpy", "torch", "gpu")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Carries arrays to where they are worked on, and back."""
+
+    name: str
+
+    def take(self, values: NDArray[Any]) -> Array:
+        """A NumPy array as one of this engine's."""
+        if self.name == "numpy":
+            return values
+        import torch
+
+        return torch.asarray(values, device="cuda" if self.name == "gpu" else "cpu", copy=True)
+
+    def give(self, values: Array) -> NDArray[Any]:
+        """One of this engine's arrays as a NumPy array."""
+        return values if self.name == "numpy" else np.asarray(values.cpu())
+
+
+NUMPY = Engine("numpy")
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name, if this machine has it."""
+    if name not in ENGINES:
+        raise InputError(f"there is no engine '{name}'{closest(name, ENGINES)}; choose from {list(ENGINES)}")
+    if name != "numpy":
+        try:
+            import torch
+        except ImportError:
+            raise InputError(f"engine '{name}' needs PyTorch; install it with: pip install 'surefoot[gpu]'") from None
+        if name == "gpu" and not torch.cuda.is_available():
+            raise InputError("engine 'gpu' needs a CUDA device, and PyTorch sees none; use engine 'numpy'")
+    return Engine(name)
