@@ -65,6 +65,18 @@ def test_simulation(kind):
         assert_allclose(theirs[name].share_treated, ours[name].share_treated)
 
 
+@pytest.mark.parametrize("name", list(sf.METHODS))
+def test_methods(name):
+    logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=70, seed=0)
+    logs = sf.simulators.contaminate(logs, mechanism="sensor", ratio=0.05, strength=5, seed=1).logs
+    ours, theirs = sf.method(name).fit(logs), sf.method(name).fit(logs, engine="torch")
+    for result in ("critic_coef_", "weights_", "threshold_", "n_iter_", "scale_"):
+        assert_allclose(getattr(theirs, result), getattr(ours, result), rtol=1e-8, atol=1e-8)
+    for part, values in ours.policies_.rule.arrays().items():
+        assert isinstance(theirs.policies_.rule.arrays()[part], np.ndarray)
+        assert_allclose(theirs.policies_.rule.arrays()[part], values, rtol=1e-8, atol=1e-8)
+
+
 def test_an_engine_that_is_not_there_is_named():
     with pytest.raises(sf.InputError, match="did you mean 'torch'"):
         engine("toch")

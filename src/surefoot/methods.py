@@ -11,11 +11,14 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from surefoot import actors, critics, filters
-from surefoot.cholesky import Cholesky
+from surefoot.cholesky import Array, Cholesky
 from surefoot.decision_rules import Boltzmann, DecisionRule, UpperConfidence
+from surefoot.engines import Engine
+from surefoot.engines import engine as find_engine
 from surefoot.errors import FitWarning, InputError, NotFittedError, closest
 from surefoot.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
 from surefoot.fit_troubles import fit_troubles
@@ -27,30 +30,46 @@ CRITICS = ("ridge", "capped")
 POOLINGS = ("person", "all")
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Some people's tuples as padded arrays; `usable` is 0.0 on padding and on rows that a fit cannot use."""
+@dataclass(frozen=True, eq=False)
+class Tuples:
+    """Some people's tuples as padded arrays (people, tuples, …) of any engine: what a method learns from."""
 
-    people: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    state: NDArray[np.float64]
-    action: NDArray[np.int64]
-    reward: NDArray[np.float64]
-    usable: NDArray[np.float64]
+    state: Array
+    action: Array
+    reward: Array
+    usable: Array
+    """1.0 where a tuple can be used, 0.0 on padding and where something is missing."""
+    actions: int
+    critic_sees: Array
+    policy_sees: Array
+    """(state variables,): 1.0 for those that are seen, 0.0 for the others."""
 
     @classmethod
     def of(
-        cls, logs: Trajectories, can_use: NDArray[np.bool_], people: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> _Block:
+        cls, logs: Trajectories, can_use: NDArray[np.bool_], rows: NDArray[np.int64], engine: Engine, **more: Any
+    ) -> Tuples:
+        """Rows of the logs, −1 where padded."""
         usable = (rows >= 0) & can_use[rows]
         return cls(
-            people=people,
-            rows=rows,
-            state=np.where(usable[..., None], logs.state[rows], 0.0),
-            action=np.where(usable, logs.action[rows], 0),
-            reward=np.where(usable, logs.reward[rows], 0.0),
-            usable=usable.astype(np.float64),
+            state=engine.take(np.where(usable[..., None], logs.state[rows], 0.0)),
+            action=engine.take(np.where(usable, logs.action[rows], 0)),
+            reward=engine.take(np.where(usable, logs.reward[rows], 0.0)),
+            usable=engine.take(usable.astype(np.float64)),
+            actions=logs.actions,
+            **{name: engine.take(values) for name, values in more.items()},
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a method learned from some people's tuples, in arrays of the engine they came in."""
+
+    critic: critics.CriticFit
+    residuals: Array
+    scale: Array
+    """Weighted root mean squared residual, (people,)."""
+    rule: DecisionRule
+    converged: Array
 
 
 @dataclass(kw_only=True, eq=False)
@@ -90,11 +109,12 @@ class Method(ABC):
         """What the constructor was given."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def fit(self, logs: Trajectories) -> Self:
-        """Learn one policy per person, or one for all."""
+    def fit(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
+        """Learn one policy per person, or one for all, with arrays of NumPy, of PyTorch (`torch`) or on a GPU (`gpu`)."""
         self._check_parameters()
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
+        where = find_engine(engine)
         self.logs_ = logs if self.filter is None else filters.clean(logs, self.filter)
         self._critic_sees = _mask(self.critic_variables, logs.state_names, "critic_variables")
         self._policy_sees = _mask(self.policy_variables, logs.state_names, "policy_variables")
@@ -111,7 +131,7 @@ class Method(ABC):
         can_use = self.logs_.usable
         blocks = list(self.logs_.pooled() if pooled else self.logs_.blocks())
         # Blocks write to rows and people of their own, so threads need not wait for each other.
-        rules = list(in_threads(lambda block: self._fit_block(_Block.of(self.logs_, can_use, *block)), blocks))
+        rules = list(in_threads(lambda block: self._fit_block(*block, can_use, where), blocks))
         back = np.argsort(np.concatenate([people for people, _ in blocks]))
         kind = type(rules[0])
         rule = kind(**{name: np.concatenate([part.arrays()[name] for part in rules])[back] for name in rules[0].arrays()})
@@ -120,6 +140,46 @@ class Method(ABC):
             self.coef_ = rule.coef.reshape(people, -1)
         self._warn()
         return self
+
+    def _fit_block(
+        self, people: NDArray[np.int64], rows: NDArray[np.int64], can_use: NDArray[np.bool_], engine: Engine
+    ) -> DecisionRule:
+        """Learn from some people's rows and keep what was learned in its place."""
+        sees = {"critic_sees": self._critic_sees, "policy_sees": self._policy_sees}
+        tuples = Tuples.of(self.logs_, can_use, rows, engine, **sees)
+        learned = self.learn(tuples)
+        fit, used = learned.critic, engine.give(tuples.usable) > 0
+        self.critic_coef_[people], self.threshold_[people] = engine.give(fit.coef), engine.give(fit.threshold)
+        self.n_iter_[people], self.scale_[people] = engine.give(fit.n_iter), engine.give(learned.scale)
+        self._converged[people] = engine.give(learned.converged)
+        self.weights_[rows[used]] = engine.give(fit.weights)[used]
+        self.residuals_[rows[used]] = engine.give(learned.residuals)[used]
+        return type(learned.rule)(**{name: engine.give(values) for name, values in learned.rule.arrays().items()})
+
+    def learn(self, tuples: Tuples) -> Learned:
+        """The method on arrays: critic, then decision rule, for all people of a block at once."""
+        xp = array_namespace(tuples.state)
+        x = critic_features(tuples.state * tuples.critic_sees, tuples.action, tuples.actions)
+        penalty = self.critic_penalty * xp.ones_like(x[0, 0, :])
+        penalty[0] *= self.penalize_intercept
+        if self.critic == "capped":
+            fit = critics.fit_capped(
+                x, tuples.reward, tuples.usable, penalty=penalty, tau=self.tau, refresh_threshold=self.refresh_threshold
+            )
+        else:
+            fit = critics.fit_ridge(x, tuples.reward, tuples.usable, penalty=penalty)
+        residuals = critics.residuals(x, tuples.reward, fit.coef)
+        total = xp.sum(fit.weights, axis=1)
+        squares = xp.sum(fit.weights * residuals**2, axis=1)
+        scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
+        rule, converged = self._decide(tuples, x, fit, scale, penalty)
+        return Learned(fit, residuals, scale, rule, fit.converged & converged)
+
+    @abstractmethod
+    def _decide(
+        self, tuples: Tuples, x: Array, fit: critics.CriticFit, scale: Array, penalty: Array
+    ) -> tuple[DecisionRule, Array]:
+        """Turn the critic's fit into the decision rules of the block's people, and say for whom that converged."""
 
     @property
     def _unit(self) -> NDArray[np.int64]:
@@ -132,30 +192,6 @@ class Method(ABC):
         for who, what in fit_troubles(self.logs_, starts, self.weights_, features):
             _warn_of(self.users_[who], what)
         _warn_of(self.users_[~self._converged], "the search did not converge; rescale the states or raise the penalties")
-
-    def _fit_block(self, block: _Block) -> DecisionRule:
-        x = critic_features(block.state * self._critic_sees, block.action, self.logs_.actions)
-        penalty = np.full(x.shape[-1], self.critic_penalty)
-        penalty[0] *= self.penalize_intercept
-        if self.critic == "capped":
-            fit = critics.fit_capped(
-                x, block.reward, block.usable, penalty=penalty, tau=self.tau, refresh_threshold=self.refresh_threshold
-            )
-        else:
-            fit = critics.fit_ridge(x, block.reward, block.usable, penalty=penalty)
-        people, used = block.people, block.usable > 0
-        self.critic_coef_[people], self.threshold_[people], self.n_iter_[people] = fit.coef, fit.threshold, fit.n_iter
-        self._converged[people] = fit.converged
-        self.weights_[block.rows[used]] = fit.weights[used]
-        residuals = critics.residuals(x, block.reward, fit.coef)
-        self.residuals_[block.rows[used]] = residuals[used]
-        total = fit.weights.sum(axis=1)
-        self.scale_[people] = np.sqrt((fit.weights * residuals**2).sum(axis=1) / np.where(total > 0, total, 1.0))
-        return self._decide(block, x, fit, penalty)
-
-    @abstractmethod
-    def _decide(self, block: _Block, x: NDArray[Any], fit: critics.CriticFit, penalty: NDArray[Any]) -> DecisionRule:
-        """Turn the critic's fit into the decision rules of the block's people."""
 
     def _check_parameters(self) -> None:
         if self.critic not in CRITICS:
@@ -221,23 +257,27 @@ class LinUCB(Method):
     """α."""
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "exploration")
 
-    def _decide(self, block: _Block, x: NDArray[Any], fit: critics.CriticFit, penalty: NDArray[Any]) -> UpperConfidence:
-        actions, size = self.logs_.actions, x.shape[-1] // self.logs_.actions
-        people = len(x)
-        system = Cholesky(critics.gram(x, fit.weights) + penalty * np.eye(x.shape[-1]))
-        mean = np.zeros((people, actions, size))
-        spread = np.zeros((people, actions, size, size))
-        for action in range(actions):
-            # x(s, a) = E_a z(s): each column of E_a picks the critic's features that one element of z feeds.
-            select = critic_features(np.eye(size)[:, :-1], np.full(size, action), actions)
-            select[:-1] -= critic_features(np.zeros((1, size - 1)), np.array([action]), actions)
-            select[:-1] *= self._critic_sees[:, None]
+    def _decide(
+        self, tuples: Tuples, x: Array, fit: critics.CriticFit, scale: Array, penalty: Array
+    ) -> tuple[UpperConfidence, Array]:
+        xp = array_namespace(x)
+        size = x.shape[-1] // tuples.actions
+        system = Cholesky(critics.gram(x, fit.weights) + penalty * xp.eye(x.shape[-1], dtype=x.dtype, device=device(x)))
+        means, spreads = [], []
+        for action in range(tuples.actions):
+            # x(s, a) = E_a z(s): row j of `select` holds the critic's features that element j of z feeds.
+            select = critic_features(np.eye(size)[:, :-1], np.full(size, action), tuples.actions)
+            select[:-1] -= critic_features(np.zeros((1, size - 1)), np.array([action]), tuples.actions)
+            select = xp.asarray(select, device=device(x))
+            select[:-1, :] *= tuples.critic_sees[:, None]
             # Products person by person: one large product would be rounded by how many people there are.
-            mean[:, action] = (fit.coef[:, None, :] @ select.T)[:, 0]
-            halves = [system.half_solve(np.broadcast_to(column, (people, x.shape[-1]))) for column in select]
-            half = np.ascontiguousarray(np.stack(halves).transpose(2, 1, 0))
-            spread[:, action] = np.swapaxes(half, 1, 2) @ half
-        return UpperConfidence(mean, (self.exploration * self.scale_[block.people])[:, None, None, None] ** 2 * spread)
+            means.append((fit.coef[:, None, :] @ xp.matrix_transpose(select))[:, 0, :])
+            half = xp.empty((x.shape[0], x.shape[-1], size), dtype=x.dtype, device=device(x))
+            for j in range(size):
+                half[:, :, j] = xp.matrix_transpose(system.half_solve(xp.broadcast_to(select[j, :], fit.coef.shape)))
+            spreads.append(xp.matrix_transpose(half) @ half)
+        width = (self.exploration * scale)[:, None, None, None] ** 2
+        return UpperConfidence(xp.stack(means, axis=1), width * xp.stack(spreads, axis=1)), fit.converged
 
 
 @dataclass(kw_only=True, eq=False)
@@ -255,13 +295,15 @@ class ACCB(Method):
     def _radius(self) -> float | None:
         return None
 
-    def _decide(self, block: _Block, x: NDArray[Any], fit: critics.CriticFit, penalty: NDArray[Any]) -> Boltzmann:
-        z = policy_features(block.state * self._policy_sees)
-        advantage = policy_features(block.state) @ np.swapaxes(effects(fit.coef, self.logs_.actions), 1, 2)
-        count = block.usable.sum(axis=1)
+    def _decide(
+        self, tuples: Tuples, x: Array, fit: critics.CriticFit, scale: Array, penalty: Array
+    ) -> tuple[Boltzmann, Array]:
+        xp = array_namespace(x)
+        z = policy_features(tuples.state * tuples.policy_sees)
+        advantage = policy_features(tuples.state) @ xp.matrix_transpose(effects(fit.coef, tuples.actions))
+        count = xp.sum(tuples.usable, axis=1)
         found = actors.optimise(z, advantage, fit.weights, count=count, penalty=self.actor_penalty, radius=self._radius)
-        self._converged[block.people] &= found.converged
-        return Boltzmann(found.coef)
+        return Boltzmann(found.coef), found.converged
 
 
 @dataclass(kw_only=True, eq=False)
