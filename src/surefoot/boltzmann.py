@@ -7,6 +7,7 @@ exp(−θᵀφ); with our plus sign a positive coefficient means "more likely to
 
 from __future__ import annotations
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from surefoot.cholesky import Array
@@ -22,8 +23,9 @@ def boltzmann(logits: Array) -> Array:
     """
     xp = array_namespace(logits)
     if logits.shape[-1] == 1:
-        # Beyond ±700 the exponential overflows, and the probability is 0 or 1 to the last bit anyway.
-        return 1.0 / (1.0 + xp.exp(-xp.clip(logits, -700.0, 700.0)))
+        # An exponential that overflows gives a probability of zero, as it should.
+        with np.errstate(over="ignore"):
+            return 1.0 / (1.0 + xp.exp(-logits))
     top = xp.maximum(xp.max(logits, axis=-1, keepdims=True), xp.zeros_like(logits[..., :1]))
     raised = xp.exp(logits - top)
     return raised / (xp.exp(-top) + xp.sum(raised, axis=-1, keepdims=True))

@@ -16,6 +16,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from surefoot.boltzmann import boltzmann
 from surefoot.cholesky import Array
 from surefoot.engines import Engine
 from surefoot.features import policy_features
@@ -101,14 +102,16 @@ class Boltzmann(DecisionRule):
         k = self.coef.shape[-2]
 
         def choose(state: Array, uniform: Array) -> Array:
-            # Beyond 700 the exponential overflows, and the probability is one to the last bit anyway.
-            raised = [xp.exp(xp.clip(logits(a, state), max=700.0)) for a in range(k)]
-            target = uniform * (1.0 + sum(raised))
-            action = xp.astype(target >= 1.0, xp.int64)
-            edge: Any = 1.0
+            if k == 1:
+                # An exponential that overflows leaves a probability of zero for the reference, as it should.
+                with np.errstate(over="ignore"):
+                    return xp.astype(uniform >= 1.0 / (1.0 + xp.exp(logits(0, state))), xp.int64)
+            raised = boltzmann(xp.stack([logits(a, state) for a in range(k)], axis=-1))
+            edge = 1.0 - xp.sum(raised, axis=-1)
+            action = xp.astype(uniform >= edge, xp.int64)
             for a in range(k - 1):
-                edge = edge + raised[a]
-                action += xp.astype(target >= edge, xp.int64)
+                edge = edge + raised[..., a]
+                action += xp.astype(uniform >= edge, xp.int64)
             return action
 
         return choose
@@ -150,7 +153,8 @@ class UpperConfidence(DecisionRule):
                 for j in range(i):
                     row = row + 2 * spread[a, i, j] * state[j]
                 width = width + row * state[i]
-            return mean + xp.sqrt(xp.clip(width, min=0.0))
+            # Rounding may leave a width of zero slightly below it.
+            return mean + xp.sqrt(xp.abs(width))
 
         def choose(state: Array, uniform: Array) -> Array:
             best = score(0, state)

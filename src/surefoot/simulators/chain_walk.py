@@ -52,7 +52,8 @@ class ChainWalk(Simulator):
     def advance(state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         xp = array_namespace(state)
         right = (action > 0) == (numbers[0] < SUCCESS)
-        following = xp.clip(state + xp.where(right, 1.0, -1.0), 1.0, 4.0)
+        following = state + xp.where(right, 1.0, -1.0)
+        following = xp.where(following < 1.0, 1.0, xp.where(following > 4.0, 4.0, following))
         middle = (following[0] > 1.5) & (following[0] < 3.5)
         return following, xp.where(middle, REWARD, 0.0)
 

@@ -1,0 +1,140 @@
+"""What a GPU does: fitting ro-accb for a million people, and simulating two thousand policies.
+
+    python benchmarks/gpu.py --out benchmarks/gpu.json
+
+Needs a CUDA device and PyTorch. Data are on the device before the clock starts; numbers are float64; the first thousands
+of people are fitted with NumPy as well and compared.
+"""
+
+import argparse
+import datetime
+import json
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import surefoot as sf
+from surefoot.decision_rules import Boltzmann
+from surefoot.methods import Tuples
+from surefoot.simulators import HeartSteps
+
+PEOPLE, TUPLES, COMPARED = 1_000_000, 210, 2_000
+
+
+def timed(function, repeats=3):
+    """Seconds of each run after a first one that warms up, with the device idle at both ends."""
+    function()
+    seconds = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        result = function()
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return seconds, result
+
+
+def study_on_device(people):
+    """HeartSteps under a coin with prompted outliers, made on the device: state, action, reward, usable."""
+    make = torch.Generator(device="cuda").manual_seed(0)
+    draw = {"generator": make, "device": "cuda", "dtype": torch.float64}
+    state = torch.empty((people, TUPLES, 3), device="cuda", dtype=torch.float64)
+    reward = torch.empty((people, TUPLES), device="cuda", dtype=torch.float64)
+    action = torch.randint(0, 2, (people, TUPLES), generator=make, device="cuda")
+    now = torch.randn((3, people), **draw)
+    for t in range(TUPLES):
+        state[:, t, :] = now.T
+        now, reward[:, t] = HeartSteps.advance(now, action[:, t], torch.randn((4, people), **draw))
+    spoiled = (torch.rand((people, TUPLES), **draw) < 0.08) & (action == 1)
+    reward += spoiled * 5 * reward.abs().mean(dim=1, keepdim=True)
+    return state, action, reward, torch.ones_like(reward)
+
+
+def learn(method, arrays, block):
+    """Block by block, as `fit` does; the decision rules stay on the device."""
+    seen = torch.ones(3, device=arrays[0].device, dtype=torch.float64)
+    learned = []
+    for first in range(0, len(arrays[0]), block):
+        part = [array[first : first + block] for array in arrays]
+        learned.append(method.learn(Tuples(*part, actions=2, critic_sees=seen, policy_sees=seen)))
+    return learned
+
+
+def compare(method, arrays):
+    """The largest difference between GPU and NumPy among the first people, in coefficients of critic and policy."""
+    few = [array[:COMPARED] for array in arrays]
+    there = learn(method, few, COMPARED)[0]
+    host = [array.cpu().numpy() for array in few]
+    here = method.learn(Tuples(*host, actions=2, critic_sees=np.ones(3), policy_sees=np.ones(3)))
+    pairs = [
+        (there.critic.coef, here.critic.coef),
+        (there.rule.coef, here.rule.coef),
+        (there.critic.weights, here.critic.weights),
+    ]
+    return [float(np.max(np.abs(gpu.cpu().numpy() - cpu) / np.maximum(np.abs(cpu), 1.0))) for gpu, cpu in pairs]
+
+
+def simulate():
+    sim = HeartSteps(users=50)
+    rng = np.random.default_rng(0)
+    policies = {
+        str(number): sf.policies.Policies(
+            sim.users, Boltzmann(rng.standard_normal((50, 1, 4))), sim.action_names, sim.state_names
+        )
+        for number in range(2000)
+    }
+    seconds, there = timed(lambda: sim.run(policies, steps=5000, keep=4000, seed=0, engine="gpu"), 2)
+    few = dict(list(policies.items())[:20])
+    here = sim.run(few, steps=5000, keep=4000, seed=0)
+    difference = max(float(np.max(np.abs(there[name].reward / here[name].reward - 1))) for name in few)
+    return seconds, difference
+
+
+def fit(people, block, results):
+    arrays = study_on_device(people)
+    for name in ("ro-linucb", "ro-accb", "ro-saccb"):
+        method = sf.method(name)
+        seconds, _ = timed(lambda method=method: learn(method, arrays, block))
+        results[f"{name}_seconds"] = [round(value, 3) for value in seconds]
+        print(name, seconds, flush=True)
+        if name == "ro-accb":
+            parts = zip(("critic", "policy", "weights"), compare(method, arrays), strict=True)
+            results["largest_difference_from_numpy"] = dict(parts)
+            print(results["largest_difference_from_numpy"], flush=True)
+    results["peak_device_memory_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--people", type=int, default=PEOPLE)
+    parser.add_argument("--block", type=int, default=500_000)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    results = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "device": torch.cuda.get_device_name(),
+        "people": asked.people,
+        "tuples": TUPLES,
+        "block": asked.block,
+        "versions": {
+            "surefoot": sf.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    fit(asked.people, asked.block, results)
+    torch.cuda.empty_cache()
+    seconds, difference = simulate()
+    results["simulate_2000_policies_50_people_5000_steps_seconds"] = [round(value, 3) for value in seconds]
+    results["simulation_largest_relative_difference_from_numpy"] = difference
+    print(json.dumps(results, indent=2))
+    if asked.out:
+        asked.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
