@@ -1,6 +1,6 @@
 """What a GPU does: fitting ro-accb for a million people, and simulating two thousand policies.
 
-    python benchmarks/gpu.py --out benchmarks/gpu.json
+    python benchmarks/gpu.py --out benchmarks/gpu.json     # 80 GiB of device memory; --block 250000 takes 20
 
 Needs a CUDA device and PyTorch. Data are on the device before the clock starts; numbers are float64; the first thousands
 of people are fitted with NumPy as well and compared.
@@ -110,7 +110,7 @@ def fit(people, block, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--people", type=int, default=PEOPLE)
-    parser.add_argument("--block", type=int, default=500_000)
+    parser.add_argument("--block", type=int, default=1_000_000)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     results = {

@@ -35,6 +35,15 @@ def test_the_chooser_draws_by_the_probabilities(actions):
             assert_array_equal(choose(state.T, middle)[possible], action)
 
 
+@pytest.mark.parametrize("actions", [2, 3, 4])
+def test_one_decision_is_that_of_the_arrays(actions):
+    states = RNG.standard_normal((LANES, 3))
+    for rule in rules(actions):
+        for lane, state in enumerate(states):
+            expected = rule.probabilities(states)[lane]
+            assert_allclose(rule[lane].scalar()(state.tolist()), expected, rtol=1e-12, atol=1e-15)
+
+
 def test_boltzmann_is_the_literal_policy():
     coef, state = RNG.standard_normal((5, 2, 4)), RNG.standard_normal((5, 3))
     for found, theta, s in zip(Boltzmann(coef).probabilities(state), coef, state, strict=True):
@@ -45,6 +54,7 @@ def test_extreme_logits_are_certain_and_finite():
     rule = Boltzmann(np.array([[[1e5, 0.0]], [[-1e5, 0.0]]]))
     assert_array_equal(rule.probabilities(np.ones((2, 1))), [[0, 1], [1, 0]])
     assert_array_equal(rule.chooser()(np.ones((1, 2)), np.array([0.0001, 0.9999])), [1, 0])
+    assert [rule[lane].scalar()([1.0]) for lane in (0, 1)] == [[0, 1], [1, 0]]
 
 
 def test_a_tie_goes_to_the_lower_action():

@@ -100,6 +100,17 @@ def test_one_persons_policy_is_that_of_the_family(fitted):
     assert_array_equal(fitted.policies_[2].probabilities(states), fitted.policies_.probabilities([2] * 5, states))
 
 
+def test_one_decision(fitted):
+    policy, state = fitted.policies_[2], [0.1, -0.4, 2.0]
+    assert_allclose(policy.decide(state), policy.probabilities([state])[0], rtol=1e-12)
+    for wrong, words in (
+        ([0.1, np.nan, 1.0], "row 0, state 'engagement': nan"),
+        ([0.1, 0.2], "weather, engagement, fatigue"),
+    ):
+        with pytest.raises(sf.InputError, match=words):
+            policy.decide(wrong)
+
+
 def test_samples_follow_the_probabilities_and_carry_them():
     policies = sf.policies.Policies(np.array([0]), Boltzmann(np.array([[[1.0, 0.2], [-0.5, 0.1]]])), ("a", "b", "c"), ("s",))
     states = np.full((60_000, 1), 0.7)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from math import exp, inf, sqrt
+from operator import mul
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,6 +61,13 @@ class DecisionRule(ABC):
         """Probabilities (*batch, actions) at states (*batch, variables)."""
 
     @abstractmethod
+    def scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        """For a rule with an empty batch shape: a function of one state in plain numbers, for one decision at a time.
+
+        NumPy's calls cost more than the few multiplications of a single decision.
+        """
+
+    @abstractmethod
     def chooser(self) -> Chooser:
         """A fast function (state (variables, *batch), uniform numbers) → actions (*batch)."""
 
@@ -74,6 +83,10 @@ class Fixed(DecisionRule):
 
     def probabilities(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.broadcast_to(self.probability, (*state.shape[:-1], self.probability.shape[-1])).copy()
+
+    def scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        probability: list[float] = self.probability.tolist()
+        return lambda state: probability.copy()
 
     def chooser(self) -> Chooser:
         xp = array_namespace(self.probability)
@@ -95,6 +108,18 @@ class Boltzmann(DecisionRule):
         logits = np.concatenate([np.zeros_like(logits[..., :1]), logits], axis=-1)
         raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+
+    def scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        blocks = [(block[:-1], block[-1]) for block in self.coef.tolist()]
+
+        def probabilities(state: Sequence[float]) -> list[float]:
+            logits = [sum(map(mul, slopes, state), offset) for slopes, offset in blocks]
+            top = max(0.0, *logits)
+            raised = [exp(-top), *(exp(logit - top) for logit in logits)]
+            total = sum(raised)
+            return [value / total for value in raised]
+
+        return probabilities
 
     def chooser(self) -> Chooser:
         xp = array_namespace(self.coef)
@@ -136,6 +161,21 @@ class UpperConfidence(DecisionRule):
     def probabilities(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self.scores(state)
         return np.asarray(np.eye(scores.shape[-1])[scores.argmax(axis=-1)])
+
+    def scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        rules = list(zip(self.mean.tolist(), self.spread.tolist(), strict=True))
+
+        def probabilities(state: Sequence[float]) -> list[float]:
+            z = [*state, 1.0]
+            best, chosen = -inf, 0
+            for action, (mean, spread) in enumerate(rules):
+                width = sum(map(mul, z, [sum(map(mul, row, z)) for row in spread]))
+                score = sum(map(mul, mean, z)) + sqrt(abs(width))
+                if score > best:
+                    best, chosen = score, action
+            return [float(action == chosen) for action in range(len(rules))]
+
+        return probabilities
 
     def chooser(self) -> Chooser:
         xp = array_namespace(self.mean)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,20 @@ class Policy:
         """(n, actions) for states (n, variables); who is not available gets action 0 with probability 1."""
         checked, free = _checked_states(states, available, self.state_names)
         return _where_available(self.rule.probabilities(checked), free)
+
+    def decide(self, state: Sequence[float]) -> list[float]:
+        """Probabilities of the actions for one available person in one state, quickly.
+
+        >>> never(2).decide([0.3])
+        [1.0, 0.0]
+        """
+        if (self.state_names is not None and len(state) != len(self.state_names)) or not isfinite(sum(state)):
+            _checked_states([state], None, self.state_names)
+        return self._scalar(state)
+
+    @cached_property
+    def _scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        return self.rule.scalar()
 
     def sample(
         self, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from surefoot.cholesky import Array
-from surefoot.decision_rules import DecisionRule
+from surefoot.decision_rules import Chooser, DecisionRule
 from surefoot.engines import NUMPY, Engine
 from surefoot.engines import engine as find_engine
 from surefoot.errors import InputError
@@ -94,12 +95,12 @@ class Simulator(ABC):
         probability = np.empty((people, decision_points))
         for block in self._blocks(decision_points):
             rule = policy.rules_for(self.users[block])
-            for t, state, action, reward in self._courses(rule, block, decision_points, seed):
-                states[block, t], actions[block, t], rewards[block, t] = state.T, action, reward
+            course = self._course(rule, block, decision_points, seed, NUMPY)
             for t in range(decision_points):
-                probability[block, t] = np.take_along_axis(
-                    rule.probabilities(states[block, t]), actions[block, t, None], axis=1
-                )[:, 0]
+                states[block, t] = course.state.T
+                actions[block, t], rewards[block, t] = course.advance()
+                taken = actions[block, t, None]
+                probability[block, t] = np.take_along_axis(rule.probabilities(states[block, t]), taken, axis=1)[:, 0]
         return Trajectories.from_arrays(
             states,
             actions,
@@ -131,13 +132,13 @@ class Simulator(ABC):
         treated = {name: np.zeros(people) for name in policies}
         for block in self._blocks(steps):
             for names, rule in _by_kind(policies, self.users[block]):
-                reward_sum = where.take(np.zeros(rule.batch))
-                treated_sum = where.take(np.zeros(rule.batch))
-                for t, _, action, gained in self._courses(rule, block, steps, seed, where):
-                    if t >= steps - keep:
-                        reward_sum += gained
-                        treated_sum += action > 0
-                earned, sent = where.give(reward_sum), where.give(treated_sum)
+                course = self._course(rule, block, steps, seed, where)
+                advance = where.repeatable(course.advance)
+                for t in range(steps):
+                    if t == steps - keep:
+                        course.forget()
+                    advance()
+                earned, sent = where.give(course.earned), where.give(course.sent)
                 for place, name in enumerate(names):
                     reward[name][block] = earned[place] / keep
                     treated[name][block] = sent[place] / keep
@@ -147,26 +148,57 @@ class Simulator(ABC):
         size = max(1, NOISE_CELLS // (steps * (self.step_numbers + 1)))
         return [slice(start, start + size) for start in range(0, len(self.users), size)]
 
-    def _courses(
-        self, rule: DecisionRule, block: slice, steps: int, seed: Seed, where: Engine = NUMPY
-    ) -> Iterator[tuple[int, Array, Array, Array]]:
-        """Step by step: t, state, action, reward of all lanes (*policies, people of the block)."""
+    def _course(self, rule: DecisionRule, block: slice, steps: int, seed: Seed, where: Engine) -> _Course:
+        """A course of events for all lanes (*policies, people of the block), at its beginning."""
         people = range(*block.indices(len(self.users)))
         first, numbers = [], []
         for rng in streams(seed, "dynamics", people):
             first.append(self.draw(rng, (self.initial_numbers,)))
             numbers.append(self.draw(rng, (steps, self.step_numbers)))
-        driving = where.take(np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0)))
-        uniform = where.take(np.stack([rng.random(steps) for rng in streams(seed, "actions", people)], axis=1))
+        uniform = np.stack([rng.random(steps) for rng in streams(seed, "actions", people)], axis=1)
         begun = self.begin(np.stack(first, axis=1))
         begun = begun.reshape(len(begun), *[1] * (len(rule.batch) - 1), -1)
-        state = where.take(np.broadcast_to(begun, (len(begun), *rule.batch)))
-        choose = rule.on(where).chooser()
-        for t in range(steps):
-            action = choose(state, uniform[t])
-            following, reward = self.advance(state, action, driving[t])
-            yield t, state, action, reward
-            state = following
+        return _Course(
+            self,
+            rule.on(where).chooser(),
+            state=where.take(np.broadcast_to(begun, (len(begun), *rule.batch)).copy()),
+            driving=where.take(np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0))),
+            uniform=where.take(uniform),
+            time=where.take(np.zeros(1, dtype=np.int64)),
+            earned=where.take(np.zeros(rule.batch)),
+            sent=where.take(np.zeros(rule.batch)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """All lanes on their way through time. The arrays are changed in place, so that a GPU can repeat a recorded step."""
+
+    simulator: Simulator
+    choose: Chooser
+    state: Array
+    driving: Array
+    uniform: Array
+    time: Array
+    earned: Array
+    sent: Array
+
+    def advance(self) -> tuple[Array, Array]:
+        """One decision point: actions and rewards of all lanes."""
+        xp = array_namespace(self.state)
+        action = self.choose(self.state, xp.take(self.uniform, self.time, axis=0)[0, ...])
+        numbers = xp.take(self.driving, self.time, axis=0)[0, ...]
+        following, reward = self.simulator.advance(self.state, action, numbers)
+        self.state[...] = following
+        self.earned[...] += reward
+        self.sent[...] += xp.astype(action > 0, reward.dtype)
+        self.time[...] += 1
+        return action, reward
+
+    def forget(self) -> None:
+        """Begin to count afresh."""
+        self.earned[...] = 0.0
+        self.sent[...] = 0.0
 
 
 def _by_kind(policies: Mapping[str, Policy | Policies], users: NDArray[Any]) -> Iterator[tuple[list[str], DecisionRule]]:
