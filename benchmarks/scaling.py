@@ -1,0 +1,30 @@
+"""How the cost of ro-accb grows with people and with tuples: the exponents of two power laws."""
+
+import numpy as np
+
+import surefoot as sf
+from benchmarks.measuring import best_of, study
+
+PEOPLE = (100, 1_000, 10_000, 100_000)
+TUPLES = (50, 160, 500, 1_600, 5_000)
+
+
+def measure():
+    people = {count: _seconds(count, 210) for count in PEOPLE}
+    tuples = {count: _seconds(max(50, 500_000 // count), count) for count in TUPLES}
+    per_person = {count: seconds / max(50, 500_000 // count) for count, seconds in tuples.items()}
+    return {
+        "seconds_by_people": people,
+        "microseconds_per_person_by_tuples": {count: 1e6 * seconds for count, seconds in per_person.items()},
+        "exponents": {"people": _exponent(people), "tuples": _exponent(per_person)},
+    }
+
+
+def _seconds(people, tuples):
+    logs, _ = study(people, tuples)
+    return best_of(lambda: sf.method("ro-accb").fit(logs), 3 if people < 50_000 else 1)
+
+
+def _exponent(times):
+    slope, _ = np.polyfit(np.log(list(times)), np.log(list(times.values())), 1)
+    return float(slope)
