@@ -78,7 +78,9 @@ def _look(name: str, raw: Any) -> Column:
         return Column(name, "yes/no", values, levels, column.null_count)
     if number:
         return Column(name, "number", values, [], column.null_count)
-    return Column(name, "category" if 2 <= len(levels) <= MOST_LEVELS else "other", None, levels, column.null_count)
+    # Text that hardly repeats is a remark, not a category.
+    category = 2 <= len(levels) <= min(MOST_LEVELS, len(column) // 2)
+    return Column(name, "category" if category else "other", None, levels, column.null_count)
 
 
 def _roles(columns: list[Column], said: dict[str, str | None], path: Path) -> dict[str, str]:
@@ -122,8 +124,8 @@ def _written(path: Path, columns: list[Column], roles: dict[str, str]) -> str:
         "",
         "# State: what was known BEFORE the decision. Check: remove every column that became known afterwards.",
         "# Rows with a missing state variable are left out of fits. What lies outside a variable's range counts as missing.",
-        '# scaling gives (x - centre) / scale, so that penalties treat the variables alike. use = "critic" or "policy" shows',
-        "# a variable to that part only.",
+        "# scaling gives (x - centre) / scale, so that penalties treat the variables alike.",
+        '# use = "critic" or use = "policy" shows a variable to that part only.',
     ]
     if left_out:
         lines.append(f"# Left out (constant, times, or text with many values): {', '.join(left_out)}.")

@@ -142,7 +142,7 @@ def identities(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64()) if plain and column.null_count < len(column) else column
 
 
-def moments(column: pa.Array) -> pa.Array:
+def moments(column: pa.Array, name: str, place: Place) -> pa.Array:
     """Times as they are, except that text which is nothing but numbers becomes numbers."""
     import pyarrow as pa
 
@@ -151,6 +151,10 @@ def moments(column: pa.Array) -> pa.Array:
     for kind in (pa.int64(), pa.float64()):
         if columns.first_failure(column, kind) is None:
             return column.cast(kind)
+    row = columns.first_failure(column, pa.float64())
+    if row and column.slice(0, row).null_count < row:
+        what = f"'{column[row]}' is no number, unlike the times before it"
+        raise refused(place, row, name, f"{what}; write all times as numbers, or all in ISO 8601")
     return column
 
 

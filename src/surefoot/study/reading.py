@@ -67,9 +67,10 @@ def read_file(study: Study, file: Path, first_row: int, only: list[str] | None =
     missing = [word for word in (*kinds.MISSING, *study.columns.missing) if word not in levels]
     table = {name: kinds.blanked(_whole(rows.table[name]), missing) for name in rows.table.column_names}
     if file.suffix == ".csv":
-        for role, typed in ((study.columns.person, kinds.identities), (study.columns.time, kinds.moments)):
-            if role in table:
-                table[role] = typed(table[role])
+        person, time = study.columns.person, study.columns.time
+        table[person] = kinds.identities(table[person])
+        if time in table:
+            table[time] = kinds.moments(table[time], time, rows.place)
     return Rows(pa.table(table), rows.place, rows.row)
 
 
