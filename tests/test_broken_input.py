@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from surefoot import FitWarning, InputError, Study, Trajectories
 from surefoot.cli import app
 from surefoot.fitting import fit_study
+from surefoot.study.first_version import first_version
 
 STUDY = """
 [columns]
@@ -137,7 +138,6 @@ def table():
             lambda t: t.set_column(0, "user", pa.array(["ann"] * 20)),
             r"b\.parquet: row 0, column 'time', user 'ann': a second",
         ),
-        (lambda t: t.slice(0, 0), r"b\.parquet: the table has no rows"),
         (None, r"b\.parquet: cannot be read as Parquet"),
     ],
 )
@@ -156,6 +156,17 @@ def test_a_folder_of_parquet_with_one_wrong_file(change, words, study, tmp_path)
     assert sorted(tmp_path.iterdir()) == before
     with pytest.raises(InputError, match=words):
         Study.load(study).read(folder)
+
+
+def test_an_empty_part_of_a_folder_is_harmless_unless_all_are(study, tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    pq.write_table(table().slice(0, 0), folder / "a.parquet")
+    pq.write_table(table().slice(0, 0), folder / "b.parquet")
+    with pytest.raises(InputError, match="no rows"):
+        fit_study(folder, study, tmp_path / "fitted")
+    pq.write_table(table(), folder / "b.parquet")
+    assert fit_study(folder, study, tmp_path / "fitted").manifest["people"] == 2
 
 
 def test_what_is_not_there_or_is_no_table(study, tmp_path):
@@ -217,7 +228,7 @@ def spoil(data, damage):
 def test_nothing_but_an_input_error_comes_out_of_a_damaged_csv_file(tmp_path, damage):
     path = tmp_path / "logs.csv"
     path.write_bytes(spoil(LOGS.encode(), damage))
-    for read in (Study.parse(STUDY).read, lambda file: Trajectories.from_csv(file, **ROLES)):
+    for read in (Study.parse(STUDY).read, lambda file: Trajectories.from_csv(file, **ROLES), first_version):
         try:
             read(path)
         except InputError as error:
@@ -230,7 +241,7 @@ def test_nothing_but_an_input_error_comes_out_of_a_damaged_parquet_file(tmp_path
     path = tmp_path / "logs.parquet"
     pq.write_table(table(), path, compression="none")
     path.write_bytes(spoil(path.read_bytes(), damage))
-    for read in (Study.parse(STUDY).read, lambda file: Trajectories.from_parquet(file, **ROLES)):
+    for read in (Study.parse(STUDY).read, lambda file: Trajectories.from_parquet(file, **ROLES), first_version):
         try:
             read(path)
         except InputError as error:

@@ -138,6 +138,22 @@ def test_times_with_zones_are_instants(tmp_path):
     assert logs.action.tolist() == [0, 1, 0]
 
 
+def test_an_action_or_a_level_may_be_spelled_like_missing(tmp_path):
+    text = """[columns]
+    person = "u"
+    time = "t"
+    [state.s]
+    [state.region]
+    kind = "category"
+    levels = ["1", "NA"]
+    [actions]
+    names = ["null", "go"]
+    """
+    logs = Study.parse(text).read(write(tmp_path, "u,t,s,region,action,reward\n1,0,NA,NA,null,1\n1,1,2,1.0,go,\n")).logs
+    assert_array_equal(logs.state, [[np.nan, 1], [2, 0]])
+    assert logs.action.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("values", [[0, 1], [0.0, 1.0], [False, True], ["0", "1"], ["FALSE", "TRUE"], ["nothing", "send"]])
 def test_two_actions_by_number_yes_or_no_or_name(values, tmp_path):
     plain = Study.parse('[columns]\nperson = "u"\ntime = "t"\n[state.s]\n')

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from surefoot import columns, tables
 from surefoot.study import Study, StudyLogs
-from surefoot.study.reading import described, read_file, schemas_agree
+from surefoot.study.reading import described, files_with_rows, read_file
 from surefoot.tables import Rows
 
 PART_ROWS = 2**19
@@ -42,8 +42,7 @@ class Plan:
     @classmethod
     def of(cls, study: Study, path: Path) -> Plan:
         """Look at the ids in every file, and at nothing else."""
-        files = tables.files_of(path)
-        schemas_agree(study, files)
+        files = files_with_rows(study, path)
         ids, counts, first_rows = [], [], [0]
         for file in files:
             users, count = _people_in(study, file)

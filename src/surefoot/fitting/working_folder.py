@@ -39,7 +39,10 @@ class WorkingFolder:
             raise InputError(f"{out} is already there and is not a fit (no manifest of one), so --force leaves it alone")
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(exist_ok=True)
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.out.parent}: cannot be written to ({error.strerror})") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -109,7 +109,7 @@ def _written(path: Path, columns: list[Column], roles: dict[str, str]) -> str:
         raise InputError(f"{path}: no column is left that could be a state variable; a policy needs at least one")
     left_out = [column.name for column in rest if column not in usable]
     lines = [
-        f"# A first version for {path.name}, guessed from its columns. Check every line that says so.",
+        f"# A first version for {_quoted(path.name)[1:-1]}, guessed from its columns. Check every line that says so.",
         "",
         "[columns]",
         f"person = {_quoted(roles['person'])}",
@@ -128,7 +128,9 @@ def _written(path: Path, columns: list[Column], roles: dict[str, str]) -> str:
         '# use = "critic" or use = "policy" shows a variable to that part only.',
     ]
     if left_out:
-        lines.append(f"# Left out (constant, times, or text with many values): {', '.join(left_out)}.")
+        lines.append(
+            f"# Left out (constant, times, or text with many values): {', '.join(_quoted(name)[1:-1] for name in left_out)}."
+        )
     for column in usable:
         lines += ["", *_state(column)]
     lines += [
