@@ -14,7 +14,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot.fitting import FittedStudy, fit_study, plan, working_folder
+from surefoot import fitting
+from surefoot.fitting import FittedStudy, fit_study, parts, plan
 
 STUDY = """
 [columns]
@@ -87,6 +88,23 @@ def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows
     for path in (tmp_path / "logs.parquet", tmp_path / "logs.csv", by_person, by_time):
         read = described.read(path)
         same_fit(fit_study(path, described, tmp_path / f"{path.name}.fit"), described.method().fit(read.logs), read)
+
+
+def test_a_part_needs_few_files_when_people_are_in_one_file_each(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "PART_ROWS", 130)
+    folder = one_file_per(table, tmp_path / "people", "user", 6)
+    for late in range(1, 6):
+        # People with a row in the first file and one in another must not make every part read the first.
+        for file in (0, late):
+            path = folder / f"{file:02d}.parquet"
+            rows = pq.read_table(path)
+            more = rows.slice(0, 1).set_column(0, "user", pa.array([100 + late])).set_column(1, "time", pa.array([file]))
+            pq.write_table(pa.concat_tables([rows, more]), path)
+    made = plan.Plan.of(study(), folder)
+    assert made.people == 17
+    assert made.parts[-1].tolist()[-5:] == [101, 102, 103, 104, 105]
+    assert sum(0 in files for files in made.holders) <= 3
+    assert all(len(files) <= 2 for files in made.holders[:-1])
 
 
 def test_pooled_and_in_memory(table, tmp_path):
@@ -163,8 +181,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     (working / "unfinished-x").mkdir()
     monkeypatch.setattr(plan, "PART_ROWS", 60)
     calls = []
-    real = working_folder.PartFit.save
-    monkeypatch.setattr(working_folder.PartFit, "save", lambda part, folder: (calls.append(part), real(part, folder)))
+    monkeypatch.setattr(fitting, "fit_part", lambda study, logs: calls.append(logs) or parts.fit_part(study, logs))
     described = sf.Study.load(tmp_path / "study.toml")
     fitted = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")
     assert len(calls) == 7
