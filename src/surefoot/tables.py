@@ -46,7 +46,7 @@ def files_of(path: str | Path) -> list[Path]:
         return found
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    if path.suffix not in (".csv", ".parquet"):
+    if path.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"{path}: logs are read from .csv, .parquet or a folder of .parquet; convert or rename the file")
     return [path]
 
@@ -57,7 +57,7 @@ def _hidden(path: Path) -> bool:
 
 def read_rows(path: Path, columns: Sequence[str], first_row: int = 0) -> Rows:
     """The named columns of one CSV file (as text) or Parquet file; `first_row` is the number of its first row."""
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         data = read_text(path)
         table, place = csv_table(path, data, columns), csv_place(path, data)
     else:
@@ -89,7 +89,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 def header_of(path: Path) -> list[str]:
     """The names of the columns of one file."""
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return _header(path, read_text(path))
     return list(parquet_file(path).schema_arrow.names)
 

@@ -124,7 +124,12 @@ def test_what_is_harmless_is_read(tmp_path):
 
 def test_ids_keep_their_leading_zeros_and_whole_numbers_are_numbers(tmp_path):
     plain = Study.parse('[columns]\nperson = "u"\ntime = "t"\n[state.s]\n')
-    for first, second, users in (("1", "2", [1, 2]), ("01", "1", ["01", "1"]), ("1", "x", ["1", "x"])):
+    for first, second, users in (
+        ("1", "2", [1, 2]),
+        ("01", "1", ["01", "1"]),
+        ("1.0", "12", [1, 12]),
+        ("1", "x", ["1", "x"]),
+    ):
         text = f"u,t,s,action,reward\n{first},0,1,0,1\n{second},0,1,1,1\n"
         assert plain.read(write(tmp_path, text)).logs.users.tolist() == users
 

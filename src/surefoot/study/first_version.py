@@ -147,6 +147,13 @@ def _constant(column: Column) -> bool:
     return len(column.levels) < 2 if column.values is None else column.values.size == 0 or bool(np.ptp(column.values) == 0)
 
 
+def _shape(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Mean, standard deviation and skewness; not finite when the values are too large or all the same."""
+    with np.errstate(all="ignore"):
+        mean, deviation = values.mean(), values.std()
+        return float(mean), float(deviation), float(np.mean(((values - mean) / deviation) ** 3))
+
+
 def _quoted(text: str) -> str:
     """JSON's strings are TOML's basic strings."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -164,10 +171,11 @@ def _state(column: Column) -> list[str]:
     if column.kind == "category":
         lines += [f"levels = [{', '.join(map(_quoted, column.levels))}] # the first is the reference"]
     if column.kind == "number" and column.values is not None:
-        mean, deviation = column.values.mean(), column.values.std()
+        mean, deviation, _ = _shape(column.values)
         lines.append(f"# range = [{column.values.min():g}, {column.values.max():g}] # as seen; check what is plausible")
         off = "" if not 0.1 <= deviation <= 10 or abs(mean) > 10 else "# "
-        lines.append(f"{off}scaling = {{ centre = {mean:.3g}, scale = {deviation:.3g} }} # mean and deviation as seen")
+        if 0 < float(f"{deviation:.3g}") < np.inf:
+            lines.append(f"{off}scaling = {{ centre = {mean:.3g}, scale = {deviation:.3g} }} # mean and deviation as seen")
     return lines
 
 
@@ -198,8 +206,8 @@ def _reward(column: Column) -> list[str]:
     if column.missing:
         lines.append(f"# missing in {column.missing:,} rows")
     values = column.values
-    if values is not None and values.size > 2 and values.std() > 0:
-        skewness = float(np.mean(((values - values.mean()) / values.std()) ** 3))
+    if values is not None and values.size > 2:
+        skewness = _shape(values)[2]
         lines.append(f"# seen from {values.min():g} to {values.max():g}, skewness {skewness:.1f}")
         if skewness > 2 and values.min() >= 0:
             lines.append("# Check: so skewed a reward fits badly with a cap made for symmetric noise; try the logarithm.")

@@ -127,14 +127,19 @@ def family(kind: pa.DataType) -> str:
 
 
 def identities(column: pa.Array) -> pa.Array:
-    """People as they are, except that text which is nothing but whole numbers (no leading zeros) becomes whole numbers."""
+    """People as they are, except that text which is nothing but whole numbers (no leading zeros) becomes whole numbers.
+
+    Whole numbers exported as 1.0 are whole numbers too.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not is_text(column):
         return column
-    plain = pc.all(pc.match_substring_regex(column, r"^(0|-?[1-9]\d{0,17})$"), min_count=0).as_py()
-    return column.cast(pa.int64()) if plain and column.null_count < len(column) else column
+    plain = pc.all(pc.match_substring_regex(column, r"^(0|-?[1-9]\d{0,17})(\.0+)?$"), min_count=0).as_py()
+    if not plain or column.null_count == len(column):
+        return column
+    return pc.replace_substring_regex(column, r"\.0+$", "").cast(pa.int64())
 
 
 def moments(column: pa.Array, name: str, place: Place) -> pa.Array:

@@ -69,7 +69,7 @@ def read_file(study: Study, file: Path, first_row: int, only: list[str] | None =
         name: kinds.blanked(_whole(rows.table[name]), [word for word in words if word not in meant.get(name, ())])
         for name in rows.table.column_names
     }
-    if file.suffix == ".csv":
+    if file.suffix.lower() == ".csv":
         person, time = study.columns.person, study.columns.time
         table[person] = kinds.identities(table[person])
         if time in table:
