@@ -248,6 +248,49 @@ def test_nothing_but_an_input_error_comes_out_of_a_damaged_parquet_file(tmp_path
             assert str(error).startswith(str(path))
 
 
+def typed_column(size):
+    """A column of any type that Parquet keeps, with missing values, and values at the ends of what the type holds."""
+    instants = st.integers(-(2**63), 2**63 - 1)
+    kinds = [
+        *((kind, st.integers(-128, 127)) for kind in (pa.int8(), pa.int64())),
+        *((kind, st.integers(0, 1)) for kind in (pa.uint8(), pa.int32(), pa.float32())),
+        (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+        (pa.uint64(), st.integers(0, 2**64 - 1)),
+        (pa.float64(), st.floats()),
+        (pa.bool_(), st.booleans()),
+        *((kind, st.text(max_size=4)) for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()))),
+        (pa.string(), st.sampled_from(["1", "0", "TRUE", "2020-01-01", "2020-01-01T00:00:00Z", "1e400", "NA", "home"])),
+        (pa.binary(), st.binary(max_size=3)),
+        (pa.date32(), st.integers(-(2**31), 2**31 - 1)),
+        *((pa.timestamp(unit, zone), instants) for unit in ("ms", "us", "ns") for zone in (None, "UTC", "Europe/Berlin")),
+        (pa.decimal128(9, 2), st.decimals(-1000, 1000, places=2)),
+        (pa.list_(pa.int64()), st.lists(st.integers(0, 1), max_size=2)),
+        (pa.struct({"x": pa.int64()}), st.fixed_dictionaries({"x": st.integers(0, 1)})),
+        (pa.null(), st.none()),
+    ]
+    columns = [
+        st.lists(st.one_of(st.none(), values) if holes else values, min_size=size, max_size=size).map(
+            lambda cells, kind=kind: pa.array(cells, kind)
+        )
+        for kind, values in kinds
+        for holes in (False, True)
+    ]
+    return st.one_of(columns)
+
+
+@IN_PLACE
+@given(st.dictionaries(st.sampled_from(HEADER.strip().split(",")), typed_column(3), min_size=1, max_size=3))
+def test_nothing_but_an_input_error_comes_out_of_columns_of_any_type(tmp_path, changed):
+    path = tmp_path / "logs.parquet"
+    sound = table().slice(0, 3)
+    pq.write_table(pa.table({name: changed.get(name, sound[name]) for name in sound.column_names}), path)
+    for read in (Study.parse(STUDY).read, lambda file: Trajectories.from_parquet(file, **ROLES), first_version):
+        try:
+            read(path)
+        except InputError as error:
+            assert str(error).startswith(str(path))
+
+
 @IN_PLACE
 @given(DAMAGE)
 def test_nothing_but_an_input_error_comes_out_of_a_damaged_study(tmp_path, damage):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,17 @@ def files_of(path: str | Path) -> list[Path]:
     return [path]
 
 
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Refusals from within name the file, also those that are about a whole column."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise InputError(f"{path}: {error}", row=error.row, column=error.column, user=error.user) from error
+
+
 def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
@@ -83,7 +95,10 @@ def joined(parts: Sequence[Rows]) -> Rows:
         which = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[which].place(row - int(starts[which]))
 
-    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    try:
+        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"the files do not go together ({error}); write all files with one schema") from error
     return Rows(table, place, np.concatenate([part.row for part in parts]))
 
 
@@ -187,8 +202,11 @@ def parquet_file(path: Path) -> Any:
     from pyarrow import parquet
 
     try:
-        return parquet.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
+        file = parquet.ParquetFile(path)
+        # The names of a damaged file may not be text.
+        _ = file.schema_arrow.names
+        return file
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
 
 

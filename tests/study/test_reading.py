@@ -202,3 +202,19 @@ def test_a_reward_without_a_logarithm_is_refused(tmp_path):
     text = STUDY.replace("range = [0, 10000]\nwinsorise = [1, 1000]", "")
     with pytest.raises(InputError, match=r"line 2, column 'steps': -3 has no log\(x \+ 0.5\)"):
         Study.parse(text).read(write(tmp_path, CSV.replace("W,0", "W,-3")))
+
+
+def test_times_of_any_unit_and_zone_in_a_folder(tmp_path):
+    plain = Study.parse('[columns]\nperson = "u"\ntime = "t"\n[state.s]\n')
+    kinds = [pa.timestamp("ns", "UTC"), pa.timestamp("s", "Europe/Berlin"), pa.timestamp("us", "America/Detroit")]
+    for number, kind in enumerate(kinds):
+        time = pa.array([1_600_000_000 + number], pa.timestamp("s", kind.tz)).cast(kind)
+        table = pa.table({"u": [1], "t": time, "s": [1.0], "action": [0], "reward": [1]})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    read = plain.read(tmp_path).logs.time
+    assert read.astype("datetime64[s]").astype(int).tolist() == [1_600_000_000, 1_600_000_001, 1_600_000_002]
+    fine = table.set_column(1, "t", pa.array([1_600_000_000_000_000_001], pa.timestamp("ns")))
+    pq.write_table(fine, tmp_path / "2.parquet")
+    with pytest.raises(InputError, match=r"2\.parquet: column 't' holds times, but times with a zone in"):
+        plain.read(tmp_path)
+    assert plain.read(tmp_path / "2.parquet").logs.time.astype(int).tolist() == [1_600_000_000_000_000]

@@ -27,6 +27,7 @@ class Plan:
     """
 
     study: Study
+    path: Path
     files: list[Path]
     first_rows: list[int]
     parts: list[NDArray[Any]]
@@ -64,7 +65,7 @@ class Plan:
         _, number = np.unique(number, return_inverse=True)
         parts = [everyone[number == part] for part in range(number.max() + 1)]
         holders = [np.unique(owner[number[position] == part]) for part in range(len(parts))]
-        return cls(study, files, first_rows, parts, holders)
+        return cls(study, path, files, first_rows, parts, holders)
 
     def read(self, people: NDArray[Any]) -> StudyLogs:
         """The logs of the people of one part."""
@@ -76,7 +77,8 @@ class Plan:
             users, position = columns.people(rows.table[name].combine_chunks(), name, rows.place)
             wanted = np.flatnonzero(np.isin(users, people)[position])
             found.append(rows if len(wanted) == len(position) else rows.take(wanted))
-        return described(self.study, tables.joined(found))
+        with tables.naming(self.path):
+            return described(self.study, tables.joined(found))
 
     def _file(self, number: int) -> Rows:
         """One file's rows; the last file is kept, because the next part often begins where this one ended."""
@@ -89,5 +91,6 @@ class Plan:
 def _people_in(study: Study, file: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
     name = study.columns.person
     rows = read_file(study, file, 0, only=[name])
-    users, position = columns.people(rows.table[name].combine_chunks(), name, rows.place)
+    with tables.naming(file):
+        users, position = columns.people(rows.table[name].combine_chunks(), name, rows.place)
     return users, np.bincount(position, minlength=len(users))

@@ -45,15 +45,15 @@ class Column:
 
 def first_version(path: Path, **roles: str | None) -> str:
     """The text of a study for these logs; `roles` say what cannot be guessed (person, time, action, reward, …)."""
-    file = tables.files_of(path)[0]
-    rows = tables.read_rows(file, tables.header_of(file))
-    columns = [_look(name, rows.table[name].combine_chunks()) for name in rows.table.column_names]
-    chosen = _roles(columns, roles, path)
-    text = _written(path, columns, chosen)
-    # Whatever was guessed, what is written must be a study.
     from surefoot.study.model import Study
 
-    Study.parse(text)
+    file = tables.files_of(path)[0]
+    rows = tables.read_rows(file, tables.header_of(file))
+    with tables.naming(path):
+        columns = [_look(name, rows.table[name].combine_chunks()) for name in rows.table.column_names]
+        text = _written(path, columns, _roles(columns, roles, path))
+        # Whatever was guessed, what is written must be a study.
+        Study.parse(text)
     return text
 
 

@@ -123,6 +123,8 @@ def family(kind: pa.DataType) -> str:
         return "nothing"
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "numbers"
+    if pa.types.is_timestamp(kind):
+        return "times" if kind.tz is None else "times with a zone"
     return "text" if is_text(pa.nulls(0, kind)) else str(kind)
 
 

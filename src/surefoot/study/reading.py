@@ -49,7 +49,8 @@ def read(study: Study, path: str | Path) -> StudyLogs:
     parts: list[Rows] = []
     for file in files_with_rows(study, path):
         parts.append(read_file(study, file, sum(len(part.table) for part in parts)))
-    return described(study, tables.joined(parts))
+    with tables.naming(path):
+        return described(study, tables.joined(parts))
 
 
 def read_file(study: Study, file: Path, first_row: int, only: list[str] | None = None) -> Rows:
@@ -69,8 +70,12 @@ def read_file(study: Study, file: Path, first_row: int, only: list[str] | None =
         name: kinds.blanked(_whole(rows.table[name]), [word for word in words if word not in meant.get(name, ())])
         for name in rows.table.column_names
     }
+    person, time = study.columns.person, study.columns.time
+    if time in table and pa.types.is_timestamp(table[time].type):
+        # Files may differ in unit and zone.
+        with tables.naming(file):
+            table[time] = columns.microseconds(table[time], time)
     if file.suffix.lower() == ".csv":
-        person, time = study.columns.person, study.columns.time
         table[person] = kinds.identities(table[person])
         if time in table:
             table[time] = kinds.moments(table[time], time, rows.place)
