@@ -10,6 +10,8 @@ from surefoot.trajectories import Trajectories
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
+    from surefoot import datasets, fitting, study
+    from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "METHODS",
     "SACCB",
     "FitWarning",
+    "FittedStudy",
     "InputError",
     "LinUCB",
     "NotFittedError",
@@ -24,18 +27,28 @@ __all__ = [
     "StudyLogs",
     "Trajectories",
     "__version__",
+    "datasets",
     "evaluation",
     "filters",
+    "fit_study",
+    "fitting",
     "method",
     "policies",
     "simulators",
+    "study",
 ]
 
-_LATER = {"Study": "surefoot.study", "StudyLogs": "surefoot.study"}
-"""Names whose modules are slow to import, imported when they are first asked for."""
+_LATER = {
+    **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
+    **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
+}
+_MODULES_LATER = ("datasets", "fitting", "study")
+"""What is slow to import is imported when it is first asked for."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
+    if name in _MODULES_LATER:
+        return _import_module(f"surefoot.{name}")
     raise AttributeError(f"module 'surefoot' has no attribute '{name}'")

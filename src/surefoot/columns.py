@@ -106,21 +106,24 @@ def action_codes(column: pa.Array, name: str, place: Place, actions: tuple[str, 
 def people(column: pa.Array, name: str, place: Place) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The sorted ids of the people and, for every row, the position of its person among them."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     refuse_missing(column, name, place)
-    if pa.types.is_floating(column.type):
-        values = column.to_numpy(zero_copy_only=False)
-        odd = np.flatnonzero(values != np.floor(values))
-        if odd.size:
-            row = int(odd[0])
-            raise InputError(
-                f"{place(row)}, column '{name}': {values[row]} is no person's id; ids are whole numbers or text",
-                row=row,
-                column=name,
-            )
-        column = column.cast(pa.int64())
-    if not (pa.types.is_integer(column.type) or is_text(column)):
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or is_text(column)):
         raise InputError(f"column '{name}' has type {column.type}; a person's id is a whole number or text", column=name)
+    if is_text(column):
+        # NumPy's text ends at zero characters: two people would become one.
+        odd = np.flatnonzero(pc.match_substring(column, "\0").to_numpy(zero_copy_only=False))
+        row = int(odd[0]) if odd.size else None
+    else:
+        row = first_failure(column, pa.int64())
+    if row is not None:
+        raise InputError(
+            f"{place(row)}, column '{name}': {column[row].as_py()!r} is no person's id; ids are whole numbers or text",
+            row=row,
+            column=name,
+        )
+    column = column if is_text(column) else column.cast(pa.int64())
     encoded = column.dictionary_encode()
     distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if is_text(column) else np.int64)
     users, position = np.unique(distinct, return_inverse=True)
@@ -136,16 +139,25 @@ def times(column: pa.Array, name: str, place: Place) -> NDArray[Any]:
     if is_text(column):
         column = _instants(column, name, place)
     elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        # An instant with a zone is stored by Arrow in UTC; dropping the label keeps the instant.
-        column = (
-            column.cast(pa.timestamp("us", kind.tz)).cast(pa.timestamp("us"))
-            if pa.types.is_timestamp(kind)
-            else column.cast(pa.timestamp("us"))
-        )
+        column = microseconds(column, name)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise InputError(f"column '{name}' has type {kind}; a decision time is a number, a date or a timestamp", column=name)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def microseconds(column: pa.Array, name: str) -> pa.Array:
+    """Dates and timestamps of any unit as timestamps in microseconds; those with a zone become UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+    try:
+        column = column.cast(options=pc.CastOptions(pa.timestamp("us", zone), allow_time_truncate=True))
+    except pa.ArrowException as error:
+        raise InputError(f"column '{name}': {error}; correct the times", column=name) from error
+    # An instant with a zone is stored by Arrow in UTC; dropping the label keeps the instant.
+    return column.cast(pa.timestamp("us"))
 
 
 def _instants(column: pa.Array, name: str, place: Place) -> pa.Array:

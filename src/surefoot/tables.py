@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +47,20 @@ def files_of(path: str | Path) -> list[Path]:
         return found
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    if path.suffix not in (".csv", ".parquet"):
+    if path.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"{path}: logs are read from .csv, .parquet or a folder of .parquet; convert or rename the file")
     return [path]
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Refusals from within name the file, also those that are about a whole column."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise InputError(f"{path}: {error}", row=error.row, column=error.column, user=error.user) from error
 
 
 def _hidden(path: Path) -> bool:
@@ -57,7 +69,7 @@ def _hidden(path: Path) -> bool:
 
 def read_rows(path: Path, columns: Sequence[str], first_row: int = 0) -> Rows:
     """The named columns of one CSV file (as text) or Parquet file; `first_row` is the number of its first row."""
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         data = read_text(path)
         table, place = csv_table(path, data, columns), csv_place(path, data)
     else:
@@ -83,13 +95,16 @@ def joined(parts: Sequence[Rows]) -> Rows:
         which = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[which].place(row - int(starts[which]))
 
-    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    try:
+        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"the files do not go together ({error}); write all files with one schema") from error
     return Rows(table, place, np.concatenate([part.row for part in parts]))
 
 
 def header_of(path: Path) -> list[str]:
     """The names of the columns of one file."""
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return _header(path, read_text(path))
     return list(parquet_file(path).schema_arrow.names)
 
@@ -187,8 +202,11 @@ def parquet_file(path: Path) -> Any:
     from pyarrow import parquet
 
     try:
-        return parquet.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
+        file = parquet.ParquetFile(path)
+        # The names of a damaged file may not be text.
+        _ = file.schema_arrow.names
+        return file
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
 
 

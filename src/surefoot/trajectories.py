@@ -171,12 +171,10 @@ class Trajectories:
 
     @classmethod
     def _from_file(cls, path: Path, table: Any, place: Place, roles: dict[str, Any]) -> Trajectories:
-        try:
+        from surefoot.tables import naming
+
+        with naming(path):
             return cls.from_frame(table, **roles, _place=place)
-        except InputError as error:
-            # A message about a row begins with its place, and so with the file.
-            message = str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}"
-            raise InputError(message, row=error.row, column=error.column, user=error.user) from error
 
     @classmethod
     def from_arrays(

@@ -78,6 +78,8 @@ def test_a_study_says_what_its_method_sees():
         ("[columns]", "[column]", 2, "column", "did you mean 'columns'"),
         ('person = "user"', "", 2, "columns.person", "is missing"),
         ('column = "steps"', 'column = "weather"', 1, "", "another role's column"),
+        ('column = "steps"', 'column = "time"', 1, "", "named twice"),
+        ("[state.weather]", "[state]", 8, "state.scaling.centre", "unknown key"),
         ('column = "steps"', "column = 3", 23, "reward.column", "valid string"),
         ("[reward]", "[actions]\nprobabilities = [0.4, 0.5]\n[reward]", 22, "actions", "sum to 0.9"),
         ("[reward]", "[actions]\nprobabilities = [0.4, 0.6]\n[reward]", 1, "", "keep one"),

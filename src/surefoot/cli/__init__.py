@@ -9,6 +9,8 @@ import typer
 # Importing a command's module adds the command to the application.
 from surefoot.cli import (
     fit,  # noqa: F401
+    imports,  # noqa: F401
+    init,  # noqa: F401
     reproduce,  # noqa: F401
 )
 from surefoot.cli.application import app

@@ -53,7 +53,8 @@ def manifest_of(study: Study, inputs: list[dict[str, Any]], summaries: list[dict
     """What a fit is made of; `key` names it: the same key means the same results."""
     import pyarrow as pa
 
-    method = study.method()
+    # As JSON reads it back, so that a manifest in memory equals the one in the file.
+    parameters = json.loads(json.dumps(study.method().parameters()))
     made_of = {
         "versions": {
             "surefoot": __version__,
@@ -63,7 +64,7 @@ def manifest_of(study: Study, inputs: list[dict[str, Any]], summaries: list[dict
         },
         "study": {"sha256": hashlib.sha256(study.text.encode()).hexdigest()},
         "inputs": inputs,
-        "method": {"name": study.method_name, "parameters": method.parameters()},
+        "method": {"name": study.method_name, "parameters": parameters},
     }
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
     counts = ("people", "decision_points", "available", "used", "removed")

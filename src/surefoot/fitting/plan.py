@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from surefoot import columns, tables
 from surefoot.study import Study, StudyLogs
-from surefoot.study.reading import described, read_file, schemas_agree
+from surefoot.study.reading import described, files_with_rows, read_file
 from surefoot.tables import Rows
 
 PART_ROWS = 2**19
@@ -27,6 +27,7 @@ class Plan:
     """
 
     study: Study
+    path: Path
     files: list[Path]
     first_rows: list[int]
     parts: list[NDArray[Any]]
@@ -42,8 +43,7 @@ class Plan:
     @classmethod
     def of(cls, study: Study, path: Path) -> Plan:
         """Look at the ids in every file, and at nothing else."""
-        files = tables.files_of(path)
-        schemas_agree(study, files)
+        files = files_with_rows(study, path)
         ids, counts, first_rows = [], [], [0]
         for file in files:
             users, count = _people_in(study, file)
@@ -65,7 +65,7 @@ class Plan:
         _, number = np.unique(number, return_inverse=True)
         parts = [everyone[number == part] for part in range(number.max() + 1)]
         holders = [np.unique(owner[number[position] == part]) for part in range(len(parts))]
-        return cls(study, files, first_rows, parts, holders)
+        return cls(study, path, files, first_rows, parts, holders)
 
     def read(self, people: NDArray[Any]) -> StudyLogs:
         """The logs of the people of one part."""
@@ -77,7 +77,8 @@ class Plan:
             users, position = columns.people(rows.table[name].combine_chunks(), name, rows.place)
             wanted = np.flatnonzero(np.isin(users, people)[position])
             found.append(rows if len(wanted) == len(position) else rows.take(wanted))
-        return described(self.study, tables.joined(found))
+        with tables.naming(self.path):
+            return described(self.study, tables.joined(found))
 
     def _file(self, number: int) -> Rows:
         """One file's rows; the last file is kept, because the next part often begins where this one ended."""
@@ -90,5 +91,6 @@ class Plan:
 def _people_in(study: Study, file: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
     name = study.columns.person
     rows = read_file(study, file, 0, only=[name])
-    users, position = columns.people(rows.table[name].combine_chunks(), name, rows.place)
+    with tables.naming(file):
+        users, position = columns.people(rows.table[name].combine_chunks(), name, rows.place)
     return users, np.bincount(position, minlength=len(users))

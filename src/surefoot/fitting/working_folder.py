@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Self
 
 from surefoot.errors import InputError
+from surefoot.files import open_to_others
 from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.parts import PartFit, merge_tables, merged_policies
 
@@ -39,7 +39,10 @@ class WorkingFolder:
             raise InputError(f"{out} is already there and is not a fit (no manifest of one), so --force leaves it alone")
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(exist_ok=True)
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.out.parent}: cannot be written to ({error.strerror})") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -75,10 +78,7 @@ class WorkingFolder:
         merge_tables(folders, "weights.parquet", final / "weights.parquet")
         (final / "study.toml").write_text(study, encoding="utf-8", newline="")
         (final / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        # mkdtemp lets only the owner in; a result should have the permissions of any new folder.
-        mask = os.umask(0)
-        os.umask(mask)
-        final.chmod(0o777 & ~mask)
+        open_to_others(final)
         if self.out.exists():
             self.out.rename(self.folder / "replaced")
         final.rename(self.out)

@@ -20,7 +20,7 @@ from surefoot.errors import InputError, closest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A")
+MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
 """How files spell "missing", beside an empty cell; a study may add spellings of its own."""
 YES, NO = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
 
@@ -81,22 +81,17 @@ def actions(
 ) -> NDArray[np.float64]:
     """Action codes by the values that stand for them, or, where the study gives none, by number, by name or by yes/no."""
     codes: dict[str, float | None] = {}
+    if values is None and len(names) == 2:
+        codes = {**dict.fromkeys(NO, 0.0), **dict.fromkeys(YES, 1.0)}
     if values is None:
-        if len(names) == 2:
-            codes = {**dict.fromkeys(NO, 0.0), **dict.fromkeys(YES, 1.0)}
-        codes |= {f"{code}.0": float(code) for code in range(len(names))} | {
-            str(code): float(code) for code in range(len(names))
-        }
-        codes |= {text: float(code) for code, text in enumerate(names)}
-    else:
-        codes = {text: float(code) for code, text in enumerate(values)}
+        codes |= {str(code): float(code) for code in range(len(names))}
+    codes |= {text: float(code) for code, text in enumerate(names if values is None else values)}
     text = as_text(column, name)
     for spelled in _distinct(text):
         # TRUE, True and true are one word, unless the study spells its actions so that they differ.
-        codes.setdefault(spelled, codes.get(spelled.lower()))
-        if values is not None and codes[spelled] is None:
-            same = [code for value, code in codes.items() if code is not None and value.lower() == spelled.lower()]
-            codes[spelled] = same[0] if len(same) == 1 else None
+        same = {code for value, code in codes.items() if value.lower() == spelled.lower()}
+        if spelled not in codes and len(same) == 1:
+            codes[spelled] = same.pop()
     known = list(names if values is None else values)
     hint = f"action '{{}}' was never declared; declared are {known}: add it to the study's actions, or correct the row"
     return _coded(text, codes, name, place, hint)
@@ -128,21 +123,28 @@ def family(kind: pa.DataType) -> str:
         return "nothing"
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "numbers"
+    if pa.types.is_timestamp(kind):
+        return "times" if kind.tz is None else "times with a zone"
     return "text" if is_text(pa.nulls(0, kind)) else str(kind)
 
 
 def identities(column: pa.Array) -> pa.Array:
-    """People as they are, except that text which is nothing but whole numbers (no leading zeros) becomes whole numbers."""
+    """People as they are, except that text which is nothing but whole numbers (no leading zeros) becomes whole numbers.
+
+    Whole numbers exported as 1.0 are whole numbers too.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not is_text(column):
         return column
-    plain = pc.all(pc.match_substring_regex(column, r"^(0|-?[1-9]\d{0,17})$"), min_count=0).as_py()
-    return column.cast(pa.int64()) if plain and column.null_count < len(column) else column
+    plain = pc.all(pc.match_substring_regex(column, r"^(0|-?[1-9]\d{0,17})(\.0+)?$"), min_count=0).as_py()
+    if not plain or column.null_count == len(column):
+        return column
+    return pc.replace_substring_regex(column, r"\.0+$", "").cast(pa.int64())
 
 
-def moments(column: pa.Array) -> pa.Array:
+def moments(column: pa.Array, name: str, place: Place) -> pa.Array:
     """Times as they are, except that text which is nothing but numbers becomes numbers."""
     import pyarrow as pa
 
@@ -151,6 +153,10 @@ def moments(column: pa.Array) -> pa.Array:
     for kind in (pa.int64(), pa.float64()):
         if columns.first_failure(column, kind) is None:
             return column.cast(kind)
+    row = columns.first_failure(column, pa.float64())
+    if row and column.slice(0, row).null_count < row:
+        what = f"'{column[row]}' is no number, unlike the times before it"
+        raise refused(place, row, name, f"{what}; write all times as numbers, or all in ISO 8601")
     return column
 
 
@@ -167,7 +173,9 @@ def _coded(column: pa.Array, codes: dict[str, float | None], name: str, place: P
     """The code of every cell's text, NaN where it is missing; a text without a code is refused."""
     encoded = column.dictionary_encode()
     spelled: list[Any] = encoded.dictionary.to_pylist()
-    known = np.array([np.nan if codes.get(text) is None else codes[text] for text in spelled] + [np.nan], dtype=np.float64)
+    # Whole numbers beside missing cells are often exported as 1.0.
+    found = [codes.get(text, codes.get(re.sub(r"\.0+$", "", text))) for text in spelled]
+    known = np.array([np.nan if code is None else code for code in found] + [np.nan], dtype=np.float64)
     indices = encoded.indices.fill_null(len(spelled)).to_numpy(zero_copy_only=False)
     odd = np.flatnonzero((indices < len(spelled)) & np.isnan(known[indices]))
     if odd.size:

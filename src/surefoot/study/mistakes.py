@@ -30,7 +30,10 @@ def _place_and_words(details: Any, text: str) -> tuple[int, str, str]:
         words = f"unknown key{closest(path[-1], valid)}; valid here are {', '.join(valid)}"
     elif details["type"] == "missing":
         words = "is missing; every study needs it"
+    elif path == ("state",):
+        words = "write a section [state.NAME] for every state variable, at least one"
     elif details["type"] != "value_error":
+        words = words.replace("valid tuple", "list")
         words = f"{words[0].lower()}{words[1:]}; got {details['input']!r}"
     # What a validator of the whole study found begins with the key it is about.
     elif not path and (named := re.match(r"([a-z_]+(?:\.[^\s:]+)+): ", words)):

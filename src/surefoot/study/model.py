@@ -230,8 +230,11 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Study:
-        roles = {self.columns.person, self.columns.time, self.columns.available, self.columns.probability}
-        roles |= {self.actions.column, self.reward.column}
+        named = (self.columns.person, self.columns.time, self.columns.available, self.columns.probability)
+        roles = [column for column in (*named, self.actions.column, self.reward.column) if column is not None]
+        twice = [column for column in roles if roles.count(column) > 1]
+        if twice:
+            raise ValueError(f"column '{twice[0]}' is named twice; every role needs a column of its own")
         for name in self.state_names:
             if name in roles:
                 raise ValueError(

@@ -47,11 +47,10 @@ def columns_needed(study: Study) -> list[str]:
 def read(study: Study, path: str | Path) -> StudyLogs:
     """All rows of a file or a folder of files."""
     parts: list[Rows] = []
-    files = tables.files_of(path)
-    schemas_agree(study, files)
-    for file in files:
+    for file in files_with_rows(study, path):
         parts.append(read_file(study, file, sum(len(part.table) for part in parts)))
-    return described(study, tables.joined(parts))
+    with tables.naming(path):
+        return described(study, tables.joined(parts))
 
 
 def read_file(study: Study, file: Path, first_row: int, only: list[str] | None = None) -> Rows:
@@ -62,24 +61,40 @@ def read_file(study: Study, file: Path, first_row: int, only: list[str] | None =
     import pyarrow as pa
 
     rows = tables.read_rows(file, only or columns_needed(study), first_row)
-    # A category may have a level that is spelled like "missing".
-    levels = {level for variable in study.state.values() for level in variable.levels}
-    missing = [word for word in (*kinds.MISSING, *study.columns.missing) if word not in levels]
-    table = {name: kinds.blanked(_whole(rows.table[name]), missing) for name in rows.table.column_names}
-    if file.suffix == ".csv":
-        for role, typed in ((study.columns.person, kinds.identities), (study.columns.time, kinds.moments)):
-            if role in table:
-                table[role] = typed(table[role])
+    # A level of a category, or an action, may be spelled like "missing".
+    meant = {study.actions.column: {*study.actions.names, *(study.actions.texts or ())}}
+    for name, variable in study.state.items():
+        meant.setdefault(variable.column or name, set()).update(variable.levels)
+    words = (*kinds.MISSING, *study.columns.missing)
+    table = {
+        name: kinds.blanked(_whole(rows.table[name]), [word for word in words if word not in meant.get(name, ())])
+        for name in rows.table.column_names
+    }
+    person, time = study.columns.person, study.columns.time
+    if time in table and pa.types.is_timestamp(table[time].type):
+        # Files may differ in unit and zone.
+        with tables.naming(file):
+            table[time] = columns.microseconds(table[time], time)
+    if file.suffix.lower() == ".csv":
+        table[person] = kinds.identities(table[person])
+        if time in table:
+            table[time] = kinds.moments(table[time], time, rows.place)
     return Rows(pa.table(table), rows.place, rows.row)
 
 
-def schemas_agree(study: Study, files: list[Path]) -> None:
-    """Refuse files whose columns of one name hold different kinds of values; a column of nothing goes with any."""
+def files_with_rows(study: Study, path: str | Path) -> list[Path]:
+    """The files of an input, without the empty parts of a folder.
+
+    Files whose columns of one name hold different kinds of values are refused; a column of nothing goes with any.
+    """
+    files = tables.files_of(path)
     if len(files) == 1:
-        return
+        return files
     first: dict[str, tuple[str, Path]] = {}
+    filled = []
     for file in files:
-        schema = tables.parquet_file(file).schema_arrow
+        opened = tables.parquet_file(file)
+        schema = opened.schema_arrow
         tables.check_columns(file, schema.names, columns_needed(study))
         for name in columns_needed(study):
             family = kinds.family(schema.field(name).type)
@@ -91,6 +106,11 @@ def schemas_agree(study: Study, files: list[Path]) -> None:
                     f"{file}: column '{name}' holds {family}, but {known} in {where}; write all files with one schema",
                     column=name,
                 )
+        if opened.metadata.num_rows:
+            filled.append(file)
+    if not filled:
+        raise InputError(f"{path}: the tables have no rows; give them at least one decision point")
+    return filled
 
 
 def described(study: Study, rows: Rows) -> StudyLogs:

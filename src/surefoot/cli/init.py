@@ -1,0 +1,40 @@
+"""`surefoot init`: a first study.toml from a look at the logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surefoot.cli.application import app
+
+Name = Annotated[str | None, typer.Option(help="Its column, where the guess is wrong.", show_default=False)]
+
+
+@app.command()
+def init(
+    logs: Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("study.toml"),
+    person: Name = None,
+    time: Name = None,
+    action: Name = None,
+    reward: Name = None,
+    available: Name = None,
+    probability: Name = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Look at the logs and write a commented first study.toml."""
+    from surefoot.errors import InputError
+    from surefoot.files import replacing
+    from surefoot.study.first_version import first_version
+
+    if out.exists() and not force:
+        raise InputError(f"{out} is already there; choose another name with --out or replace it with --force")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent} to write {out.name} into; make it first")
+    roles = {"person": person, "time": time, "action": action, "reward": reward}
+    text = first_version(logs, **roles, available=available, probability=probability)
+    with replacing(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    typer.echo(f"Written: {out}\nRead it, correct the guesses, then: surefoot fit {logs} --study {out}")

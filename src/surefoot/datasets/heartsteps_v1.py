@@ -1,0 +1,181 @@
+"""HeartSteps V1, the public micro-randomised trial: 37 people, six weeks, five decision points a day.
+
+Source: `suggestions.csv` of klasnja/HeartStepsV1 (CC BY 4.0). Klasnja P, Smith S, Seewald NJ, Lee A, Hall K, Luers B,
+Hekler EB, Murphy SA (2019), Annals of Behavioral Medicine 53(6):573–582.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import InputError
+from surefoot.study import Study
+from surefoot.study.reading import described
+from surefoot.tables import Rows, check_columns
+from surefoot.trajectories import Trajectories, tidy
+
+DAYS = 42
+SLOTS = 5
+SOURCE = {
+    "user": "user.index",
+    "decision": "decision.index",
+    "nogap": "decision.index.nogap",
+    "slot": "sugg.select.slot",
+    "decided_at": "sugg.decision.utime",
+    "available": "avail",
+    "send": "send",
+    "active": "send.active",
+    "sedentary": "send.sedentary",
+    "steps": "jbsteps30",
+    "steps_before": "jbsteps30pre",
+    "temperature": "dec.temperature",
+    "wind": "dec.windspeed",
+    "precipitation": "dec.precipitation.chance",
+    "snow": "dec.snow",
+    "weather": "dec.weather.condition",
+    "location": "dec.location.category",
+}
+"""Our names and the file's. What became known after the decision is not among them, except the reward."""
+SENTINELS = {"temperature": (-1024.0,), "wind": (-9999.0, -1.0), "precipitation": (-1.0,), "snow": (-1.0,)}
+MISSING = ("", "NA", "unknown")
+DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})[ T](\d{1,2}):(\d{2})(?::(\d{2}))?(?:\.\d*)?")
+
+
+@dataclass(frozen=True, eq=False)
+class HeartStepsV1:
+    """The trial's decision points after the usual exclusions."""
+
+    frame: Any
+    """One row per decision point: who, when, available, send, steps, and what was known before the decision."""
+    logs: Trajectories
+    """The same rows as trajectories, with the state of `study` and raw steps as reward."""
+    funnel: dict[str, int]
+    """How many rows were left after each step, from the file to those that a fit uses."""
+    study: Study
+    """The study that `surefoot import heartsteps-v1` writes; it optimises log(steps + 0.5)."""
+
+
+def study_text() -> str:
+    """The commented `study.toml` of this trial."""
+    return (files("surefoot.datasets") / "heartsteps_v1.toml").read_text(encoding="utf-8")
+
+
+def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1:
+    """Read `suggestions.csv`, as published or as re-saved by a spreadsheet program.
+
+    `backend` says of which library `frame` is: pyarrow, pandas or polars.
+    """
+    rows = _read(Path(path))
+    funnel = {"rows of the file": len(rows)}
+    first_slot: dict[int, int] = {}
+    for row in sorted(rows, key=lambda row: (row["user"], row["decision"])):
+        first_slot.setdefault(row["user"], row["slot"])
+    for row in rows:
+        row["day"] = None if row["nogap"] is None else (first_slot[row["user"]] - 1 + row["nogap"]) // SLOTS
+    steps: dict[str, Callable[[dict[str, Any]], bool]] = {
+        "without travel days": lambda row: row["day"] is not None,
+        "within study days 0 to 41": lambda row: 0 <= row["day"] < DAYS,
+        "without suggestions sent while unavailable": lambda row: bool(row["available"] or not row["send"]),
+        "without blank message types": lambda row: row["active"] is not None and row["sedentary"] is not None,
+    }
+    for name, keeps in steps.items():
+        rows = [row for row in rows if keeps(row)]
+        funnel[name] = len(rows)
+    rows.sort(key=lambda row: (row["user"], row["decision"]))
+    table = _table(rows)
+    # Raw steps: the reward as it was measured, whatever a study makes of it.
+    raw_steps = Study.parse(study_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
+    logs = described(raw_steps, Rows(table, lambda row: f"row {row}", np.arange(len(table)))).logs
+    funnel["available"] = int(logs.available.sum())
+    funnel["with reward, prior steps, temperature and location"] = int(logs.usable.sum())
+    frame = tidy({name: table[name].combine_chunks() for name in table.column_names}, backend)
+    return HeartStepsV1(frame, logs, funnel, Study.parse(study_text()))
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    import pyarrow as pa
+
+    for row in rows:
+        row["message"] = "active" if row["active"] else "sedentary" if row["sedentary"] else None
+        row["log_steps_before"] = None if row["steps_before"] is None else float(np.log(row["steps_before"] + 0.5))
+    kinds = {
+        **dict.fromkeys(("user", "decision", "day", "slot"), pa.int64()),
+        "decided_at": pa.timestamp("s"),
+        **dict.fromkeys(("available", "send"), pa.bool_()),
+        "message": pa.string(),
+        **dict.fromkeys(("steps", "steps_before", "log_steps_before"), pa.float64()),
+        **dict.fromkeys(("temperature", "wind", "precipitation", "snow"), pa.float64()),
+        **dict.fromkeys(("weather", "location"), pa.string()),
+    }
+    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Our columns of every row, with types; whatever stands for "missing" is None."""
+    try:
+        # The file is not quite UTF-8: a stray byte in a place name that we do not use.
+        text = path.read_bytes().decode("utf-8-sig", errors="replace")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    check_columns(path, list(reader.fieldnames or ()), list(SOURCE.values()))
+    rows = []
+    try:
+        for row in reader:
+            rows.append({name: _cell(name, row[source] or "") for name, source in SOURCE.items()})
+    except (ValueError, csv.Error) as error:
+        raise InputError(
+            f"{path}: line {reader.line_num}: {error}; is this the suggestions.csv of HeartSteps V1?"
+        ) from error
+    if not rows:
+        raise InputError(f"{path}: the file has no rows")
+    return rows
+
+
+def _cell(name: str, text: str) -> Any:
+    if text in MISSING:
+        if name in ("user", "decision", "slot", "available"):
+            raise ValueError(f"{SOURCE[name]} is missing")
+        return None
+    return KINDS[name](text) if name in KINDS else _measured(name, text)
+
+
+def _measured(name: str, text: str) -> float | None:
+    number = float(text)
+    return None if not np.isfinite(number) or number in SENTINELS.get(name, ()) else number
+
+
+def _true(text: str) -> bool:
+    """`TRUE` (a spreadsheet's) or `True` (as published)."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"'{text}' is neither true nor false")
+    return text.lower() == "true"
+
+
+def _moment(text: str) -> datetime:
+    """`2015/7/22 16:30` (a spreadsheet's) or `2015-07-22 16:30:00` (as published)."""
+    found = DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"'{text}' is no date; expected 2015-07-22 16:30:00 or 2015/7/22 16:30")
+    return datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type]
+
+
+KINDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("user", "decision", "nogap", "slot"), lambda text: int(float(text))),
+    **dict.fromkeys(("available", "send", "active", "sedentary"), _true),
+    "decided_at": _moment,
+    # Where the weather service failed, the trace of a Java exception was stored.
+    "weather": lambda text: None if ".java:" in text else text,
+    "location": lambda text: text if text in ("home", "work") else "other",
+}
+"""How a cell is read; the others are numbers."""

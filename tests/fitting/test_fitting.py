@@ -1,0 +1,248 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_array_equal
+
+import surefoot as sf
+from surefoot import fitting
+from surefoot.fitting import FittedStudy, fit_study, parts, plan
+
+STUDY = """
+[columns]
+person = "user"
+time = "time"
+probability = "probability"
+[state.weather]
+range = [-2, 2]
+[state.engagement]
+scaling = { centre = 0.4, scale = 1.2 }
+[state.fatigue]
+use = "critic"
+[method]
+name = "ro-accb"
+pooling = "person"
+"""
+RESULTS = {"policies.parquet", "policies.json", "critic.parquet", "weights.parquet", "manifest.json", "study.toml"}
+
+
+@pytest.fixture(scope="module")
+def table():
+    logs = sf.simulators.HeartSteps(users=12).collect(sf.policies.coin(2), decision_points=60, seed=0)
+    return sf.simulators.contaminate(logs, mechanism="prompted", ratio=0.05, strength=5, seed=1).logs.to_frame("pyarrow")
+
+
+def study(**changes):
+    text = STUDY
+    for old, new in changes.items():
+        text = text.replace(f'{old} = "', f'{old} = "{new}" # "')
+    return sf.Study.parse(text)
+
+
+def one_file_per(table, folder, column, groups):
+    folder.mkdir()
+    for group in range(groups):
+        rows = table.filter(
+            pc.equal(pc.subtract(table[column], pc.multiply(pc.divide(table[column], groups), groups)), group)
+        )
+        pq.write_table(rows, folder / f"{group:02d}.parquet")
+    return folder
+
+
+def same_fit(fitted, method, read):
+    assert_array_equal(fitted.policies.users, method.users_)
+    for name, values in method.policies_.rule.arrays().items():
+        assert_array_equal(fitted.policies.rule.arrays()[name], values)
+    assert_array_equal(fitted.critic["threshold"], method.threshold_)
+    assert_array_equal(fitted.critic["scale"], method.scale_)
+    assert_array_equal(
+        np.column_stack([fitted.critic[name] for name in fitted.critic.column_names[7:]]), method.critic_coef_
+    )
+    weights = fitted.weights.sort_by("row")
+    assert_array_equal(weights["row"], read.row)
+    assert_array_equal(weights["user"], read.logs.user)
+    assert_array_equal(weights["time"], read.logs.time)
+    assert_array_equal(pc.fill_null(weights["weight"], np.nan), method.weights_)
+    assert_array_equal(pc.fill_null(weights["residual"], np.nan), method.residuals_)
+
+
+@pytest.mark.parametrize(("method", "rows"), [("ro-accb", 1), ("linucb", 200), ("filter-saccb", 200), ("accb", 10**6)])
+def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "PART_ROWS", rows)
+    described = study(name=method)
+    pq.write_table(table, tmp_path / "logs.parquet")
+    pyarrow.csv.write_csv(table, tmp_path / "logs.csv")
+    # A person's rows in one file, and everybody's rows spread over all files.
+    by_person = one_file_per(table, tmp_path / "people", "user", 5)
+    by_time = one_file_per(table, tmp_path / "days", "time", 4)
+    for path in (tmp_path / "logs.parquet", tmp_path / "logs.csv", by_person, by_time):
+        read = described.read(path)
+        same_fit(fit_study(path, described, tmp_path / f"{path.name}.fit"), described.method().fit(read.logs), read)
+
+
+def test_a_part_needs_few_files_when_people_are_in_one_file_each(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "PART_ROWS", 130)
+    folder = one_file_per(table, tmp_path / "people", "user", 6)
+    for late in range(1, 6):
+        # People with a row in the first file and one in another must not make every part read the first.
+        for file in (0, late):
+            path = folder / f"{file:02d}.parquet"
+            rows = pq.read_table(path)
+            more = rows.slice(0, 1).set_column(0, "user", pa.array([100 + late])).set_column(1, "time", pa.array([file]))
+            pq.write_table(pa.concat_tables([rows, more]), path)
+    made = plan.Plan.of(study(), folder)
+    assert made.people == 17
+    assert made.parts[-1].tolist()[-5:] == [101, 102, 103, 104, 105]
+    assert sum(0 in files for files in made.holders) <= 3
+    assert all(len(files) <= 2 for files in made.holders[:-1])
+
+
+def test_pooled_and_in_memory(table, tmp_path):
+    pq.write_table(table, tmp_path / "logs.parquet")
+    described = study(pooling="all")
+    read = described.read(tmp_path / "logs.parquet")
+    method = described.method().fit(read.logs)
+    written = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")
+    kept = fit_study(tmp_path / "logs.parquet", described)
+    given = fit_study(read, described, tmp_path / "given")
+    assert kept.folder is None
+    for fitted in (written, kept, given, FittedStudy.load(tmp_path / "fitted")):
+        assert fitted.policies.users is None
+        assert_array_equal(fitted.policies.rule.coef, method.policies_.rule.coef)
+        assert fitted.critic["user"].to_pylist() == ["everyone"]
+        assert len(fitted.weights) == len(table)
+    assert written.manifest == kept.manifest
+    assert {path.name for path in tmp_path.iterdir()} == {"logs.parquet", "fitted", "given"}
+
+
+def test_the_manifest_says_what_went_in_and_equal_input_gives_equal_bytes(table, tmp_path):
+    import hashlib
+
+    path = tmp_path / "logs.parquet"
+    pq.write_table(table, path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    for out in ("one", "two"):
+        fit_study(path, tmp_path / "study.toml", tmp_path / out)
+        assert {file.name for file in (tmp_path / out).iterdir()} == RESULTS
+    for name in RESULTS:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
+    assert manifest["inputs"][0]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert manifest["study"]["sha256"] == hashlib.sha256(STUDY.encode()).hexdigest()
+    assert manifest["versions"]["surefoot"] == sf.__version__
+    assert manifest["method"]["name"] == "ro-accb"
+    assert manifest["method"]["parameters"]["policy_variables"] == ["weather", "engagement"]
+    outside = int((np.abs(table["weather"]) > 2).sum())
+    assert manifest["implausible"] == {"weather": outside}
+    assert manifest["missing"] == {"weather": outside, "engagement": 0, "fatigue": 0, "reward": 0}
+    assert manifest["people"] == 12
+    assert manifest["used"] == 720 - outside
+    weights = pq.read_table(tmp_path / "one" / "weights.parquet")
+    assert manifest["removed"] == pc.sum(pc.equal(weights["weight"], 0)).as_py()
+    assert sf.policies.load(tmp_path / "one" / "policies.json").users.tolist() == list(range(12))
+
+
+PROGRAM = """
+    import sys
+    from surefoot.fitting import fit_study, plan
+    plan.PART_ROWS = 60
+    def progress(done, people):
+        print(done, flush=True)
+        if done == 5:
+            sys.stdin.readline()
+    fit_study("logs.parquet", "study.toml", "fitted", progress=progress)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
+    pq.write_table(table, tmp_path / "logs.parquet")
+    (tmp_path / "study.toml").write_text(STUDY)
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:  # noqa: S603
+        assert [int(process.stdout.readline()) for _ in range(5)] == [1, 2, 3, 4, 5]
+        os.kill(process.pid, how)
+    assert process.returncode != 0
+    assert not (tmp_path / "fitted").exists()
+    (working,) = tmp_path.glob(".fitted.partial-*")
+    assert len(list(working.glob("part-*"))) == 5
+    # What died while a part was written must not be taken for a part.
+    (working / "unfinished-x").mkdir()
+    monkeypatch.setattr(plan, "PART_ROWS", 60)
+    calls = []
+    monkeypatch.setattr(fitting, "fit_part", lambda study, logs: calls.append(logs) or parts.fit_part(study, logs))
+    described = sf.Study.load(tmp_path / "study.toml")
+    fitted = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")
+    assert len(calls) == 7
+    read = described.read(tmp_path / "logs.parquet")
+    same_fit(fitted, described.method().fit(read.logs), read)
+    assert {path.name for path in tmp_path.iterdir()} == {"logs.parquet", "study.toml", "fitted"}
+
+
+def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_path, monkeypatch):
+    pq.write_table(table, tmp_path / "logs.parquet")
+    monkeypatch.setattr(plan, "PART_ROWS", 60)
+
+    def stop(done, people):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    for described in (study(), study(name="accb")):
+        with pytest.raises(KeyboardInterrupt):
+            fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted", progress=stop)
+    assert len(list(tmp_path.glob(".fitted.partial-*"))) == 2
+    fit_study(tmp_path / "logs.parquet", study(name="accb"), tmp_path / "fitted")
+    assert len(list(tmp_path.glob(".fitted.partial-*"))) == 1
+
+
+def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, monkeypatch):
+    reward = np.array(table["reward"]).copy()
+    reward[np.array(table["user"]) == 1] = np.nan
+    spoiled = table.set_column(table.column_names.index("reward"), "reward", pa.array(reward, from_pandas=True))
+    pq.write_table(spoiled, tmp_path / "logs.parquet")
+    monkeypatch.setattr(plan, "PART_ROWS", 60)
+
+    def stop(done, people):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted", progress=stop)
+    with pytest.warns(sf.FitWarning, match="user 1: no usable decision point"):
+        fitted = fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted")
+    assert fitted.manifest["warnings"] == [
+        "user 1: no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing"
+    ]
+
+
+def test_what_is_there_is_replaced_only_when_told_and_only_when_it_is_a_fit(table, tmp_path):
+    pq.write_table(table, tmp_path / "logs.parquet")
+    out = tmp_path / "fitted"
+    fit_study(tmp_path / "logs.parquet", study(), out)
+    before = (out / "manifest.json").read_bytes()
+    with pytest.raises(sf.InputError, match="already there"):
+        fit_study(tmp_path / "logs.parquet", study(name="accb"), out)
+    assert (out / "manifest.json").read_bytes() == before
+    fit_study(tmp_path / "logs.parquet", study(name="accb"), out, force=True)
+    assert json.loads((out / "manifest.json").read_text())["method"]["name"] == "accb"
+    mine = tmp_path / "documents"
+    mine.mkdir()
+    (mine / "letter.txt").write_text("dear")
+    with pytest.raises(sf.InputError, match="is not a fit"):
+        fit_study(tmp_path / "logs.parquet", study(), mine, force=True)
+    assert (mine / "letter.txt").read_text() == "dear"
+    with pytest.raises(sf.InputError, match="no folder"):
+        fit_study(tmp_path / "logs.parquet", study(), tmp_path / "not" / "there")
+    with pytest.raises(sf.InputError, match="not a folder of a fit"):
+        FittedStudy.load(mine)
+    assert not list(tmp_path.glob(".*"))
