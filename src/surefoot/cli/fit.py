@@ -24,6 +24,12 @@ def fit(
         "study.toml"
     ),
     out: Annotated[Path, typer.Option(help="Folder for the results; it appears when everything is done.")] = Path("fitted"),
+    engine: Annotated[
+        str, typer.Option(help="numpy, torch, gpu (one CUDA device) or dask (a cluster). None of them changes a result.")
+    ] = "numpy",
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
 ) -> None:
@@ -37,7 +43,7 @@ def fit(
     try:
         with warnings.catch_warnings(record=True) as caught, _display() as progress:
             warnings.simplefilter("always", FitWarning)
-            fitted = fit_study(logs, study, out, force=force, progress=progress)
+            fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
     except KeyboardInterrupt:
         typer.echo("surefoot: stopped; the same command continues from here", err=True)
         raise

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surefoot import policies
-from surefoot.errors import FitWarning, InputError
+from surefoot.engines import ENGINES
+from surefoot.engines import engine as find_engine
+from surefoot.errors import FitWarning, InputError, closest
+from surefoot.fitting.cluster import fit_on_cluster
 from surefoot.fitting.manifest import hashed, manifest_of
 from surefoot.fitting.parts import fit_part
 from surefoot.fitting.plan import Plan
@@ -70,26 +73,47 @@ def fit_study(
     *,
     force: bool = False,
     progress: Progress | None = None,
+    engine: str = "numpy",
+    scheduler: str | None = None,
 ) -> FittedStudy:
     """Fit the study's method to logs, and write a folder when `out` names one.
 
     Files go through in blocks of people. What is done is kept in a hidden folder beside `out` until all is done, so that
     a run that was interrupted continues; `out` itself appears complete or not at all. `force` replaces an earlier fit.
+    `engine` is `numpy`, `torch`, `gpu`, or `dask` for files fitted on a cluster (at `scheduler`, or on this machine).
     """
+    _check_engine(engine, scheduler, from_files=out is not None and not isinstance(logs, StudyLogs))
     study = study if isinstance(study, Study) else Study.load(study)
     done = progress or (lambda people, total: None)
     if isinstance(logs, StudyLogs):
-        return _from_memory(logs, study, out, force)
+        return _from_memory(logs, study, out, force, engine)
     if out is None:
-        return _from_memory(study.read(logs), study, None, False, hashed(Path(logs)))
-    return _through_parts(Path(logs), study, Path(out), force, done)
+        return _from_memory(study.read(logs), study, None, False, engine, hashed(Path(logs)))
+    return _through_parts(Path(logs), study, Path(out), force, done, engine, scheduler)
+
+
+def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
+    if engine not in (*ENGINES, "dask"):
+        known = [*ENGINES, "dask"]
+        raise InputError(f"there is no engine '{engine}'{closest(engine, known)}; choose from {known}")
+    if scheduler is not None and engine != "dask":
+        raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
+    if engine != "dask":
+        find_engine(engine)
+    elif not from_files:
+        raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
 
 
 def _from_memory(
-    logs: StudyLogs, study: Study, out: str | Path | None, force: bool, inputs: list[dict[str, Any]] | None = None
+    logs: StudyLogs,
+    study: Study,
+    out: str | Path | None,
+    force: bool,
+    engine: str,
+    inputs: list[dict[str, Any]] | None = None,
 ) -> FittedStudy:
     """All people at once, without files in between."""
-    part = fit_part(study, logs)
+    part = fit_part(study, logs, engine)
     manifest = manifest_of(study, inputs or hashed(logs), [part.summary])
     if out is not None:
         with WorkingFolder(Path(out), manifest["key"], force) as working:
@@ -99,16 +123,19 @@ def _from_memory(
     return FittedStudy(part.policies, part.critic, manifest, None if out is None else Path(out), part.weights)
 
 
-def _through_parts(path: Path, study: Study, out: Path, force: bool, progress: Progress) -> FittedStudy:
+def _through_parts(
+    path: Path, study: Study, out: Path, force: bool, progress: Progress, engine: str, scheduler: str | None
+) -> FittedStudy:
     WorkingFolder.check(out, force)
     inputs = hashed(path)
     plan = Plan.of(study, path)
     with WorkingFolder(out, manifest_of(study, inputs, [])["key"], force) as working:
-        people = 0
-        for number, part in enumerate(plan.parts):
-            if not working.has(number):
-                working.keep(number, fit_part(study, plan.read(part)))
-            people += len(part)
+        missing = [number for number in range(len(plan.parts)) if not working.has(number)]
+        people = plan.people - sum(len(plan.parts[number]) for number in missing)
+        here = ((number, fit_part(study, plan.read(plan.parts[number]), engine)) for number in missing)
+        for number, part in fit_on_cluster(plan, missing, scheduler) if engine == "dask" and missing else here:
+            working.keep(number, part)
+            people += len(plan.parts[number])
             progress(people, plan.people)
         summaries = [working.summary(number) for number in range(len(plan.parts))]
         manifest = manifest_of(study, inputs, summaries)

@@ -39,11 +39,11 @@ class PartFit:
         (folder / "summary.json").write_text(json.dumps(self.summary), encoding="utf-8")
 
 
-def fit_part(study: Study, logs: StudyLogs) -> PartFit:
+def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
     """Fit the study's method to these people; warnings are kept in the summary, so that a resumed run has them too."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FitWarning)
-        method = study.method().fit(logs.logs)
+        method = study.method().fit(logs.logs, engine=engine)
     for warning in caught:
         if not issubclass(warning.category, FitWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

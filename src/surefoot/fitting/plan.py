@@ -67,6 +67,10 @@ class Plan:
         holders = [np.unique(owner[number[position] == part]) for part in range(len(parts))]
         return cls(study, path, files, first_rows, parts, holders)
 
+    def only(self, number: int) -> Plan:
+        """The plan of one part alone: small enough to send to another machine."""
+        return Plan(self.study, self.path, self.files, self.first_rows, [self.parts[number]], [self.holders[number]])
+
     def read(self, people: NDArray[Any]) -> StudyLogs:
         """The logs of the people of one part."""
         which = next(number for number, part in enumerate(self.parts) if part is people)
