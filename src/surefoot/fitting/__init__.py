@@ -103,7 +103,9 @@ def _through_parts(path: Path, study: Study, out: Path, force: bool, progress: P
     WorkingFolder.check(out, force)
     inputs = hashed(path)
     plan = Plan.of(study, path)
-    with WorkingFolder(out, manifest_of(study, inputs, [])["key"], force) as working:
+    # Parts of another size are other people's: their size belongs to the name of the folder.
+    key = f"{manifest_of(study, inputs, [])['key']}-{plan.part_rows}"
+    with WorkingFolder(out, key, force) as working:
         people = 0
         for number, part in enumerate(plan.parts):
             if not working.has(number):
