@@ -203,6 +203,12 @@ def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_pa
     assert len(list(tmp_path.glob(".fitted.partial-*"))) == 2
     fit_study(tmp_path / "logs.parquet", study(name="accb"), tmp_path / "fitted")
     assert len(list(tmp_path.glob(".fitted.partial-*"))) == 1
+    # Nor do parts of another size: they hold other people.
+    monkeypatch.setattr(plan, "PART_ROWS", 200)
+    read = study().read(tmp_path / "logs.parquet")
+    same_fit(fit_study(tmp_path / "logs.parquet", study(), tmp_path / "again"), study().method().fit(read.logs), read)
+    fitted = fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted", force=True)
+    same_fit(fitted, study().method().fit(read.logs), read)
 
 
 def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, monkeypatch):

@@ -129,7 +129,9 @@ def _through_parts(
     WorkingFolder.check(out, force)
     inputs = hashed(path)
     plan = Plan.of(study, path)
-    with WorkingFolder(out, manifest_of(study, inputs, [])["key"], force) as working:
+    # Parts of another size are other people's: their size belongs to the name of the folder.
+    key = f"{manifest_of(study, inputs, [])['key']}-{plan.part_rows}"
+    with WorkingFolder(out, key, force) as working:
         missing = [number for number in range(len(plan.parts)) if not working.has(number)]
         people = plan.people - sum(len(plan.parts[number]) for number in missing)
         here = ((number, fit_part(study, plan.read(plan.parts[number]), engine)) for number in missing)

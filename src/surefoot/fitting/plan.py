@@ -28,6 +28,7 @@ class Plan:
 
     study: Study
     path: Path
+    part_rows: int
     files: list[Path]
     first_rows: list[int]
     parts: list[NDArray[Any]]
@@ -65,11 +66,12 @@ class Plan:
         _, number = np.unique(number, return_inverse=True)
         parts = [everyone[number == part] for part in range(number.max() + 1)]
         holders = [np.unique(owner[number[position] == part]) for part in range(len(parts))]
-        return cls(study, path, files, first_rows, parts, holders)
+        return cls(study, path, PART_ROWS, files, first_rows, parts, holders)
 
     def only(self, number: int) -> Plan:
         """The plan of one part alone: small enough to send to another machine."""
-        return Plan(self.study, self.path, self.files, self.first_rows, [self.parts[number]], [self.holders[number]])
+        part, holders = self.parts[number], self.holders[number]
+        return Plan(self.study, self.path, self.part_rows, self.files, self.first_rows, [part], [holders])
 
     def read(self, people: NDArray[Any]) -> StudyLogs:
         """The logs of the people of one part."""
