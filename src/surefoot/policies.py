@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,10 +124,8 @@ class Policies:
         users = ["everyone"] if self.users is None else self.users.tolist()
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
         if path.suffix == ".json":
-            numbers = {name: values.tolist() for name, values in flat.items()}
-            text = json.dumps({**header, "users": users, **numbers}, allow_nan=False)
-            with replacing(path) as temporary:
-                temporary.write_text(text + "\n", encoding="utf-8")
+            with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+                _write_json(file, header, {"users": np.asarray(users), **flat})
         elif path.suffix == ".parquet":
             import pyarrow as pa
             from pyarrow import parquet
@@ -140,6 +138,18 @@ class Policies:
                 parquet.write_table(table, temporary)
         else:
             raise InputError(f"{path}: policies are saved as .json or .parquet")
+
+
+def _write_json(file: TextIO, header: dict[str, Any], columns: dict[str, NDArray[Any]]) -> None:
+    """One JSON object, its lists written piece by piece: a million people's numbers as Python objects would fill memory."""
+    file.write(json.dumps(header)[:-1])
+    for name, values in columns.items():
+        file.write(f", {json.dumps(name)}: [")
+        for first in range(0, len(values), 4096):
+            piece = json.dumps(values[first : first + 4096].tolist(), allow_nan=False)
+            file.write((", " if first else "") + piece[1:-1])
+        file.write("]")
+    file.write("}\n")
 
 
 def load(path: str | Path) -> Policies:
