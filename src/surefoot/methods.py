@@ -19,10 +19,11 @@ from surefoot.decision_rules import Boltzmann, DecisionRule, UpperConfidence
 from surefoot.errors import FitWarning, InputError, NotFittedError, closest
 from surefoot.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
 from surefoot.fit_troubles import fit_troubles
+from surefoot.high_breakdown import fit_high_breakdown
 from surefoot.policies import Policies
 from surefoot.trajectories import Trajectories, tidy
 
-CRITICS = ("ridge", "capped")
+CRITICS = ("ridge", "capped", "high-breakdown")
 POOLINGS = ("person", "all")
 
 
@@ -57,7 +58,7 @@ class Method(ABC):
     """What the three types of method share: the filter and the critic."""
 
     critic: str = "ridge"
-    """`ridge`, or `capped` for the paper's robust critic."""
+    """`ridge`, `capped` for the paper's robust critic, or `high-breakdown`."""
     filter: str | None = None
     """`hampel` or `kalman` to clean each person's series first."""
     critic_penalty: float = 1e-3
@@ -65,7 +66,7 @@ class Method(ABC):
     penalize_intercept: bool = True
     """The paper penalises the intercept too; with a real penalty that biases the treatment effect."""
     tau: float = 1.0
-    """Multiplies the boxplot threshold of the capped critic."""
+    """Multiplies the threshold of squared residuals of a robust critic."""
     refresh_threshold: bool = False
     """Compute the threshold anew from the residuals of every fit, not only of the first."""
     pooling: str = "person"
@@ -139,6 +140,16 @@ class Method(ABC):
         if self.critic == "capped":
             fit = critics.fit_capped(
                 x, block.reward, block.usable, penalty=penalty, tau=self.tau, refresh_threshold=self.refresh_threshold
+            )
+        elif self.critic == "high-breakdown":
+            # An artefact in a variable that only the policy sees would mislead the actor.
+            seen = np.maximum(self._critic_sees, self._policy_sees)
+            fit = fit_high_breakdown(
+                *(x, block.reward, block.usable),
+                state=block.state * seen,
+                action=block.action,
+                penalty=penalty,
+                tau=self.tau,
             )
         else:
             fit = critics.fit_ridge(x, block.reward, block.usable, penalty=penalty)
@@ -288,14 +299,17 @@ class SACCB(ACCB):
 
 METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {
     f"{prefix}{name}": (kind, parameters)
-    for prefix, parameters in (("", {}), ("filter-", {"filter": "hampel"}), ("ro-", {"critic": "capped"}))
+    for prefix, parameters in (
+        *(("", {}), ("filter-", {"filter": "hampel"}), ("ro-", {"critic": "capped"})),
+        ("hb-", {"critic": "high-breakdown"}),
+    )
     for name, kind in (("linucb", LinUCB), ("accb", ACCB), ("saccb", SACCB))
 }
-"""The nine methods by name."""
+"""The paper's nine methods by name, then three with the high-breakdown critic."""
 
 
 def method(name: str, **parameters: Any) -> Method:
-    """One of the nine methods, not yet fitted, with parameters of its class.
+    """One of the methods, not yet fitted, with parameters of its class.
 
     >>> method("ro-accb", tau=2.0).critic
     'capped'

@@ -1,0 +1,1 @@
+"""The experiments that judge the methods."""
