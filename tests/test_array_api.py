@@ -12,6 +12,7 @@ from surefoot.critics import fit_capped, fit_ridge
 from surefoot.engines import engine
 from surefoot.features import critic_features, effects, policy_features
 from surefoot.filters import hampel, kalman
+from surefoot.high_breakdown import fit_high_breakdown
 from tests.problems import actor_problems, critic_problems
 
 pytestmark = pytest.mark.torch
@@ -40,6 +41,21 @@ def test_critics(refresh):
     ):
         for field in ("coef", "weights", "threshold", "n_iter", "converged"):
             assert_same(getattr(ours, field), getattr(theirs, field))
+
+
+@pytest.mark.parametrize("mechanism", ["sensor", "prompted"])
+def test_high_breakdown(mechanism):
+    logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=150, seed=0)
+    logs = sf.simulators.contaminate(logs, mechanism=mechanism, ratio=0.2, strength=5, seed=1).logs
+    rows = logs.order.reshape(20, 150)
+    state, action, reward = logs.state[rows], logs.action[rows], logs.reward[rows]
+    state[:5, :, 2] = np.round(state[:5, :, 2])  # few-valued for some
+    reward[5:10] = np.exp(reward[5:10] / 1500)  # skewed for some
+    usable = (np.arange(150) < np.linspace(5, 150, 20)[:, None]).astype(float)
+    more = {"state": state, "action": action, "penalty": np.full(8, 1e-3)}
+    ours, theirs = both(fit_high_breakdown, critic_features(state, action, 2), reward, usable, **more)
+    for field in ("coef", "weights", "threshold", "n_iter", "converged"):
+        assert_same(getattr(ours, field), getattr(theirs, field))
 
 
 @pytest.mark.parametrize("radius", [None, 0.5])

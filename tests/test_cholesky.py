@@ -1,5 +1,5 @@
 import numpy as np
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from surefoot.cholesky import Cholesky
 
@@ -50,3 +50,20 @@ def test_a_dependent_column_is_dropped_and_others_are_undisturbed():
 
 def test_a_matrix_of_zeros_gives_zeros():
     assert_allclose(Cholesky(np.zeros((1, 3, 3))).solve(np.zeros((1, 3))), 0)
+
+
+def test_rows_rank_and_determinant_are_numpys():
+    rng = np.random.default_rng(11)
+    root = rng.standard_normal((6, 4, 5))
+    root[3:, 3] = root[3:, 0] + root[3:, 1]
+    matrix = root @ np.swapaxes(root, 1, 2)
+    rows = rng.standard_normal((6, 7, 4))
+    system = Cholesky(matrix)
+    assert_array_equal(system.rank, [4, 4, 4, 3, 3, 3])
+    halves = np.stack(system.half_solve_rows(rows), axis=-1)
+    for person in range(6):
+        size = system.rank[person]
+        part = matrix[person, :size, :size]
+        expected = [row[:size] @ np.linalg.solve(part, row[:size]) for row in rows[person]]
+        assert_allclose((halves[person] ** 2).sum(axis=1), expected, rtol=1e-8)
+        assert_allclose(system.log_determinant()[person], np.linalg.slogdet(part)[1], rtol=1e-8)

@@ -29,11 +29,12 @@ def literal_features(logs, person):
     return rows, x, logs.reward[rows]
 
 
-def test_the_nine_names():
+def test_the_papers_nine_names_and_three_more():
     assert list(sf.METHODS) == [
         *("linucb", "accb", "saccb"),
         *("filter-linucb", "filter-accb", "filter-saccb"),
         *("ro-linucb", "ro-accb", "ro-saccb"),
+        *("hb-linucb", "hb-accb", "hb-saccb"),
     ]
     assert isinstance(sf.method("filter-saccb"), sf.SACCB)
     assert sf.method("filter-saccb").filter == "hampel"

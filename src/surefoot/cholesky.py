@@ -44,6 +44,7 @@ class Cholesky:
             a[j + 1 :, j, :] = a[j + 1 :, j, :] / a[j, j, :]
             a[j + 1 :, j + 1 :, :] -= a[j + 1 :, None, j, :] * a[None, j + 1 :, j, :]
         self._lower = a
+        self.rank = xp.sum(xp.astype(xp.stack([xp.isfinite(a[j, j, :]) for j in range(size)]), xp.int64), axis=0)
         self.positive_definite = self.smallest_pivot > tolerance
 
     def half_solve(self, right: Array) -> Array:
@@ -54,6 +55,24 @@ class Cholesky:
             y[j, :] = y[j, :] / lower[j, j, :]
             y[j + 1 :, :] -= lower[j + 1 :, j, :] * y[j, :]
         return y
+
+    def half_solve_rows(self, rows: Array) -> list[Array]:
+        """Solve D⁻¹ L y = b for every row b of (people, rows, n): the n columns of y, (people, rows) each."""
+        columns: list[Array] = []
+        for j in range(self._lower.shape[0]):
+            left = rows[..., j] * self._scale[j, :, None]
+            for k, column in enumerate(columns):
+                left = left - self._lower[j, k, :, None] * column
+            columns.append(left / self._lower[j, j, :, None])
+        return columns
+
+    def log_determinant(self) -> Array:
+        """log det A, (people,), without the columns that were dropped."""
+        xp, total = self._xp, self._xp.zeros_like(self._scale[0, :])
+        for j in range(self._lower.shape[0]):
+            pivot = self._lower[j, j, :]
+            total = total + 2 * xp.log(xp.where(xp.isfinite(pivot), pivot / self._scale[j, :], xp.ones_like(pivot)))
+        return total
 
     def solve(self, right: Array) -> Array:
         """Solve A y = b for right-hand sides (people, n)."""

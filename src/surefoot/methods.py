@@ -22,11 +22,12 @@ from surefoot.engines import engine as find_engine
 from surefoot.errors import FitWarning, InputError, NotFittedError, closest
 from surefoot.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
 from surefoot.fit_troubles import fit_troubles
+from surefoot.high_breakdown import fit_high_breakdown
 from surefoot.policies import Policies
 from surefoot.threads import in_threads
 from surefoot.trajectories import Trajectories, tidy
 
-CRITICS = ("ridge", "capped")
+CRITICS = ("ridge", "capped", "high-breakdown")
 POOLINGS = ("person", "all")
 
 
@@ -77,7 +78,7 @@ class Method(ABC):
     """What the three types of method share: the filter and the critic."""
 
     critic: str = "ridge"
-    """`ridge`, or `capped` for the paper's robust critic."""
+    """`ridge`, `capped` for the paper's robust critic, or `high-breakdown`."""
     filter: str | None = None
     """`hampel` or `kalman` to clean each person's series first."""
     critic_penalty: float = 1e-3
@@ -85,7 +86,7 @@ class Method(ABC):
     penalize_intercept: bool = True
     """The paper penalises the intercept too; with a real penalty that biases the treatment effect."""
     tau: float = 1.0
-    """Multiplies the boxplot threshold of the capped critic."""
+    """Multiplies the threshold of squared residuals of a robust critic."""
     refresh_threshold: bool = False
     """Compute the threshold anew from the residuals of every fit, not only of the first."""
     pooling: str = "person"
@@ -165,6 +166,12 @@ class Method(ABC):
         if self.critic == "capped":
             fit = critics.fit_capped(
                 x, tuples.reward, tuples.usable, penalty=penalty, tau=self.tau, refresh_threshold=self.refresh_threshold
+            )
+        elif self.critic == "high-breakdown":
+            # An artefact in a variable that only the policy sees would mislead the actor.
+            state = tuples.state * xp.maximum(tuples.critic_sees, tuples.policy_sees)
+            fit = fit_high_breakdown(
+                x, tuples.reward, tuples.usable, state=state, action=tuples.action, penalty=penalty, tau=self.tau
             )
         else:
             fit = critics.fit_ridge(x, tuples.reward, tuples.usable, penalty=penalty)
@@ -331,14 +338,17 @@ class SACCB(ACCB):
 
 METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {
     f"{prefix}{name}": (kind, parameters)
-    for prefix, parameters in (("", {}), ("filter-", {"filter": "hampel"}), ("ro-", {"critic": "capped"}))
+    for prefix, parameters in (
+        *(("", {}), ("filter-", {"filter": "hampel"}), ("ro-", {"critic": "capped"})),
+        ("hb-", {"critic": "high-breakdown"}),
+    )
     for name, kind in (("linucb", LinUCB), ("accb", ACCB), ("saccb", SACCB))
 }
-"""The nine methods by name."""
+"""The paper's nine methods by name, then three with the high-breakdown critic."""
 
 
 def method(name: str, **parameters: Any) -> Method:
-    """One of the nine methods, not yet fitted, with parameters of its class.
+    """One of the methods, not yet fitted, with parameters of its class.
 
     >>> method("ro-accb", tau=2.0).critic
     'capped'

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import kstest
 
 import surefoot as sf
 from surefoot.simulators import contaminate
@@ -39,12 +40,27 @@ def test_prompted_raises_the_reward_of_prompted_tuples_only():
     assert_array_equal(everything.touched, LOGS.action == 1)
 
 
+def test_careless_draws_states_from_their_range_and_leaves_rewards_right():
+    dirty = contaminate(LOGS, mechanism="careless", ratio=0.3, seed=2)
+    assert_array_equal(np.bincount(LOGS.person[dirty.touched]), [30] * 5)
+    assert_array_equal(dirty.logs.reward, LOGS.reward)
+    assert_array_equal(dirty.logs.state[~dirty.touched], LOGS.state[~dirty.touched])
+    assert (dirty.logs.state[dirty.touched] != LOGS.state[dirty.touched]).all()
+    drawn = []
+    for person in range(5):
+        own = LOGS.state[LOGS.person == person]
+        least, greatest = own.min(axis=0), own.max(axis=0)
+        drawn.append((dirty.logs.state[dirty.touched & (LOGS.person == person)] - least) / (greatest - least))
+    assert kstest(np.concatenate(drawn).ravel(), "uniform").pvalue > 0.01
+
+
 @settings(max_examples=25, deadline=None)
-@given(st.floats(0, 1), st.floats(0, 1), st.sampled_from(["sensor", "prompted"]), st.integers(0, 1000))
+@given(st.floats(0, 1), st.floats(0, 1), st.sampled_from(["sensor", "prompted", "careless"]), st.integers(0, 1000))
 def test_more_outliers_contain_fewer(one, other, mechanism, seed):
     less, more = (contaminate(LOGS, mechanism=mechanism, ratio=r, strength=5, seed=seed) for r in sorted((one, other)))
     assert (more.touched | ~less.touched).all()
     assert_array_equal(more.logs.reward[less.touched], less.logs.reward[less.touched])
+    assert_array_equal(more.logs.state[less.touched], less.logs.state[less.touched])
 
 
 @pytest.mark.parametrize("nothing", [{"ratio": 0.0}, {"strength": 0.0}])
@@ -64,8 +80,14 @@ def test_the_same_people_are_touched_whoever_else_is_there():
 def test_missing_values_stay_missing():
     reward = LOGS.reward.copy()
     reward[:150] = np.nan
-    dirty = contaminate(LOGS.with_values(reward=reward), mechanism="sensor", ratio=0.5, strength=5, seed=5)
-    assert_array_equal(np.isnan(dirty.logs.reward), np.isnan(reward))
+    state = LOGS.state.copy()
+    state[::7, 0] = np.nan
+    state[LOGS.person == 2, 1] = np.nan
+    logs = LOGS.with_values(reward=reward, state=state)
+    for mechanism in ("sensor", "prompted", "careless"):
+        dirty = contaminate(logs, mechanism=mechanism, ratio=0.5, strength=5, seed=5)
+        assert_array_equal(np.isnan(dirty.logs.reward), np.isnan(reward))
+        assert_array_equal(np.isnan(dirty.logs.state), np.isnan(state))
 
 
 @pytest.mark.parametrize(

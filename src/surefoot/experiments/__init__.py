@@ -1,1 +1,1 @@
-"""The paper's experiments S1 to S4: run, resumed, judged claim by claim, and reported."""
+"""The experiments that judge the methods: the paper's S1 to S4, and S5, which goes further."""

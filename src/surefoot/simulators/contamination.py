@@ -12,7 +12,7 @@ from surefoot.simulators.simulator import Seed
 from surefoot.simulators.streams import streams
 from surefoot.trajectories import Trajectories
 
-MECHANISMS = ("sensor", "prompted")
+MECHANISMS = ("sensor", "prompted", "careless")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,9 @@ def contaminate(
 
     `sensor`: every state variable and the reward move by ± ν × the person's mean absolute value of it, signs at random.
     `prompted`: only tuples with an action other than 0; the reward rises by ν × the person's mean absolute reward.
+    `careless`: every state variable is drawn uniformly from the person's range of it; the reward is right, ν unused.
     A person has round(ψ · tuples) outliers, under `prompted` at most as many as there are prompted tuples. With one seed a
-    larger ratio touches all that a smaller one touches, with the same signs.
+    larger ratio touches all that a smaller one touches, in the same way.
     """
     if mechanism not in MECHANISMS:
         raise InputError(
@@ -46,15 +47,30 @@ def contaminate(
     touched = np.zeros(len(logs), dtype=bool)
     for person, rng in enumerate(streams(seed, "outliers", range(len(logs.users)))):
         rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
-        size = np.array(
-            [np.abs(column[~np.isnan(column)]).mean() if (~np.isnan(column)).any() else 0.0 for column in values[rows].T]
-        )
         shuffled = rng.permutation(len(rows))
         signs = rng.choice((-1.0, 1.0), values[rows].shape)
-        candidates = shuffled if mechanism == "sensor" else shuffled[logs.action[rows[shuffled]] != 0]
+        candidates = shuffled[logs.action[rows[shuffled]] != 0] if mechanism == "prompted" else shuffled
         chosen = candidates[: round(ratio * len(rows))]
-        if mechanism == "prompted":
-            signs[:, :-1], signs[:, -1] = 0.0, 1.0
-        moved[rows[chosen]] += strength * size * signs[chosen]
+        if mechanism == "careless":
+            answers = _uniform_over_range(logs.state[rows], rng)
+            moved[rows[chosen], :-1] = answers[chosen]
+        else:
+            if mechanism == "prompted":
+                signs[:, :-1], signs[:, -1] = 0.0, 1.0
+            moved[rows[chosen]] += strength * _mean_absolute(values[rows]) * signs[chosen]
         touched[rows[chosen]] = True
     return Contaminated(logs.with_values(state=moved[:, :-1], reward=moved[:, -1]), touched)
+
+
+def _mean_absolute(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of every column, over what is present; 0 where nothing is."""
+    return np.array([np.abs(column[~np.isnan(column)]).mean() if (~np.isnan(column)).any() else 0.0 for column in values.T])
+
+
+def _uniform_over_range(state: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Values between the least and the greatest of every column; what is missing stays missing."""
+    missing = np.isnan(state)
+    least = np.where(missing, np.inf, state).min(axis=0, initial=np.inf)
+    greatest = np.where(missing, -np.inf, state).max(axis=0, initial=-np.inf)
+    least, greatest = np.where(np.isfinite(least), (least, greatest), 0.0)
+    return np.where(missing, np.nan, least + (greatest - least) * rng.random(state.shape))
