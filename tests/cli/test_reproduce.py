@@ -121,6 +121,16 @@ def test_an_experiment_without_a_sweep_has_no_figure(tmp_path):
     assert "not run" not in (tmp_path / "report.html").read_text()
 
 
+def test_s5_writes_its_table_and_says_what_held(tmp_path):
+    done = reproduce("s5", "--quick", "--out", tmp_path, "--json")
+    limits = json.loads(done.stdout)["s5"]["limits"]
+    assert [row["data"] for row in limits][:2] == ["clean", "sensor 4 %"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s5.csv", "s5.json", "s5.md", "s5.parquet", "s5.png"]
+    table = (tmp_path / "s5.md").read_text()
+    for words in ("high-breakdown / oracle", "huber", "careless 30 %", "no method can know", "Skewed but clean"):
+        assert words in table
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from surefoot.cli.application import app
 
+if TYPE_CHECKING:
+    from surefoot.experiments.plan import Settings
+    from surefoot.experiments.running import Progress
+
 QUICK_REPLICATES = 3
+QUICK_S5 = {"users": 60, "seeds": 2, "peer_users": 5}
 
 
 @app.command(
     epilog="Examples:\n\n"
     "`surefoot reproduce --quick` all four experiments, 3 replicates\n\n"
     "`surefoot reproduce s2 s4 --replicates 50 --out sweeps` two of them, more precisely\n\n"
+    "`surefoot reproduce s5` 200 people × 5 seeds: every critic's error when up to a third of the data is wrong\n\n"
     "`surefoot reproduce --json | jq '.claims[] | {name, verdict}'` the verdicts alone"
 )
 def reproduce(
     experiments: Annotated[
-        list[str] | None, typer.Argument(help="Any of s1 s2 s3 s4; all of them if none is named.")
+        list[str] | None,
+        typer.Argument(help="Any of s1 s2 s3 s4 (the paper's; all four if none is named) and s5 (further than the paper)."),
     ] = None,
     replicates: Annotated[int, typer.Option(help="Repetitions with fresh seeds, at least 2.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK_REPLICATES} replicates instead.")] = False,
@@ -35,23 +42,22 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     json_only: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:
-    """Run the paper's four experiments and judge each of its claims.
+    """Run the paper's four experiments and judge each of its claims, or S5, which goes further.
 
     Writes runs, tables, figures, a summary and a report to the folder. An interrupted run goes on where it stopped when the
     same command is given again.
     """
     import json
-    import os
-    import time
 
     from surefoot.errors import InputError
     from surefoot.experiments import running
     from surefoot.experiments.plan import EXPERIMENTS, Settings
-    from surefoot.experiments.report import write_results
+    from surefoot.experiments.robustness_report import RobustnessSettings, run_robustness
 
-    settings = Settings(
-        # In the paper's order whatever the order of the arguments: the files are then the same.
-        experiments=tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS))),
+    # In the paper's order whatever the order of the arguments: the files are then the same.
+    wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
+    paper = Settings(
+        experiments=tuple(name for name in wanted if name != "s5"),
         replicates=QUICK_REPLICATES if quick else replicates,
         users=users,
         tuples=tuples,
@@ -61,32 +67,60 @@ def reproduce(
         strength=strength,
         seed=seed,
     )
+    further = RobustnessSettings(seed=seed, **(QUICK_S5 if quick else {}))
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    start = time.monotonic()
-    running.prepare(out, settings)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    rows = running.run_all(settings, out, jobs=jobs or cores, progress=running.progress_for_terminal())
-    summary = write_results(rows, settings, out, time.monotonic() - start)
-    running.discard_work(out, settings)
+    processes, progress = jobs or running.cores(), running.progress_for_terminal()
+    summary: dict[str, Any] = {}
+    if paper.experiments:
+        paper.check()
+        summary = _paper(paper, out, jobs=processes, progress=progress)
+    if "s5" in wanted:
+        summary["s5"] = run_robustness(further, out, jobs=processes, progress=progress)
     if json_only:
         typer.echo(json.dumps(summary, ensure_ascii=False))
     else:
         _print(summary, out)
 
 
-def _print(summary: dict[str, object], out: Path) -> None:
+def _paper(settings: Settings, out: Path, *, jobs: int, progress: Progress) -> dict[str, Any]:
+    import time
+
+    from surefoot.experiments import running
+    from surefoot.experiments.report import write_results
+
+    start = time.monotonic()
+    folder = running.working_folder(out, settings)
+    running.prepare(out, folder)
+    rows = running.run_all(settings, out, jobs=jobs, progress=progress)
+    summary = write_results(rows, settings, out, time.monotonic() - start)
+    running.discard(folder)
+    return summary
+
+
+def _print(summary: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    colours = {"holds": "green", "holds in part": "yellow", "does not hold": "red"}
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("claim")
-    table.add_column("verdict", no_wrap=True)
-    for claim in summary["claims"]:  # type: ignore[attr-defined]
-        table.add_row(claim["claim"], f"[{colours[claim['verdict']]}]{claim['verdict']}[/]")
     console = Console()
-    console.print(table)
-    for line in summary["filters_above_the_robust_form"]:  # type: ignore[attr-defined]
-        console.print(f"A filter wins: {line}", style="dim")
-    console.print(f"Report: {out / 'report.html'}", highlight=False)
+    if "claims" in summary:
+        colours = {"holds": "green", "holds in part": "yellow", "does not hold": "red"}
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("claim")
+        table.add_column("verdict", no_wrap=True)
+        for claim in summary["claims"]:
+            table.add_row(claim["claim"], f"[{colours[claim['verdict']]}]{claim['verdict']}[/]")
+        console.print(table)
+        for line in summary["filters_above_the_robust_form"]:
+            console.print(f"A filter wins: {line}", style="dim")
+        console.print(f"Report: {out / 'report.html'}", highlight=False)
+    if "s5" in summary:
+        table = Table(title="S5: error of the high-breakdown critic", box=None, padding=(0, 2, 0, 0), title_justify="left")
+        for title in ("data", "ratio", "limit", "against"):
+            table.add_column(title, justify="left" if title in ("data", "against") else "right")
+        for row in summary["s5"]["limits"]:
+            limit = "–" if row["limit"] is None else f"{row['limit']:.2f}"
+            colour = "red" if row["held"] is False else "default"
+            table.add_row(row["data"], f"[{colour}]{row['ratio']:.3f}[/]", limit, row["against"])
+        console.print(table)
+        console.print(f"Table: {out / 's5.md'}", highlight=False)

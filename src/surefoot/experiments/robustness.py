@@ -9,6 +9,7 @@ see the same logs. The nine methods have three critics between them: `least squa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -123,9 +124,11 @@ def _peer(name: str, people: int) -> Callable[[Problem], NDArray[np.float64]]:
     return fit
 
 
-def problems(scenarios: Sequence[Scenario], *, users: int, seeds: int, seed: int) -> Iterator[tuple[int, Problem, Problem]]:
+def problems(
+    scenarios: Sequence[Scenario], *, users: int, seeds: int | range, seed: int
+) -> Iterator[tuple[int, Problem, Problem]]:
     """For every seed and scenario: the scenario's position, the clean problem and the contaminated one."""
-    for replicate in range(seeds):
+    for replicate in range(seeds) if isinstance(seeds, int) else seeds:
         dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(replicate, part)) for part in range(2))
         logs = HeartSteps(users=users).collect(policies.coin(2), decision_points=TUPLES, seed=dynamics)
         clean = Problem.of(logs, np.zeros(len(logs), dtype=bool))
@@ -193,22 +196,39 @@ def coefficient_errors(
     """The S5 table. scikit-learn's critics fit one person at a time, so they get the first `peer_users` of every seed."""
     if users < 1 or seeds < 1 or not scenarios:
         raise InputError("S5 needs at least one user, one seed and one scenario")
-    fitters, notes = dict(CRITICS), []
-    peers = min(peer_users, users)
-    if peers:
-        try:
-            fitters |= {name: _peer(name, peers) for name in PEERS}
-            notes.append(f"huber and ransac are means over the first {peers} people of every seed")
-        except ImportError:
-            notes.append("scikit-learn is not installed, so huber and ransac were left out")
-    truth = HeartSteps.critic_coef
-    errors: list[list[list[NDArray[np.float64]]]] = [[[] for _ in fitters] for _ in scenarios]
-    base: list[list[NDArray[np.float64]]] = [[] for _ in scenarios]
-    for place, clean, problem in problems(scenarios, users=users, seeds=seeds, seed=seed):
-        base[place].append(np.linalg.norm(least_squares(clean) - truth, axis=1))
-        for critic, fit in enumerate(fitters.values()):
-            errors[place][critic].append(np.linalg.norm(fit(problem) - truth, axis=1))
-    return _summary(tuple(scenarios), tuple(fitters), errors, base, tuple(notes))
+    found = [errors_of_seed(scenarios, users=users, replicate=r, seed=seed, peer_users=peer_users) for r in range(seeds)]
+    return summarised(found, scenarios, peer_users=min(peer_users, users))
+
+
+SeedErrors = dict[str, list[list[float]]]
+"""One seed's ‖ŵ − w*‖ of everybody by critic, a list per scenario; `clean` is least squares on the clean data."""
+
+
+def errors_of_seed(scenarios: Sequence[Scenario], *, users: int, replicate: int, seed: int, peer_users: int) -> SeedErrors:
+    """The errors of every critic under every scenario for one replicate's people."""
+    fitters = dict(CRITICS)
+    with suppress(ImportError):
+        fitters |= {name: _peer(name, min(peer_users, users)) for name in PEERS if peer_users}
+    errors: SeedErrors = {name: [] for name in ("clean", *fitters)}
+    for _, clean, problem in problems(scenarios, users=users, seeds=range(replicate, replicate + 1), seed=seed):
+        errors["clean"].append(np.linalg.norm(least_squares(clean) - HeartSteps.critic_coef, axis=1).tolist())
+        for name, fit in fitters.items():
+            errors[name].append(np.linalg.norm(fit(problem) - HeartSteps.critic_coef, axis=1).tolist())
+    return errors
+
+
+def summarised(found: Sequence[SeedErrors], scenarios: Sequence[Scenario], *, peer_users: int) -> CoefficientErrors:
+    """Means over people and seeds."""
+    names = tuple(name for name in found[0] if name != "clean")
+    notes = []
+    if "huber" in names:
+        notes.append(f"huber and ransac are means over the first {peer_users} people of every seed")
+    elif peer_users:
+        notes.append("scikit-learn is not installed, so huber and ransac were left out")
+    places = range(len(scenarios))
+    errors = [[[np.array(one[name][s]) for one in found] for name in names] for s in places]
+    base = [[np.array(one["clean"][s]) for one in found] for s in places]
+    return _summary(tuple(scenarios), names, errors, base, tuple(notes))
 
 
 def _summary(

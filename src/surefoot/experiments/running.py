@@ -10,18 +10,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from surefoot.errors import InputError
-from surefoot.experiments.plan import Settings, Unit
+from surefoot.experiments.plan import Settings
 from surefoot.experiments.unit import COLUMNS, run_unit
 from surefoot.files import replacing
 
 Rows = list[dict[str, Any]]
+
+
+class Named(Protocol):
+    """A unit of work: whatever has a name that is fit for a file."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class Progress(Protocol):
@@ -39,11 +47,10 @@ def working_folder(out: Path, settings: Settings) -> Path:
     return out / f".units-{settings.fingerprint()}"
 
 
-def prepare(out: Path, settings: Settings) -> None:
-    """Check the settings and that the folder can be written to, before any work starts."""
-    settings.check()
+def prepare(out: Path, folder: Path) -> None:
+    """Make the working folder, and see that results can be written, before any work starts."""
     try:
-        working_folder(out, settings).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with replacing(out / ".probe"):
             pass
         (out / ".probe").unlink()
@@ -55,32 +62,50 @@ def prepare(out: Path, settings: Settings) -> None:
 
 def run_all(settings: Settings, out: Path, *, jobs: int, progress: Progress) -> Rows:
     """The rows of all units, in the order of the plan whatever the number of jobs or interruptions."""
-    folder = working_folder(out, settings)
-    units = settings.units()
-    missing = [unit for unit in units if _stored(folder, unit) is None]
+    work = partial(run_unit, settings=settings)
+    found = run_units(settings.units(), work, working_folder(out, settings), jobs=jobs, progress=progress)
+    return [{column: row[column] for column in COLUMNS} for rows in found for row in rows]
+
+
+def run_units(
+    units: Sequence[Named], work: Callable[[Any], Any], folder: Path, *, jobs: int, progress: Progress
+) -> list[Any]:
+    """What `work` makes of every unit, in their order; finished units are kept in the folder as JSON and not done again."""
+    missing = [unit for unit in units if not _place(folder, unit).exists()]
     progress.begin(len(units) - len(missing), len(units))
     try:
-        here = ((unit, run_unit(unit, settings)) for unit in missing)
-        for unit, rows in here if jobs == 1 else _in_processes(missing, settings, jobs):
-            _store(folder, unit, rows)
+        here = ((unit, work(unit)) for unit in missing)
+        for unit, result in here if jobs == 1 else _in_processes(missing, work, jobs):
+            # Python writes a float so that it reads back as the same float; NaN is written as NaN.
+            with replacing(_place(folder, unit)) as temporary:
+                temporary.write_text(json.dumps(result), encoding="utf-8")
             progress.advance()
     finally:
         progress.end()
-    return [row for unit in units for row in _stored(folder, unit) or []]
+    return [json.loads(_place(folder, unit).read_text(encoding="utf-8")) for unit in units]
 
 
-def discard_work(out: Path, settings: Settings) -> None:
+def _place(folder: Path, unit: Named) -> Path:
+    return folder / f"{unit.name}.json"
+
+
+def discard(folder: Path) -> None:
     """Remove the finished units once the results that they went into are written."""
-    shutil.rmtree(working_folder(out, settings))
+    shutil.rmtree(folder)
 
 
-def _in_processes(units: list[Unit], settings: Settings, jobs: int) -> Iterator[tuple[Unit, Rows]]:
+def cores() -> int:
+    """Processes to run beside each other unless told otherwise."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_processes(units: list[Named], work: Callable[[Any], Any], jobs: int) -> Iterator[tuple[Named, Any]]:
     """Run units in `jobs` processes and give each back as it ends; on an interruption stop them all at once."""
     with _single_threaded_libraries():
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(min(jobs, max(1, len(units))), mp_context=context, initializer=_begin_worker)
         try:
-            running: dict[Future[Rows], Unit] = {pool.submit(run_unit, unit, settings): unit for unit in units}
+            running: dict[Future[Any], Named] = {pool.submit(work, unit): unit for unit in units}
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(future), future.result()
@@ -119,20 +144,6 @@ def _single_threaded_libraries() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _store(folder: Path, unit: Unit, rows: Rows) -> None:
-    # Python writes a float so that it reads back as the same float; NaN is written as NaN.
-    with replacing(folder / f"{unit.name}.json") as temporary:
-        temporary.write_text(json.dumps(rows), encoding="utf-8")
-
-
-def _stored(folder: Path, unit: Unit) -> Rows | None:
-    path = folder / f"{unit.name}.json"
-    if not path.exists():
-        return None
-    rows: Rows = json.loads(path.read_text(encoding="utf-8"))
-    return [{column: row[column] for column in COLUMNS} for row in rows]
 
 
 class PlainProgress:
