@@ -43,4 +43,4 @@ def main() -> None:
 
 
 # Every module adds its commands to the app.
-from surefoot.cli import fit, imports, init  # noqa: E402, F401
+from surefoot.cli import audit, evaluate, explain, fit, imports, init  # noqa: E402, F401
