@@ -131,8 +131,8 @@ def _probabilities(explanation: Explanation, limits: tuple[float, float] | None)
     )
 
 
-def words(row: Coefficient, people: int, unit: float = 1.0) -> str:
-    """One policy coefficient in a sentence; `unit` is how much of the variable makes one unit of the fit."""
+def words(row: Coefficient, people: int, more: str) -> str:
+    """One policy coefficient in a sentence; `more` says what one unit more of the variable is."""
     interval = f"{number(row.interval.value)}, 95 % interval {span(row.interval)}"
     if row.people_above is not None:
         own = f"above zero for {row.people_above}, below for {row.people_below} of {people} people"
@@ -142,7 +142,7 @@ def words(row: Coefficient, people: int, unit: float = 1.0) -> str:
         return f"With all state variables at 0 it leans {lean} {row.action} ({interval})."
     direction = "more" if row.interval.value > 0 else "less"
     sure = "" if row.interval.excludes_zero else " The interval includes 0: the direction is not certain."
-    return f"{unit:g} more of {row.feature} makes {row.action} {direction} likely ({interval}).{sure}"
+    return f"{more} makes {row.action} {direction} likely ({interval}).{sure}"
 
 
 def _coefficients(explanation: Explanation) -> tuple[str, ...]:
@@ -156,7 +156,15 @@ def _coefficients(explanation: Explanation) -> tuple[str, ...]:
             for row in rows
             if row.action != first
         )
-    return tuple(words(row, people, explanation.scaling.get(row.feature, (0.0, 1.0))[1]) for row in rows)
+    return tuple(words(row, people, _one_more(explanation, row.feature)) for row in rows)
+
+
+def _one_more(explanation: Explanation, feature: str) -> str:
+    """One unit of the fit in the variable's own units; of what is yes or no, a yes."""
+    logs, used = explanation.fitted.logs_, ~np.isnan(explanation.fitted.weights_)
+    if feature in logs.state_names and np.isin(logs.state[used, logs.state_names.index(feature)], (0, 1)).all():
+        return f"{feature} (yes rather than no)"
+    return f"{explanation.scaling.get(feature, (0.0, 1.0))[1]:g} more of {feature}"
 
 
 def _learned(explanation: Explanation, method: str, transform: str, verdict: str) -> tuple[str, ...]:
