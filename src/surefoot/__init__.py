@@ -10,7 +10,7 @@ from surefoot.trajectories import Trajectories
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
-    from surefoot import datasets, fitting, study
+    from surefoot import audit, datasets, explain, fitting, off_policy, study
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
@@ -27,12 +27,15 @@ __all__ = [
     "StudyLogs",
     "Trajectories",
     "__version__",
+    "audit",
     "datasets",
     "evaluation",
+    "explain",
     "filters",
     "fit_study",
     "fitting",
     "method",
+    "off_policy",
     "policies",
     "simulators",
     "study",
@@ -42,7 +45,7 @@ _LATER = {
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = ("datasets", "fitting", "study")
+_MODULES_LATER = ("audit", "datasets", "explain", "fitting", "off_policy", "study")
 """What is slow to import is imported when it is first asked for."""
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from surefoot.errors import InputError
 
@@ -27,6 +30,37 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write several files: none is touched when one of them cannot be written."""
+    for path in texts:
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise InputError(f"{path}: cannot be written there; name another file")
+    for path, text in texts.items():
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def json_text(data: Any) -> str:
+    """Strict JSON; numbers that are not finite become null.
+
+    >>> json_text({"low": float("nan"), "high": (1.5, float("inf"))})
+    '{"low": null, "high": [1.5, null]}'
+    """
+    return json.dumps(_finite(data), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(key): _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data
 
 
 @contextmanager

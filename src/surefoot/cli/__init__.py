@@ -8,6 +8,9 @@ import typer
 
 # Importing a command's module adds the command to the application.
 from surefoot.cli import (
+    audit,  # noqa: F401
+    evaluate,  # noqa: F401
+    explain,  # noqa: F401
     fit,  # noqa: F401
     imports,  # noqa: F401
     init,  # noqa: F401

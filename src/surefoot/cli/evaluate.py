@@ -1,0 +1,113 @@
+"""`surefoot evaluate`: what a policy is worth, from logs of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.studied import AsJson, HtmlFile, Logs, Studied, StudyFile, console, hand_out, new_table, print_json
+
+if TYPE_CHECKING:
+    from surefoot.methods import Method
+    from surefoot.off_policy import OffPolicy
+    from surefoot.policies import Policies
+    from surefoot.trajectories import Trajectories
+
+
+@app.command()
+def evaluate(
+    logs: Logs,
+    study: StudyFile = Path("study.toml"),
+    policies: Annotated[
+        Path | None,
+        typer.Option(help="Policies learned from other logs (.json or .parquet); else the study's method, cross-fitted."),
+    ] = None,
+    cross_fit: Annotated[
+        str | None, typer.Option(help="`person` or `time`; by default as the study's pooling asks.")
+    ] = None,
+    critic: Annotated[str, typer.Option(help="Model of the reward: `ridge` or `capped`.")] = "ridge",
+    without_removed: Annotated[
+        bool, typer.Option("--without-removed", help="Count rewards that the study's robust fit removed as missing.")
+    ] = False,
+    html: HtmlFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the value of a policy beside never, always and what was logged, with intervals over people."""
+    from surefoot.off_policy import evaluate as evaluate_policies
+    from surefoot.off_policy.report import page
+
+    studied = Studied.of(logs, study)
+    judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
+    if policies is not None:
+        judged = {policies.stem: _given(policies, studied.read.logs)}
+    kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
+    found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, limited=studied.study.limited)
+    source = f"{studied.source}. {note}"
+    hand_out({html: page(found, title=f"Value from {logs.name}", unit=studied.unit, source=source)} if html else {})
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _say(found, studied.unit, note)
+
+
+def _given(path: Path, logs: Trajectories) -> Policies:
+    """Policies from a file, if they speak of the same states and actions as the study."""
+    from surefoot.errors import InputError
+    from surefoot.policies import load
+
+    given = load(path)
+    for what, theirs, ours in (
+        ("states", given.state_names, logs.state_names),
+        ("actions", given.action_names, logs.action_names),
+    ):
+        if theirs != ours:
+            raise InputError(f"{path}: its {what} are {list(theirs)}, the study's are {list(ours)}")
+    return given
+
+
+def _without_removed(studied: Studied) -> tuple[Trajectories, str]:
+    import numpy as np
+
+    logs, removed = studied.read.logs, studied.fitted().weights_ == 0
+    note = f"{int(removed.sum())} rewards that the robust fit removed count as missing."
+    return logs.with_values(reward=np.where(removed, np.nan, logs.reward)), note
+
+
+def _say(found: OffPolicy, unit: str, note: str) -> None:
+    from math import isnan
+
+    from rich.markup import escape
+
+    from surefoot.off_policy import ESTIMATORS, LOGGED
+    from surefoot.off_policy.report import headline
+    from surefoot.pages import number, span
+
+    out = console()
+    out.print(
+        f"{found.people} people, {found.tuples} usable decision points; {found.critic} critic, cross-fitted by "
+        f"{found.cross_fit}. Mean {unit} per decision point, states as logged. {note}",
+        markup=False,
+    )
+    for row in found.overlap:
+        out.print(f"- {headline(found, row.policy, unit)}", markup=False, highlight=False)
+    out.print()
+    table = new_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
+    for value in found.values:
+        if value.policy == LOGGED:
+            table.add_row(LOGGED, "mean", number(value.value.value), span(value.value), "–", "–")
+            continue
+        ends = "–" if isnan(value.difference.low) else span(value.difference)
+        estimate = (ESTIMATORS[value.estimator], number(value.value.value), span(value.value))
+        table.add_row(escape(value.policy), *estimate, number(value.difference.value), ends)
+    out.print(table)
+    overlap = new_table("policy", "sends at", "effective sample", "largest ratio")
+    for row in found.overlap:
+        rate, size = f"{100 * row.send_rate:.0f} %", f"{row.effective_sample_size:.0f} of {found.tuples}"
+        overlap.add_row(escape(row.policy), rate, size, number(row.largest_ratio))
+    out.print(overlap)
+    for row in found.overlap:
+        if row.warning:
+            out.print(f"look: {row.policy}: {row.warning}", markup=False)

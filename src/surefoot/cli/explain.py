@@ -1,0 +1,107 @@
+"""`surefoot explain`: a policy in words, numbers and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.studied import AsJson, HtmlFile, Logs, Studied, StudyFile, console, hand_out, new_table, print_json
+
+if TYPE_CHECKING:
+    from surefoot.explain import Explanation
+    from surefoot.explain.card import Card
+    from surefoot.study import Study
+
+
+@app.command()
+def explain(
+    logs: Logs,
+    study: StudyFile = Path("study.toml"),
+    html: HtmlFile = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the policy card as Markdown.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain the study's policy: coefficients with intervals, what carries it, how it answers, whom it treats when."""
+    from surefoot.audit import audit
+    from surefoot.explain import explain as explain_fit
+    from surefoot.explain.card import card
+    from surefoot.explain.report import page
+
+    studied = Studied.of(logs, study)
+    fitted, described = studied.fitted(), studied.study
+    scaling = {
+        name: (variable.scaling.centre, variable.scaling.scale)
+        for name, variable in described.state.items()
+        if variable.scaling is not None
+    }
+    found = explain_fit(fitted, limited=described.limited, scaling=scaling)
+    verdict = audit(fitted, raw_reward=studied.read.raw_reward, implausible=studied.read.implausible).verdict
+    limits = (described.probability_limits.minimum, described.probability_limits.maximum)
+    sheet = card(
+        found,
+        title=f"Policy card: {logs.name}",
+        method=described.method_name,
+        limits=limits,
+        descriptions=_descriptions(described),
+        transform=described.reward.transform,
+        verdict=verdict,
+    )
+    texts: dict[Path | None, str] = {markdown: sheet.markdown()} if markdown else {}
+    if html:
+        texts[html] = page(found, sheet, source=studied.source)
+    hand_out(texts)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _say(found, sheet)
+
+
+def _descriptions(study: Study) -> dict[str, str]:
+    """What the study says of every column of the state, in words."""
+    found: dict[str, str] = {}
+    for name, variable in study.state.items():
+        words: list[str] = [variable.kind]
+        if variable.range is not None:
+            words.append(f"plausible from {variable.range[0]:g} to {variable.range[1]:g}")
+        if variable.scaling is not None:
+            words.append(f"scaled as (value − {variable.scaling.centre:g}) / {variable.scaling.scale:g}")
+        if variable.levels:
+            words.append(f"compared with {variable.levels[0]}")
+        found |= dict.fromkeys(study.columns_of(name), ", ".join(words))
+    return found
+
+
+def _say(found: Explanation, sheet: Card) -> None:
+    from rich.markup import escape
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from surefoot.pages import number, span
+
+    out = console()
+    for heading, sentences in sheet.sections:
+        out.print(f"[bold]{escape(heading)}[/]")
+        for sentence in sentences:
+            out.print(Padding(Text(sentence), (0, 0, 0, 2)))
+    per_person = found.fitted.pooling == "person"
+    out.print(
+        "\n[bold]Coefficients[/]"
+        + (": mean over people; > 0, < 0: people whose own interval lies there" if per_person else "")
+    )
+    more = ("> 0", "< 0") if per_person else ()
+    table = new_table("part", "action", "feature", "value", "95 % interval", *more, text=3)
+    for row in found.coefficients.rows:
+        counts = (str(row.people_above), str(row.people_below)) if per_person else ()
+        names = (row.part, escape(row.action), escape(row.feature))
+        table.add_row(*names, number(row.interval.value), span(row.interval), *counts)
+    out.print(table)
+    out.print("[bold]How it answers[/], from the 5 % to the 95 % point of each state variable")
+    answers = new_table("state variable", "from", "to", "probability of sending")
+    for curve in found.curves:
+        first, last = (f"{100 * (1 - curve.probability[place, 0]):.0f} %" for place in (0, -1))
+        ends = (number(float(curve.grid[0])), number(float(curve.grid[-1])))
+        answers.add_row(escape(curve.variable), *ends, f"{first} → {last}")
+    out.print(answers)

@@ -1,0 +1,122 @@
+"""Coefficients with intervals, for critic and policy, pooled or per person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.decision_rules import Boltzmann
+from surefoot.explain.bootstrap import bootstrap
+from surefoot.features import critic_feature_names, policy_feature_names
+from surefoot.methods import Method
+from surefoot.resampling import Interval, symmetric, t_quantile
+from surefoot.sandwich import influences
+from surefoot.trajectories import tidy
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One coefficient. With a fit per person the value is the mean over people, and its interval that of the mean."""
+
+    part: str
+    """`critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely)."""
+    action: str
+    feature: str
+    interval: Interval
+    people_above: int | None
+    """People whose own interval lies above zero; None for a pooled fit."""
+    people_below: int | None
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """All of them, and everybody's own."""
+
+    rows: tuple[Coefficient, ...]
+    how: str
+    """In words, where the intervals come from."""
+    own: dict[str, list[Any]]
+    """Columns user, part, action, feature, value, low, high."""
+
+    def of(self, part: str, feature: str, action: str) -> Coefficient:
+        return next(row for row in self.rows if (row.part, row.feature, row.action) == (part, feature, action))
+
+    def to_frame(self, backend: str = "pyarrow") -> Any:
+        """One row per person (or `everyone`) and coefficient."""
+        return tidy(self.own, backend)
+
+
+def coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficients:
+    """Sandwich clustered by person for a pooled fit, bootstrap over decision points for one per person."""
+    logs, pooled = fitted.logs_, fitted.pooling == "all"
+    parts = [("critic", critic_feature_names(logs.state_names, logs.action_names), fitted.critic_coef_, fitted._critic_sees)]
+    if isinstance(fitted.policies_.rule, Boltzmann):
+        names = policy_feature_names(logs.state_names, logs.action_names)
+        parts.append(("policy", names, fitted.coef_, fitted._policy_sees))
+    ends = _pooled_ends(fitted) if pooled else _own_ends(fitted, draws, seed)
+    people = len(np.unique(logs.person[logs.usable]))
+    rows: list[Coefficient] = []
+    own: dict[str, list[Any]] = {name: [] for name in ("user", "part", "action", "feature", "value", "low", "high")}
+    for part, names, values, sees in parts:
+        seen = {"intercept", *(name for name, there in zip(logs.state_names, sees, strict=True) if there)}
+        low, high = ends[part]
+        for j, (action, feature) in enumerate(names):
+            if feature not in seen:
+                continue
+            numbers = (values[:, j], low[:, j], high[:, j])
+            rows.append(
+                Coefficient(part, action, feature, *(_pooled(people, *numbers) if pooled else _over_people(*numbers)))
+            )
+            own["user"] += fitted.users_.tolist()
+            for column, column_values in zip(("value", "low", "high"), numbers, strict=True):
+                own[column] += column_values.tolist()
+            for column, text in (("part", part), ("action", action), ("feature", feature)):
+                own[column] += [text] * len(fitted.users_)
+    how = (
+        "analytic sandwich, clustered by person, with Student's t"
+        if pooled
+        else f"each person's own: percentiles of {draws} draws of decision points; of the mean: spread over people"
+    )
+    return Coefficients(tuple(rows), how, own)
+
+
+def _pooled(
+    people: int, value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[Interval, int | None, int | None]:
+    error = (high[0] - value[0]) / t_quantile(people - 1)
+    return Interval(float(value[0]), float(error), float(low[0]), float(high[0])), None, None
+
+
+def _over_people(
+    value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[Interval, int | None, int | None]:
+    there = np.isfinite(low)
+    return _mean_over_people(value[there]), int((low > 0).sum()), int((high < 0).sum())
+
+
+def _mean_over_people(values: NDArray[np.float64]) -> Interval:
+    people = len(values)
+    if people < 2:
+        return Interval(float(values.mean()) if people else np.nan, np.nan, np.nan, np.nan)
+    return symmetric(float(values.mean()), float(values.std(ddof=1) / np.sqrt(people)), people - 1)
+
+
+def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    found = influences(fitted)
+    width = found.half_width("critic")
+    ends = {"critic": (fitted.critic_coef_ - width, fitted.critic_coef_ + width)}
+    if found.policy is not None:
+        width = found.half_width("policy")
+        ends["policy"] = (fitted.coef_ - width, fitted.coef_ + width)
+    return ends
+
+
+def _own_ends(fitted: Method, draws: int, seed: int) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    found = bootstrap(fitted, draws=draws, seed=seed)
+    ends = {"critic": (found.critic_low, found.critic_high)}
+    if found.policy_low is not None and found.policy_high is not None:
+        ends["policy"] = (found.policy_low, found.policy_high)
+    return ends

@@ -1,0 +1,165 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import surefoot as sf
+from surefoot.audit import audit
+from surefoot.audit.verdicts import VERDICTS, worst
+from surefoot.files import json_text
+
+HEARTSTEPS_V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
+
+
+def simulated(kind=sf.simulators.HeartSteps, seed=0, people=50, points=210):
+    return kind(users=people).collect(sf.policies.coin(2), decision_points=points, seed=seed)
+
+
+def unfine(found):
+    return {check.name: check.verdict for check in found.checks if check.verdict != "fine"}
+
+
+@pytest.mark.parametrize("pooling", ["person", "all"])
+@pytest.mark.parametrize("seed", [0, 100])
+def test_prompted_outliers_are_found_and_the_fit_is_fine(pooling, seed):
+    made = sf.simulators.contaminate(simulated(seed=seed), mechanism="prompted", ratio=0.04, strength=5, seed=seed + 1)
+    fitted = sf.method("ro-accb", pooling=pooling).fit(made.logs)
+    found = audit(fitted)
+    assert (fitted.weights_[made.touched] == 0).mean() > 0.8
+    assert found.verdict == "fine", unfine(found)
+    # It is not blind to where they are: nearly all of what stands apart follows a prompt, and it says so.
+    action = found.check("depends on action")
+    assert action.numbers["all"]["low"] > 0.05
+    assert "read through the removed tuples once" in action.reason
+
+
+@pytest.mark.parametrize("kind", [sf.simulators.HeartSteps, sf.simulators.ChainWalk])
+@pytest.mark.parametrize("method", ["ro-accb", "ro-linucb", "accb"])
+def test_clean_data_are_never_unsafe(kind, method):
+    assert audit(sf.method(method).fit(simulated(kind, seed=3))).verdict != "unsafe"
+
+
+def test_small_clean_studies_do_not_cry_wolf():
+    for seed in range(20):
+        found = audit(sf.method("ro-saccb").fit(simulated(seed=seed, people=15, points=60)))
+        assert found.verdict != "unsafe"
+        assert len(unfine(found)) <= 2, unfine(found)
+
+
+def remade(reward, seed=0):
+    """HeartSteps states and actions of 30 people with another reward, a function of (action, rng, shape)."""
+    logs = simulated(seed=seed, people=30, points=120)
+    rng = np.random.default_rng(seed)
+    return logs.with_values(reward=reward(logs.action, rng, logs.reward.shape))
+
+
+def test_a_skewed_reward_being_cut_is_unsafe_and_its_logarithm_is_not():
+    def steps(action, rng, shape):
+        return np.exp(4 + 0.3 * action + 1.2 * rng.standard_normal(shape))
+
+    raw = remade(steps)
+    found = audit(sf.method("ro-accb").fit(raw))
+    assert found.verdict == "unsafe"
+    check = found.check("reward removed")
+    assert check.verdict == "unsafe"
+    assert "of the total reward, nearly all above the fit" in check.reason
+    assert "try log(x + 0." in check.remedy
+    after = audit(sf.method("ro-accb").fit(raw.with_values(reward=np.log(raw.reward))), raw_reward=raw.reward)
+    assert after.verdict == "fine", unfine(after)
+
+
+def test_heavy_but_symmetric_tails_are_not_unsafe():
+    found = audit(sf.method("ro-accb").fit(remade(lambda action, rng, shape: action + rng.standard_t(3, shape))))
+    assert found.verdict != "unsafe"
+
+
+def test_removal_near_the_cap_that_depends_on_the_action_is_seen():
+    """Sending makes the reward more variable: ordinary responses to sending are cut more often."""
+    found = audit(sf.method("ro-accb").fit(remade(lambda action, rng, shape: (1 + action) * rng.standard_normal(shape))))
+    check = found.check("depends on action")
+    assert check.verdict == "unsafe"
+    assert check.numbers["near"]["low"] > 0.05
+    assert "treatment effect itself" in check.remedy
+
+
+def test_removal_that_depends_on_time_or_person_is_seen():
+    logs = simulated(people=30, points=120)
+    place, rng = logs.time / 120, np.random.default_rng(0)
+    noise = rng.standard_normal(len(logs))
+    late = audit(sf.method("ro-accb").fit(logs.with_values(reward=(1 + 1.5 * (place > 0.7)) * noise)))
+    assert late.check("depends on time").verdict == "unsafe"
+    loud = audit(sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=(1 + 4 * (logs.person == 7)) * noise)))
+    check = loud.check("depends on person")
+    assert check.verdict == "look"
+    assert "user 7's" in check.reason
+
+
+def test_an_effect_that_hangs_on_the_cap_is_seen():
+    """Sending works by rare long walks: with the cap a little higher the effect is another."""
+
+    def bouts(action, rng, shape):
+        return rng.standard_normal(shape) + action * (rng.random(shape) < 0.15) * rng.uniform(1.5, 6, shape)
+
+    assert audit(sf.method("ro-accb", pooling="all").fit(remade(bouts))).verdict in ("look", "unsafe")
+
+
+def test_missing_values_are_counted_by_column_and_person():
+    logs = simulated(people=10, points=40)
+    state, reward = logs.state.copy(), logs.reward.copy()
+    state[logs.person == 3, 1] = np.nan
+    reward[(logs.person == 4) & (logs.time < 10)] = np.nan
+    with pytest.warns(sf.FitWarning):
+        fitted = sf.method("ro-accb").fit(logs.with_values(state=state, reward=reward))
+    found = audit(fitted, implausible={"engagement": np.eye(10, dtype=int)[3] * 40})
+    assert found.check("missing values").verdict == "look"
+    assert "1 of 10 people have no usable decision point" in found.check("missing values").reason
+    table = found.people("pandas").set_index("user")
+    assert table["missing engagement"].tolist() == [0, 0, 0, 40, 0, 0, 0, 0, 0, 0]
+    assert table["missing reward"].tolist() == [0, 0, 0, 0, 10, 0, 0, 0, 0, 0]
+    assert table["implausible engagement"][3] == 40
+    assert table["used"].tolist() == [40, 40, 40, 0, 30, 40, 40, 40, 40, 40]
+    assert (table["removed_above"] + table["removed_below"] == table["removed"]).all()
+    assert found.totals()["removed"] == (fitted.weights_ == 0).sum() == len(found.removed())
+
+
+def test_a_fit_without_a_cap_and_one_person_alone_can_be_audited():
+    found = audit(sf.method("accb").fit(simulated(people=5, points=60)))
+    assert "no cap" in found.check("depends on tau").reason
+    alone = audit(sf.method("ro-accb").fit(simulated(people=1, points=60)))
+    assert json.loads(json_text(alone.to_dict()))["verdict"] in VERDICTS
+    pooled = audit(sf.method("ro-accb", pooling="all").fit(simulated(people=1, points=60)))
+    assert json.loads(json_text(pooled.to_dict()))["sensitivity"][-1]["tau"] is None
+    assert worst(["fine", "unsafe", "look"]) == "unsafe"
+
+
+def test_what_does_not_fit_the_logs_is_refused():
+    fitted = sf.method("ro-accb").fit(simulated(people=5, points=60))
+    with pytest.raises(sf.InputError, match=r"raw_reward has shape \(3,\); the logs have 300 rows"):
+        audit(fitted, raw_reward=np.ones(3))
+    with pytest.raises(sf.InputError, match=r"implausible\['x'\] has shape"):
+        audit(fitted, implausible={"x": np.zeros(4, dtype=int)})
+    empty = simulated(people=3, points=20)
+    with pytest.warns(sf.FitWarning):
+        nothing = sf.method("ro-accb").fit(empty.with_values(reward=np.full(len(empty), np.nan)))
+    with pytest.raises(sf.InputError, match="no fit to audit"):
+        audit(nothing)
+
+
+@pytest.mark.skipif(not HEARTSTEPS_V1.exists(), reason=f"needs the HeartSteps V1 data, {HEARTSTEPS_V1}")
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+@pytest.mark.parametrize("pooling", ["person", "all"])
+def test_on_heartsteps_v1_raw_steps_are_unsafe_and_their_logarithm_is_not(pooling):
+    logs = sf.datasets.heartsteps_v1(HEARTSTEPS_V1).logs
+    steps, method = logs.reward, sf.method("ro-accb", pooling=pooling)
+    raw = audit(method.fit(logs), raw_reward=steps)
+    assert raw.verdict == "unsafe"
+    reasons = {check.name: check.reason for check in raw.checks if check.verdict == "unsafe"}
+    assert set(reasons) >= {"skewness", "reward removed"}
+    assert "nearly all above the fit" in reasons["reward removed"]
+    assert raw.check("reward removed").numbers["share"] > 0.5
+    assert raw.check("reward removed").remedy.startswith("the reward is skewed; try log(x + 0.5)")
+    log = audit(method.fit(logs.with_values(reward=np.log(steps + 0.5))), raw_reward=steps)
+    assert log.verdict == "look"
+    assert log.check("reward removed").verdict == log.check("skewness").verdict == "fine"
+    assert log.check("reward removed").numbers["share"] < 0.2

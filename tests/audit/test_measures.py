@@ -1,0 +1,77 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import surefoot as sf
+from surefoot.audit.measures import Measures, medcouple, skewness
+from surefoot.features import effects, policy_features
+
+
+def literal_medcouple(values):
+    """The definition of Brys, Hubert and Struyf, pair by pair."""
+    ordered, middle = sorted(values, reverse=True), np.median(values)
+    above, below = [v for v in ordered if v >= middle], [v for v in ordered if v <= middle]
+    ties, kernel = ordered.count(middle), []
+    for i, x in enumerate(above):
+        for j, y in enumerate(below):
+            if x == y:
+                kernel.append(np.sign(ties - 1 - (i - (len(above) - ties)) - j))
+            else:
+                kernel.append(((x - middle) - (middle - y)) / (x - y))
+    return np.median(kernel)
+
+
+@given(arrays(float, st.integers(1, 25), elements=st.integers(-6, 6).map(float)))
+def test_medcouple_is_its_definition(values):
+    assert_allclose(medcouple(values), literal_medcouple(values.tolist()), atol=1e-12)
+    assert_allclose(medcouple(-values), -medcouple(values), atol=1e-12)
+
+
+def test_medcouple_of_many_values_is_close_to_that_of_all_and_deaf_to_outliers():
+    values = np.random.default_rng(0).exponential(size=3000)
+    assert_allclose(medcouple(values), literal_medcouple(values.tolist()), atol=5e-3)
+    outliers = np.concatenate([np.random.default_rng(1).standard_normal(3000), np.full(60, 50.0)])
+    assert abs(medcouple(outliers)) < 0.06 < skewness(outliers)
+    assert_allclose(skewness(values), stats.skew(values))
+    assert (medcouple(np.zeros(0)), skewness(np.zeros(0)), skewness(np.ones(3))) == (0, 0, 0)
+
+
+def fitted(**parameters):
+    logs = sf.simulators.HeartSteps(users=6).collect(sf.policies.coin(2), decision_points=60, seed=1)
+    return sf.method("ro-accb", **parameters).fit(logs)
+
+
+def test_rates_shares_and_thirds_are_what_they_say():
+    fit = fitted()
+    logs, found = fit.logs_, Measures.of(fit, np.abs(fit.logs_.reward))
+    out = fit.weights_ == 0
+    share, own = found.reward_share()
+    size = np.abs(logs.reward)
+    assert_allclose(share, size[out].sum() / size.sum())
+    assert_allclose(own[2], size[out & (logs.person == 2)].sum() / size[logs.person == 2].sum())
+    sent = logs.action == 1
+    difference = found.rate_difference(found.removed, sent, ~sent)
+    assert_allclose(difference.value, out[sent].mean() - out[~sent].mean())
+    first, last = found.thirds()
+    assert_allclose([logs.time[first].max(), logs.time[last].min()], [19, 40])
+    assert (found.near <= found.removed).all()
+    limit = np.sqrt(fit.threshold_[logs.person])
+    assert_allclose(found.relative, fit.residuals_ / limit)
+
+
+def test_sensitivity_refits_at_every_height_of_the_cap():
+    for pooling in ("person", "all"):
+        fit = fitted(pooling=pooling)
+        grid = Measures.of(fit, None).sensitivity()
+        assert [row.tau for row in grid] == [0.5, 0.75, 1.0, 1.5, 2.0, 4.0, np.inf]
+        assert [row.removed for row in grid] == sorted((row.removed for row in grid), reverse=True)
+        again = sf.method("accb", pooling=pooling).fit(fit.logs_)
+        z = policy_features(fit.logs_.state)
+        effect = (z * effects(again.critic_coef_, 2)[:, 0][again._unit]).sum(axis=1).mean()
+        assert_allclose(grid[-1].effect.value, effect)
+        assert grid[-1].effect.low < effect < grid[-1].effect.high
+        send = again.policies_.probabilities(fit.logs_.user, fit.logs_.state)[:, 1]
+        assert_allclose(grid[-1].send_rate, send.mean())

@@ -1,0 +1,181 @@
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.csv
+import pytest
+from typer.testing import CliRunner
+
+import surefoot as sf
+from surefoot.cli import app
+from tests.datasets.test_heartsteps_v1 import FILE, needs_file
+
+STUDY = """
+[columns]
+person = "user"
+time = "time"
+available = "available"
+probability = "probability"
+[state.weather]
+range = [-5, 5]
+[state.engagement]
+[state.fatigue]
+scaling = { centre = 1.0, scale = 2.0 }
+[probability_limits]
+minimum = 0.1
+maximum = 0.9
+"""
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """50 people × 210 decision points with `prompted` outliers, and studies of them."""
+    folder = tmp_path_factory.mktemp("study")
+    logs = sf.simulators.HeartSteps(users=50).collect(sf.policies.coin(2), decision_points=210, seed=0)
+    made = sf.simulators.contaminate(logs, mechanism="prompted", ratio=0.04, strength=5, seed=1).logs
+    pyarrow.csv.write_csv(made.to_frame("pyarrow"), folder / "logs.csv")
+    (folder / "study.toml").write_text(STUDY)
+    (folder / "pooled.toml").write_text(STUDY + '[method]\nname = "ro-saccb"\npooling = "all"\n')
+    (folder / "unlogged.toml").write_text(STUDY.replace('probability = "probability"\n', ""))
+    design = STUDY.replace('probability = "probability"\n', "") + "[actions]\nprobabilities = [0.5, 0.5]\n"
+    (folder / "design.toml").write_text(design)
+    return folder
+
+
+def test_audit_in_words_in_numbers_and_as_a_page(folder, tmp_path):
+    said = run("audit", folder / "logs.csv", "--study", folder / "study.toml", "--html", tmp_path / "audit.html")
+    assert "Verdict: fine" in said
+    assert max(map(len, said.splitlines())) <= 80
+    assert "<h1>Audit of logs.csv</h1>" in (tmp_path / "audit.html").read_text()
+    found = json.loads(run("audit", folder / "logs.csv", "--study", folder / "pooled.toml", "--json"))
+    assert found["verdict"] == "fine"
+    assert found["totals"]["implausible weather"] == 0
+    assert len(found["people"]) == 50
+    assert [row["tau"] for row in found["sensitivity"]][-2:] == [4.0, None]
+
+
+@pytest.mark.parametrize("study", ["study.toml", "pooled.toml"])
+def test_explain_in_words_in_numbers_and_as_cards(folder, tmp_path, study):
+    files = (tmp_path / "card.html", tmp_path / "card.md")
+    said = run("explain", folder / "logs.csv", "--study", folder / study, "--html", files[0], "--markdown", files[1])
+    assert max(map(len, said.splitlines())) <= 80
+    assert "number, scaled as (value − 1) / 2" in " ".join(said.split())
+    card = files[1].read_text()
+    assert "kept between 0.1 and 0.9" in card
+    assert "2 more of fatigue makes send" in card
+    assert "Policy card: logs.csv" in files[0].read_text()
+
+
+def test_explain_as_json(folder):
+    found = json.loads(run("explain", folder / "logs.csv", "--study", folder / "pooled.toml", "--json"))
+    assert {row["part"] for row in found["coefficients"]} == {"critic", "policy"}
+    assert found["curves"][2]["variable"] == "fatigue"
+    assert max(found["curves"][2]["grid"]) > 3  # in its own units again
+
+
+def test_evaluate_in_words_in_numbers_and_as_a_page(folder, tmp_path):
+    logs = folder / "logs.csv"
+    said = run("evaluate", logs, "--study", folder / "study.toml", "--html", tmp_path / "value.html")
+    assert "cross-fitted by time" in " ".join(said.split())
+    assert max(map(len, said.splitlines())) <= 80
+    assert "doubly robust" in (tmp_path / "value.html").read_text()
+    pooled = json.loads(run("evaluate", logs, "--study", folder / "pooled.toml", "--json"))
+    assert pooled["cross_fit"] == "person"
+    assert {row["policy"] for row in pooled["values"]} == {"ro-saccb", "never", "always", "as logged"}
+    design = json.loads(run("evaluate", logs, "--study", folder / "design.toml", "--json"))
+    plain = json.loads(run("evaluate", logs, "--study", folder / "study.toml", "--json"))
+    assert design["values"] == plain["values"]
+
+
+def test_artefacts_in_the_reward_flatter_sending_and_can_be_left_out(folder):
+    """`prompted` outliers follow prompts: the logs say that sending pays by 400 steps; it is really about 150."""
+    logs, study = folder / "logs.csv", folder / "study.toml"
+
+    def always(*more):
+        found = json.loads(run("evaluate", logs, "--study", study, "--json", *more))
+        value = {(row["policy"], row["estimator"]): row["value"]["value"] for row in found["values"]}
+        return value["always", "doubly robust"] - value["never", "doubly robust"]
+
+    sim = sf.simulators.HeartSteps(users=50)
+    states = sim.collect(sf.policies.coin(2), decision_points=210, seed=0).state
+    truth = np.diff(sim.expected_reward(states), axis=1).mean()
+    assert always() > 3 * truth
+    assert always("--without-removed") == pytest.approx(truth, abs=80)
+
+
+def test_given_policies_are_judged_as_they_are(folder, tmp_path):
+    logs = sf.Study.load(folder / "pooled.toml").read(folder / "logs.csv").logs
+    fitted = sf.method("accb", pooling="all").fit(logs)
+    fitted.policies_.save(tmp_path / "mine.json")
+    arguments = ("evaluate", folder / "logs.csv", "--study", folder / "pooled.toml", "--policies", tmp_path / "mine.json")
+    assert "mine is worth" in run(*arguments)
+    other = sf.method("accb", pooling="all").fit(sf.Trajectories.from_arrays(
+        np.random.default_rng(0).standard_normal((3, 30, 1)), np.tile([0, 1], (3, 15)), np.ones((3, 30))))  # fmt: skip
+    other.policies_.save(tmp_path / "other.json")
+    with pytest.raises(sf.InputError, match=r"other.json: its states are \['s1'\], the study's are"):
+        run(*arguments[:-1], tmp_path / "other.json")
+
+
+def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):
+    logs, page = folder / "logs.csv", tmp_path / "page.html"
+    with pytest.raises(sf.InputError, match=r"probability of the action taken is missing .*actions.probabilities"):
+        run("evaluate", logs, "--study", folder / "unlogged.toml", "--html", page)
+    with pytest.raises(sf.InputError, match="cross-fit by time"):
+        run("evaluate", logs, "--study", folder / "study.toml", "--cross-fit", "person", "--html", page)
+    with pytest.raises(sf.InputError, match="there is no folder"):
+        run("explain", logs, "--study", folder / "pooled.toml", "--html", page, "--markdown", tmp_path / "no" / "card.md")
+    with pytest.raises(sf.InputError, match="cannot be written"):
+        run("audit", logs, "--study", folder / "pooled.toml", "--html", tmp_path)
+    empty = (
+        pyarrow.csv.read_csv(logs).drop_columns("reward").append_column("reward", pyarrow.nulls(10500, pyarrow.float64()))
+    )
+    pyarrow.csv.write_csv(empty, tmp_path / "empty.csv")
+    for command in ("audit", "explain", "evaluate"):
+        with pytest.raises(sf.InputError, match=r"no decision point (was|is) usable"):
+            run(command, tmp_path / "empty.csv", "--study", folder / "study.toml", "--html", page)
+    (tmp_path / "empty.csv").unlink()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["audit", "explain", "evaluate"])
+def test_a_command_takes_less_than_ten_seconds_and_an_error_is_one_line(folder, tmp_path, command):
+    def surefoot(*arguments):
+        call = [sys.executable, "-m", "surefoot", command, *map(str, arguments)]
+        return subprocess.run(call, capture_output=True, text=True, check=False)  # noqa: S603
+
+    start = os.times()
+    done = surefoot(folder / "logs.csv", "--study", folder / "study.toml", "--html", tmp_path / "page.html")
+    assert (done.returncode, done.stderr) == (0, f"Written: {tmp_path / 'page.html'}\n")
+    spent = os.times()
+    # Processor time: what else the machine is doing is not the command's fault.
+    assert spent.children_user + spent.children_system - start.children_user - start.children_system < 10
+    failed = surefoot(folder / "none.csv", "--study", folder / "study.toml")
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("surefoot: ")
+    assert failed.stderr.count("\n") == 1
+
+
+@needs_file
+def test_heartsteps_v1_by_command(tmp_path):
+    run("import", "heartsteps-v1", FILE, "--out", tmp_path / "v1")
+    logs, study = tmp_path / "v1" / "logs.parquet", tmp_path / "v1" / "study.toml"
+    raw = study.with_name("raw.toml")
+    raw.write_text(study.read_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
+    verdicts = {}
+    for file in (raw, study):
+        found = json.loads(run("audit", logs, "--study", file, "--json"))
+        verdicts[file.stem] = found["verdict"], {check["name"]: check["verdict"] for check in found["checks"]}
+    assert verdicts["raw"][0] == "unsafe"
+    assert verdicts["study"][0] == "look"
+    assert verdicts["raw"][1]["skewness"] == verdicts["raw"][1]["reward removed"] == "unsafe"
+    assert verdicts["study"][1]["skewness"] == verdicts["study"][1]["reward removed"] == "fine"
+    assert "37 people, 5235 usable decision points" in run("evaluate", logs, "--study", study)
