@@ -180,7 +180,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     (working / "unfinished-x").mkdir()
     monkeypatch.setattr(plan, "PART_ROWS", 60)
     calls = []
-    monkeypatch.setattr(fitting, "fit_part", lambda study, logs: calls.append(logs) or parts.fit_part(study, logs))
+    monkeypatch.setattr(fitting, "fit_part", lambda study, logs, engine: calls.append(logs) or parts.fit_part(study, logs))
     described = sf.Study.load(tmp_path / "study.toml")
     fitted = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")
     assert len(calls) == 7
