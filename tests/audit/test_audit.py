@@ -163,3 +163,24 @@ def test_on_heartsteps_v1_raw_steps_are_unsafe_and_their_logarithm_is_not(poolin
     assert log.verdict == "look"
     assert log.check("reward removed").verdict == log.check("skewness").verdict == "fine"
     assert log.check("reward removed").numbers["share"] < 0.2
+
+
+def test_a_high_breakdown_fit_is_compared_with_the_papers_cap():
+    made = sf.simulators.contaminate(simulated(), mechanism="prompted", ratio=0.04, strength=5, seed=1)
+    fitted, capped = sf.method("hb-accb").fit(made.logs), sf.method("ro-accb").fit(made.logs)
+    found = audit(fitted)
+    assert found.verdict != "unsafe", unfine(found)
+    beside = found.check("against the paper's cap").numbers
+    assert beside["share"] == pytest.approx((fitted.weights_ == 0).mean())
+    assert beside["share_of_the_cap"] == pytest.approx((capped.weights_ == 0).mean())
+    assert beside["reward_of_the_cap"] == pytest.approx(audit(capped).check("reward removed").numbers["share"])
+    assert len(found.sensitivity) > 3
+
+
+@pytest.mark.skipif(not HEARTSTEPS_V1.exists(), reason=f"needs the HeartSteps V1 data, {HEARTSTEPS_V1}")
+@pytest.mark.filterwarnings("ignore::surefoot.errors.FitWarning")
+def test_on_heartsteps_v1_high_breakdown_keeps_the_steps_that_the_cap_throws_away():
+    logs = sf.datasets.heartsteps_v1(HEARTSTEPS_V1).logs
+    beside = audit(sf.method("hb-accb").fit(logs)).check("against the paper's cap").numbers
+    assert beside["reward"] < 0.05
+    assert beside["reward_of_the_cap"] > 0.4

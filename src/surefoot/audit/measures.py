@@ -51,12 +51,13 @@ class Measures:
         raw = logs.reward if raw_reward is None else np.asarray(raw_reward, dtype=np.float64)
         if raw.shape != (len(logs),):
             raise InputError(f"raw_reward has shape {raw.shape}; the logs have {len(logs)} rows")
-        used, capped = ~np.isnan(fitted.weights_), fitted.critic == "capped"
+        used = ~np.isnan(fitted.weights_)
         if not used.any():
             raise InputError("no decision point was usable, so there is no fit to audit; see which columns are missing")
         unit = fitted._unit
         # Without a cap the residuals are put on the scale that the cap would have for normal noise.
-        limit = np.sqrt(fitted.threshold_) if capped else 1.78 * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
+        normal = 1.78 * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
+        limit = np.where(np.isfinite(fitted.threshold_), np.sqrt(fitted.threshold_), normal)
         relative = fitted.residuals_ / limit[unit]
         return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, PeopleBootstrap(len(logs.users)))
 
@@ -89,6 +90,11 @@ class Measures:
         counts = [self.total(rows) for rows in (events & group, group, events & other, other)]
         return self.bootstrap.difference(*counts)
 
+    def with_the_papers_cap(self) -> tuple[Measures, Sensitivity]:
+        """The same method with the paper's critic instead, as it would be audited."""
+        capped = _refitted(self.fitted, critic="capped")
+        return Measures.of(capped, self.raw_reward), _at(self, capped, self.fitted.tau)
+
     def thirds(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Rows in the first and in the last third of each person's decision points."""
         logs = self.fitted.logs_
@@ -100,7 +106,7 @@ class Measures:
     def sensitivity(self) -> tuple[Sensitivity, ...]:
         """The same method with the cap at other heights, and without."""
         fitted = self.fitted
-        if fitted.critic != "capped":
+        if fitted.critic == "ridge":
             return (_at(self, fitted, np.inf),)
         found = []
         for factor in TAUS:

@@ -58,7 +58,7 @@ def _residuals(audit: Audit) -> tuple[Markup, str]:
         gone = values[measures.removed & mask]
         axes.hist(gone, bins=list(edges), histtype="step", linewidth=1.5, color=colour, label=label)
     axes.set_yscale("log")
-    if measures.fitted.critic == "capped":
+    if measures.fitted.critic != "ridge":
         for edge in (-1, 1):
             axes.axvline(edge, color="black", linewidth=0.8, linestyle="--")
     plain(axes, x="residual, in caps (± 4 and beyond at the edge)", y="tuples (log scale)", title="Residuals and the cap")

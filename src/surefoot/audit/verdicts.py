@@ -58,6 +58,7 @@ def worst(verdicts: list[str]) -> str:
 def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Check, ...]:
     """All checks, in the order in which one would ask."""
     shape = _Shape.of(measures)
+    further = (_against_the_cap(measures, sensitivity),) if measures.fitted.critic == "high-breakdown" else ()
     return (
         _missing(measures),
         _removed(measures),
@@ -67,7 +68,28 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
         _time(measures),
         _person(measures),
         _sensitivity(measures, sensitivity),
+        *further,
     )
+
+
+def _against_the_cap(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> Check:
+    """What the high-breakdown critic changed: for comparison only, so always fine."""
+    capped, theirs = measures.with_the_papers_cap()
+    ours = next(found for found in sensitivity if found.tau == measures.fitted.tau)
+    numbers = {
+        "share": ours.removed,
+        "share_of_the_cap": theirs.removed,
+        "reward": measures.reward_share()[0],
+        "reward_of_the_cap": capped.reward_share()[0],
+        "effect": ours.effect.value,
+        "effect_of_the_cap": theirs.effect.value,
+    }
+    reason = (
+        f"the paper's cap would remove {percent(theirs.removed)} of tuples holding {percent(numbers['reward_of_the_cap'], 0)} of "
+        f"the total reward; this critic removes {percent(ours.removed)} holding {percent(numbers['reward'], 0)}. "
+        f"Mean effect of sending {ours.effect.value:.3g} instead of {theirs.effect.value:.3g}"
+    )
+    return Check("against the paper's cap", "fine", reason, "", numbers)
 
 
 @dataclass(frozen=True)
@@ -125,8 +147,10 @@ def _removed(measures: Measures) -> Check:
     share = removed / used
     far = removed - int(measures.near.sum())
     verdict = "unsafe" if share > REMOVED_UNSAFE else "look" if share > REMOVED_LOOK else "fine"
-    if measures.fitted.critic != "capped":
+    if measures.fitted.critic == "ridge":
         reason = f"the critic is ridge: all {used} tuples count, whatever they say"
+    elif measures.fitted.critic == "high-breakdown":
+        reason = f"the critic's fences remove {percent(share)} of {used} tuples, for their state or for their reward"
     else:
         reason = (
             f"the cap removes {percent(share)} of {used} tuples ({percent(NORMAL_NOISE)} would go from normal noise alone); "
