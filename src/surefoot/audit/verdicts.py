@@ -86,8 +86,9 @@ def _against_the_cap(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -
     }
     reason = (
         f"the paper's cap would remove {percent(theirs.removed)} of tuples holding "
-        f"{percent(numbers['reward_of_the_cap'], 0)} of the total reward; this critic removes {percent(ours.removed)} holding {percent(numbers['reward'], 0)}. "
-        f"Mean effect of sending {ours.effect.value:.3g} instead of {theirs.effect.value:.3g}"
+        f"{percent(numbers['reward_of_the_cap'], 0)} of the total reward; this critic removes {percent(ours.removed)} "
+        f"holding {percent(numbers['reward'], 0)}. Mean effect of sending {ours.effect.value:.3g} instead of "
+        f"{theirs.effect.value:.3g}"
     )
     return Check("against the paper's cap", "fine", reason, "", numbers)
 
