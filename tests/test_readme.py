@@ -8,7 +8,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def section(name):
-    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(
+        rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     return found[1].strip()
 
 

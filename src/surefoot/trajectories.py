@@ -337,71 +337,11 @@ def checked(
     **rest: Any,
 ) -> Trajectories:
     """Refuse what cannot be right, naming the row, the column and the user; settle what unavailable rows hold."""
-    names: ColumnNames = rest["names"]
-    declared: tuple[str, ...] = rest["action_names"]
-
-    def refuse(where: NDArray[np.bool_], column: str, what: str, values: NDArray[Any], remedy: str) -> None:
-        rows = np.flatnonzero(where)
-        if not rows.size:
-            return
-        row, user = int(rows[0]), users[person[rows[0]]].item()
-        more = f" (and {rows.size - 1} more rows)" if rows.size > 1 else ""
-        value = f"{values[row]:g}" if isinstance(values[row], np.floating) else str(values[row])
-        message = f"{place(row)}, column '{column}', user {user!r}: {what.format(value)}{more}; {remedy}"
-        raise InputError(message, row=row, column=column, user=user)
-
-    missing_or_correct = "correct the value or leave it empty (missing)"
-    for j, name in enumerate(rest["state_names"]):
-        refuse(np.isinf(rest["state"][:, j]), name, "{} is not finite", rest["state"][:, j], missing_or_correct)
-    refuse(np.isinf(rest["reward"]), names.reward, "{} is not finite", rest["reward"], missing_or_correct)
-    wrong = ~np.isin(available, (0.0, 1.0))
-    refuse(wrong, names.available, "availability is {}", available, "write 1 (available) or 0 (not available)")
+    door = _Door(users, person, place, rest["names"])
+    door.check_values(rest["state"], rest["state_names"], rest["reward"])
+    door.check_actions(available, action, probability, rest["action_names"])
+    door.check_times(rest["time"])
     free = available == 1
-    refuse(
-        free & np.isnan(action),
-        names.action,
-        "the action is missing at an available decision point",
-        action,
-        "fill it in, or mark the person not available",
-    )
-    given = ~np.isnan(action)
-    refuse(
-        given & (action != np.floor(action)),
-        names.action,
-        "action {} is not a whole number",
-        action,
-        f"use 0 to {len(declared) - 1}",
-    )
-    undeclared = given & ((action < 0) | (action >= len(declared)))
-    refuse(
-        undeclared,
-        names.action,
-        "action {} was never declared",
-        action,
-        f"declare it with actions=…, which now has {list(declared)}, or correct it",
-    )
-    refuse(
-        ~free & given & (action != 0),
-        names.action,
-        "action {} at a decision point that was not available",
-        action,
-        "correct the action or the availability",
-    )
-    outside = free & ((probability <= 0) | (probability > 1))
-    refuse(
-        outside,
-        names.probability,
-        "probability {} is outside (0, 1]",
-        probability,
-        "log the probability of the action taken, or leave it empty",
-    )
-    time = rest["time"]
-    if time.dtype.kind == "f":
-        refuse(~np.isfinite(time), names.time, "{} is not a time", time, "give every decision point a finite time")
-    order = np.lexsort((time, person))
-    twice = np.zeros(len(person), dtype=bool)
-    twice[order[1:]] = (person[order[1:]] == person[order[:-1]]) & (time[order[1:]] == time[order[:-1]])
-    refuse(twice, names.time, "a second decision point at {}", time, "drop the duplicate or correct its time")
     return Trajectories(
         users=users,
         person=person,
@@ -410,3 +350,62 @@ def checked(
         probability=np.where(free, probability, 1.0),
         **rest,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Door:
+    """Where rows are looked at before they come in."""
+
+    users: NDArray[Any]
+    person: NDArray[np.int64]
+    place: Place
+    names: ColumnNames
+
+    def refuse(self, where: NDArray[np.bool_], column: str, values: NDArray[Any], what: str, remedy: str) -> None:
+        """An error about the first such row, if there is one; `{}` in `what` is its value."""
+        rows = np.flatnonzero(where)
+        if not rows.size:
+            return
+        row, user = int(rows[0]), self.users[self.person[rows[0]]].item()
+        more = f" (and {rows.size - 1} more rows)" if rows.size > 1 else ""
+        value = f"{values[row]:g}" if isinstance(values[row], np.floating) else str(values[row])
+        message = f"{self.place(row)}, column '{column}', user {user!r}: {what.format(value)}{more}; {remedy}"
+        raise InputError(message, row=row, column=column, user=user)
+
+    def check_values(self, state: NDArray[np.float64], names: tuple[str, ...], reward: NDArray[np.float64]) -> None:
+        remedy = "correct the value or leave it empty (missing)"
+        for j, name in enumerate(names):
+            self.refuse(np.isinf(state[:, j]), name, state[:, j], "{} is not finite", remedy)
+        self.refuse(np.isinf(reward), self.names.reward, reward, "{} is not finite", remedy)
+
+    def check_actions(
+        self,
+        available: NDArray[np.float64],
+        action: NDArray[np.float64],
+        probability: NDArray[np.float64],
+        declared: tuple[str, ...],
+    ) -> None:
+        wrong, column = ~np.isin(available, (0.0, 1.0)), self.names.available
+        self.refuse(wrong, column, available, "availability is {}", "write 1 (available) or 0 (not available)")
+        free, given, column = available == 1, ~np.isnan(action), self.names.action
+        what = "the action is missing at an available decision point"
+        self.refuse(free & ~given, column, action, what, "fill it in, or mark the person not available")
+        broken = given & (action != np.floor(action))
+        self.refuse(broken, column, action, "action {} is not a whole number", f"use 0 to {len(declared) - 1}")
+        undeclared = given & ((action < 0) | (action >= len(declared)))
+        remedy = f"declare it with actions=…, which now has {list(declared)}, or correct it"
+        self.refuse(undeclared, column, action, "action {} was never declared", remedy)
+        what = "action {} at a decision point that was not available"
+        self.refuse(~free & given & (action != 0), column, action, what, "correct the action or the availability")
+        outside, column = free & ((probability <= 0) | (probability > 1)), self.names.probability
+        remedy = "log the probability of the action taken, or leave it empty"
+        self.refuse(outside, column, probability, "probability {} is outside (0, 1]", remedy)
+
+    def check_times(self, time: NDArray[Any]) -> None:
+        column, person = self.names.time, self.person
+        if time.dtype.kind == "f":
+            self.refuse(~np.isfinite(time), column, time, "{} is not a time", "give every decision point a finite time")
+        order = np.lexsort((time, person))
+        twice = np.zeros(len(person), dtype=bool)
+        twice[order[1:]] = (person[order[1:]] == person[order[:-1]]) & (time[order[1:]] == time[order[:-1]])
+        self.refuse(twice, column, time, "a second decision point at {}", "drop the duplicate or correct its time")
