@@ -11,6 +11,7 @@ from surefoot.cli import (
     fit,  # noqa: F401
     reproduce,  # noqa: F401
     serve,  # noqa: F401
+    trial,  # noqa: F401
 )
 from surefoot.cli.application import app
 from surefoot.errors import InputError

@@ -12,12 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from surefoot.service import routes
+from surefoot.service import admin_routes, public_routes, routes
 from surefoot.service.guard import Guard
 from surefoot.service.keys import GoodKeys
 from surefoot.service.limits import Rates
+from surefoot.service.metrics import Metrics
 from surefoot.service.opening import Service, open_service
 from surefoot.service.refusals import Refusal, body_of
+from surefoot.service.schedule import Schedule
 from surefoot.study import Study
 from surefoot.version import __version__
 
@@ -29,7 +31,10 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        schedule = Schedule(service)
+        schedule.start()
         yield
+        schedule.stop()
         service.close()
 
     app = FastAPI(
@@ -42,11 +47,21 @@ def create_app(service: Service) -> FastAPI:
     )
     limits = service.trial.limits
     app.state.service, app.state.good_keys, app.state.rates = service, GoodKeys(), Rates(limits.requests_per_second)
-    app.include_router(routes.router)
+    app.state.metrics = Metrics(service)
+    for part in (routes, admin_routes, public_routes):
+        app.include_router(part.router)
+    app.openapi_schema = _described(app)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Guard, body_bytes=1024 * limits.body_kilobytes)
     return app
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI description, with how a key is sent."""
+    described = app.openapi()
+    described["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return described
 
 
 def from_environment() -> FastAPI:

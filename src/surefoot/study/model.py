@@ -301,7 +301,8 @@ class Study(Section):
         """Probabilities (n, actions) of available people with that of sending anything moved into the limits."""
         import numpy as np
 
-        send = 1 - probabilities[:, 0]
+        # Summed, not 1 − p₀: with two actions the share is then exactly 1, and rounding cannot leave the limits.
+        send = probabilities[:, 1:].sum(axis=1)
         kept = np.clip(send, self.probability_limits.minimum, self.probability_limits.maximum)
         others = probabilities.shape[1] - 1
         share = np.where(send[:, None] > 0, probabilities[:, 1:] / np.where(send > 0, send, 1)[:, None], 1 / others)
