@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from surefoot.service import admin_routes, public_routes, routes
+from surefoot.service import admin_routes, dashboard, public_routes, routes
 from surefoot.service.guard import Guard
 from surefoot.service.keys import GoodKeys
 from surefoot.service.limits import Rates
@@ -48,7 +48,7 @@ def create_app(service: Service) -> FastAPI:
     limits = service.trial.limits
     app.state.service, app.state.good_keys, app.state.rates = service, GoodKeys(), Rates(limits.requests_per_second)
     app.state.metrics = Metrics(service)
-    for part in (routes, admin_routes, public_routes):
+    for part in (routes, admin_routes, public_routes, dashboard):
         app.include_router(part.router)
     app.openapi_schema = _described(app)
     app.add_exception_handler(HTTPException, _refused)

@@ -21,6 +21,7 @@ from surefoot.service import guard_rails
 from surefoot.service import logs as trial_logs
 from surefoot.service.alerts import raise_alert
 from surefoot.service.clock import now
+from surefoot.service.intervals import coefficient_intervals
 from surefoot.service.opening import Service
 from surefoot.service.policy_versions import restricted, to_text
 from surefoot.service.schema import activations, policies, updates
@@ -141,6 +142,7 @@ def _learn(service: Service, update_id: int) -> str:
             service, update_id, "waiting", result=result, message=f"nobody has {needed} complete decision points yet"
         )
     new = restricted(fit.policies, ready)
+    result["coefficients"] = coefficient_intervals(fit.method)
     _set_state(service, update_id, "checking")
     live = service.policies.live()
     old = None if live is None else service.policies.get(live[0])
