@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from surefoot.service import admin_routes, dashboard, public_routes, routes
+from surefoot.service.context import observed
 from surefoot.service.guard import Guard
 from surefoot.service.keys import GoodKeys
 from surefoot.service.limits import Rates
@@ -48,6 +49,8 @@ def create_app(service: Service) -> FastAPI:
     limits = service.trial.limits
     app.state.service, app.state.good_keys, app.state.rates = service, GoodKeys(), Rates(limits.requests_per_second)
     app.state.metrics = Metrics(service)
+    # Imports that the first request would otherwise wait for.
+    observed(service.study, {})
     for part in (routes, admin_routes, public_routes, dashboard):
         app.include_router(part.router)
     app.openapi_schema = _described(app)

@@ -75,4 +75,5 @@ def take(service: Service, job: str) -> bool:
             return False
     with service.database.writing() as connection:
         row = {"job": job, "taken_at": now()}
-        return connection.execute(service.database.insert_new(scheduled), row).rowcount == 1
+        taken = service.database.insert_new(scheduled).returning(scheduled.c.job)
+        return connection.scalar(taken, row) is not None
