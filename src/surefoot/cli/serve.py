@@ -62,8 +62,7 @@ def serve(
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
-    import uvicorn
-
+    from surefoot.service.listening import listen
     from surefoot.service.opening import open_service
     from surefoot.service.storage import DEFAULT_URL
     from surefoot.study import Study
@@ -72,16 +71,7 @@ def serve(
     # Opened once here: mistakes are one line, and the tables exist before several workers start.
     open_service(Study.load(study), url).close()
     os.environ["SUREFOOT_STUDY"], os.environ["SUREFOOT_DATABASE"] = str(study.resolve()), url
-    uvicorn.run(
-        "surefoot.service.app:from_environment",
-        factory=True,
-        host=host,
-        port=port,
-        workers=workers,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=10,
-    )
+    listen("surefoot.service.app:from_environment", host, port, workers)
 
 
 @keys.command("create")

@@ -44,8 +44,7 @@ def decide(service: Service, request: DecisionRequest) -> str:
     check_timestamp(request.timestamp, received, service.trial.limits.future_minutes)
     row = _new_row(service, request, received)
     try:
-        with service.database.writing() as connection:
-            connection.execute(INSERT, row)
+        service.database.add(INSERT, row)
     except sa.exc.IntegrityError:
         return _earlier_reply(service, request)
     return str(row["reply"])

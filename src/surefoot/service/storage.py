@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -55,6 +55,11 @@ class Database:
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
         with self._turn, self.engine.begin() as connection:
             yield connection
+
+    def add(self, statement: sa.Executable, row: dict[str, Any]) -> None:
+        """One statement that is a transaction by itself; committed, to the disk, when this returns."""
+        with self._turn if self.is_sqlite else nullcontext(), self._quick.connect() as connection:
+            connection.execute(statement, row)
 
     @cached_property
     def _quick(self) -> sa.Engine:
