@@ -15,6 +15,8 @@ from surefoot.cli import (
     imports,  # noqa: F401
     init,  # noqa: F401
     reproduce,  # noqa: F401
+    serve,  # noqa: F401
+    trial,  # noqa: F401
 )
 from surefoot.cli.application import app
 from surefoot.errors import InputError

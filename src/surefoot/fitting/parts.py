@@ -29,6 +29,8 @@ class PartFit:
     critic: pa.Table
     weights: pa.Table
     summary: dict[str, Any]
+    method: Method
+    """As it was fitted; not saved."""
 
     def save(self, folder: Path) -> None:
         from pyarrow import parquet
@@ -48,7 +50,7 @@ def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
         if not issubclass(warning.category, FitWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     told = [str(warning.message) for warning in caught if issubclass(warning.category, FitWarning)]
-    return PartFit(method.policies_, _critic(method), _weights(method, logs), _summary(study, method, logs, told))
+    return PartFit(method.policies_, _critic(method), _weights(method, logs), _summary(study, method, logs, told), method)
 
 
 def _critic(method: Method) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from surefoot.study.model import Actions, Columns, MethodChoice, ProbabilityLimits, Reward, Scaling, StateVariable, Study
 from surefoot.study.reading import StudyLogs
+from surefoot.study.trial import Trial
 
 __all__ = [
     "Actions",
@@ -13,4 +14,5 @@ __all__ = [
     "StateVariable",
     "Study",
     "StudyLogs",
+    "Trial",
 ]

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from surefoot.errors import InputError, closest
-from surefoot.study.model import Scaling, Section, StateVariable, Study
+from surefoot.study.model import Scaling, StateVariable, Study
+from surefoot.study.section import Section
 from surefoot.study.toml_places import line_of
 
 
@@ -46,6 +47,6 @@ def _valid_keys(path: tuple[str, ...]) -> list[str]:
     section: type[Section] = Study
     if path[:1] == ("state",) and len(path) > 1:
         section = Scaling if path[2:] == ("scaling",) else StateVariable
-    elif path and path[0] in Study.sections:
-        section = Study.sections[path[0]]
+    elif ".".join(path) in Study.sections:
+        section = Study.sections[".".join(path)]
     return [field.alias or name for name, field in section.model_fields.items()]

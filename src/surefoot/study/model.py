@@ -6,20 +6,13 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from surefoot.errors import InputError, closest
+from surefoot.study.section import Finite, Interval, Probability, Section, Words
+from surefoot.study.trial import Alerts, GuardRails, Limits, Trial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,25 +24,6 @@ if TYPE_CHECKING:
 LOGARITHM = re.compile(r"log\(\s*x\s*(?:([+-])\s*(\d+(?:\.\d*)?|\.\d+))?\s*\)")
 SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables")
 """Parameters of a method that other keys of the study decide."""
-
-
-def _limits(value: Any) -> Any:
-    numbers = isinstance(value, list | tuple) and all(type(limit) in (int, float) for limit in value)
-    if not numbers or len(value) != 2 or not value[0] < value[1]:
-        raise ValueError(f"{value!r} is no interval; write [lowest, highest]")
-    return tuple(value)
-
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Interval = Annotated[tuple[Finite, Finite], BeforeValidator(_limits)]
-Probability = Annotated[float, Field(ge=0, le=1)]
-Words = tuple[Annotated[str, Field(min_length=1)], ...]
-
-
-class Section(BaseModel):
-    """A section of the file: keys that it does not know are errors, values are not coerced, nothing changes later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
 
 class Columns(Section):
@@ -162,7 +136,7 @@ class MethodChoice(Section):
 
     name: str = "ro-accb"
     pooling: Literal["person", "all"] = "person"
-    parameters: dict[str, bool | int | float | str] = {}
+    parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
 
 
 class ProbabilityLimits(Section):
@@ -192,6 +166,8 @@ class Study(Section):
     reward: Reward = Reward()
     method_choice: Annotated[MethodChoice, Field(alias="method")] = MethodChoice()
     probability_limits: ProbabilityLimits = ProbabilityLimits()
+    trial: Trial | None = None
+    """Only for studies that `surefoot serve` runs."""
 
     _text: str | None = PrivateAttr(default=None)
     sections: ClassVar[dict[str, type[Section]]] = {
@@ -200,6 +176,10 @@ class Study(Section):
         "reward": Reward,
         "method": MethodChoice,
         "probability_limits": ProbabilityLimits,
+        "trial": Trial,
+        "trial.guard_rails": GuardRails,
+        "trial.alerts": Alerts,
+        "trial.limits": Limits,
     }
 
     @classmethod
@@ -248,7 +228,20 @@ class Study(Section):
             if not self._used_by(use):
                 raise ValueError(f"no state variable is used by the {use}; set use = '{use}' or 'both' for one")
         self._check_method()
+        if self.trial is not None:
+            self._check_trial(self.trial)
         return self
+
+    def _check_trial(self, trial: Trial) -> None:
+        for role in ("available", "probability"):
+            if getattr(self.columns, role) is None:
+                # What the service exports must be read back as what happened.
+                raise ValueError(f"columns.{role}: a study with a [trial] names this column; write {role} = '{role}'")
+        limits = self.probability_limits
+        for name in ("warm_up_probability", "fallback_probability"):
+            if not limits.minimum <= getattr(trial, name) <= limits.maximum:
+                bounds = f"{limits.minimum:g} to {limits.maximum:g}"
+                raise ValueError(f"trial.{name}: {getattr(trial, name):g} is outside the probability limits {bounds}")
 
     def _check_method(self) -> None:
         from surefoot.methods import METHODS
@@ -311,7 +304,8 @@ class Study(Section):
         """Probabilities (n, actions) of available people with that of sending anything moved into the limits."""
         import numpy as np
 
-        send = 1 - probabilities[:, 0]
+        # Summed, not 1 − p₀: with two actions the share is then exactly 1, and rounding cannot leave the limits.
+        send = probabilities[:, 1:].sum(axis=1)
         kept = np.clip(send, self.probability_limits.minimum, self.probability_limits.maximum)
         others = probabilities.shape[1] - 1
         share = np.where(send[:, None] > 0, probabilities[:, 1:] / np.where(send > 0, send, 1)[:, None], 1 / others)

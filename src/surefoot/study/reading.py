@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from surefoot.trajectories import ColumnNames, Trajectories, checked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from surefoot.study.model import Interval, Reward, StateVariable, Study
+    from surefoot.study.model import Reward, StateVariable, Study
+    from surefoot.study.section import Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +128,7 @@ def described(study: Study, rows: Rows) -> StudyLogs:
         implausible[name] = np.bincount(person[outside], minlength=len(users))
         return np.where(outside, np.nan, values)
 
-    state = []
-    for name, variable in study.state.items():
-        values = _state_values(table[variable.column or name], variable.column or name, variable, place)
-        state.append(_scaled(plausible(values, variable.column or name, variable.range), variable))
+    state = state_matrix(study, table, place, plausible)
     reward = study.reward
     raw = plausible(kinds.numbers(table[reward.column], reward.column, place), reward.column, reward.range)
     available = (
@@ -141,7 +140,7 @@ def described(study: Study, rows: Rows) -> StudyLogs:
         users=users,
         person=person,
         time=columns.times(table[roles.time], roles.time, place),
-        state=np.column_stack(state),
+        state=state,
         available=available,
         action=action,
         probability=_probability(study, table, action, place),
@@ -160,6 +159,20 @@ def described(study: Study, rows: Rows) -> StudyLogs:
         place=place,
     )
     return StudyLogs(logs, raw, implausible, rows.row)
+
+
+Plausible = Callable[[NDArray[np.float64], str, "Interval | None"], NDArray[np.float64]]
+"""(values, column, range) → the values with those outside the range missing."""
+
+
+def state_matrix(study: Study, table: Mapping[str, pa.Array], place: Place, plausible: Plausible) -> NDArray[np.float64]:
+    """(rows, state columns): every state variable by its kind, implausible values missing, scaled."""
+    state = []
+    for name, variable in study.state.items():
+        column = variable.column or name
+        values = _state_values(table[column], column, variable, place)
+        state.append(_scaled(plausible(values, column, variable.range), variable))
+    return np.column_stack(state)
 
 
 def _state_values(column: pa.Array, name: str, variable: StateVariable, place: Place) -> NDArray[np.float64]:

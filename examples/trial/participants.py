@@ -1,0 +1,108 @@
+"""Simulated participants and everything that goes wrong with them, by the HeartSteps model."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from surefoot.simulators import HeartSteps
+
+BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+HOURS = (8, 11, 14, 17, 20)
+"""Decision points of a day; the outcome, the steps of the next three hours, is known at the next one."""
+ARTEFACT = 5 * 1_900.0
+"""Handling the phone after a prompt counts as steps: five times the mean absolute outcome."""
+
+
+@dataclass
+class Truth:
+    """What really happened at one decision point, to check the service by."""
+
+    artefact: bool = False
+    steps: float | None = None
+    """The outcome that must count in the end; None for missing."""
+
+
+@dataclass
+class Participants:
+    """All participants at once: states move on with the actions that the service chose."""
+
+    number: int
+    seed: int
+    truth: dict[str, Truth] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.names = [f"p{person:03d}" for person in range(self.number)]
+        self._rng = np.random.default_rng(self.seed)
+        self._state = HeartSteps.begin(HeartSteps.draw(self._rng, (3, self.number)))
+        # One person in ten has a sensor that dies for four days.
+        self._dead_from = np.where(self._rng.random(self.number) < 0.1, self._rng.integers(2, 30, self.number), 10_000)
+        self._waiting = []
+
+    def requests(self, day, point):
+        """One decision request per person; some are not available, some context is missing or absurd."""
+        moment = BEGIN + timedelta(days=day, hours=HOURS[point])
+        return [self._request(person, day, point, moment) for person in range(self.number)]
+
+    def _request(self, person, day, point, moment):
+        context = dict(zip(HeartSteps.state_names, self._state[:, person].round(6).tolist(), strict=True))
+        if self._dead(person, day):
+            context["weather"] = None
+        if self._rng.random() < 0.05:
+            context["engagement"] = None  # a blank answer
+        if self._rng.random() < 0.005:
+            context["fatigue"] = 999.0  # a careless one
+        driving = bool(self._rng.random() < 0.1)
+        return {
+            "participant_id": self.names[person],
+            "decision_idx": day * len(HOURS) + point,
+            "timestamp": moment.isoformat(),
+            "availability": not driving,
+            "reasons": ["driving"] if driving else [],
+            "context": context,
+        }
+
+    def _dead(self, person, day):
+        return 0 <= day - self._dead_from[person] < 4
+
+    def live_on(self, day, point, replies):
+        """Three hours pass: states change by what was sent, and outcomes get on their way."""
+        actions = np.array([reply["action"] for reply in replies])
+        self._state, steps = HeartSteps.advance(self._state, actions, HeartSteps.draw(self._rng, (4, self.number)))
+        after = BEGIN + timedelta(days=day, hours=HOURS[point] + 3)
+        for person, reply in enumerate(replies):
+            self._report(person, day, reply, float(steps[person]), after)
+
+    def _report(self, person, day, reply, steps, after):
+        truth = self.truth[reply["decision_id"]] = Truth()
+        if reply["action"] and self._rng.random() < 0.08:
+            truth.artefact, steps = True, steps + ARTEFACT
+        chance = self._rng.random()
+        if chance < 0.04:
+            return  # never comes
+        if self._dead(person, day):
+            self._send(reply, None, after)
+        elif chance < 0.05:
+            self._send(reply, steps, after, hours=60)  # too late to count
+        elif chance < 0.11:
+            truth.steps = steps
+            self._send(reply, steps, after, hours=21)  # no network until tomorrow
+        elif chance < 0.14:
+            truth.steps = steps
+            self._send(reply, steps / 2, after)
+            self._send(reply, steps, after, hours=24)  # corrected
+        else:
+            truth.steps = steps
+            self._send(reply, steps, after)
+
+    def _send(self, reply, steps, after, hours=0):
+        moment = after + timedelta(hours=hours)
+        outcome = {"decision_id": reply["decision_id"], "proximal_outcome": steps, "timestamp": moment.isoformat()}
+        action_prob = reply["action_prob"][reply["action"]]
+        self._waiting.append((moment, {**outcome, "action_prob": action_prob}))
+
+    def outcomes(self, now):
+        """What has arrived by now; one in twenty is sent twice."""
+        due = [outcome for moment, outcome in self._waiting if moment <= now]
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] > now]
+        return due + [outcome for outcome in due if self._rng.random() < 0.05]

@@ -1,0 +1,90 @@
+"""The application: routes, errors of one shape, the guard around it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from surefoot.service import admin_routes, dashboard, public_routes, routes
+from surefoot.service.context import observed
+from surefoot.service.guard import Guard
+from surefoot.service.keys import GoodKeys
+from surefoot.service.limits import Rates
+from surefoot.service.metrics import Metrics
+from surefoot.service.opening import Service, open_service
+from surefoot.service.refusals import Refusal, body_of
+from surefoot.service.schedule import Schedule
+from surefoot.study import Study
+from surefoot.version import __version__
+
+CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
+
+
+def create_app(service: Service) -> FastAPI:
+    """The application of one trial."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        schedule = Schedule(service)
+        schedule.start()
+        yield
+        schedule.stop()
+        service.close()
+
+    app = FastAPI(
+        title=service.trial.title,
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    limits = service.trial.limits
+    app.state.service, app.state.good_keys, app.state.rates = service, GoodKeys(), Rates(limits.requests_per_second)
+    app.state.metrics = Metrics(service)
+    # Imports that the first request would otherwise wait for.
+    observed(service.study, {})
+    for part in (routes, admin_routes, public_routes, dashboard):
+        app.include_router(part.router)
+    app.openapi_schema = _described(app)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_middleware(Guard, body_bytes=1024 * limits.body_kilobytes)
+    return app
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI description, with how a key is sent."""
+    described = app.openapi()
+    described["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return described
+
+
+def from_environment() -> FastAPI:
+    """What every worker of `surefoot serve` runs; the database URL may hold a password and so stays off command lines."""
+    return create_app(open_service(Study.load(os.environ["SUREFOOT_STUDY"]), os.environ["SUREFOOT_DATABASE"]))
+
+
+async def _refused(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
+    if isinstance(error, Refusal):
+        body = body_of(error.code, str(error.detail), error.field)
+    else:
+        body = body_of(CODES.get(error.status_code, "refused"), str(error.detail))
+    return JSONResponse(body, error.status_code, error.headers)
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    """The first thing that is wrong, without repeating what was sent."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for nothing else
+    first: Any = error.errors()[0]
+    place = [str(part) for part in first["loc"] if part not in ("body", "Outcome", "Outcomes")]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return JSONResponse(body_of("invalid", message, ".".join(place) or None), 422)

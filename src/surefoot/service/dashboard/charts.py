@@ -1,0 +1,171 @@
+"""Charts as SVG inside the page: positions in per cent, so that they fit a phone and their words keep their size.
+
+No style attribute and no script: the page's security policy allows neither; colours are classes of the page's stylesheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from surefoot.service.dashboard.overview import SOURCES, Day
+
+HEIGHT = 170
+ROW = 44
+TICKS = 4
+BAR = Markup('<rect class="{}" x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}"><title>{}</title></rect>')
+BAND = Markup('<rect class="band" x="0" y="{:.1f}" width="100%" height="{:.1f}"/>')
+POINT = Markup('<circle class="point" cx="{:.2f}%" cy="{:.1f}" r="4"><title>{}</title></circle>')
+
+
+def _svg(parts: list[Markup], height: float, description: str) -> Markup:
+    opening = Markup('<svg class="chart" role="img" aria-label="{}" width="100%" height="{:.0f}">').format(
+        description, height
+    )
+    return opening + Markup("").join(parts) + Markup("</svg>")
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return Markup('<line class="{}" x1="{:.2f}%" y1="{:.1f}" x2="{:.2f}%" y2="{:.1f}"/>').format(kind, x1, y1, x2, y2)
+
+
+def _text(x: str, y: float, anchor: str, words: str) -> Markup:
+    return Markup('<text x="{}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, words)
+
+
+def _dates(days: Sequence[Day]) -> list[Markup]:
+    """Every few days a date, today always."""
+    last = len(days) - 1
+    step = max(1, round(len(days) / 5))
+    shown = [place for place in range(len(days)) if (last - place) % step == 0]
+    return [
+        _text(f"{_centre(place, len(days)):.2f}%", HEIGHT + 18, "middle", f"{days[place].date:%d %b}") for place in shown
+    ]
+
+
+def _centre(place: int, number: int) -> float:
+    return 100 * (place + 0.5) / number
+
+
+def decisions_by_day(days: Sequence[Day]) -> Markup:
+    """Stacked bars: decisions of each day by source."""
+    top = _round_up(max((day.decisions for day in days), default=0))
+    parts: list[Markup] = []
+    for tick in range(TICKS + 1):
+        y = HEIGHT * (1 - tick / TICKS)
+        parts += [_line(0, y, 100, y, "grid"), _text("-8", y + 4, "end", f"{top * tick // TICKS:,}")]
+    width = 72 / len(days)
+    for place, day in enumerate(days):
+        y = float(HEIGHT)
+        for source in SOURCES:
+            number = day.sources.get(source, 0)
+            high = HEIGHT * number / top
+            y -= high
+            if number:
+                told = f"{day.date:%d %b}: {number:,} {source}"
+                parts.append(BAR.format(source, _centre(place, len(days)) - width / 2, y, width, high, told))
+    told = "; ".join(f"{source} {days[-1].sources.get(source, 0):,}" for source in SOURCES)
+    return _svg(parts + _dates(days), HEIGHT, f"Decisions a day by source over {len(days)} days. Today: {told}.")
+
+
+def _round_up(number: int) -> int:
+    """A round number that four steps divide: 4, 8, 20, 40, 80, 200 …
+
+    >>> [_round_up(number) for number in (0, 3, 7, 13, 41, 250)]
+    [4, 4, 8, 20, 80, 400]
+    """
+    size = 1
+    while True:
+        for factor in (4, 8, 20):
+            if number <= factor * size:
+                return factor * size
+        size *= 10
+
+
+def send_rate_by_day(days: Sequence[Day], limits: tuple[float, float]) -> Markup:
+    """The observed share of sending with its interval, within the band of the study's probability limits."""
+    parts: list[Markup] = []
+    low, high = limits
+    parts.append(BAND.format(HEIGHT * (1 - high), HEIGHT * (high - low)))
+    for tick in range(TICKS + 1):
+        y = HEIGHT * (1 - tick / TICKS)
+        parts += [_line(0, y, 100, y, "grid"), _text("-8", y + 4, "end", f"{100 * tick // TICKS} %")]
+    for limit in limits:
+        parts.append(_line(0, HEIGHT * (1 - limit), 100, HEIGHT * (1 - limit), "limit"))
+    before: tuple[float, float] | None = None
+    for place, day in enumerate(days):
+        found = day.send_rate
+        if found is None:
+            before = None
+            continue
+        x, (y, bottom, top) = _centre(place, len(days)), (HEIGHT * (1 - share) for share in found)
+        parts.append(_line(x, bottom, x, top, "interval"))
+        if before is not None:
+            parts.append(_line(*before, x, y, "trend"))
+        share, least, most = (f"{100 * part:.0f}" for part in found)
+        told = f"{day.date:%d %b}: {share} % of {day.available:,} (95 % interval {least} to {most})"
+        parts.append(POINT.format(x, y, told))
+        before = (x, y)
+    now = days[-1].send_rate
+    told = "nobody was available" if now is None else f"{100 * now[0]:.0f} %"
+    words = f"Share of available decision points with anything sent, by day. Today: {told}; limits {low:g} to {high:g}."
+    return _svg(parts + _dates(days), HEIGHT, words)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A coefficient as it is shown; without ends where no interval is known."""
+
+    action: str
+    feature: str
+    value: float
+    low: float | None
+    high: float | None
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.action}: {self.feature}"
+
+    @property
+    def number(self) -> str:
+        return signed(self.value)
+
+    @property
+    def interval(self) -> str:
+        return "–" if self.low is None or self.high is None else f"{signed(self.low)} to {signed(self.high)}"
+
+
+def signed(value: float) -> str:
+    """A number with a sign that looks like one.
+
+    >>> signed(-0.1234), signed(12.3456), signed(0.0)
+    ('−0.123', '+12.3', '0')
+    """
+    return "0" if value == 0 else f"{value:+.3g}".replace("-", "−")
+
+
+def coefficients(rows: Sequence[Estimate]) -> Markup:
+    """Each coefficient as a point on one scale around zero, its interval as a line."""
+    ends = [abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    reach = 1.08 * max(ends, default=1.0) or 1.0
+
+    def place(value: float) -> float:
+        return 50 * (1 + value / reach)
+
+    height = ROW * len(rows)
+    parts = [_line(50, 0, 50, height, "zero")]
+    for number, row in enumerate(rows):
+        y = ROW * number
+        parts.append(_text("0", y + 14, "start", row.label))
+        parts.append(_text("100%", y + 14, "end", f"{row.number} ({row.interval})" if row.low is not None else row.number))
+        if row.low is not None and row.high is not None:
+            parts.append(_line(place(row.low), y + 28, place(row.high), y + 28, "interval"))
+        parts.append(POINT.format(place(row.value), y + 28, row.label))
+    for share, words in ((0.0, signed(-reach)), (50.0, "0"), (100.0, signed(reach))):
+        anchor = {0.0: "start", 50.0: "middle", 100.0: "end"}[share]
+        parts.append(_text(f"{share:g}%", height + 16, anchor, words))
+    told = "; ".join(f"{row.label} {row.number} ({row.interval})" for row in rows)
+    return _svg(parts, height, f"Coefficients in logits with 95 % intervals: {told}.")

@@ -1,0 +1,145 @@
+"""What the overview counts: contact, decisions by source, the send rate, outcomes that did not come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from surefoot.service.opening import Service
+from surefoot.service.outcomes import CURRENT
+from surefoot.service.schema import alerts, decisions, outcomes, participants
+
+SOURCES = ("policy", "warm-up", "fallback", "unavailable")
+DAYS = 14
+
+
+@dataclass(frozen=True)
+class Day:
+    """The decisions that arrived on one day of the study's time zone."""
+
+    date: date
+    sources: dict[str, int] = field(default_factory=dict)
+    sent: int = 0
+
+    @property
+    def decisions(self) -> int:
+        return sum(self.sources.values())
+
+    @property
+    def available(self) -> int:
+        return self.decisions - self.sources.get("unavailable", 0)
+
+    @property
+    def send_rate(self) -> tuple[float, float, float] | None:
+        """The share of available decision points with anything sent, and its 95 % interval (Wilson)."""
+        from scipy.stats import binomtest
+
+        if not self.available:
+            return None
+        interval = binomtest(self.sent, self.available).proportion_ci(method="wilson")
+        return self.sent / self.available, float(interval.low), float(interval.high)
+
+
+def days(service: Service, at: datetime, number: int = DAYS) -> list[Day]:
+    """The last days, today last."""
+    zone = service.trial.zone
+    today = at.astimezone(zone).date()
+    with service.database.reading() as connection:
+        return [_day(connection, zone, today - timedelta(days=back)) for back in reversed(range(number))]
+
+
+def _day(connection: sa.Connection, zone: Any, day: date) -> Day:
+    # From midnight to midnight, also where a day has 23 or 25 hours.
+    begin, end = (datetime.combine(day + timedelta(days=more), datetime.min.time(), zone) for more in (0, 1))
+    sent = sa.func.sum(sa.case((decisions.c.action > 0, 1), else_=0))
+    counted = sa.select(decisions.c.source, sa.func.count().label("number"), sent.label("sent")).where(
+        decisions.c.received_at >= begin, decisions.c.received_at < end
+    )
+    rows = connection.execute(counted.group_by(decisions.c.source)).all()
+    return Day(day, {row.source: row.number for row in rows}, sum(row.sent for row in rows))
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One participant and when anything was last heard."""
+
+    id: str
+    registered_at: datetime
+    last_contact: datetime | None
+    decisions: int
+    missing: int
+    """Available decision points whose outcome can no longer come."""
+
+
+def people(service: Service, at: datetime) -> list[Participant]:
+    """All participants, the longest silent first."""
+    asked = sa.select(
+        decisions.c.participant_id, sa.func.count().label("number"), sa.func.max(decisions.c.received_at).label("last")
+    ).group_by(decisions.c.participant_id)
+    told = (
+        sa.select(decisions.c.participant_id, sa.func.max(outcomes.c.received_at).label("last"))
+        .join_from(outcomes, decisions)
+        .group_by(decisions.c.participant_id)
+    )
+    with service.database.reading() as connection:
+        known = connection.execute(sa.select(participants)).all()
+        decided = {row.participant_id: row for row in connection.execute(asked)}
+        heard = {row.participant_id: row.last for row in connection.execute(told)}
+        missing = _missing_by_person(connection, service, at)
+    found = []
+    for row in known:
+        own = decided.get(row.id)
+        contacts = [moment for moment in (own.last if own else None, heard.get(row.id)) if moment is not None]
+        last = max(contacts, default=None)
+        found.append(Participant(row.id, row.registered_at, last, own.number if own else 0, missing.get(row.id, 0)))
+    return sorted(found, key=lambda one: (one.last_contact or one.registered_at, one.id))
+
+
+def _missing_by_person(connection: sa.Connection, service: Service, at: datetime) -> dict[str, int]:
+    missing = (
+        _with_outcomes(sa.select(decisions.c.participant_id, sa.func.count().label("number")))
+        .where(CURRENT.c.proximal_outcome.is_(None), decisions.c.decided_at <= _closed_before(service, at))
+        .group_by(decisions.c.participant_id)
+    )
+    return {row.participant_id: row.number for row in connection.execute(missing)}
+
+
+def _with_outcomes(query: Any) -> Any:
+    joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
+    return query.select_from(joined).where(decisions.c.available)
+
+
+def _closed_before(service: Service, at: datetime) -> datetime:
+    return at - timedelta(hours=service.trial.outcome_hours)
+
+
+def outcome_counts(service: Service, at: datetime) -> dict[str, int]:
+    """Of all available decision points: outcome known, known to be missing, still awaited, never came."""
+    closed = decisions.c.decided_at <= _closed_before(service, at)
+    state = sa.case(
+        (CURRENT.c.proximal_outcome.is_not(None), "known"),
+        (CURRENT.c.id.is_not(None), "reported missing"),
+        (closed, "never came"),
+        else_="awaited",
+    ).label("state")
+    counted = _with_outcomes(sa.select(state, sa.func.count().label("number"))).group_by(state)
+    with service.database.looking() as connection:
+        found = {row.state: row.number for row in connection.execute(counted)}
+        late = connection.scalar(sa.select(sa.func.count()).select_from(outcomes).where(outcomes.c.late))
+    return {
+        **{name: found.get(name, 0) for name in ("known", "reported missing", "awaited", "never came")},
+        "late": late or 0,
+    }
+
+
+def alert_list(service: Service, *, only_open: bool = False, newest: int = 200) -> Sequence[Any]:
+    """Alerts, the newest first."""
+    chosen = sa.select(alerts).order_by(alerts.c.id.desc()).limit(newest)
+    if only_open:
+        chosen = chosen.where(alerts.c.closed_at.is_(None))
+    with service.database.looking() as connection:
+        return connection.execute(chosen).mappings().all()

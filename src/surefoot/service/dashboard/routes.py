@@ -1,0 +1,213 @@
+"""The pages: analysts and admins may read, admins may act. Every form is a POST with a token; every POST ends in a page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.concurrency import run_in_threadpool
+
+from surefoot.pages import render
+from surefoot.service import clock, keys, learning, update_process
+from surefoot.service.alerts import close_alert
+from surefoot.service.dashboard import charts, learned, overview
+from surefoot.service.dashboard.sessions import Session
+from surefoot.service.dashboard.visits import (
+    COOKIE,
+    SIGN_IN_COOKIE,
+    Page,
+    SignedOutError,
+    Visit,
+    action,
+    check_token,
+    form,
+    limit_rate,
+    sessions_of,
+    set_session,
+    visit,
+)
+from surefoot.service.refusals import Refusal
+from surefoot.service.updates import UpdateRunningError
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+Reader = Annotated[Visit, Depends(visit)]
+Actor = Annotated[Visit, Depends(action)]
+Fields = Annotated[dict[str, str], Depends(form)]
+Id = Annotated[int, Path(ge=1, lt=2**31)]
+
+
+def _to(path: str) -> RedirectResponse:
+    return RedirectResponse(path, 303)
+
+
+@router.get("/sign-in")
+async def sign_in_page(request: Request) -> Response:
+    """Ask for a key, unless somebody is signed in."""
+    try:
+        await visit(request)
+    except SignedOutError:
+        return _ask_for_key(request, sessions_of(request).new(), "")
+    return _to("/")
+
+
+def _ask_for_key(request: Request, session: Session, message: str, status: int = 200) -> Response:
+    token = sessions_of(request).form_token(session)
+    study = request.app.state.service.trial.title
+    page = render("dashboard/sign_in.html", study=study, who=None, clock=None, token=token, message=message)
+    response = HTMLResponse(page, status)
+    set_session(request, response, SIGN_IN_COOKIE, session)
+    return response
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, fields: Fields) -> Response:
+    """Exchange a key for a session."""
+    limit_rate(request, "sign-in")
+    sessions = sessions_of(request)
+    session = sessions.read(request.cookies.get(SIGN_IN_COOKIE, ""))
+    if session is None:
+        return _ask_for_key(request, sessions.new(), "The page was open for too long. Please try again.", 403)
+    check_token(sessions.form_token(session), fields)
+    caller = await run_in_threadpool(keys.caller_of, request.app.state.service.database, fields.get("key", "").strip())
+    if caller is None or not caller.may("analyst"):
+        told = "This is not a valid key of an analyst or an admin."
+        return _ask_for_key(request, session, told, 401 if caller is None else 403)
+    response = _to("/")
+    response.delete_cookie(SIGN_IN_COOKIE, path="/")
+    set_session(request, response, COOKIE, sessions.new(caller.prefix))
+    return response
+
+
+@router.post("/sign-out")
+async def sign_out(request: Request, fields: Fields) -> Response:
+    """Forget the session in this browser."""
+    visitor = await visit(request)
+    check_token(visitor.token, fields)
+    response = _to("/sign-in")
+    response.delete_cookie(COOKIE, path="/")
+    return response
+
+
+@router.get("/")
+def overview_page(visitor: Reader) -> Response:
+    """How the trial is doing."""
+    service, at = visitor.service, clock.now()
+    days = overview.days(service, at)
+    limits = (service.study.probability_limits.minimum, service.study.probability_limits.maximum)
+    people = overview.people(service, at)
+    return visitor.page(
+        "overview",
+        at=at.astimezone(service.trial.zone),
+        today=days[-1],
+        sources=overview.SOURCES,
+        decisions_chart=charts.decisions_by_day(days),
+        send_chart=charts.send_rate_by_day(days, limits),
+        limits=limits,
+        outcomes=overview.outcome_counts(service, at),
+        outcome_hours=service.trial.outcome_hours,
+        people=people,
+        silent=people[:8],
+        alerts=overview.alert_list(service, only_open=True),
+        live=service.policies.live(),
+        updates=learning.update_list(service, 1),
+        states=learned.STATES,
+    )
+
+
+@router.get("/participants")
+def participants_page(visitor: Reader) -> Response:
+    """Everybody, the longest silent first."""
+    at = clock.now()
+    return visitor.page(
+        "participants",
+        at=at.astimezone(visitor.service.trial.zone),
+        people=overview.people(visitor.service, at),
+        outcome_hours=visitor.service.trial.outcome_hours,
+    )
+
+
+@router.get("/updates")
+def updates_page(visitor: Reader) -> Response:
+    """The newest update in full, the others as a list."""
+    newest = learning.update_list(visitor.service, 1)
+    return _update_page(visitor, newest[0] if newest else None)
+
+
+@router.get("/updates/{update_id}")
+def update_page(update_id: Id, visitor: Reader) -> Response:
+    """One update."""
+    return _update_page(visitor, learning.update_status(visitor.service, update_id))
+
+
+def _update_page(visitor: Visit, update: dict[str, Any] | None) -> Response:
+    removed = None if update is None else learned.removed(visitor.service, update)
+    listed = learning.update_list(visitor.service, 60)
+    when = visitor.service.trial.update_time
+    return visitor.page("updates", update=update, removed=removed, listed=listed, states=learned.STATES, when=when)
+
+
+@router.post("/updates")
+def start_update(visitor: Actor) -> Response:
+    """Fit now, in a process of its own."""
+    try:
+        update_id = update_process.start(visitor.service, f"key {visitor.caller.prefix}")
+    except UpdateRunningError as error:
+        raise Refusal(409, "update_running", str(error)) from error
+    return _to(f"/updates/{update_id}")
+
+
+@router.get("/policies")
+def policies_page(visitor: Reader) -> Response:
+    """The live policy's coefficients, and the history."""
+    entries = learned.history(visitor.service)
+    live = next((entry["id"] for entry in entries if entry["live"]), None)
+    shown = None if live is None else learned.policy(visitor.service, live)
+    return _policy_page(visitor, shown, entries)
+
+
+@router.get("/policies/{policy_id}")
+def policy_page(policy_id: Id, visitor: Reader) -> Response:
+    """One policy, live or not."""
+    shown = learned.policy(visitor.service, policy_id)
+    return _policy_page(visitor, shown, learned.history(visitor.service))
+
+
+def _policy_page(visitor: Visit, shown: dict[str, Any] | None, entries: list[dict[str, Any]]) -> Response:
+    chart = charts.coefficients(shown["estimates"]) if shown and shown["estimates"] else None
+    before = learned.previous(entries)
+    return visitor.page("policies", shown=shown, chart=chart, entries=entries, before=before)
+
+
+@router.get("/policies/{policy_id}/activate")
+def ask_to_activate(policy_id: Id, visitor: Reader) -> Response:
+    """Say what would change before it does."""
+    entries = learned.history(visitor.service)
+    entry = next((one for one in entries if one["id"] == policy_id), None)
+    if entry is None:
+        raise Refusal(404, "unknown_policy", "there is no such policy")
+    live = next((one for one in entries if one["live"]), None)
+    return visitor.page("activate", entry=entry, live=live)
+
+
+@router.post("/policies/{policy_id}/activate")
+def activate(policy_id: Id, visitor: Actor, fields: Fields) -> Response:
+    """Put a policy live, if what the person saw is still true."""
+    live = visitor.service.policies.live()
+    if fields.get("live", "") != ("" if live is None else str(live[0])):
+        raise Refusal(409, "changed", "another policy went live meanwhile; look at the history and decide again")
+    learning.activate_policy(visitor.service, policy_id, f"key {visitor.caller.prefix}")
+    return _to("/policies")
+
+
+@router.get("/alerts")
+def alerts_page(visitor: Reader) -> Response:
+    """Open alerts, then those dealt with."""
+    return visitor.page("alerts", alerts=overview.alert_list(visitor.service))
+
+
+@router.post("/alerts/{alert_id}/close")
+def close(alert_id: Id, visitor: Actor) -> Response:
+    """Mark an alert as dealt with; closing a closed one changes nothing."""
+    close_alert(visitor.service.database, alert_id)
+    return _to("/alerts")

@@ -1,0 +1,122 @@
+"""Policy versions: kept whole in the database, live from their activation on, the same for every worker."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from surefoot import policies
+from surefoot.decision_rules import Boltzmann
+from surefoot.features import policy_feature_names
+from surefoot.policies import Policies
+from surefoot.service.schema import activations
+from surefoot.service.schema import policies as versions
+from surefoot.service.storage import Database
+
+KEPT = 4
+"""Versions that a process keeps in memory."""
+
+LIVE = sa.select(activations.c.policy_id, activations.c.activated_at).order_by(activations.c.id.desc()).limit(1)
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyVersion:
+    """One version, ready to decide."""
+
+    id: int
+    policies: Policies
+
+    @cached_property
+    def _people(self) -> frozenset[str] | None:
+        users = self.policies.users
+        return None if users is None else frozenset(users.tolist())
+
+    def covers(self, participant_id: str) -> bool:
+        """Whether it has a rule for that person."""
+        return self._people is None or participant_id in self._people
+
+    def probabilities(self, participant_id: str, state: list[float | None]) -> np.ndarray[Any, Any]:
+        """(1, actions) before the study's limits."""
+        return self.policies.probabilities([participant_id], np.array([state], dtype=np.float64))
+
+
+class PolicyVersions:
+    """Reads versions from the database and remembers the last few; a version never changes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._lock = database, threading.Lock()
+        self._known: dict[int, PolicyVersion | None] = {}
+
+    def live(self) -> tuple[int, datetime] | None:
+        """The live version's id and when it went live; asked of the database every time."""
+        with self._database.looking() as connection:
+            row = connection.execute(LIVE).first()
+        return None if row is None else (row.policy_id, row.activated_at)
+
+    def get(self, version: int) -> PolicyVersion | None:
+        """A version, or None when what is stored cannot be read."""
+        with self._lock:
+            if version in self._known:
+                return self._known[version]
+        with self._database.looking() as connection:
+            content = connection.scalar(sa.select(versions.c.content).where(versions.c.id == version))
+        found = None if content is None else _readable(version, content)
+        with self._lock:
+            while len(self._known) >= KEPT:
+                self._known.pop(next(iter(self._known)))
+            self._known[version] = found
+        return found
+
+
+def _readable(version: int, content: str) -> PolicyVersion | None:
+    try:
+        return PolicyVersion(version, from_text(content))
+    except ValueError:
+        return None
+
+
+def to_text(fitted: Policies) -> str:
+    """Policies in their own JSON format."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policies.json"
+        fitted.save(path)
+        return path.read_text(encoding="utf-8")
+
+
+def from_text(content: str) -> Policies:
+    """What `to_text` gave, to the last bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policies.json"
+        path.write_text(content, encoding="utf-8")
+        return policies.load(path)
+
+
+def coefficients(fitted: Policies) -> list[dict[str, Any]]:
+    """One entry per person, action and feature; above zero means that the action becomes more likely."""
+    users = ["everyone"] if fitted.users is None else fitted.users.tolist()
+    names = policy_feature_names(fitted.state_names, fitted.action_names)
+    rule = fitted.rule
+    if not isinstance(rule, Boltzmann):
+        return []
+    values = rule.coef.reshape(len(users), -1)
+    return [
+        {"participant_id": user, "action": action, "feature": feature, "value": float(value)}
+        for user, row in zip(users, values, strict=True)
+        for (action, feature), value in zip(names, row, strict=True)
+    ]
+
+
+def restricted(fitted: Policies, people: list[str]) -> Policies:
+    """Only the rules of those people."""
+    if fitted.users is None:
+        return fitted
+    chosen = np.isin(fitted.users, np.array(people, dtype=fitted.users.dtype))
+    return Policies(fitted.users[chosen], fitted.rule[chosen], fitted.action_names, fitted.state_names)

@@ -1,0 +1,68 @@
+"""A study in the middle of its course, for looking at: days of decisions, two policies, removed rows, alerts."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from surefoot.service import alerts, decisions, learning, outcomes, participants, updates
+from surefoot.service.clock import VARIABLE
+from surefoot.service.requests import DecisionReply, DecisionRequest, Outcome
+
+BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
+NASTY = "<script>console.error('x')</script>"
+
+
+class Clock:
+    """The service's clock, set by the test."""
+
+    def __init__(self, monkeypatch, folder):
+        self._file = folder / "clock.txt"
+        self.set(BEGIN)
+        monkeypatch.setenv(VARIABLE, str(self._file))
+
+    def set(self, moment):
+        self.moment = moment
+        self._file.write_text(moment.isoformat())
+
+
+def seed(service, clock, people=4, days=10):
+    """Five decision points a day from each person (p1 falls silent, p4 never speaks); an update in the last two nights."""
+    rng = np.random.default_rng(0)
+    for number in range(people + 1):
+        participants.register(service.database, f"p{number}")
+    for day in range(days):
+        for point in range(5):
+            clock.set(BEGIN + timedelta(days=day, hours=2.5 * point))
+            for number in range(people):
+                if number != 1 or day < days - 3:
+                    _point(service, clock, rng, f"p{number}", 5 * day + point)
+        if day >= days - 2:
+            clock.set(BEGIN + timedelta(days=day, hours=14))
+            assert updates.run(service, updates.begin(service, "schedule")) == "done"
+    clock.set(BEGIN + timedelta(days=days, hours=0))
+    for number in {*range(people)} - {1}:
+        _point(service, clock, rng, f"p{number}", 5 * days)
+    clock.set(BEGIN + timedelta(days=days, hours=1))
+    with service.database.writing() as connection:
+        for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("guard-rail", NASTY)):
+            alerts.raise_alert(service.database, connection, kind=kind, occasion=f"{kind}:test", message=words)
+    return learning.policy_list(service)
+
+
+def _point(service, clock, rng, person, index):
+    """Sending helps more in good weather; some answers are blank, some people drive, some sensors count nonsense."""
+    context = {
+        "weather": float(rng.normal()),
+        "engagement": float(rng.normal()),
+        "place": str(rng.choice(["other", "home"])),
+    }
+    if rng.random() < 0.05:
+        del context["engagement"]
+    free = bool(rng.random() > 0.1)
+    body = {"participant_id": person, "decision_idx": index, "timestamp": clock.moment, "availability": free}
+    asked = DecisionRequest(**body, reasons=[] if free else ["driving"], context=context)
+    answer = DecisionReply.model_validate_json(decisions.decide(service, asked))
+    reward = context["weather"] * (1 + 2 * answer.action) + 0.3 * rng.normal() + (30 if rng.random() < 0.05 else 0)
+    if rng.random() > 0.1:
+        told = Outcome(decision_id=answer.decision_id, proximal_outcome=float(reward), timestamp=clock.moment)
+        outcomes.record(service, [told])

@@ -1,0 +1,96 @@
+"""A real server: `surefoot serve` in a process of its own on loopback, with several workers."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+from tests.service.postgres import free_port
+
+
+class Server:
+    def __init__(self, study_file, url, workers):
+        self.port, self._log = free_port(), study_file.with_suffix(f".{free_port()}.log")
+        self._command = [sys.executable, "-m", "surefoot", "serve", "--study", str(study_file), "--port", str(self.port)]
+        self._command += ["--workers", str(workers)]
+        self._environment = {**os.environ, "SUREFOOT_DATABASE": url, "OPENBLAS_NUM_THREADS": "1"}
+        self.process = None
+
+    @property
+    def log(self):
+        return self._log.read_text()
+
+    def start(self):
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - our own words
+                self._command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+        self._wait()
+
+    def _wait(self):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if self.ask("GET", "/readyz")[0] == 200:
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise AssertionError(f"the server did not start:\n{self.log}")
+
+    def kill(self):
+        """The whole server at once, workers too: nothing gets to say goodbye."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def ask(self, way, path, body=None, key="", connection=None):
+        own = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        try:
+            own.request(way, path, None if body is None else json.dumps(body), headers)
+            reply = own.getresponse()
+            return reply.status, reply.read()
+        finally:
+            if connection is None:
+                own.close()
+
+
+class ForkedServer(Server):
+    """Starts in a tenth of a second, to be killed often."""
+
+    def __init__(self, study_file, url, workers):
+        super().__init__(study_file, url, workers)
+        self._environment["SUREFOOT_STUDY"] = str(study_file)
+        command = [sys.executable, "-m", "tests.service.forked", str(self.port), str(workers)]
+        with self._log.open("ab") as log:
+            self._parent = subprocess.Popen(  # noqa: S603 - our own words
+                command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+
+    def start(self):
+        self._parent.stdin.write("start\n")
+        self._parent.stdin.flush()
+        self.leader = int(self._parent.stdout.readline())
+        self._wait()
+
+    def kill(self):
+        os.killpg(self.leader, signal.SIGKILL)
+
+    def end(self):
+        self.kill()
+        self._parent.stdin.close()
+        self._parent.stdout.close()
+        self._parent.wait(10)
+
+
+@contextmanager
+def serving(study_file, url, workers=2):
+    server = Server(study_file, url, workers)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -1,0 +1,63 @@
+import sqlalchemy as sa
+
+from surefoot.service.outcomes import CURRENT
+from surefoot.service.schema import alerts, outcomes
+
+
+def current(service):
+    with service.database.looking() as connection:
+        return list(connection.scalars(sa.select(CURRENT.c.proximal_outcome)))
+
+
+def count(service, table=outcomes):
+    with service.database.looking() as connection:
+        return connection.scalar(sa.select(sa.func.count()).select_from(table))
+
+
+def test_the_newest_counts_and_corrections_leave_a_trace(client):
+    client.register("p1")
+    decision = client.decide().json()["decision_id"]
+    assert current(client.service) == []
+    assert client.outcome(decision, 5, "2026-03-01T12:00:00+01:00").json()["results"][0]["status"] == "recorded"
+    assert client.outcome(decision, 5, "2026-03-01T11:00:00Z").json()["results"][0]["status"] == "repeated"
+    assert (current(client.service), count(client.service)) == ([5.0], 1)
+    client.outcome(decision, 7.5, "2026-03-01T13:00:00+01:00")
+    assert (current(client.service), count(client.service)) == ([7.5], 2)
+    client.outcome(decision, 6, "2026-03-01T12:30:00+01:00")
+    assert (current(client.service), count(client.service)) == ([7.5], 3)
+    client.outcome(decision, None, "2026-03-01T14:00:00+01:00")
+    assert (current(client.service), count(client.service)) == ([None], 4)
+
+
+def test_an_outcome_after_the_window_is_kept_as_late_and_does_not_count(client):
+    client.register("p1")
+    decision = client.decide().json()["decision_id"]
+    client.outcome(decision, 5, "2026-03-03T10:00:00+01:00")
+    assert client.outcome(decision, 6, "2026-03-03T10:00:01+01:00").json()["results"][0]["status"] == "late"
+    assert (current(client.service), count(client.service)) == ([5.0], 2)
+
+
+def test_an_echoed_probability_is_compared_never_used(client):
+    client.register("p1")
+    decision = client.decide().json()["decision_id"]
+    assert client.outcome(decision, 5, action_prob=0.5).json()["results"][0]["action_prob_agrees"] is True
+    assert count(client.service, alerts) == 0
+    assert client.outcome(decision, 6, action_prob=0.9).json()["results"][0]["action_prob_agrees"] is False
+    assert count(client.service, alerts) == 1
+    exported = client.get("/api/v1/export/decisions", headers=client.as_role("analyst")).text
+    assert "0.5" in exported and "0.9" not in exported
+
+
+def test_batches_say_what_became_of_each(client):
+    client.register("p1")
+    good = [client.decide(index=index).json()["decision_id"] for index in range(3)]
+    given = [
+        {"decision_id": decision, "proximal_outcome": value, "timestamp": "2026-03-01T12:00:00Z"}
+        for decision, value in zip([*good, "f" * 32], [1, None, -2.5, 3], strict=True)
+    ]
+    results = client.ask("/outcomes", {"outcomes": given}).json()["results"]
+    assert [one["status"] for one in results] == ["recorded"] * 3 + ["unknown_decision"]
+    again = client.ask("/outcomes", {"outcomes": given}).json()["results"]
+    assert [one["status"] for one in again] == ["repeated"] * 3 + ["unknown_decision"]
+    assert count(client.service) == 3
+    assert client.outcome("f" * 32, 1).status_code == 404

@@ -1,0 +1,146 @@
+"""Against a real server with several workers: races, kills, what is in the log."""
+
+import http.client
+import json
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from surefoot.service import keys, storage
+from surefoot.service.opening import open_service
+from surefoot.service.replay import replay
+from surefoot.service.schema import decisions, outcomes
+from tests.service.client import CONTEXT, request
+from tests.service.conftest import STUDY
+from tests.service.server import ForkedServer, serving
+
+
+@pytest.fixture
+def server(tmp_path, url):
+    study_file = tmp_path / "study.toml"
+    study_file.write_text(STUDY)
+    with serving(study_file, url) as one:
+        one.database = storage.connect(url)
+        one.key = keys.create(one.database, "app")
+        yield one
+        one.database.close()
+
+
+@pytest.fixture
+def forked(tmp_path, url, study):
+    study_file = tmp_path / "study.toml"
+    study_file.write_text(STUDY)
+    opened = open_service(study, url)
+    one = ForkedServer(study_file, url, workers=2)
+    one.start()
+    one.database, one.key = opened.database, keys.create(opened.database, "app")
+    yield one
+    one.end()
+    opened.close()
+
+
+def count(database, table=decisions):
+    with database.looking() as connection:
+        return connection.scalar(sa.select(sa.func.count()).select_from(table))
+
+
+def test_two_hundred_requests_at_once_for_one_decision_point(server):
+    server.ask("POST", "/api/v1/participants", {"participant_id": "p1"}, server.key)
+    other = request(context={**CONTEXT, "weather": 0.75})
+    bodies = [request() if number % 2 else other for number in range(200)]
+    barrier = threading.Barrier(50)
+
+    def ask(body):
+        barrier.wait()
+        return server.ask("POST", "/api/v1/decisions", body, server.key)
+
+    with ThreadPoolExecutor(50) as pool:
+        replies = list(pool.map(ask, bodies))
+    good = {reply for status, reply in replies if status == 200}
+    assert len(good) == 1, "one answer"
+    assert [status for status, _ in replies if status not in (200, 409)] == []
+    winner = json.loads(next(iter(good)))["decision_id"]
+    assert count(server.database) == 1, "one row"
+    with server.database.looking() as connection:
+        row = connection.execute(sa.select(decisions)).mappings().one()
+    assert row["id"] == winner and row["reply"].encode() in good
+    same = json.loads(row["context"])
+    for body, (status, _) in zip(bodies, replies, strict=True):
+        assert status == (200 if body["context"] == same else 409)
+
+
+KILLS = 20
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
+    server = forked
+    for person in range(4):
+        server.ask("POST", "/api/v1/participants", {"participant_id": f"p{person}"}, server.key)
+    acknowledged = [({}, []) for _ in range(4)]
+    stop = threading.Event()
+
+    def load(person):
+        """One decision after the other with its outcome; what is not acknowledged is sent again until it is."""
+        decided, told = acknowledged[person]
+        index = 0
+        while not stop.is_set():
+            context = {**CONTEXT, "weather": index % 40 / 10 - 2}
+            body = request(f"p{person}", index, context=context)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+            try:
+                status, reply = server.ask("POST", "/api/v1/decisions", body, server.key, connection)
+                assert status == 200, reply
+                decision = json.loads(reply)["decision_id"]
+                assert decided.setdefault(index, reply) == reply
+                outcome = {"decision_id": decision, "proximal_outcome": index, "timestamp": "2026-03-01T11:00:00Z"}
+                status, reply = server.ask("POST", "/api/v1/outcomes", outcome, server.key, connection)
+                assert status == 200, reply
+                told.append((decision, float(index)))
+                index += 1
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)
+            finally:
+                connection.close()
+
+    rng = random.Random(1)  # noqa: S311 - when to kill
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(load, person) for person in range(4)]
+        for _ in range(KILLS):
+            time.sleep(rng.uniform(0.05, 0.4))
+            server.kill()
+            server.start()
+        time.sleep(0.2)
+        stop.set()
+        for one in running:
+            one.result()
+    with server.database.looking() as connection:
+        recorded = connection.execute(sa.select(decisions)).mappings().all()
+        values = connection.execute(sa.select(outcomes.c.decision_id, outcomes.c.proximal_outcome)).all()
+    by_point = {(row["participant_id"], row["decision_idx"]): row["reply"].encode() for row in recorded}
+    assert len(by_point) == len(recorded)
+    for person, (decided, told) in enumerate(acknowledged):
+        assert len(decided) > KILLS
+        for index, reply in decided.items():
+            assert by_point[f"p{person}", index] == reply
+        assert set(told) <= {tuple(value) for value in values}
+    assert len({tuple(value) for value in values}) == len(values)
+    result = replay(server.database)
+    assert result.decisions == len(recorded) and result.differences == []
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_nothing_secret_and_nothing_of_a_participant_is_logged(server):
+    person = "marked-person"
+    server.ask("POST", "/api/v1/participants", {"participant_id": person}, server.key)
+    server.ask("POST", "/api/v1/decisions", request(person, context={"weather": 3.14159}), server.key)
+    server.ask("POST", "/api/v1/decisions", request(person, context={"weather": {"bad": "2.71828"}}), server.key)
+    server.ask("POST", "/api/v1/decisions", request(person), "sf_wrong")
+    log = server.log
+    assert "/api/v1/decisions" in log
+    for hidden in (person, "3.14159", "2.71828", server.key, server.key.split("_")[2], "sf_wrong"):
+        assert hidden not in log

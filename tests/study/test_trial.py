@@ -1,0 +1,30 @@
+import re
+from datetime import time
+
+import pytest
+
+from surefoot import InputError, Study
+from tests.service.conftest import STUDY
+
+
+def test_the_trial_section_has_defaults_for_everything():
+    study = Study.parse(STUDY.split("[trial]")[0] + "[trial]\n")
+    assert study.trial.update_at == time(3) and study.trial.guard_rails.max_removed == 0.2
+    assert Study.parse(STUDY.split("[trial]")[0]).trial is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "words"),
+    [
+        ("update_time = ", "update_tmie = ", "trial.update_tmie", "did you mean 'update_time'"),
+        ("max_removed", "max_remvoed", "trial.guard_rails.max_remvoed", "did you mean 'max_removed'"),
+        ('"never"', '"25:00"', "trial.update_time", "no time of day"),
+        ('"never"', '"never"\ntime_zone = "Mars"', "trial.time_zone", "no time zone"),
+        ("fallback_probability = 0.25", "fallback_probability = 0.95", "trial.fallback_probability", "limits 0.1 to 0.9"),
+        ('available = "available"\n', "", "columns.available", "names this column"),
+    ],
+)
+def test_mistakes_name_the_key(old, new, key, words):
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        Study.parse(STUDY.replace(old, new))
+    assert f"key '{key}'" in str(caught.value)
