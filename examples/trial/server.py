@@ -53,13 +53,20 @@ class Server:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "surefoot", *command], env=self._environment, stdout=log, stderr=log
             )
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _wait(self):
         for _ in range(600):
             try:
                 if self.ask("GET", "/readyz")[0] == 200:
-                    return self
+                    return
             except OSError:
                 time.sleep(0.1)
-        self.__exit__()
         raise SystemExit(f"the server did not start; see {self._folder / 'server.log'}")
 
     def __exit__(self, *_):
@@ -72,17 +79,18 @@ class Server:
             return self._ask(way, path, body, key)
         except ConnectionError:
             # Servers close connections that were idle for long.
-            self._own.connection.close()
             return self._ask(way, path, body, key)
 
     def _ask(self, way, path, body, key):
         """Each thread keeps its connection."""
-        if not hasattr(self._own, "connection"):
-            self._own.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = getattr(self._own, "connection", None) or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self._own.connection = None
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._own.connection.request(way, path, None if body is None else json.dumps(body), headers)
-        reply = self._own.connection.getresponse()
-        return reply.status, reply.read()
+        connection.request(way, path, None if body is None else json.dumps(body), headers)
+        reply = connection.getresponse()
+        content = reply.read()
+        self._own.connection = connection
+        return reply.status, content
 
     def get(self, way, path, body=None, key=""):
         """The JSON of an answer that must be good."""

@@ -2,11 +2,13 @@
 
 import re
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service import keys, learning, updates
+from surefoot.fitting.parts import fit_part
+from surefoot.service import intervals, keys, learning, logs, updates
 from surefoot.service.dashboard import learned, overview
 from surefoot.service.dashboard.sessions import SESSION_SECONDS, Sessions
 from surefoot.service.decisions import decide
@@ -221,3 +223,29 @@ def test_the_send_rate_has_wilsons_interval():
     half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     assert abs(low - (middle - half)) < 1e-12 and abs(high - (middle + half)) < 1e-12
     assert overview.Day(BEGIN.date(), {"unavailable": 7}, 0).send_rate is None
+
+
+def test_coefficients_are_shown_with_the_intervals_of_their_update(browser, monkeypatch):
+    row = {"action": "send", "feature": "weather", "value": 0.25, "low": -0.5, "high": 1.0, "note": ""}
+    monkeypatch.setattr(updates, "coefficient_intervals", lambda method: {"rows": [row], "how": "counted on fingers"})
+    fill(browser.service, points=40)
+    updates.run(browser.service, updates.begin(browser.service, "test"))
+    sign_in(browser, "analyst")
+    text = browser.get("/policies").text
+    assert "−0.5 to +1" in text and "Counted on fingers" not in text and "95 % intervals: counted on fingers" in text
+    # Zero is in the middle, 0.25 a little to its right: 50 (1 + 0.25 / 1.08).
+    assert 'cx="61.57%"' in text
+
+
+def test_intervals_come_from_the_fit_and_are_never_worth_a_policy(study, service, monkeypatch):
+    fill(service, points=40)
+    with service.database.reading() as connection:
+        fitted = fit_part(study, logs.study_logs(study, logs.rows(connection))).method
+    found = intervals.coefficient_intervals(fitted)
+    if find_spec("surefoot.explain") is None:
+        assert found == {}
+    else:
+        assert len(found["rows"]) == 4 and all(row["low"] <= row["value"] <= row["high"] for row in found["rows"])
+    monkeypatch.setattr(intervals, "find_spec", lambda name: True)
+    monkeypatch.setattr(intervals, "import_module", lambda name: 1 / 0)
+    assert intervals.coefficient_intervals(fitted) == {}

@@ -62,12 +62,15 @@ def serve(
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
+    from surefoot.service import clock
     from surefoot.service.listening import listen
     from surefoot.service.opening import open_service
     from surefoot.service.storage import DEFAULT_URL
     from surefoot.study import Study
 
     url = database or DEFAULT_URL
+    if clock.simulated() is not None:
+        typer.echo(f"surefoot: {clock.VARIABLE} sets the clock: this is a simulation, not a trial", err=True)
     # Opened once here: mistakes are one line, and the tables exist before several workers start.
     open_service(Study.load(study), url).close()
     os.environ["SUREFOOT_STUDY"], os.environ["SUREFOOT_DATABASE"] = str(study.resolve()), url

@@ -31,8 +31,8 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return Markup('<line class="{}" x1="{:.2f}%" y1="{:.1f}" x2="{:.2f}%" y2="{:.1f}"/>').format(kind, x1, y1, x2, y2)
 
 
-def _text(x: str, y: float, anchor: str, words: str) -> Markup:
-    return Markup('<text x="{}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, words)
+def _text(x: str, y: float, anchor: str, words: str, kind: str = "") -> Markup:
+    return Markup('<text class="{}" x="{}" y="{:.1f}" text-anchor="{}">{}</text>').format(kind, x, y, anchor, words)
 
 
 def _dates(days: Sequence[Day]) -> list[Markup]:
@@ -134,6 +134,10 @@ class Estimate:
         return signed(self.value)
 
     @property
+    def told(self) -> str:
+        return self.number if self.low is None else f"{self.number} ({self.interval})"
+
+    @property
     def interval(self) -> str:
         return "–" if self.low is None or self.high is None else f"{signed(self.low)} to {signed(self.high)}"
 
@@ -160,12 +164,13 @@ def coefficients(rows: Sequence[Estimate]) -> Markup:
     for number, row in enumerate(rows):
         y = ROW * number
         parts.append(_text("0", y + 14, "start", row.label))
-        parts.append(_text("100%", y + 14, "end", f"{row.number} ({row.interval})" if row.low is not None else row.number))
+        # On a phone there is no room beside long names; the table has the numbers too.
+        parts.append(_text("100%", y + 14, "end", row.told, "spare"))
         if row.low is not None and row.high is not None:
             parts.append(_line(place(row.low), y + 28, place(row.high), y + 28, "interval"))
         parts.append(POINT.format(place(row.value), y + 28, row.label))
     for share, words in ((0.0, signed(-reach)), (50.0, "0"), (100.0, signed(reach))):
         anchor = {0.0: "start", 50.0: "middle", 100.0: "end"}[share]
         parts.append(_text(f"{share:g}%", height + 16, anchor, words))
-    told = "; ".join(f"{row.label} {row.number} ({row.interval})" for row in rows)
+    told = "; ".join(f"{row.label} {row.told}" for row in rows)
     return _svg(parts, height, f"Coefficients in logits with 95 % intervals: {told}.")
