@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from surefoot.explain.coefficients import coefficients
 from surefoot.methods import Method
 
 DRAWS = 100
@@ -17,10 +16,8 @@ log = logging.getLogger("surefoot.service")
 
 def coefficient_intervals(method: Method) -> dict[str, Any]:
     """The policy's coefficients with 95 % intervals and where these come from; empty where they cannot be had."""
-    if find_spec("surefoot.explain") is None:
-        return {}
     try:
-        found = import_module("surefoot.explain.coefficients").coefficients(method, draws=DRAWS, seed=0)
+        found = coefficients(method, draws=DRAWS, seed=0)
     except Exception as error:
         # A policy is worth having without them.
         log.error("the intervals failed with %s", type(error).__name__)

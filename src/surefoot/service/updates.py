@@ -142,12 +142,13 @@ def _learn(service: Service, update_id: int) -> str:
             service, update_id, "waiting", result=result, message=f"nobody has {needed} complete decision points yet"
         )
     new = restricted(fit.policies, ready)
-    result["coefficients"] = coefficient_intervals(fit.method)
     _set_state(service, update_id, "checking")
     live = service.policies.live()
     old = None if live is None else service.policies.get(live[0])
     before = old.policies if old is not None and service.fits(old) else None
     findings = guard_rails.inspect(service.study, logs, fit, new, before)
+    if findings[0].passed:  # every number is finite
+        result["coefficients"] = coefficient_intervals(fit.method)
     return _publish(service, update_id, new, findings, result)
 
 
