@@ -1,9 +1,10 @@
 # Each target sets up what it needs in .venv; nothing is installed elsewhere.
 PYTHON ?= python3
 VENV := .venv
+STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run test lint format bench clean lock
+.PHONY: help run test lint format serve trial bench clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,8 +24,15 @@ format: $(VENV)/dev.stamp  ## Put the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+serve: $(VENV)/dev.stamp  ## Serve the study named by STUDY (make serve STUDY=study.toml)
+	$(BIN)/surefoot serve --study $(STUDY)
+
+trial: $(VENV)/dev.stamp  ## Run a whole simulated trial against a live server
+	$(BIN)/python examples/trial/run.py
+
 bench: .venv-bench/stamp  ## Measure the package beside its alternatives, in one run
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -m benchmarks
+	.venv-bench/bin/python benchmarks/service.py
 
 clean:  ## Remove everything that can be made again
 	rm -rf $(VENV) .venv-bench results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -49,7 +57,7 @@ $(VENV)/run.stamp: $(BIN)/python pyproject.toml constraints.txt
 # Peers have an environment of their own, so that they do not burden the product.
 .venv-bench/stamp: pyproject.toml constraints.txt benchmarks/requirements.txt
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --quiet -c constraints.txt -e . -r benchmarks/requirements.txt
+	.venv-bench/bin/python -m pip install --quiet -c constraints.txt -e '.[service]' -r benchmarks/requirements.txt
 	@touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python pyproject.toml constraints.txt
