@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 
 from participants import BEGIN, HOURS, Participants
@@ -143,7 +142,7 @@ def account(server, keys, people, out):
     print(f"Replay: {replayed}")
     policies = server.get("GET", "/policies", key=keys["admin"])["policies"]
     removed = learned(server, keys, policies, people)
-    card(server, policies, out)
+    card(server, out)
     sources = Counter(row["source"] for row in rows)
     summary = {"decisions": len(rows), "missing": len(missing), "wrong_outcomes": len(wrong), "replay": replayed}
     return {**summary, "sources": sources, "policies": len(policies), **removed}
@@ -166,17 +165,10 @@ def learned(server, keys, policies, people):
     return {"removed": result["removed"], "removed_artefacts": sum(listed)}
 
 
-def card(server, policies, out):
-    """The learned policy in words, where this version of Surefoot can say it; else its coefficients."""
-    if find_spec("surefoot.cli.explain") is not None:
-        files = ("--html", out / "policy.html", "--markdown", out / "policy.md")
-        print("\n" + server.command("explain", out / "decisions.csv", "--study", out / "study.toml", *files))
-        return
-    for policy in policies:
-        if policy["live"]:
-            print(f"\nPolicy {policy['id']}, coefficients in logits (above zero: sends more):")
-            for row in policy["coefficients"]:
-                print(f"  {row['action']}: {row['feature']:<12}{row['value']:>+8.3f}")
+def card(server, out):
+    """The learned policy in words."""
+    files = ("--html", out / "policy.html", "--markdown", out / "policy.md")
+    print("\n" + server.command("explain", out / "decisions.csv", "--study", out / "study.toml", *files))
 
 
 def stay(server, keys):
