@@ -93,7 +93,13 @@ def served(factory, workers, environment):
     (Path(environment["SUREFOOT_STUDY"]).parent / "listen.py").write_text(script)
     command = [sys.executable, str(Path(environment["SUREFOOT_STUDY"]).parent / "listen.py")]
     environment = {**environment, "PYTHONPATH": str(ROOT / "benchmarks")}
-    process = subprocess.Popen(command, env={**os.environ, **environment}, cwd=ROOT / "benchmarks", start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **environment},
+        cwd=ROOT / "benchmarks",
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         for _ in range(600):
             try:

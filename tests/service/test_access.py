@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+import sqlalchemy as sa
 
 from surefoot.service import door, keys
 from surefoot.service.door import strict_json
@@ -165,6 +166,16 @@ def test_a_mistake_of_ours_is_500_without_its_words(client, monkeypatch, caplog)
     reply = client.decide()
     assert (reply.status_code, reply.json()["error"]["code"]) == (500, "internal")
     assert "storm-y" not in caplog.text and "RuntimeError" in caplog.text
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_database_that_is_gone_is_503(client, monkeypatch):
+    def gone(service, body):
+        raise sa.exc.OperationalError("INSERT", {}, OSError("gone"))
+
+    monkeypatch.setattr("surefoot.service.decisions.decide", gone)
+    reply = client.decide()
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_database")
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

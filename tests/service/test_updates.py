@@ -91,11 +91,12 @@ def test_missing_context_and_stale_policies_fall_back(service, monkeypatch):
     assert replay(service.database).differences == []
 
 
-def test_a_policy_for_another_state_falls_back(service, url):
+@pytest.mark.parametrize("changed", ["", "[state.engagement]\nscaling = { centre = 1.0 }\n"])
+def test_a_policy_for_another_state_falls_back(service, url, changed):
     fill(service, people=1, points=40)
     update(service)
-    other = open_service(Study.parse(STUDY.replace("[state.engagement]\n", "")), url)
-    decided = answer(other, context={"weather": 0.1, "place": "home"})
+    other = open_service(Study.parse(STUDY.replace("[state.engagement]\n", changed)), url)
+    decided = answer(other, context={"weather": 0.1, "place": "home", **({"engagement": 1.0} if changed else {})})
     assert decided["source"] == "fallback" and "other variables" in decided["reasons"][0]
     with pytest.raises(Refusal, match="other variables"):
         learning.activate_policy(other, service.policies.live()[0], "test")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -56,6 +57,7 @@ def create_app(service: Service) -> FastAPI:
     app.openapi_schema = _described(app)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(sa.exc.OperationalError, _no_database)
     app.add_middleware(Guard, body_bytes=1024 * limits.body_kilobytes)
     return app
 
@@ -79,6 +81,11 @@ async def _refused(_request: Request, error: Exception) -> JSONResponse:
     else:
         body = body_of(CODES.get(error.status_code, "refused"), str(error.detail))
     return JSONResponse(body, error.status_code, error.headers)
+
+
+async def _no_database(_request: Request, _error: Exception) -> JSONResponse:
+    """Nothing was acknowledged, and sending it again is safe."""
+    return JSONResponse(body_of("no_database", "the database cannot be reached; send it again"), 503, {"Retry-After": "1"})
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:

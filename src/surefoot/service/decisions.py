@@ -136,17 +136,11 @@ def _trouble(service: Service, version: PolicyVersion | None, policy_id: int, si
     """Why the live policy cannot decide."""
     if version is None:
         return f"unreadable policy: {policy_id}"
-    if not fits(version, service.study):
+    if not service.fits(version):
         return f"policy for other variables or actions: {policy_id}"
     if at - since > timedelta(days=service.trial.policy_days):
         return f"stale policy: {policy_id}"
     return None
-
-
-def fits(version: PolicyVersion, study: Study) -> bool:
-    """Whether a policy was made for the variables and actions that the study has now."""
-    made_for = version.policies
-    return made_for.state_names == study.state_names and made_for.action_names == study.actions.names
 
 
 def policy_probabilities(

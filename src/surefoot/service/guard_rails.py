@@ -86,7 +86,7 @@ def _send_rate(
     study: Study, people: NDArray[Any], states: NDArray[np.float64], old: Policies | None, warm_up: float
 ) -> float:
     send = np.full(len(people), warm_up)
-    if old is not None and old.state_names == study.state_names and old.action_names == study.actions.names:
+    if old is not None:
         known = np.ones(len(people), dtype=bool) if old.users is None else np.isin(people, old.users)
         if known.any():
             send[known] = 1 - study.limited(old.probabilities(people[known], states[known]))[:, 0]

@@ -7,7 +7,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from surefoot.service.decisions import fits
 from surefoot.service.opening import Service
 from surefoot.service.policy_versions import LIVE, coefficients
 from surefoot.service.refusals import Refusal
@@ -82,7 +81,7 @@ def activate_policy(service: Service, policy_id: int, by: str) -> dict[str, Any]
         raise Refusal(404, "unknown_policy", "there is no such policy", "policy_id")
     if not accepted:
         raise Refusal(409, "refused_by_guard_rail", "a guard rail refused this policy; it cannot go live", "policy_id")
-    if version is None or not fits(version, service.study):
+    if version is None or not service.fits(version):
         raise Refusal(409, "other_study", "this policy was made for other variables or actions", "policy_id")
     with service.database.writing() as connection:
         previous = connection.scalar(LIVE)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service import schema, storage
 from surefoot.service.clock import now
-from surefoot.service.policy_versions import PolicyVersions
+from surefoot.service.policy_versions import PolicyVersion, PolicyVersions
 from surefoot.service.storage import Database
 from surefoot.study import Study, Trial
 
@@ -33,8 +33,19 @@ class Service:
             raise InputError("the study has no [trial] section; add one to run it")
         return self.study.trial
 
+    def fits(self, version: PolicyVersion) -> bool:
+        """Whether a policy sees states and actions as the study has them now: names, kinds, levels and scaling."""
+        if version.study_id == self.study_id:
+            return True
+        return _seen(stored_study(self.database, version.study_id)) == _seen(self.study)
+
     def close(self) -> None:
         self.database.close()
+
+
+def _seen(study: Study) -> object:
+    state = [(name, one.kind, one.levels, one.scaling, one.use) for name, one in study.state.items()]
+    return state, study.actions.names
 
 
 def open_service(study: Study, url: str | None = None) -> Service:

@@ -32,6 +32,8 @@ class PolicyVersion:
     """One version, ready to decide."""
 
     id: int
+    study_id: str
+    """The study that it was fitted under."""
     policies: Policies
 
     @cached_property
@@ -67,8 +69,8 @@ class PolicyVersions:
             if version in self._known:
                 return self._known[version]
         with self._database.looking() as connection:
-            content = connection.scalar(sa.select(versions.c.content).where(versions.c.id == version))
-        found = None if content is None else _readable(version, content)
+            row = connection.execute(sa.select(versions).where(versions.c.id == version)).first()
+        found = None if row is None else _readable(version, row.study_id, row.content)
         with self._lock:
             while len(self._known) >= KEPT:
                 self._known.pop(next(iter(self._known)))
@@ -76,9 +78,9 @@ class PolicyVersions:
         return found
 
 
-def _readable(version: int, content: str) -> PolicyVersion | None:
+def _readable(version: int, study_id: str, content: str) -> PolicyVersion | None:
     try:
-        return PolicyVersion(version, from_text(content))
+        return PolicyVersion(version, study_id, from_text(content))
     except ValueError:
         return None
 

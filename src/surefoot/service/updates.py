@@ -146,7 +146,8 @@ def _learn(service: Service, update_id: int) -> str:
     _set_state(service, update_id, "checking")
     live = service.policies.live()
     old = None if live is None else service.policies.get(live[0])
-    findings = guard_rails.inspect(service.study, logs, fit, new, None if old is None else old.policies)
+    before = old.policies if old is not None and service.fits(old) else None
+    findings = guard_rails.inspect(service.study, logs, fit, new, before)
     return _publish(service, update_id, new, findings, result)
 
 
