@@ -2,7 +2,6 @@
 
 import re
 from datetime import datetime, timedelta
-from importlib.util import find_spec
 
 import pytest
 import sqlalchemy as sa
@@ -242,10 +241,6 @@ def test_intervals_come_from_the_fit_and_are_never_worth_a_policy(study, service
     with service.database.reading() as connection:
         fitted = fit_part(study, logs.study_logs(study, logs.rows(connection))).method
     found = intervals.coefficient_intervals(fitted)
-    if find_spec("surefoot.explain") is None:
-        assert found == {}
-    else:
-        assert len(found["rows"]) == 4 and all(row["low"] <= row["value"] <= row["high"] for row in found["rows"])
-    monkeypatch.setattr(intervals, "find_spec", lambda name: True)
-    monkeypatch.setattr(intervals, "import_module", lambda name: 1 / 0)
+    assert len(found["rows"]) == 4 and all(row["low"] <= row["value"] <= row["high"] for row in found["rows"])
+    monkeypatch.setattr(intervals, "coefficients", lambda *given, **more: 1 / 0)
     assert intervals.coefficient_intervals(fitted) == {}

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 from surefoot import policies
 from surefoot.decision_rules import Boltzmann
 from surefoot.features import policy_feature_names
-from surefoot.policies import Policies
+from surefoot.policies import Policies, Policy
 from surefoot.service.schema import activations
 from surefoot.service.schema import policies as versions
 from surefoot.service.storage import Database
@@ -45,9 +46,16 @@ class PolicyVersion:
         """Whether it has a rule for that person."""
         return self._people is None or participant_id in self._people
 
+    @cached_property
+    def _each(self) -> dict[str, Policy]:
+        return {}
+
     def probabilities(self, participant_id: str, state: list[float | None]) -> np.ndarray[Any, Any]:
         """(1, actions) before the study's limits."""
-        return self.policies.probabilities([participant_id], np.array([state], dtype=np.float64))
+        policy = self._each.get(participant_id)
+        if policy is None:
+            policy = self._each[participant_id] = self.policies[participant_id]
+        return np.array([policy.decide([nan if value is None else value for value in state])])
 
 
 class PolicyVersions:
