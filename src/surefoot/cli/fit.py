@@ -64,7 +64,7 @@ def _say(out: Path, manifest: dict[str, Any]) -> None:
     typer.echo(
         f"{method['name']}, one policy {whom}: {manifest['people']} people, {manifest['decision_points']:,} decision points"
     )
-    share = f" ({manifest['removed'] / used:.1%})" if used else ""
+    share = f" ({100 * manifest['removed'] / used:.1f} %)" if used else ""
     typer.echo(
         f"  {free:,} available, {used:,} of them complete and used, {manifest['removed']:,} removed by the critic{share}"
     )

@@ -250,5 +250,5 @@ def _overlap(name: str, probabilities: NDArray[np.float64], ratio: NDArray[np.fl
             "it does what was rarely done; believe the direct method only as far as its model"
         )
     elif largest > HIGH_WEIGHT * total:
-        warning = f"one decision point carries {largest / total:.0%} of all the weight: a probability near 0 was logged"
+        warning = f"one decision point carries {100 * largest / total:.0f} % of the weight: a probability near 0 was logged"
     return Overlap(name, float(1 - probabilities[:, 0].mean()), effective, largest, warning)
