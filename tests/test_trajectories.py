@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from surefoot import InputError, Trajectories
+from surefoot.trajectories import positions
 
 ROLES = {"user": "user", "time": "t", "state": ["s1", "s2"], "action": "a", "reward": "r"}
 
@@ -219,11 +220,11 @@ def test_with_values_replaces_and_checks():
 
 def test_unknown_people_are_named():
     logs = read(frame())
-    assert logs.people_of(["b", "a"]).tolist() == [1, 0]
+    assert positions(logs.users, ["b", "a"]).tolist() == [1, 0]
     with pytest.raises(InputError, match="unknown user 'c'"):
-        logs.people_of(["c"])
+        positions(logs.users, ["c"])
     with pytest.raises(InputError, match="text"):
-        logs.people_of([1])
+        positions(logs.users, [1])
 
 
 @settings(max_examples=50, deadline=None)

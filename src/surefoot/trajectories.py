@@ -247,10 +247,6 @@ class Trajectories:
         data |= {names.probability: self.probability, names.reward: self.reward}
         return tidy(data, backend or self.backend)
 
-    def people_of(self, users: ArrayLike) -> NDArray[np.int64]:
-        """Positions of the given ids in `users`."""
-        return positions(self.users, users)
-
     def blocks(self, cells: int = BLOCK_CELLS) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Blocks of people of about the same length: their positions, and their rows in time order, −1 where padded."""
         lengths = np.diff(self.starts)

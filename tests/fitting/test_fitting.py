@@ -58,7 +58,7 @@ def one_file_per(table, folder, column, groups):
     return folder
 
 
-def same_fit(fitted, method, read):
+def assert_same_fit(fitted, method, read):
     assert_array_equal(fitted.policies.users, method.users_)
     for name, values in method.policies_.rule.arrays().items():
         assert_array_equal(fitted.policies.rule.arrays()[name], values)
@@ -86,7 +86,7 @@ def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows
     by_time = one_file_per(table, tmp_path / "days", "time", 4)
     for path in (tmp_path / "logs.parquet", tmp_path / "logs.csv", by_person, by_time):
         read = described.read(path)
-        same_fit(fit_study(path, described, tmp_path / f"{path.name}.fit"), described.method().fit(read.logs), read)
+        assert_same_fit(fit_study(path, described, tmp_path / f"{path.name}.fit"), described.method().fit(read.logs), read)
 
 
 def test_a_part_needs_few_files_when_people_are_in_one_file_each(table, tmp_path, monkeypatch):
@@ -185,7 +185,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     fitted = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")
     assert len(calls) == 7
     read = described.read(tmp_path / "logs.parquet")
-    same_fit(fitted, described.method().fit(read.logs), read)
+    assert_same_fit(fitted, described.method().fit(read.logs), read)
     assert {path.name for path in tmp_path.iterdir()} == {"logs.parquet", "study.toml", "fitted"}
 
 
@@ -206,9 +206,9 @@ def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_pa
     # Nor do parts of another size: they hold other people.
     monkeypatch.setattr(plan, "PART_ROWS", 200)
     read = study().read(tmp_path / "logs.parquet")
-    same_fit(fit_study(tmp_path / "logs.parquet", study(), tmp_path / "again"), study().method().fit(read.logs), read)
+    assert_same_fit(fit_study(tmp_path / "logs.parquet", study(), tmp_path / "again"), study().method().fit(read.logs), read)
     fitted = fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted", force=True)
-    same_fit(fitted, study().method().fit(read.logs), read)
+    assert_same_fit(fitted, study().method().fit(read.logs), read)
 
 
 def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ def long_run(sim, policy, seed=0):
     return sf.evaluation.long_run_average_reward(sim, policy, steps=3000, keep=2500, seed=seed)
 
 
-def close(estimate, expected):
+def assert_close(estimate, expected):
     """Within four standard errors, and those small enough for this to mean something."""
     assert estimate.standard_error < 0.005 * abs(expected)
     assert abs(estimate.mean - expected) < 4 * estimate.standard_error
@@ -22,11 +22,11 @@ def close(estimate, expected):
 
 def test_heartsteps_closed_forms():
     sim = HeartSteps(users=300)
-    close(long_run(sim, sf.policies.never(2)), b13 * b7)
+    assert_close(long_run(sim, sf.policies.never(2)), b13 * b7)
     engagement, fatigue = b3 / (1 - b2), b6 / (1 - b4 - b5)
-    close(long_run(sim, sf.policies.always(2)), b13 * (b7 + b8 + b10 * engagement - b12 * fatigue))
+    assert_close(long_run(sim, sf.policies.always(2)), b13 * (b7 + b8 + b10 * engagement - b12 * fatigue))
     engagement, fatigue = b3 / 2 / (1 - b2), b6 / 2 / (1 - b4 - b5 / 2)
-    close(long_run(sim, sf.policies.coin(2)), b13 * (b7 + (b8 + b10 * engagement) / 2 - b12 * fatigue))
+    assert_close(long_run(sim, sf.policies.coin(2)), b13 * (b7 + (b8 + b10 * engagement) / 2 - b12 * fatigue))
     assert_allclose(b13 * b7, 1500)
 
 
@@ -39,11 +39,11 @@ def test_heartsteps_stationary_means_under_a_coin():
 
 def test_chain_walk_closed_forms():
     sim = ChainWalk(users=200)
-    close(long_run(sim, sim.oracle_myopic()), 90)
-    close(long_run(sim, sf.policies.coin(2)), 50)
+    assert_close(long_run(sim, sim.oracle_myopic()), 90)
+    assert_close(long_run(sim, sf.policies.coin(2)), 50)
     # Always left: the chain sits at 1, 2, 3, 4 in proportion 9³ : 9² : 9 : 1.
     share = np.array([729, 81, 9, 1]) / 820
-    close(long_run(sim, sf.policies.never(2)), 100 * (share[1] + share[2]))
+    assert_close(long_run(sim, sf.policies.never(2)), 100 * (share[1] + share[2]))
 
 
 @pytest.mark.parametrize("kind", SIMULATORS)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot import critics, figures
+from surefoot.audit.measures import medcouple
 from surefoot.experiments.robustness import CoefficientErrors, Problem, Scenario, log_normal_logs, problems, robust_fit
 from surefoot.order_statistics import scaled_mad
 from surefoot.tails import CLEARLY, SKEWNESS_DEVIATION, WINDOW
@@ -59,13 +60,6 @@ def errors_figure(found: CoefficientErrors) -> Figure:
     axes[0, 0].set_ylabel("coefficient error\n(least squares on clean data = 1)")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LINES), frameon=False)
     return figure
-
-
-def medcouple(values: NDArray[np.float64]) -> float:
-    """Median of ((x_i − m) − (m − x_j)) / (x_i − x_j), x_i above and x_j below the median m (Brys, Hubert, Struyf, 2004)."""
-    off = values - np.median(values)
-    above, below = off[off > 0][:, None], off[off < 0][None, :]
-    return float(np.median((above + below) / (above - below)))
 
 
 def _skewness(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

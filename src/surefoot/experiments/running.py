@@ -94,11 +94,6 @@ def discard(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def cores() -> int:
-    """Processes to run beside each other unless told otherwise."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _in_processes(units: list[Named], work: Callable[[Any], Any], jobs: int) -> Iterator[tuple[Named, Any]]:
     """Run units in `jobs` processes and give each back as it ends; on an interruption stop them all at once."""
     with _single_threaded_libraries():
