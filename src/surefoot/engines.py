@@ -46,7 +46,8 @@ class Engine:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
-        return graph.replay
+        replay: Callable[[], Any] = graph.replay
+        return replay
 
 
 NUMPY = Engine("numpy")
