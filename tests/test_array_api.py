@@ -103,7 +103,8 @@ def test_an_engine_that_is_not_there_is_named():
 
 def test_derivatives():
     z, advantage, kept = actor_problems(np.random.default_rng(2), 5, 3, 20, 1.0)
-    ours, theirs = both(gain_gradient_curvature, 0.1 * np.ones((5, 2, 4)), z, advantage, kept / 20, np.full((5, 4), 0.1))
+    stakes = advantage * kept[..., None] / 20
+    ours, theirs = both(gain_gradient_curvature, 0.1 * np.ones((5, 2, 4)), z, stakes, np.full((5, 4), 0.1))
     for mine, other in zip(ours, theirs, strict=True):
         assert_same(mine, other)
 

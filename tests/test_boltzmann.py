@@ -23,7 +23,8 @@ def test_gain_is_the_literal_objective_less_doing_nothing(actions):
     z = np.column_stack([states, np.ones(12)])
     expected = np.array([[literal.critic_features(s, a, actions) @ w for a in range(actions)] for s in states])
     advantage = (expected - expected[:, :1])[:, 1:]
-    found = gain(theta.reshape(1, actions - 1, 4), z[None], advantage[None], kept[None] / 12, np.full((1, 4), 0.3))
+    theta_by_action, stakes = theta.reshape(1, actions - 1, 4), advantage * kept[:, None] / 12
+    found = gain(theta_by_action, (z @ theta_by_action[0].T)[None], stakes[None], np.full((1, 4), 0.3))
     by_tuple = literal.actor_objective_by_tuple(theta, states, kept, w, 0.3, actions)
     assert_allclose(found[0] + (kept * expected[:, 0]).mean(), by_tuple, rtol=1e-12)
     assert_allclose(literal.actor_objective(theta, z, expected, kept, 0.3), by_tuple, rtol=1e-12)
@@ -35,10 +36,10 @@ def test_gradient_and_curvature_are_the_numerical_ones(actions):
     z, advantage, kept = actor_problems(rng, 3, actions, 40, 1.0)
     penalty = np.full((1, 4), 0.01)
     for person in range(3):
-        problem = (z[[person]], advantage[[person]], kept[[person]] / 40, penalty)
+        own, stakes = z[[person]], advantage[[person]] * kept[[person], :, None] / 40
 
-        def parts(theta, problem=problem):
-            value, gradient, curvature = gain_gradient_curvature(theta.reshape(1, actions - 1, 4), *problem)
+        def parts(theta, own=own, stakes=stakes):
+            value, gradient, curvature = gain_gradient_curvature(theta.reshape(1, actions - 1, 4), own, stakes, penalty)
             return value[0], gradient[0], curvature[0]
 
         theta = 0.3 * rng.standard_normal((actions - 1) * 4)
@@ -46,4 +47,6 @@ def test_gradient_and_curvature_are_the_numerical_ones(actions):
         for row in range(len(theta)):
             error = check_grad(lambda t, p=parts, r=row: p(t)[1][r], lambda t, p=parts, r=row: p(t)[2][r], theta)
             assert error < 1e-5
-        assert_allclose(parts(theta)[0], gain(theta.reshape(1, actions - 1, 4), *problem)[0], rtol=1e-13)
+        by_action = theta.reshape(1, actions - 1, 4)
+        value = gain(by_action, own @ np.swapaxes(by_action, 1, 2), stakes, penalty)[0]
+        assert_allclose(parts(theta)[0], value, rtol=1e-13)

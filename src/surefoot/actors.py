@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
+from surefoot.arrays import Array, PerPerson, array_namespace, laid_out
 from surefoot.boltzmann import gain, gain_gradient_curvature
-from surefoot.cholesky import Array, Cholesky
+from surefoot.cholesky import Cholesky
 from surefoot.critics import gram
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
@@ -24,7 +25,7 @@ EXTRA_CLIMBS = 4
 
 
 @dataclass(frozen=True)
-class ActorFit:
+class ActorFit(PerPerson):
     """What an actor found for each person of a block."""
 
     coef: Array
@@ -37,30 +38,27 @@ class ActorFit:
     """Newton steps on the way to θ, (people,)."""
     converged: Array
 
-    def replaced(self, people: Array, other: ActorFit, rows: Array) -> None:
-        """Overwrite the results of `people` with `rows` of another fit."""
-        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
-            mine[people] = theirs[rows]
-
 
 @dataclass(frozen=True)
 class _Problem:
-    """A block of actor problems. θ is in natural units, in which every feature has size one; the data are not copied."""
+    """A block of actor problems in natural units, in which every feature and the gain have size one."""
 
-    z: Array
-    advantage: Array
-    weights: Array
-    """u / (M · typical advantage), so that the gain has size one."""
+    rows: Array
+    """The policy's features, (people, m, tuples): passes run along the tuples."""
+    stakes: Array
+    """u · advantage / (M · typical advantage), (people, tuples, k)."""
     penalty: Array
-    """ζ / typical advantage, (people, m)."""
-    width: Array
-    """Root mean square of each feature, (people, m): a coefficient of z is θ / width."""
+    """(people, m)."""
     metric: Array
-    """Σ̂ in natural units, (people, m, m): the weighted mean of z zᵀ, in which the size of a policy is measured."""
+    """Σ̂, (people, m, m): the weighted mean of z zᵀ, in which the size of a policy is measured."""
     direction: Array
     """θ with which the logits follow the advantage as well as they can, (people, k, m)."""
     radius: float | None = None
     """With a radius the search stays on Σ_a θ_aᵀ Σ̂ θ_a = radius."""
+
+    @property
+    def z(self) -> Array:
+        return array_namespace(self.rows).matrix_transpose(self.rows)
 
     def of(self, people: Array) -> _Problem:
         parts = {name: part[people] for name, part in vars(self).items() if name != "radius"}
@@ -74,44 +72,44 @@ class _Problem:
         """θ stretched to the given size; zero stays zero."""
         xp = array_namespace(theta)
         now = self.size(theta)
-        return theta * xp.sqrt(size / xp.where(now > 0, now, xp.ones_like(now)))[:, None, None]
+        return theta * xp.sqrt(size / xp.where(now > 0, now, 1.0))[:, None, None]
 
-    def gain(self, theta: Array) -> Array:
-        return gain(theta / self.width[:, None, :], self.z, self.advantage, self.weights, self.penalty)
+    def moved(self, theta: Array, step: Array) -> Array:
+        """θ after a step (people, k·m), back on the boundary where there is a radius."""
+        there = theta + array_namespace(theta).reshape(step, theta.shape)
+        return there if self.radius is None else self.scaled(there, self.radius)
 
     def at(self, theta: Array) -> _Point:
         """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
         xp = array_namespace(theta)
+        value, gradient, curvature = gain_gradient_curvature(theta, self.z, self.stakes, self.penalty)
+        if self.radius is None:
+            return _Point(theta, value, gradient, curvature, xp.zeros_like(value), xp.zeros_like(gradient))
         people, k, m = theta.shape
-        raw = theta / self.width[:, None, :]
-        value, gradient, curvature = gain_gradient_curvature(raw, self.z, self.advantage, self.weights, self.penalty)
-        shrink = xp.concat([1 / self.width] * k, axis=1)
-        gradient, curvature = gradient * shrink, curvature * (shrink[:, :, None] * shrink[:, None, :])
-        normal, multiplier = xp.zeros_like(gradient), xp.zeros_like(value)
-        if self.radius is not None:
-            normal = xp.reshape(theta @ self.metric, (people, k * m))
-            multiplier = xp.sum(xp.reshape(theta, (people, k * m)) * gradient, axis=1) / self.radius
-            gradient = gradient - multiplier[:, None] * normal
-            for block in (slice(a * m, (a + 1) * m) for a in range(k)):
-                curvature[:, block, block] -= multiplier[:, None, None] * self.metric
+        normal = xp.reshape(theta @ self.metric, (people, k * m))
+        multiplier = xp.sum(xp.reshape(theta, (people, k * m)) * gradient, axis=1) / self.radius
+        gradient = gradient - multiplier[:, None] * normal
+        for block in (slice(a * m, (a + 1) * m) for a in range(k)):
+            curvature[:, block, block] -= multiplier[:, None, None] * self.metric
         return _Point(theta, value, gradient, curvature, multiplier, normal)
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Point(PerPerson):
     theta: Array
     value: Array
     gradient: Array
     curvature: Array
     multiplier: Array
     normal: Array
+    """Σ̂θ, across which the search on a boundary moves; zero without one."""
 
-    def of(self, people: Array) -> _Point:
-        return _Point(*(part[people] for part in vars(self).values()))
-
-    def move(self, people: Array, other: _Point) -> None:
-        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
-            mine[people] = theirs
+    def unless(self, better: Array, other: _Point) -> _Point:
+        """This point, and the other for those people for whom it is better."""
+        xp = array_namespace(better)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        chosen = (xp.where(xp.reshape(better, (-1,) + (1,) * (mine.ndim - 1)), theirs, mine) for mine, theirs in pairs)
+        return _Point(*chosen)
 
 
 def _norm(values: Array) -> Array:
@@ -119,81 +117,91 @@ def _norm(values: Array) -> Array:
     return xp.sqrt(xp.sum(values**2, axis=tuple(range(1, values.ndim))))
 
 
-def _newton_step(point: _Point, damping: Array) -> tuple[Array, Array]:
-    """Solve (−H + μI) d = g with d orthogonal to the normal, raising μ where the system is not positive definite."""
+def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> tuple[Array, Array]:
+    """Solve (−H + μI) d = g with d orthogonal to the normal, raising μ where the system is not positive definite.
+
+    `size` is that of H, (people,). Returns d and μ.
+    """
     xp = array_namespace(damping)
-    size = _norm(point.curvature)
-    # d does not depend on curvature along the normal; adding some there keeps the system positive definite.
-    length = xp.sum(point.normal**2, axis=1)
-    stiffness = size / xp.where(length > 0, length, xp.ones_like(length))
-    stiff = stiffness[:, None, None] * point.normal[:, :, None] * point.normal[:, None, :] - point.curvature
+    stiff = -point.curvature
+    if bounded:
+        # d does not depend on curvature along the normal; adding some there keeps the system positive definite.
+        length = xp.sum(point.normal**2, axis=1)
+        stiffness = size / xp.where(length > 0, length, 1.0)
+        stiff = stiff + stiffness[:, None, None] * (point.normal[:, :, None] * point.normal[:, None, :])
     eye = xp.eye(stiff.shape[-1], dtype=stiff.dtype, device=device(stiff))
     system = Cholesky(stiff + damping[:, None, None] * eye)
-    while not xp.all(system.positive_definite):
-        raised = xp.maximum(4 * damping, 1e-3 * size + float(xp.finfo(size.dtype).eps))
-        damping = xp.where(system.positive_definite, damping, raised)
-        system = Cholesky(stiff + damping[:, None, None] * eye)
     step = system.solve(point.gradient)
-    if not xp.any(length > 0):
-        return step, damping
-    across = system.solve(point.normal)
-    spill = xp.sum(point.normal * across, axis=1)
-    along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, xp.ones_like(spill))
-    return step - along[:, None] * across, damping
+    if bounded:
+        across = system.solve(point.normal)
+        spill = xp.sum(point.normal * across, axis=1)
+        along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, 1.0)
+        step = step - along[:, None] * across
+    failed = xp.nonzero(~system.positive_definite)[0]
+    if failed.shape[0]:
+        raised = xp.maximum(4 * damping[failed], 1e-3 * size[failed] + float(xp.finfo(size.dtype).eps))
+        step[failed], damping[failed] = _newton_step(point.of(failed), size[failed], raised, bounded)
+    return step, damping
 
 
 def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
     """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`.
 
     Every person has a damping of their own and leaves the batch on convergence: nobody's result depends on who else is
-    in it.
+    in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is nothing,
+    the step is taken and nobody looks back.
     """
     xp = array_namespace(start)
-    best = problem.at(start)
-    damping = xp.zeros_like(best.value)
-    n_iter = xp.zeros(start.shape[0], dtype=xp.int64, device=device(start))
-    converged = ~xp.any(best.gradient != 0, axis=1)
-    active = xp.nonzero(~converged)[0]
-    part, now = problem, best
-    for _ in range(max_iter):
-        if active.shape[0] == 0:
-            break
-        n_iter[active] += 1
-        if active.shape[0] < part.z.shape[0]:
-            part = problem.of(active)
-        now = best.of(active)
-        step, mu = _newton_step(now, damping[active])
-        theta = now.theta + xp.reshape(step, now.theta.shape)
-        trial = part.at(theta if problem.radius is None else part.scaled(theta, problem.radius))
+    part, now = problem, problem.at(start)
+    active = xp.arange(start.shape[0], device=device(start))
+    found = ActorFit(start, now.value, now.multiplier, xp.zeros_like(active), active < 0)
+    found = ActorFit(*(xp.empty_like(part) for part in vars(found).values()))
+    damping, last = xp.zeros_like(now.value), xp.zeros_like(now.value)
+    stuck = ~xp.any(now.gradient != 0, axis=1)
+    # A multiplier is known only where the gradient was looked at.
+    blindly = 1e-6 if problem.radius is None else 0.0
+    for iteration in range(1, max_iter + 1):
+        size = _norm(now.curvature)
+        step, damping = _newton_step(now, size, damping, problem.radius is not None)
+        there = part.moved(now.theta, step)
         promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
+        undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
+        ending = (length <= 1e-9 * reach) | ((length <= blindly * reach) & (length**3 <= 1e-12 * last**2 * reach))
+        done = stuck | (undamped & ending)
+        if xp.any(done):
+            theta = xp.where(stuck[:, None, None], now.theta, there)
+            value = xp.where(stuck, now.value, now.value + promised)
+            ended = ActorFit(theta, value, now.multiplier, xp.full_like(active, iteration), done)
+            found.record(active[done], ended.of(done))
+            rest = xp.nonzero(~done)[0]
+            if not rest.shape[0]:
+                return found
+            part, now, active, there, size = part.of(rest), now.of(rest), active[rest], there[rest], size[rest]
+            damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
+        trial = part.at(there)
         # Where the promised rise drowns in rounding, the gradient tells whether the step was good.
         drowned = promised <= 1e-13 * (xp.abs(now.value) + 1e-3)
-        kept = xp.where(drowned, xp.ones_like(promised), (trial.value - now.value) / xp.where(drowned, 1.0, promised))
+        kept = xp.where(drowned, 1.0, (trial.value - now.value) / xp.where(drowned, 1.0, promised))
         better = (kept > 1e-4) & (~drowned | (_norm(trial.gradient) <= _norm(now.gradient)))
-        best.move(active[better], trial.of(better))
-        size = _norm(now.curvature)
-        undamped = mu <= 1e-8 * size
-        softer = xp.where(kept > 0.75, mu / 8, xp.where(kept < 0.25, 4 * mu, mu))
-        harder = xp.maximum(8 * mu, 1e-3 * size)
-        damping[active] = xp.where(better, xp.where(undamped, xp.zeros_like(mu), softer), harder)
-        arrived = better & undamped & (_norm(step) <= 1e-9 * (1 + _norm(theta)))
-        converged[active] = arrived | (drowned & ~better)
-        active = active[~converged[active]]
-    return ActorFit(best.theta, best.value, best.multiplier, n_iter, converged)
+        stuck = drowned & ~better
+        softer = xp.where(kept > 0.75, damping / 8, xp.where(kept < 0.25, 4 * damping, damping))
+        harder = xp.maximum(8 * damping, 1e-3 * size)
+        damping = xp.where(better, xp.where(undamped, 0.0, softer), harder)
+        last = xp.where(better & undamped, length, 0.0)
+        now = trial if xp.all(better) else now.unless(better, trial)
+    found.record(active, ActorFit(now.theta, now.value, now.multiplier, xp.full_like(active, max_iter), active < 0))
+    return found
 
 
 def _best_start(problem: _Problem, direction: Array) -> tuple[Array, Array]:
     """The best of the start scales along a direction (people, k, m), and its gain."""
     xp = array_namespace(direction)
-    sizes = [logit**2 for logit in START_LOGITS] if problem.radius is None else [problem.radius]
-    start = problem.scaled(direction, sizes[0])
-    value = problem.gain(start)
-    for size in sizes[1:]:
-        other = problem.scaled(direction, size)
-        other_value = problem.gain(other)
-        start = xp.where((other_value > value)[:, None, None], other, start)
-        value = xp.maximum(value, other_value)
-    return start, value
+    scales = START_LOGITS if problem.radius is None else (problem.radius**0.5,)
+    unit = problem.scaled(direction, 1.0)
+    logits = problem.z @ xp.matrix_transpose(unit)
+    values = xp.stack([gain(scale * unit, scale * logits, problem.stakes, problem.penalty) for scale in scales])
+    best = xp.asarray(scales, dtype=unit.dtype, device=device(unit))[xp.argmax(values, axis=0)]
+    return best[:, None, None] * unit, xp.max(values, axis=0)
 
 
 def _search(problem: _Problem, hard: Array) -> ActorFit:
@@ -225,7 +233,7 @@ def _search_further(problem: _Problem, fit: ActorFit, people: Array) -> None:
     for start in chosen if problem.radius is not None else [*chosen, xp.zeros_like(direction)]:
         other = _climb(problem, start)
         better = other.gain > fit.gain[people]
-        fit.replaced(people[better], other, better)
+        fit.record(people[better], other.of(better))
 
 
 def optimise(
@@ -241,36 +249,38 @@ def optimise(
     >>> optimise(z, advantage, ones, count=np.array([5]), penalty=0.5).coef.round(3)  # 2 π (1 − π) = 0.5 θ
     array([[[0.842]]])
     """
-    problem, unit, hard = _posed(z, advantage, weights, count, penalty)
+    problem, hard, width, unit = _posed(z, advantage, weights, count, penalty)
     fit = _search(problem, hard)
     if radius is not None:
         _constrain(problem, hard, fit, radius)
-    coef = fit.coef / problem.width[:, None, :]
+    coef = fit.coef / width[:, None, :]
     return ActorFit(coef, fit.gain * unit, fit.multiplier * unit, fit.n_iter, fit.converged)
 
 
-def _posed(z: Array, advantage: Array, weights: Array, count: Array, penalty: float) -> tuple[_Problem, Array, Array]:
-    """The problems in natural units, the typical advantage, and for whom one start may not be enough."""
+def _posed(z: Array, advantage: Array, weights: Array, count: Array, penalty: float) -> tuple[_Problem, Array, Array, Array]:
+    """The problems in natural units, for whom one start may not be enough, and the units of features and advantage."""
     xp = array_namespace(z)
     k, m = advantage.shape[-1], z.shape[-1]
     total = xp.sum(weights, axis=1)
-    total = xp.where(total > 0, total, xp.ones_like(total))
-    metric = gram(z, weights) / total[:, None, None]
+    total = xp.where(total > 0, total, 1.0)
+    rows = laid_out(xp.matrix_transpose(z))
+    metric = gram(xp.matrix_transpose(rows), weights) / total[:, None, None]
     weighted = weights[..., None] * advantage
-    moments = xp.matrix_transpose(weighted) @ z / total[:, None, None]
+    moments = xp.matrix_transpose(rows @ weighted) / total[:, None, None]
     unit = _root_or_one(xp.sum(weighted * advantage, axis=(1, 2)) / total)
     width = _root_or_one(xp.stack([metric[:, j, j] for j in range(m)], axis=-1))
     metric = metric / (width[:, :, None] * width[:, None, :])
     moments = moments / (width[:, None, :] * unit[:, None, None])
     system = Cholesky(metric)
-    direction = xp.stack([system.solve(xp.asarray(moments[:, a, :], copy=True)) for a in range(k)], axis=1)
+    direction = xp.stack([system.solve(moments[:, a, :]) for a in range(k)], axis=1)
     # What the direction does not explain of the advantage, whose size is one: more than rounding makes a problem hard.
     explained = xp.sum(direction * moments, axis=(1, 2))
     hard = (explained < 1 - 1e-10) if k == 1 else explained > 0
     hard = hard & xp.any(moments != 0, axis=(1, 2))
     scale = xp.maximum(xp.astype(count, z.dtype), xp.ones_like(total)) * unit
-    shrunk = penalty / unit[:, None] * xp.ones_like(width)
-    return _Problem(z, advantage, weights / scale[:, None], shrunk, width, metric, direction), unit, hard
+    shrunk = penalty / (unit[:, None] * width**2)
+    problem = _Problem(rows / width[:, :, None], weighted / scale[:, None, None], shrunk, metric, direction)
+    return problem, hard, width, unit
 
 
 def _root_or_one(squares: Array) -> Array:
@@ -291,5 +301,5 @@ def _constrain(problem: _Problem, hard: Array, fit: ActorFit, radius: float) -> 
     if inwards.shape[0]:
         inner = _climb(problem.of(outside[inwards]), xp.zeros_like(bound.coef[inwards]))
         higher = (inner.gain > bound.gain[inwards]) & (bounded.of(inwards).size(inner.coef) <= radius)
-        bound.replaced(inwards[higher], inner, higher)
-    fit.replaced(outside, bound, xp.arange(outside.shape[0], device=device(outside)))
+        bound.record(inwards[higher], inner.of(higher))
+    fit.record(outside, bound)

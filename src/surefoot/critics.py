@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
-from surefoot.cholesky import Array, Cholesky
+from surefoot.arrays import Array, PerPerson, array_namespace
+from surefoot.cholesky import Cholesky
 from surefoot.order_statistics import quantiles
 
 SHAKY_PIVOT = 1e-3
@@ -19,11 +20,13 @@ CORRECTIONS = 3
 
 
 @dataclass(frozen=True)
-class CriticFit:
+class CriticFit(PerPerson):
     """What a critic found for each person of a block."""
 
     coef: Array
     """w, (people, features)."""
+    gram: Array
+    """XᵀUX with the weights of the end, (people, features, features)."""
     weights: Array
     """The weight every tuple had in the end, (people, tuples)."""
     threshold: Array
@@ -54,50 +57,69 @@ def ridge(features: Array, rewards: Array, weights: Array, penalty: Array) -> Ar
     >>> ridge(x, r, np.ones((1, 4)), np.zeros(1))
     array([[2.5]])
     """
-    joined = _joined(features, rewards)
-    return _solve(joined, weights, penalty)
+    return fit_ridge(features, rewards, weights, penalty=penalty).coef
 
 
 def _joined(features: Array, rewards: Array) -> Array:
-    """[X, r]: its Gram matrix holds XᵀUX and XᵀUr, and residuals are its product with (−w, 1)."""
-    return array_namespace(features).concat([features, rewards[..., None]], axis=-1)
+    """[r, X] with the tuples side by side, (people, 1 + features, tuples): all products of a fit are products with it."""
+    xp = array_namespace(features)
+    return xp.concat([rewards[:, None, :], xp.matrix_transpose(features)], axis=1)
 
 
 def _residuals(joined: Array, coef: Array) -> Array:
     xp = array_namespace(joined)
-    return (joined @ xp.concat([-coef, xp.ones_like(coef[:, :1])], axis=-1)[..., None])[..., 0]
+    return (xp.concat([xp.ones_like(coef[:, :1]), -coef], axis=1)[:, None, :] @ joined)[:, 0, :]
 
 
-def _solve(joined: Array, weights: Array, penalty: Array) -> Array:
-    """Ridge coefficients from [X, r].
+def _moments(joined: Array, weights: Array, arms: int) -> tuple[Array, Array]:
+    """XᵀUX and XᵀUr.
+
+    With arms X is [b, 1{a=1}·b, …], so that every product of two features is one of b with a feature, or zero.
+    """
+    xp = array_namespace(joined)
+    d = joined.shape[1] - 1
+    size = d // arms
+    products = (joined[:, : size + 1, :] * weights[:, None, :]) @ xp.matrix_transpose(joined)
+    squares = xp.zeros((joined.shape[0], d, d), dtype=joined.dtype, device=device(joined))
+    squares[:, :size, :] = products[:, 1:, 1:]
+    for arm in (slice(start, start + size) for start in range(size, d, size)):
+        squares[:, arm, :size] = squares[:, :size, arm]
+        squares[:, arm, arm] = squares[:, :size, arm]
+    return squares, products[:, 0, 1:]
+
+
+def _solve(joined: Array, weights: Array, penalty: Array, arms: int) -> tuple[Array, Array]:
+    """Ridge coefficients and XᵀUX from [r, X].
 
     Forming XᵀUX costs digits when features are nearly dependent. For people whose features are, correction steps with the
     residuals of the data bring them back (the corrected semi-normal equations of Björck).
     """
     xp = array_namespace(joined)
-    moments = gram(joined, weights)
-    size = moments.shape[-1] - 1
-    eye = xp.eye(size, dtype=moments.dtype, device=device(moments))
-    system = Cholesky(moments[:, :size, :size] + penalty * eye)
-    # A copy, because the layout of a slice would decide how later products are rounded.
-    coef = system.solve(xp.asarray(moments[:, :size, size], copy=True))
+    squares, right = _moments(joined, weights, arms)
+    ridge = penalty * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
+    system = Cholesky(squares + ridge)
+    coef = system.solve(right)
     shaky = xp.nonzero(system.smallest_pivot < SHAKY_PIVOT)[0]
     if shaky.shape[0]:
         own, u, w = joined[shaky], weights[shaky], coef[shaky]
-        again = Cholesky(moments[shaky, :size, :size] + penalty * eye)
+        again = Cholesky(squares[shaky] + ridge)
         for _ in range(CORRECTIONS):
-            pull = xp.matrix_transpose(own[..., :size]) @ (u * _residuals(own, w))[..., None]
+            pull = own[:, 1:, :] @ (u * _residuals(own, w))[..., None]
             w = w + again.solve(pull[..., 0] - penalty * w)
         coef[shaky] = w
-    return coef
+    return coef, squares
 
 
-def fit_ridge(features: Array, rewards: Array, weights: Array, *, penalty: Array) -> CriticFit:
-    """The critic before the paper: every usable tuple counts, whatever it says."""
+def fit_ridge(features: Array, rewards: Array, weights: Array, *, penalty: Array, arms: int = 1) -> CriticFit:
+    """The critic before the paper: every usable tuple counts, whatever it says.
+
+    `arms` may tell that X is [b, 1{a=1}·b, …], the same features b once for all and once for each further action, which
+    saves time.
+    """
     xp = array_namespace(features)
-    coef = ridge(features, rewards, weights, penalty)
+    coef, squares = _solve(_joined(features, rewards), weights, penalty, arms)
     ones = xp.ones_like(coef[:, 0])
-    return CriticFit(coef, weights, ones * xp.inf, xp.astype(ones, xp.int64), ones > 0)
+    return CriticFit(coef, squares, weights, ones * xp.inf, xp.astype(ones, xp.int64), ones > 0)
 
 
 def boxplot_threshold(squared_residuals: Array, rewards: Array, weights: Array, tau: float) -> Array:
@@ -131,6 +153,7 @@ def fit_capped(
     weights: Array,
     *,
     penalty: Array,
+    arms: int = 1,
     tau: float = 1.0,
     refresh_threshold: bool = False,
     max_iter: int = 1000,
@@ -138,39 +161,38 @@ def fit_capped(
     """The paper's critic: minimise Σ min{(r − xᵀw)², ε} + ζ‖w‖² by dropping tuples beyond ε and fitting again.
 
     With ε held at its first value the objective cannot rise and the loop ends. With `refresh_threshold` ε follows the
-    residuals of every fit; that can cycle, and a person caught in a cycle goes on with ε as it then is.
+    residuals of every fit; that can cycle, and a person caught in a cycle goes on with ε as it then is. `arms` is as in
+    `fit_ridge`.
     """
     xp = array_namespace(features)
-    joined = _joined(features, rewards)
-    coef = _solve(joined, weights, penalty)
-    squared = _residuals(joined, coef) ** 2
-    threshold = boxplot_threshold(squared, rewards, weights, tau)
-    final = xp.where(squared < threshold[:, None], weights, xp.zeros_like(weights))
-    n_iter = xp.ones(coef.shape[0], dtype=xp.int64, device=device(coef))
-    converged = xp.zeros(coef.shape[0], dtype=xp.bool, device=device(coef))
+    own, v = _joined(features, rewards), weights
+    w, squares = _solve(own, v, penalty, arms)
+    squared = _residuals(own, w) ** 2
+    epsilon = boxplot_threshold(squared, rewards, v, tau)
+    u = xp.where(squared < epsilon[:, None], v, 0.0)
+    active = xp.arange(w.shape[0], device=device(w))
+    found = CriticFit(*(xp.empty_like(part) for part in (w, squares, u, epsilon, active, active < 0)))
     # Brent's cycle detection: one remembered set of weights, renewed at every power of two.
-    remembered = xp.asarray(final, copy=True) if refresh_threshold else final
-    refreshing = xp.full(coef.shape[0], refresh_threshold, dtype=xp.bool, device=device(coef))
-    active = xp.arange(coef.shape[0], device=device(coef))
-    own, v = joined, weights
+    remembered, refreshing = u, xp.full(w.shape[0], refresh_threshold, dtype=xp.bool, device=device(w))
     for iteration in range(2, max_iter + 1):
-        u = final[active]
-        w = _solve(own, u, penalty)
+        w, squares = _solve(own, u, penalty, arms)
         squared = _residuals(own, w) ** 2
-        epsilon = threshold[active]
         if refresh_threshold:
-            fresh = boxplot_threshold(squared, own[..., -1], v, tau)
-            epsilon = xp.where(refreshing[active], fresh, epsilon)
-        renewed = xp.where(squared < epsilon[:, None], v, xp.zeros_like(v))
+            epsilon = xp.where(refreshing, boxplot_threshold(squared, own[:, 0, :], v, tau), epsilon)
+        renewed = xp.where(squared < epsilon[:, None], v, 0.0)
         changed = xp.any(renewed != u, axis=1)
-        coef[active], final[active], threshold[active] = w, renewed, epsilon
-        n_iter[active] = iteration
-        converged[active] = ~changed
         if refresh_threshold:
-            refreshing[active] = refreshing[active] & xp.any(renewed != remembered[active], axis=1)
-            if iteration & (iteration - 1) == 0:
-                remembered[active] = renewed
-        if not xp.any(changed):
-            break
-        active, own, v = active[changed], own[changed], v[changed]
-    return CriticFit(coef, final, threshold, n_iter, converged)
+            refreshing = refreshing & xp.any(renewed != remembered, axis=1)
+            remembered = renewed if iteration & (iteration - 1) == 0 else remembered
+        ended = ~changed
+        if xp.any(ended):
+            fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ended)
+            found.record(active[ended], fit.of(ended))
+            active, own, v, w, renewed, epsilon = (part[changed] for part in (active, own, v, w, renewed, epsilon))
+            remembered, refreshing = remembered[changed], refreshing[changed]
+        u = renewed
+        if not active.shape[0]:
+            return found
+    squares = _moments(own, u, arms)[0]
+    found.record(active, CriticFit(w, squares, u, epsilon, xp.full_like(active, max_iter), active < 0))
+    return found

@@ -15,11 +15,10 @@ from operator import mul
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from surefoot.arrays import Array, array_namespace
 from surefoot.boltzmann import boltzmann
-from surefoot.cholesky import Array
 from surefoot.engines import Engine
 from surefoot.features import policy_features
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.cholesky import Array
+from surefoot.arrays import Array
 from surefoot.errors import InputError, closest
 
 ENGINES = ("numpy", "torch", "gpu")

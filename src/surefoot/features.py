@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from array_api_compat import array_namespace, device
-
-from surefoot.cholesky import Array
+from surefoot.arrays import Array, array_namespace, empty_columns
 
 
 def critic_features(state: Array, action: Array, actions: int) -> Array:
@@ -24,19 +22,23 @@ def critic_features(state: Array, action: Array, actions: int) -> Array:
     """
     xp = array_namespace(state)
     size = state.shape[-1] + 1
-    features = xp.empty((*state.shape[:-1], size * actions), dtype=state.dtype, device=device(state))
+    features = empty_columns(state, size * actions)
     features[..., 0] = 1.0
     features[..., 1:size] = state
     for code in range(1, actions):
-        taken = xp.astype(action == code, state.dtype)[..., None]
-        features[..., code * size : (code + 1) * size] = features[..., :size] * taken
+        taken = xp.astype(action == code, state.dtype)
+        features[..., code * size] = taken
+        for j in range(1, size):
+            features[..., code * size + j] = taken * features[..., j]
     return features
 
 
 def policy_features(state: Array) -> Array:
     """z(s) = [s, 1] of every tuple: (…, p) gives (…, p + 1)."""
-    xp = array_namespace(state)
-    return xp.concat([state, xp.ones_like(state[..., :1])], axis=-1)
+    features = empty_columns(state, state.shape[-1] + 1)
+    features[..., :-1] = state
+    features[..., -1] = 1.0
+    return features
 
 
 def effects(critic_coef: Array, actions: int) -> Array:

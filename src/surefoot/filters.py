@@ -7,9 +7,8 @@ stays missing.
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from surefoot.cholesky import Array
+from surefoot.arrays import Array, array_namespace
 from surefoot.errors import InputError, closest
 from surefoot.order_statistics import median, scaled_mad
 from surefoot.trajectories import Trajectories

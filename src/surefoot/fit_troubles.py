@@ -1,39 +1,44 @@
-"""What makes a person's fit rest on too little: found once, after the fit, for everybody."""
+"""What makes a person's fit rest on too little."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from surefoot.trajectories import Trajectories
+from surefoot.arrays import Array, array_namespace
 
 
-def fit_troubles(
-    logs: Trajectories, starts: NDArray[np.int64], weights: NDArray[np.float64], features: int
-) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """Which units (people, or everyone) have which trouble, in words.
+def fit_troubles(state: Array, action: Array, usable: Array, weights: Array, *, actions: int, features: int) -> Array:
+    """Who has which trouble: (people, troubles), in the order of `trouble_names`.
 
-    `starts` says where each unit begins in `logs.order`; `weights` are the critic's, NaN where a row was not usable.
+    `state` is (people, tuples, variables), `usable` 1.0 where a tuple could be used, `weights` are the critic's.
     """
+    xp = array_namespace(state)
+    total, there = xp.sum(usable, axis=1), usable > 0
+    found = [total == 0, (total > 0) & (total < features)]
+    for j in range(state.shape[-1]):
+        lowest = xp.min(xp.where(there, state[..., j], xp.inf), axis=1)
+        highest = xp.max(xp.where(there, state[..., j], -xp.inf), axis=1)
+        found.append((total > 1) & (lowest == highest))
+    for code in range(actions):
+        taken = usable * xp.astype(action == code, usable.dtype)
+        times = xp.sum(taken, axis=1)
+        found.append((total > 0) & (times == 0))
+        found.append((times > 0) & (xp.sum(taken * weights, axis=1) == 0))
+    return xp.stack(found, axis=1)
 
-    def count(rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.asarray(np.add.reduceat(rows.astype(np.int64), starts))
 
-    weight, action = weights[logs.order], logs.action[logs.order]
-    usable = ~np.isnan(weight)
-    total = count(usable)
-    yield total == 0, "no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing"
-    few = f"fewer usable decision points than the critic's {features} features; the penalty decides the rest"
-    yield (total > 0) & (total < features), few
-    for j, name in enumerate(logs.state_names):
-        values = np.where(usable, logs.state[logs.order, j], np.nan)
-        constant = np.fmin.reduceat(values, starts) == np.fmax.reduceat(values, starts)
-        yield (total > 1) & constant, f"state '{name}' never changes, so its effect cannot be told from the intercept"
-    for code, name in enumerate(logs.action_names):
-        taken = usable & (action == code)
-        times = count(taken)
-        yield (total > 0) & (times == 0), f"action '{name}' never occurs at a usable decision point; its effect is a guess"
-        lost = (times > 0) & (count(taken & (weight > 0)) == 0)
-        yield lost, f"every tuple with action '{name}' was removed as an outlier; its effect is a guess"
+def trouble_names(state_names: Sequence[str], action_names: Sequence[str], features: int) -> list[str]:
+    """The troubles in words."""
+    return [
+        "no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing",
+        f"fewer usable decision points than the critic's {features} features; the penalty decides the rest",
+        *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in state_names),
+        *(
+            text
+            for name in action_names
+            for text in (
+                f"action '{name}' never occurs at a usable decision point; its effect is a guess",
+                f"every tuple with action '{name}' was removed as an outlier; its effect is a guess",
+            )
+        ),
+    ]

@@ -17,12 +17,10 @@ The weights are hard, 0 or 1 times the tuple's own: a tuple either counts in ful
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from array_api_compat import array_namespace
-
-from surefoot.cholesky import Array
-from surefoot.critics import CriticFit, residuals, ridge
+from surefoot.arrays import Array, array_namespace
+from surefoot.critics import CriticFit, fit_ridge, residuals, ridge
 from surefoot.order_statistics import median, quantiles, scaled_mad
 from surefoot.state_screen import ENOUGH, smallest_half, state_outlyingness
 from surefoot.tails import adaptive_fence, core_skewness, few_valued, gap_fence, half_normal_cdf, unskewed
@@ -193,9 +191,9 @@ def fit_high_breakdown(
     reach = tau**0.5
     far = state_outlyingness(state, usable)
     base = features[..., : state.shape[-1] + 1]
-    taken = [usable & (action == code) for code in range(features.shape[-1] // base.shape[-1])]
+    arms = features.shape[-1] // base.shape[-1]
+    taken = [usable & (action == code) for code in range(arms)]
     share, narrowest = _reward_outlyingness(base, rewards, taken, usable & (far <= 1))
     final = xp.where(usable & (far <= reach) & (share <= reach), weights, 0.0)
-    coef = ridge(features, rewards, final, penalty)
-    ones = xp.ones_like(coef[:, 0])
-    return CriticFit(coef, final, (reach * narrowest) ** 2, xp.astype(FITS * ones, xp.int64), ones > 0)
+    last = fit_ridge(features, rewards, final, penalty=penalty, arms=arms)
+    return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)

@@ -11,17 +11,18 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot import actors, critics, filters
-from surefoot.cholesky import Array, Cholesky
+from surefoot.arrays import Array, array_namespace, keep_freed_memory, laid_out
+from surefoot.cholesky import Cholesky
 from surefoot.decision_rules import Boltzmann, DecisionRule, UpperConfidence
 from surefoot.engines import Engine
 from surefoot.engines import engine as find_engine
 from surefoot.errors import FitWarning, InputError, NotFittedError, closest
 from surefoot.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
-from surefoot.fit_troubles import fit_troubles
+from surefoot.fit_troubles import fit_troubles, trouble_names
 from surefoot.high_breakdown import fit_high_breakdown
 from surefoot.policies import Policies
 from surefoot.threads import in_threads
@@ -51,8 +52,12 @@ class Tuples:
     ) -> Tuples:
         """Rows of the logs, −1 where padded."""
         usable = (rows >= 0) & can_use[rows]
+        # Each variable's values lie side by side, as those of the features do.
+        state = np.empty((len(rows), len(logs.state_names), rows.shape[1]))
+        for j in range(state.shape[1]):
+            state[:, j, :] = np.where(usable, logs.state[:, j][rows], 0.0)
         return cls(
-            state=engine.take(np.where(usable[..., None], logs.state[rows], 0.0)),
+            state=engine.take(np.swapaxes(state, 1, 2)),
             action=engine.take(np.where(usable, logs.action[rows], 0)),
             reward=engine.take(np.where(usable, logs.reward[rows], 0.0)),
             usable=engine.take(usable.astype(np.float64)),
@@ -126,14 +131,17 @@ class Method(ABC):
         self.threshold_ = np.full(people, np.inf)
         self.scale_ = np.zeros(people)
         self.n_iter_ = np.zeros(people, dtype=np.int64)
-        self.weights_ = np.full(len(logs), np.nan)
-        self.residuals_ = np.full(len(logs), np.nan)
+        # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
+        self.weights_, self.residuals_ = np.full(len(logs) + 1, np.nan), np.full(len(logs) + 1, np.nan)
         self._converged = np.ones(people, dtype=bool)
+        self._troubles = np.zeros((people, 2 + len(logs.state_names) + 2 * logs.actions), dtype=bool)
         can_use = self.logs_.usable
-        blocks = list(self.logs_.pooled() if pooled else self.logs_.blocks())
+        keep_freed_memory()
+        blocks = self.logs_.pooled() if pooled else self.logs_.blocks()
         # Blocks write to rows and people of their own, so threads need not wait for each other.
-        rules = list(in_threads(lambda block: self._fit_block(*block, can_use, where), blocks))
-        back = np.argsort(np.concatenate([people for people, _ in blocks]))
+        who, rules = zip(*in_threads(lambda block: self._fit_block(*block, can_use, where), blocks), strict=True)
+        self.weights_, self.residuals_ = self.weights_[:-1], self.residuals_[:-1]
+        back = np.argsort(np.concatenate(who))
         kind = type(rules[0])
         rule = kind(**{name: np.concatenate([part.arrays()[name] for part in rules])[back] for name in rules[0].arrays()})
         self.policies_ = Policies(None if pooled else logs.users, rule, logs.action_names, logs.state_names)
@@ -144,18 +152,22 @@ class Method(ABC):
 
     def _fit_block(
         self, people: NDArray[np.int64], rows: NDArray[np.int64], can_use: NDArray[np.bool_], engine: Engine
-    ) -> DecisionRule:
-        """Learn from some people's rows and keep what was learned in its place."""
+    ) -> tuple[NDArray[np.int64], DecisionRule]:
+        """Learn from some people's rows and keep what was learned in its place; give them back with their rules."""
         sees = {"critic_sees": self._critic_sees, "policy_sees": self._policy_sees}
         tuples = Tuples.of(self.logs_, can_use, rows, engine, **sees)
         learned = self.learn(tuples)
         fit, used = learned.critic, engine.give(tuples.usable) > 0
+        troubles = fit_troubles(
+            *(tuples.state, tuples.action, tuples.usable, fit.weights), actions=tuples.actions, features=self._seen_features
+        )
+        self._troubles[people] = engine.give(troubles)
         self.critic_coef_[people], self.threshold_[people] = engine.give(fit.coef), engine.give(fit.threshold)
         self.n_iter_[people], self.scale_[people] = engine.give(fit.n_iter), engine.give(learned.scale)
         self._converged[people] = engine.give(learned.converged)
-        self.weights_[rows[used]] = engine.give(fit.weights)[used]
-        self.residuals_[rows[used]] = engine.give(learned.residuals)[used]
-        return type(learned.rule)(**{name: engine.give(values) for name, values in learned.rule.arrays().items()})
+        self.weights_[rows] = np.where(used, engine.give(fit.weights), np.nan)
+        self.residuals_[rows] = np.where(used, engine.give(learned.residuals), np.nan)
+        return people, type(learned.rule)(**{name: engine.give(part) for name, part in learned.rule.arrays().items()})
 
     def learn(self, tuples: Tuples) -> Learned:
         """The method on arrays: critic, then decision rule, for all people of a block at once."""
@@ -163,18 +175,16 @@ class Method(ABC):
         x = critic_features(tuples.state * tuples.critic_sees, tuples.action, tuples.actions)
         penalty = self.critic_penalty * xp.ones_like(x[0, 0, :])
         penalty[0] *= self.penalize_intercept
+        data = (x, tuples.reward, tuples.usable)
         if self.critic == "capped":
-            fit = critics.fit_capped(
-                x, tuples.reward, tuples.usable, penalty=penalty, tau=self.tau, refresh_threshold=self.refresh_threshold
-            )
+            refresh = self.refresh_threshold
+            fit = critics.fit_capped(*data, penalty=penalty, arms=tuples.actions, tau=self.tau, refresh_threshold=refresh)
         elif self.critic == "high-breakdown":
             # An artefact in a variable that only the policy sees would mislead the actor.
             state = tuples.state * xp.maximum(tuples.critic_sees, tuples.policy_sees)
-            fit = fit_high_breakdown(
-                x, tuples.reward, tuples.usable, state=state, action=tuples.action, penalty=penalty, tau=self.tau
-            )
+            fit = fit_high_breakdown(*data, state=state, action=tuples.action, penalty=penalty, tau=self.tau)
         else:
-            fit = critics.fit_ridge(x, tuples.reward, tuples.usable, penalty=penalty)
+            fit = critics.fit_ridge(*data, penalty=penalty, arms=tuples.actions)
         residuals = critics.residuals(x, tuples.reward, fit.coef)
         total = xp.sum(fit.weights, axis=1)
         squares = xp.sum(fit.weights * residuals**2, axis=1)
@@ -189,14 +199,17 @@ class Method(ABC):
         """Turn the critic's fit into the decision rules of the block's people, and say for whom that converged."""
 
     @property
+    def _seen_features(self) -> int:
+        return int((self._critic_sees.sum() + 1) * self.logs_.actions)
+
+    @property
     def _unit(self) -> NDArray[np.int64]:
         """For every row the position of its fit in `users_`."""
         return np.zeros(len(self.logs_), dtype=np.int64) if self.pooling == "all" else self.logs_.person
 
     def _warn(self) -> None:
-        features = int((self._critic_sees.sum() + 1) * self.logs_.actions)
-        starts = self.logs_.starts[:1] if self.pooling == "all" else self.logs_.starts[:-1]
-        for who, what in fit_troubles(self.logs_, starts, self.weights_, features):
+        names = trouble_names(self.logs_.state_names, self.logs_.action_names, self._seen_features)
+        for what, who in zip(names, self._troubles.T, strict=True):
             _warn_of(self.users_[who], what)
         _warn_of(self.users_[~self._converged], "the search did not converge; rescale the states or raise the penalties")
 
@@ -268,8 +281,9 @@ class LinUCB(Method):
         self, tuples: Tuples, x: Array, fit: critics.CriticFit, scale: Array, penalty: Array
     ) -> tuple[UpperConfidence, Array]:
         xp = array_namespace(x)
-        size = x.shape[-1] // tuples.actions
-        system = Cholesky(critics.gram(x, fit.weights) + penalty * xp.eye(x.shape[-1], dtype=x.dtype, device=device(x)))
+        people, d = fit.coef.shape
+        size = d // tuples.actions
+        system = Cholesky(fit.gram + penalty * xp.eye(d, dtype=x.dtype, device=device(x)))
         means, spreads = [], []
         for action in range(tuples.actions):
             # x(s, a) = E_a z(s): row j of `select` holds the critic's features that element j of z feeds.
@@ -279,10 +293,9 @@ class LinUCB(Method):
             select[:-1, :] *= tuples.critic_sees[:, None]
             # Products person by person: one large product would be rounded by how many people there are.
             means.append((fit.coef[:, None, :] @ xp.matrix_transpose(select))[:, 0, :])
-            half = xp.empty((x.shape[0], x.shape[-1], size), dtype=x.dtype, device=device(x))
-            for j in range(size):
-                half[:, :, j] = xp.matrix_transpose(system.half_solve(xp.broadcast_to(select[j, :], fit.coef.shape)))
-            spreads.append(xp.matrix_transpose(half) @ half)
+            half = system.half_solve(xp.broadcast_to(xp.matrix_transpose(select), (people, d, size)))
+            half = laid_out(xp.permute_dims(half, (2, 1, 0)))
+            spreads.append(half @ xp.matrix_transpose(half))
         width = (self.exploration * scale)[:, None, None, None] ** 2
         return UpperConfidence(xp.stack(means, axis=1), width * xp.stack(spreads, axis=1)), fit.converged
 
@@ -307,7 +320,8 @@ class ACCB(Method):
     ) -> tuple[Boltzmann, Array]:
         xp = array_namespace(x)
         z = policy_features(tuples.state * tuples.policy_sees)
-        advantage = policy_features(tuples.state) @ xp.matrix_transpose(effects(fit.coef, tuples.actions))
+        effect = xp.matrix_transpose(effects(fit.coef, tuples.actions))
+        advantage = tuples.state @ effect[:, :-1, :] + effect[:, -1:, :]
         count = xp.sum(tuples.usable, axis=1)
         found = actors.optimise(z, advantage, fit.weights, count=count, penalty=self.actor_penalty, radius=self._radius)
         return Boltzmann(found.coef), found.converged

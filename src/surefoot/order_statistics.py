@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace
-
-from surefoot.cholesky import Array
+from surefoot.arrays import Array, array_namespace
 
 MAD_TO_STANDARD_DEVIATION = 1.4826
 """Makes the median absolute deviation of normal noise estimate its standard deviation."""
+
+
+def ordered(values: Array, present: Array) -> Array:
+    """The present values along the last axis from small to large, then +∞ for each that is not."""
+    xp = array_namespace(values)
+    # Sorting beats selecting here: NumPy sorts a few hundred numbers faster than it partitions them, if not asked for order
+    # among equals.
+    return xp.sort(xp.where(present, values, xp.inf), axis=-1, stable=False)
 
 
 def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[Array]:
@@ -20,16 +26,15 @@ def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[
     [array([2.])]
     """
     xp = array_namespace(values)
-    # Sorting beats selecting here: NumPy sorts a few hundred numbers faster than it partitions them.
-    ordered = xp.sort(xp.where(present, values, xp.full_like(values, xp.inf)), axis=-1, stable=False)
+    in_order = ordered(values, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     last = xp.maximum(count - 1, xp.zeros_like(count))
     results = []
     for level in levels:
         position = xp.astype(last, values.dtype) * level
         below = xp.astype(xp.floor(position), xp.int64)
-        low = xp.take_along_axis(ordered, below, axis=-1)
-        high = xp.take_along_axis(ordered, xp.minimum(below + 1, last), axis=-1)
+        low = xp.take_along_axis(in_order, below, axis=-1)
+        high = xp.take_along_axis(in_order, xp.minimum(below + 1, last), axis=-1)
         part = position - xp.astype(below, values.dtype)
         # Where nothing is present both are infinite, and their difference would be undefined.
         gap = xp.where(part > 0, high, xp.zeros_like(high)) - xp.where(part > 0, low, xp.zeros_like(low))

@@ -146,9 +146,8 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
     slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
     score = (slope[:, :, None] * rows.z[:, None, :]).reshape(count, k * m)
     shrink = np.full((1, m), fitted.actor_penalty)
-    _, gradient, curvature = gain_gradient_curvature(
-        theta[None], rows.z[None], advantage[None], rows.kept[None] / count, shrink
-    )
+    stakes = advantage * (rows.kept / count)[:, None]
+    _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
     cross = _cross_derivative(rows, probability, score) / count
     own = rows.per_person(rows.kept[:, None] * score - fitted.actor_penalty * theta.ravel()) / count
     pull, system = own + critic @ cross.T, curvature[0]

@@ -9,10 +9,11 @@ at least one variable must be unusual by itself.
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
-from surefoot.cholesky import Array, Cholesky
-from surefoot.order_statistics import median
+from surefoot.arrays import Array, array_namespace
+from surefoot.cholesky import Cholesky
+from surefoot.order_statistics import median, ordered
 from surefoot.tails import adaptive_fence, few_valued, gap_fence, normal_cdf, standardised
 
 FEW_VALUED = 0.1
@@ -61,10 +62,10 @@ def state_outlyingness(state: Array, present: Array) -> Array:
 def smallest_half(values: Array, present: Array, features: int) -> Array:
     """The ⌊(n + features + 1) / 2⌋ present rows with the smallest values (more where they tie)."""
     xp = array_namespace(values)
-    ordered = xp.sort(xp.where(present, values, xp.inf), axis=-1)
+    in_order = ordered(values, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     place = xp.maximum(xp.minimum((count + features + 1) // 2, count) - 1, xp.zeros_like(count))
-    return present & (values <= xp.take_along_axis(ordered, place, axis=-1))
+    return present & (values <= xp.take_along_axis(in_order, place, axis=-1))
 
 
 def _shape(z: Array, kept: Array) -> tuple[Array, Cholesky]:

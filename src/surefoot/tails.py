@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from array_api_compat import array_namespace
-
-from surefoot.cholesky import Array
-from surefoot.order_statistics import MAD_TO_STANDARD_DEVIATION, median, quantiles
+from surefoot.arrays import Array, array_namespace
+from surefoot.order_statistics import MAD_TO_STANDARD_DEVIATION, median, ordered, quantiles
 
 WINDOW = 2.5
 """Skewness is measured on the values within so many scales of the centre: no artefact is among them."""
@@ -55,8 +53,9 @@ def core_skewness(scores: Array, present: Array) -> Array:
     count = xp.maximum(xp.sum(xp.astype(core, scores.dtype), axis=-1), xp.ones_like(scores[..., 0]))
     mean = xp.sum(xp.where(core, scores, 0.0), axis=-1) / count
     deviation = xp.where(core, scores - mean[..., None], 0.0)
-    variance = xp.sum(deviation**2, axis=-1) / count
-    third = xp.sum(deviation**3, axis=-1) / count
+    squares = deviation**2
+    variance = xp.sum(squares, axis=-1) / count
+    third = xp.sum(squares * deviation, axis=-1) / count  # a power of three would be taken by logarithms
     skewness = third / xp.where(variance > 0, variance, 1.0) ** 1.5
     clear = xp.abs(skewness) * xp.sqrt(count) > CLEARLY * SKEWNESS_DEVIATION
     return xp.where(clear, skewness, 0.0)
@@ -91,13 +90,13 @@ def standardised(values: Array, present: Array) -> Array:
 def few_valued(values: Array, present: Array, share: float) -> Array:
     """Whether one value fills more than this share of the row: then it comes again so much further on in sorted order."""
     xp = array_namespace(values)
-    ordered = xp.sort(xp.where(present, values, xp.inf), axis=-1)
+    in_order = ordered(values, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     step = xp.astype(xp.floor(share * xp.astype(count, values.dtype)), xp.int64)
-    place = xp.cumulative_sum(xp.ones_like(ordered, dtype=xp.int64), axis=-1) - 1
+    place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1) - 1
     inside = place + step < count
-    again = xp.take_along_axis(ordered, xp.where(inside, place + step, place), axis=-1)
-    return xp.any(inside & (again == ordered), axis=-1)
+    again = xp.take_along_axis(in_order, xp.where(inside, place + step, place), axis=-1)
+    return xp.any(inside & (again == in_order), axis=-1)
 
 
 def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf: Callable[[Array], Array]) -> Array:
@@ -112,17 +111,17 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     array([2.95])
     """
     xp = array_namespace(scores)
-    ordered = xp.sort(xp.where(present, scores, xp.inf), axis=-1)
+    in_order = ordered(scores, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     n = xp.astype(xp.maximum(count, xp.ones_like(count)), scores.dtype)
-    earlier = xp.cumulative_sum(xp.ones_like(ordered), axis=-1) - 1
-    tail = xp.isfinite(ordered) & (ordered >= start)
-    excess = xp.max(xp.where(tail, cdf(ordered) - earlier / n, 0.0), axis=-1, keepdims=True)
+    earlier = xp.cumulative_sum(xp.ones_like(in_order), axis=-1) - 1
+    tail = xp.isfinite(in_order) & (in_order >= start)
+    excess = xp.max(xp.where(tail, cdf(in_order) - earlier / n, 0.0), axis=-1, keepdims=True)
     # A hair more than n d: whole numbers must not fall short by rounding.
     rejected = xp.astype(xp.floor(n * excess + 1e-9), xp.int64)
     last = xp.maximum(count - rejected - 1, xp.zeros_like(count))
-    kept = xp.take_along_axis(ordered, last, axis=-1)
-    following = xp.take_along_axis(ordered, xp.minimum(last + 1, xp.maximum(count - 1, xp.zeros_like(count))), axis=-1)
+    kept = xp.take_along_axis(in_order, last, axis=-1)
+    following = xp.take_along_axis(in_order, xp.minimum(last + 1, xp.maximum(count - 1, xp.zeros_like(count))), axis=-1)
     fence = xp.where(rejected > 0, 0.5 * (kept + following), kept)
     return xp.clip(fence, start, end)[..., 0]
 
@@ -144,10 +143,10 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
     unit = median(size, present)
     (otherwise,) = quantiles(size, present & (size > 0), (0.1,))
     unit = xp.where((unit > 0) & xp.isfinite(unit), unit, xp.where(xp.isfinite(otherwise), otherwise, 1.0))[..., None]
-    ordered = xp.sort(xp.where(present, size, xp.inf), axis=-1)
+    in_order = ordered(size, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
-    place = xp.cumulative_sum(xp.ones_like(ordered, dtype=xp.int64), axis=-1)  # the place of the next value
-    following = xp.concat([ordered[..., 1:], xp.full_like(ordered[..., :1], xp.inf)], axis=-1)
-    reach = GAP * xp.maximum(ordered, unit)
+    place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1)  # the place of the next value
+    following = xp.concat([in_order[..., 1:], xp.full_like(in_order[..., :1], xp.inf)], axis=-1)
+    reach = GAP * xp.maximum(in_order, unit)
     gap = (following > reach) & (2 * place >= count)
     return size, xp.min(xp.where(gap, reach, xp.inf), axis=-1)

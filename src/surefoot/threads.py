@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from surefoot.errors import InputError
@@ -24,11 +25,19 @@ def threads() -> int:
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The function's results in the order of the items. NumPy lets other threads work while it computes."""
-    waiting = list(items)
-    workers = min(threads(), len(waiting))
-    if workers <= 1:
-        yield from map(function, waiting)
+    """The function's results in the order of the items. NumPy lets other threads work while it computes.
+
+    Items are asked for when a thread is free for them: they need not all fit into memory.
+    """
+    workers = threads()
+    if workers == 1:
+        yield from map(function, items)
         return
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(function, waiting)
+        running: deque[Future[Result]] = deque()
+        for item in items:
+            running.append(pool.submit(function, item))
+            if len(running) > workers:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()

@@ -17,7 +17,7 @@ from surefoot.errors import InputError, closest
 PADDED_TO = 16
 """A person's tuples are padded to a multiple of this. It depends on the person alone, so that the rounding of a fit does
 not depend on who else is in the block."""
-BLOCK_CELLS = 2**16
+BLOCK_CELLS = 2**17
 """Padded tuples in a block: large enough for NumPy to be worth its calls, small enough for a processor's cache."""
 
 
@@ -75,7 +75,7 @@ class Trajectories:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
-                own = value.copy()
+                own = value.copy(order="F")  # A column's values side by side, as they are read.
                 own.flags.writeable = False
                 object.__setattr__(self, field.name, own)
 

@@ -61,7 +61,7 @@ def expected_rewards(
         x = critic_features(state[rows], logs.action[rows], actions)
         for part in np.unique(fold[usable]):
             weights = (there & (fold[rows] != part)).astype(np.float64)
-            coef = fit(x, reward[rows], weights, penalty=shrink).coef
+            coef = fit(x, reward[rows], weights, penalty=shrink, arms=actions).coef
             held_out = there & (fold[rows] == part)
             for action in range(actions):
                 judged = critic_features(state[rows], np.full(rows.shape, action), actions) @ coef[:, :, None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 from numpy.typing import NDArray
 
-from surefoot.cholesky import Array
+from surefoot.arrays import Array, array_namespace
 from surefoot.decision_rules import UpperConfidence
 from surefoot.policies import Policy
 from surefoot.simulators.simulator import Simulator

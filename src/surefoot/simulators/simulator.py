@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from surefoot.cholesky import Array
+from surefoot.arrays import Array, array_namespace
 from surefoot.decision_rules import Chooser, DecisionRule
 from surefoot.engines import NUMPY, Engine
 from surefoot.engines import engine as find_engine
