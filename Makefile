@@ -31,8 +31,8 @@ trial: $(VENV)/dev.stamp  ## Run a whole simulated trial against a live server
 	$(BIN)/python examples/trial/run.py
 
 bench: .venv-bench/stamp  ## Measure the package beside its alternatives, in one run
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -m benchmarks
 	.venv-bench/bin/python benchmarks/service.py
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -m benchmarks
 
 clean:  ## Remove everything that can be made again
 	rm -rf $(VENV) .venv-bench results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

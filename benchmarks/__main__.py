@@ -3,7 +3,8 @@
     make bench                          everything
     python -m benchmarks fitting        one part; the others stay as they were in results.json
 
-Writes benchmarks/results.json and benchmarks/results.md.
+Writes benchmarks/results.json and benchmarks/results.md. What `gpu.py`, `million.py` and `service.py` measured, each at its
+own time and place, goes in with it.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 from benchmarks.measuring import best_of
 
 PARTS = ("fitting", "deciding", "simulating", "scaling", "quality", "starting")
+ELSEWHERE = ("gpu", "million", "service")
 FOLDER = Path(__file__).resolve().parent
 COMPARED = ("surefoot", "numpy", "scipy", "scikit-learn", "mabwiser", "contextualbandits", "vowpalwabbit", "gymnasium")
 
@@ -39,6 +41,9 @@ def main():
         results["versions"] = {**{package: version(package) for package in COMPARED}, "python": platform.python_version()}
         results["machine"] = {"cores": len(os.sched_getaffinity(0)), "processor": platform.machine()}
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name in ELSEWHERE:
+        results[name] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     table = markdown(results)
     (FOLDER / "results.md").write_text(table, encoding="utf-8")
     print(table)

@@ -5,7 +5,7 @@ from mabwiser.mab import MAB, LearningPolicy
 from vowpalwabbit import Workspace
 
 import surefoot as sf
-from benchmarks.measuring import best_of, study
+from benchmarks.measuring import side_by_side, study
 from benchmarks.peers import PENALTY, with_intercept
 
 CALLS, MANY = 2_000, 10_000
@@ -15,37 +15,42 @@ def measure():
     logs, _ = study(2)
     rows = logs.order[logs.starts[0] : logs.starts[1]]
     states = np.random.default_rng(0).standard_normal((MANY, 3))
-    one, plain = states[:1], states[0].tolist()
-    microseconds = {}
-    for name in ("ro-accb", "ro-linucb"):
-        policy = sf.method(name).fit(logs).policies_[0]
-        microseconds[f"surefoot {name}, one state"] = _each(lambda policy=policy: policy.decide(plain))
-        many = best_of(lambda policy=policy: policy.probabilities(states), 20)
-        microseconds[f"surefoot {name}, {MANY:,} states"] = 1e6 * many
+    plain = states[0].tolist()
+    actor, ucb = (sf.method(name).fit(logs).policies_[0] for name in ("ro-accb", "ro-linucb"))
     model = MAB([0, 1], LearningPolicy.LinUCB(alpha=1.0, l2_lambda=PENALTY))
     model.fit(logs.action[rows], logs.reward[rows], with_intercept(logs.state[rows]))
-    single, all_states = with_intercept(one), with_intercept(states)
-    microseconds["MABWiser LinUCB, one state"] = _each(lambda: model.predict(single))
-    microseconds[f"MABWiser LinUCB, {MANY:,} states"] = 1e6 * best_of(lambda: model.predict(all_states), 20)
+    single, all_states = with_intercept(states[:1]), with_intercept(states)
     wabbit = _trained_wabbit(logs, rows)
-    line = _line(plain)
-    microseconds["Vowpal Wabbit cb_explore, one state"] = _each(lambda: wabbit.predict(line))
-    lines = [_line(state) for state in states.tolist()]
-    microseconds[f"Vowpal Wabbit cb_explore, {MANY:,} states"] = 1e6 * best_of(lambda: [wabbit.predict(x) for x in lines], 3)
-    wabbit.finish()
-    ours = microseconds["surefoot ro-accb, one state"]
-    return {
-        "microseconds": microseconds,
-        "ratios": {"MABWiser predict / surefoot decide, one state": microseconds["MABWiser LinUCB, one state"] / ours},
+    line, lines = _line(plain), [_line(state) for state in states.tolist()]
+    one = {
+        "surefoot ro-accb": lambda: actor.decide(plain),
+        "surefoot ro-linucb": lambda: ucb.decide(plain),
+        "MABWiser LinUCB": lambda: model.predict(single),
+        "Vowpal Wabbit cb_explore": lambda: wabbit.predict(line),
     }
+    many = {
+        "surefoot ro-accb": lambda: actor.probabilities(states),
+        "surefoot ro-linucb": lambda: ucb.probabilities(states),
+        "MABWiser LinUCB": lambda: model.predict(all_states),
+        "Vowpal Wabbit cb_explore": lambda: [wabbit.predict(x) for x in lines],
+    }
+    singly = side_by_side({name: _repeated(function) for name, function in one.items()}, 20)
+    at_once = side_by_side(many, 10)
+    wabbit.finish()
+    microseconds = {}
+    for name in one:
+        microseconds[f"{name}, one state"] = 1e6 * singly[name] / CALLS
+        microseconds[f"{name}, {MANY:,} states"] = 1e6 * at_once[name]
+    ratio = singly["MABWiser LinUCB"] / singly["surefoot ro-accb"]
+    return {"microseconds": microseconds, "ratios": {"MABWiser predict / surefoot decide, one state": ratio}}
 
 
-def _each(function):
+def _repeated(function):
     def calls():
         for _ in range(CALLS):
             function()
 
-    return 1e6 * best_of(calls) / CALLS
+    return calls
 
 
 def _line(state):

@@ -15,6 +15,15 @@ def best_of(function, repeats=5):
     return min(times)
 
 
+def side_by_side(functions, rounds=5):
+    """Each function's shortest run in seconds, {name: seconds}; they take turns, so that all meet the same busy moments."""
+    times = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            times[name].append(best_of(function, 1))
+    return {name: min(taken) for name, taken in times.items()}
+
+
 def study(people, tuples=210, ratio=0.04, mechanism="prompted", simulator=sf.simulators.HeartSteps, seed=0):
     """Logs of a coin with outliers, and their simulator."""
     simulated = simulator(users=people)

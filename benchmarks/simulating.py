@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 
 import surefoot as sf
-from benchmarks.measuring import best_of, study
+from benchmarks.measuring import side_by_side, study
 
 STEPS, POLICIES = 1_000, 40
 NAMES = {"surefoot/HeartSteps-v0": sf.simulators.HeartSteps, "surefoot/ChainWalk-v0": sf.simulators.ChainWalk}
@@ -18,12 +18,16 @@ def measure():
         logs, _ = study(50, simulator=kind, mechanism=mechanism)
         fitted = sf.method("ro-accb").fit(logs).policies_
         policies = {str(number): fitted for number in range(POLICIES)}
-        seconds = best_of(lambda sim=sim, policies=policies: sim.run(policies, steps=STEPS, keep=STEPS, seed=0), 3)
-        nanoseconds[f"surefoot {kind.__name__}.run, per decision point"] = 1e9 * seconds / (STEPS * POLICIES * 50)
         env, policy = gymnasium.make(name, max_episode_steps=STEPS + 1), fitted[0]
-        stepping = best_of(lambda env=env, policy=policy: _step(env, policy), 3)
-        nanoseconds[f"stepping {name}, per decision point"] = 1e9 * stepping / STEPS
-        ratios[f"stepping {name} / surefoot {kind.__name__}.run"] = (stepping / STEPS) / (seconds / (STEPS * POLICIES * 50))
+        both = {
+            "ours": lambda sim=sim, policies=policies: sim.run(policies, steps=STEPS, keep=STEPS, seed=0),
+            "loop": lambda env=env, policy=policy: _step(env, policy),
+        }
+        seconds = side_by_side(both)
+        ours, loop = seconds["ours"] / (STEPS * POLICIES * 50), seconds["loop"] / STEPS
+        nanoseconds[f"surefoot {kind.__name__}.run, per decision point"] = 1e9 * ours
+        nanoseconds[f"stepping {name}, per decision point"] = 1e9 * loop
+        ratios[f"stepping {name} / surefoot {kind.__name__}.run"] = loop / ours
     return {"nanoseconds": nanoseconds, "ratios": ratios}
 
 

@@ -4,6 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
 from surefoot.critics import boxplot_threshold, capped_objective, fit_capped, fit_ridge, residuals, ridge
+from surefoot.features import critic_features
 from tests.problems import critic_problems
 from tests.reference import literal
 
@@ -152,3 +153,23 @@ def test_refreshing_ends_at_a_threshold_of_its_own_residuals():
     assert found.converged.all()
     own = boxplot_threshold(residuals(x, r, found.coef) ** 2, r, v, 1.0)
     assert (np.isclose(own, found.threshold)).mean() > 0.9  # the rest was caught in a cycle
+
+
+@pytest.mark.parametrize("actions", [2, 3])
+def test_telling_the_arms_changes_nothing_but_the_time(actions):
+    rng = np.random.default_rng(actions)
+    state, action = rng.standard_normal((40, 90, 3)), rng.integers(0, actions, (40, 90))
+    x, v = critic_features(state, action, actions), (rng.random((40, 90)) < 0.9).astype(float)
+    r = rng.standard_t(2, (40, 90)) + action * state[..., 0]
+    found = fit_capped(x, r, v, penalty=np.full(x.shape[-1], PENALTY), arms=actions)
+    for person in range(40):
+        used = v[person] > 0
+        w, kept, epsilon, fits = literal.capped_critic(x[person, used], r[person, used], PENALTY)
+        assert_array_equal(found.weights[person, used] > 0, kept)
+        assert_allclose(found.coef[person], w, rtol=1e-9, atol=1e-11)
+        assert_allclose(found.threshold[person], epsilon, rtol=1e-9)
+        assert found.n_iter[person] == fits
+    assert_allclose(found.gram, np.einsum("nti,nt,ntj->nij", x, found.weights, x), rtol=1e-10, atol=1e-10)
+    stopped = fit_capped(x, r, v, penalty=np.full(x.shape[-1], PENALTY), arms=actions, max_iter=2)
+    assert not stopped.converged.all()
+    assert_allclose(stopped.gram, np.einsum("nti,nt,ntj->nij", x, stopped.weights, x), rtol=1e-10, atol=1e-10)

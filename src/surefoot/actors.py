@@ -144,6 +144,18 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
     return step, damping
 
 
+def _judged(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
+    """The share of the promised rise that a step kept, whether it leads to a better point, and whether none can.
+
+    Where the promised rise drowns in rounding, the gradient tells whether the step was good.
+    """
+    xp = array_namespace(promised)
+    drowned = promised <= 1e-13 * (xp.abs(now.value) + 1e-3)
+    kept = xp.where(drowned, 1.0, (trial.value - now.value) / xp.where(drowned, 1.0, promised))
+    better = (kept > 1e-4) & (~drowned | (_norm(trial.gradient) <= _norm(now.gradient)))
+    return kept, better, drowned & ~better
+
+
 def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
     """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`.
 
@@ -154,8 +166,7 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
     xp = array_namespace(start)
     part, now = problem, problem.at(start)
     active = xp.arange(start.shape[0], device=device(start))
-    found = ActorFit(start, now.value, now.multiplier, xp.zeros_like(active), active < 0)
-    found = ActorFit(*(xp.empty_like(part) for part in vars(found).values()))
+    found = ActorFit(*(xp.empty_like(like) for like in (start, now.value, now.multiplier, active, active < 0)))
     damping, last = xp.zeros_like(now.value), xp.zeros_like(now.value)
     stuck = ~xp.any(now.gradient != 0, axis=1)
     # A multiplier is known only where the gradient was looked at.
@@ -179,11 +190,7 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
             part, now, active, there, size = part.of(rest), now.of(rest), active[rest], there[rest], size[rest]
             damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
         trial = part.at(there)
-        # Where the promised rise drowns in rounding, the gradient tells whether the step was good.
-        drowned = promised <= 1e-13 * (xp.abs(now.value) + 1e-3)
-        kept = xp.where(drowned, 1.0, (trial.value - now.value) / xp.where(drowned, 1.0, promised))
-        better = (kept > 1e-4) & (~drowned | (_norm(trial.gradient) <= _norm(now.gradient)))
-        stuck = drowned & ~better
+        kept, better, stuck = _judged(now, trial, promised)
         softer = xp.where(kept > 0.75, damping / 8, xp.where(kept < 0.25, 4 * damping, damping))
         harder = xp.maximum(8 * damping, 1e-3 * size)
         damping = xp.where(better, xp.where(undamped, 0.0, softer), harder)

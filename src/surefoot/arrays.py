@@ -59,5 +59,5 @@ def keep_freed_memory() -> None:
     The C library gives back what exceeds twice the largest piece that was ever freed, learned up to 32 MiB. A fit's arrays
     are smaller than that, but there are many of them; freeing one such piece, never touched, teaches it.
     """
-    del_me = np.empty(2**25 - 2**13, dtype=np.uint8)
-    del del_me
+    never_touched = np.empty(2**25 - 2**13, dtype=np.uint8)
+    del never_touched

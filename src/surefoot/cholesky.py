@@ -6,7 +6,14 @@ runs over the few columns instead of the many people, and a person whose matrix 
 
 from __future__ import annotations
 
+import numpy as np
+
 from surefoot.arrays import Array, array_namespace, laid_out
+
+
+def _diagonal(a: Array) -> Array:
+    size = a.shape[0]
+    return array_namespace(a).reshape(a, (size * size, -1))[:: size + 1, :]
 
 
 class Cholesky:
@@ -25,21 +32,38 @@ class Cholesky:
         self._xp = xp = array_namespace(matrix)
         size = matrix.shape[-1]
         # People go last: every operation below then runs over contiguous memory.
-        a = laid_out(xp.permute_dims(matrix, (1, 2, 0)))
-        tolerance = 16 * size * float(xp.finfo(a.dtype).eps)
-        diagonal = xp.stack([a[j, j, :] for j in range(size)])
+        given = laid_out(xp.permute_dims(matrix, (1, 2, 0)))
+        a = xp.asarray(given, copy=True)
+        with np.errstate(divide="ignore", invalid="ignore"):  # people who are singular are seen to below
+            for j in range(size):
+                self._eliminate(a, j, a[j, j, :])
+        diagonal = _diagonal(given)
         diagonal = xp.where(diagonal > 0, diagonal, 1.0)
-        self._pivots = xp.empty_like(diagonal)
-        for j in range(size):
-            # With an infinite pivot the column below and the unknown itself become zero: the column is dropped.
-            self._pivots[j, :] = xp.where(a[j, j, :] > tolerance * diagonal[j, :], a[j, j, :], xp.inf)
-            column = a[j, j + 1 :, :] / self._pivots[j, :]
-            a[j + 1 :, j + 1 :, :] -= column[:, None, :] * a[None, j, j + 1 :, :]
-            a[j + 1 :, j, :] = column
-        self._lower = a
-        shares = xp.stack([a[j, j, :] for j in range(size)]) / diagonal
-        self.smallest_pivot = xp.min(shares, axis=0)
+        self._lower, self._pivots = a, self._xp.asarray(_diagonal(a), copy=True)
+        tolerance = 16 * size * float(xp.finfo(a.dtype).eps)
+        self.smallest_pivot = xp.min(self._pivots / diagonal, axis=0)
         self.positive_definite = self.smallest_pivot > tolerance
+        singular = xp.nonzero(~self.positive_definite)[0]
+        if singular.shape[0]:
+            self._drop_columns(singular, given[:, :, singular], diagonal[:, singular], tolerance)
+
+    def _eliminate(self, a: Array, j: int, pivot: Array) -> None:
+        """Column j of L, and the rest of the matrix without what it explains."""
+        column = a[j, j + 1 :, :] / pivot
+        a[j + 1 :, j + 1 :, :] -= column[:, None, :] * a[j, j + 1 :, :]
+        a[j + 1 :, j, :] = column
+
+    def _drop_columns(self, people: Array, a: Array, diagonal: Array, tolerance: float) -> None:
+        """Factor singular matrices again, without the columns that the ones before explain."""
+        xp = self._xp
+        shares, pivots = xp.empty_like(diagonal), xp.empty_like(diagonal)
+        for j in range(a.shape[0]):
+            shares[j, :] = a[j, j, :] / diagonal[j, :]
+            # With an infinite pivot the column below and the unknown itself become zero.
+            pivots[j, :] = xp.where(shares[j, :] > tolerance, a[j, j, :], xp.inf)
+            self._eliminate(a, j, pivots[j, :])
+        self._lower[:, :, people], self._pivots[:, people] = a, pivots
+        self.smallest_pivot[people] = xp.min(shares, axis=0)
 
     @property
     def rank(self) -> Array:
@@ -49,7 +73,7 @@ class Cholesky:
 
     def _forward(self, right: Array) -> Array:
         """Solve L y = b for right-hand sides (people, n, …); y is (n, …, people)."""
-        y = laid_out(self._xp.moveaxis(right, 0, -1))
+        y = laid_out(self._xp.permute_dims(right, (*range(1, right.ndim), 0)))
         for j in range(y.shape[0] - 1):
             below = self._lower[j + 1 :, j, :]
             y[j + 1 :, ...] -= (below if y.ndim == 2 else below[:, None, :]) * y[j, ...]

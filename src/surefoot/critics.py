@@ -1,7 +1,8 @@
 """Critics: who estimates the expected reward x(s, a)ᵀw, for all people of a block at once.
 
 Arrays are (people, tuples, features); `weights` is zero on padding and on tuples that cannot be used, so ragged people and
-removed outliers are the same thing to the solvers. Everything is written to the array API standard.
+removed outliers are the same thing to the solvers. Everything is written to the array API standard. Whatever the order of
+the axes, the solvers let the values of one feature lie side by side in memory, where passes over them are fastest.
 """
 
 from __future__ import annotations
@@ -96,13 +97,13 @@ def _solve(joined: Array, weights: Array, penalty: Array, arms: int) -> tuple[Ar
     """
     xp = array_namespace(joined)
     squares, right = _moments(joined, weights, arms)
-    ridge = penalty * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
-    system = Cholesky(squares + ridge)
+    shrink = penalty * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
+    system = Cholesky(squares + shrink)
     coef = system.solve(right)
     shaky = xp.nonzero(system.smallest_pivot < SHAKY_PIVOT)[0]
     if shaky.shape[0]:
         own, u, w = joined[shaky], weights[shaky], coef[shaky]
-        again = Cholesky(squares[shaky] + ridge)
+        again = Cholesky(squares[shaky] + shrink)
         for _ in range(CORRECTIONS):
             pull = own[:, 1:, :] @ (u * _residuals(own, w))[..., None]
             w = w + again.solve(pull[..., 0] - penalty * w)
@@ -189,7 +190,8 @@ def fit_capped(
             fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ended)
             found.record(active[ended], fit.of(ended))
             active, own, v, w, renewed, epsilon = (part[changed] for part in (active, own, v, w, renewed, epsilon))
-            remembered, refreshing = remembered[changed], refreshing[changed]
+            if refresh_threshold:
+                remembered, refreshing = remembered[changed], refreshing[changed]
         u = renewed
         if not active.shape[0]:
             return found

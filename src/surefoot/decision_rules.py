@@ -103,10 +103,12 @@ class Boltzmann(DecisionRule):
     """θ, (*batch, actions − 1, variables + 1)."""
 
     def probabilities(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
-        logits = np.einsum("...km,...m->...k", self.coef, policy_features(state))
-        logits = np.concatenate([np.zeros_like(logits[..., :1]), logits], axis=-1)
-        raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+        # Actions go first, so that sums over the few of them are sums of whole arrays.
+        logits = np.einsum("...km,...m->k...", self.coef, policy_features(state))
+        top = np.maximum(logits.max(axis=0), 0.0)
+        nothing, raised = np.exp(-top), np.exp(logits - top)
+        total = nothing + raised.sum(axis=0)
+        return np.stack([nothing / total, *(raised / total)], axis=-1)
 
     def scalar(self) -> Callable[[Sequence[float]], list[float]]:
         blocks = [(block[:-1], block[-1]) for block in self.coef.tolist()]

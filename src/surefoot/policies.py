@@ -221,19 +221,21 @@ def _checked_states(
         wanted = "variables" if names is None else f"{len(names)}: {', '.join(names)}"
         raise InputError(f"states have shape {values.shape}; give one row per decision, (n, {wanted})")
     free = np.ones(len(values), dtype=bool) if available is None else np.asarray(available)
-    if free.shape != (len(values),) or not np.isin(free, (0, 1)).all():
+    if free.shape != (len(values),) or not (free.dtype == bool or np.isin(free, (0, 1)).all()):
         raise InputError(f"available must be {len(values)} times yes or no")
-    free = free.astype(bool)
-    if names is not None:
-        rows, places = np.nonzero(free[:, None] & ~np.isfinite(values))
+    free, finite = free.astype(bool), np.isfinite(values)
+    if names is not None and not finite.all():
+        rows, places = np.nonzero(free[:, None] & ~finite)
         if rows.size:
             row, name = int(rows[0]), names[places[0]]
             message = f"row {row}, state '{name}': {values[row, places[0]]}; a decision needs every state variable"
             raise InputError(message, row=row, column=name)
-    return np.where(free[:, None], values, 0.0), free
+    return values if free.all() else np.where(free[:, None], values, 0.0), free
 
 
 def _where_available(probabilities: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
+    if free.all():
+        return probabilities
     nothing = np.eye(probabilities.shape[-1])[0]
     return np.where(free[:, None], probabilities, nothing)
 
