@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,8 @@ from surefoot.trajectories import positions
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
+PIECE = 4096
+"""So many people are written at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +123,15 @@ class Policies:
             "actions": list(self.action_names),
             "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
         }
-        users = ["everyone"] if self.users is None else self.users.tolist()
+        users = np.asarray(["everyone"]) if self.users is None else self.users
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
         if path.suffix == ".json":
-            with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-                _write_json(file, header, {"users": np.asarray(users), **flat})
+            columns = {"users": users, **flat}
+
+            def pieces(name: str) -> Iterator[list[Any]]:
+                return (columns[name][at : at + PIECE].tolist() for at in range(0, len(users), PIECE))
+
+            _write_json(path, header, list(columns), pieces)
         elif path.suffix == ".parquet":
             import pyarrow as pa
             from pyarrow import parquet
@@ -133,23 +139,39 @@ class Policies:
             lists = {
                 name: pa.FixedSizeListArray.from_arrays(values.ravel(), values.shape[1]) for name, values in flat.items()
             }
-            table = pa.table({"user": users, **lists}).replace_schema_metadata({"surefoot": json.dumps(header)})
+            table = pa.table({"user": users.tolist(), **lists}).replace_schema_metadata({"surefoot": json.dumps(header)})
             with replacing(path) as temporary:
                 parquet.write_table(table, temporary)
         else:
             raise InputError(f"{path}: policies are saved as .json or .parquet")
 
 
-def _write_json(file: TextIO, header: dict[str, Any], columns: dict[str, NDArray[Any]]) -> None:
+def parquet_to_json(source: Path, target: Path) -> None:
+    """Copy saved policies to the other format without having them all in memory."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(source) as file:
+        header = json.loads(file.schema_arrow.metadata[b"surefoot"])
+
+        def pieces(name: str) -> Iterator[list[Any]]:
+            column = "user" if name == "users" else name
+            return (batch.column(0).to_pylist() for batch in file.iter_batches(PIECE, columns=[column]))
+
+        _write_json(target, header, ["users", *header["shapes"]], pieces)
+
+
+def _write_json(
+    path: Path, header: dict[str, Any], columns: list[str], pieces: Callable[[str], Iterator[list[Any]]]
+) -> None:
     """One JSON object, its lists written piece by piece: a million people's numbers as Python objects would fill memory."""
-    file.write(json.dumps(header)[:-1])
-    for name, values in columns.items():
-        file.write(f", {json.dumps(name)}: [")
-        for first in range(0, len(values), 4096):
-            piece = json.dumps(values[first : first + 4096].tolist(), allow_nan=False)
-            file.write((", " if first else "") + piece[1:-1])
-        file.write("]")
-    file.write("}\n")
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(header)[:-1])
+        for name in columns:
+            file.write(f", {json.dumps(name)}: [")
+            for number, piece in enumerate(pieces(name)):
+                file.write((", " if number else "") + json.dumps(piece, allow_nan=False)[1:-1])
+            file.write("]")
+        file.write("}\n")
 
 
 def load(path: str | Path) -> Policies:

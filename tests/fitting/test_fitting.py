@@ -89,6 +89,24 @@ def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows
         assert_same_fit(fit_study(path, described, tmp_path / f"{path.name}.fit"), described.method().fit(read.logs), read)
 
 
+@pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
+def test_parts_are_put_together_some_people_at_a_time(table, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "PART_ROWS", 130)
+    monkeypatch.setattr(parts, "MERGED_PEOPLE", 5)
+    monkeypatch.setattr(sf.policies, "PIECE", 3)
+    folder = one_file_per(table, tmp_path / "people", "user", 5)
+    if text:
+        for path in folder.iterdir():
+            rows = pq.read_table(path)
+            pq.write_table(rows.set_column(0, "user", pc.binary_join_element_wise("p", rows["user"].cast("str"), "")), path)
+    read = study().read(folder)
+    fitted = fit_study(folder, study(), tmp_path / "fitted")
+    assert_same_fit(fitted, study().method().fit(read.logs), read)
+    assert fitted.critic["user"].to_pylist() == read.logs.users.tolist()
+    fitted.policies.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "fitted" / "policies.json").read_bytes()
+
+
 def test_a_part_needs_few_files_when_people_are_in_one_file_each(table, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "PART_ROWS", 130)
     folder = one_file_per(table, tmp_path / "people", "user", 6)

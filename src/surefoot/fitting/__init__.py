@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from surefoot import policies
 from surefoot.engines import ENGINES
@@ -14,7 +15,7 @@ from surefoot.engines import engine as find_engine
 from surefoot.errors import FitWarning, InputError, closest
 from surefoot.fitting.cluster import fit_on_cluster
 from surefoot.fitting.manifest import hashed, manifest_of
-from surefoot.fitting.parts import fit_part
+from surefoot.fitting.parts import PartFit, fit_part
 from surefoot.fitting.plan import Plan
 from surefoot.fitting.working_folder import WorkingFolder
 from surefoot.policies import Policies
@@ -31,28 +32,39 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class FittedStudy:
-    """What a fit gives; the same four things as the files in `folder`."""
+    """What a fit gives; the same four things as the files in `folder`, which are read when they are asked for."""
 
-    policies: Policies
-    critic: pa.Table
-    """One row per person (or one for everyone): threshold, scale, iterations, counts, one column per coefficient."""
     manifest: dict[str, Any]
     folder: Path | None
-    _weights: pa.Table | None = None
+    _part: PartFit | None = None
+    """What was fitted, where it is in memory."""
+
+    @cached_property
+    def policies(self) -> Policies:
+        return self._part.policies if self._part else policies.load(self._file("policies"))
+
+    @property
+    def critic(self) -> pa.Table:
+        """One row per person (or one for everyone): threshold, scale, iterations, counts, one column per coefficient."""
+        return self._part.critic if self._part else self._table("critic")
 
     @property
     def weights(self) -> pa.Table:
         """One row per decision point: row in the input, person, time, weight (missing where it was not used), residual."""
+        return self._part.weights if self._part else self._table("weights")
+
+    def _file(self, name: str) -> Path:
+        return cast(Path, self.folder) / f"{name}.parquet"  # What is not in memory is in files.
+
+    def _table(self, name: str) -> pa.Table:
         from pyarrow import parquet
 
-        return parquet.read_table(self.folder / "weights.parquet") if self.folder is not None else self._weights
+        return parquet.read_table(self._file(name))
 
     @classmethod
     def load(cls, folder: str | Path) -> FittedStudy:
-        """Read a folder that `fit_study` wrote."""
+        """A folder that `fit_study` wrote."""
         import json
-
-        from pyarrow import parquet
 
         folder = Path(folder)
         try:
@@ -61,9 +73,7 @@ class FittedStudy:
             raise InputError(
                 f"{folder}: not a folder of a fit (its manifest.json cannot be read); make one with fit"
             ) from error
-        return cls(
-            policies.load(folder / "policies.parquet"), parquet.read_table(folder / "critic.parquet"), manifest, folder
-        )
+        return cls(manifest, folder)
 
 
 def fit_study(
@@ -120,7 +130,7 @@ def _from_memory(
             working.keep(0, part)
             working.publish(1, manifest, study.text)
     _warn(manifest)
-    return FittedStudy(part.policies, part.critic, manifest, None if out is None else Path(out), part.weights)
+    return FittedStudy(manifest, None if out is None else Path(out), part)
 
 
 def _through_parts(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot import policies
 from surefoot.errors import FitWarning
 from surefoot.features import critic_feature_names
 from surefoot.methods import Method
@@ -19,6 +19,9 @@ from surefoot.study import Study, StudyLogs
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MERGED_PEOPLE = 2**18
+"""So many people are put in order at a time when parts are put together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,28 +111,42 @@ def _summary(study: Study, method: Method, logs: StudyLogs, told: list[str]) -> 
     }
 
 
-def merged_policies(folders: list[Path]) -> Policies:
-    """The policies of several parts as one, sorted by person."""
-    found = [policies.load(folder / "policies.parquet") for folder in folders]
-    first = found[0]
-    if first.users is None:
-        return first
-    users = np.concatenate([part.users for part in found if part.users is not None])
-    order = np.argsort(users)
-    arrays = {name: np.concatenate([part.rule.arrays()[name] for part in found])[order] for name in first.rule.arrays()}
-    return Policies(users[order], type(first.rule)(**arrays), first.action_names, first.state_names)
-
-
-def merge_tables(folders: list[Path], name: str, out: Path, sort_by: str | None = None) -> None:
-    """The tables of several parts as one file, part by part; with `sort_by` in memory and sorted."""
+def merge_tables(folders: list[Path], name: str, out: Path, *, by_person: bool) -> None:
+    """The tables of several parts as one file: part after part, or sorted by person; never all of them in memory."""
     import pyarrow as pa
     from pyarrow import parquet
 
     files = [folder / name for folder in folders]
+    first = parquet.read_schema(files[0])
+    # Metadata, such as that of policies, is the same in all parts.
     schema = pa.unify_schemas([parquet.read_schema(file) for file in files], promote_options="permissive")
+    schema = schema.with_metadata(first.metadata)
+    tables = _sorted_by_person(files, schema) if by_person else (parquet.read_table(file).cast(schema) for file in files)
     with parquet.ParquetWriter(out, schema) as writer:
-        if sort_by is not None:
-            writer.write_table(pa.concat_tables([parquet.read_table(file).cast(schema) for file in files]).sort_by(sort_by))
-            return
-        for file in files:
-            writer.write_table(parquet.read_table(file).cast(schema))
+        for table in tables:
+            writer.write_table(table)
+
+
+def _sorted_by_person(files: list[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Everybody's rows in the order of their ids, some hundred thousand people at a time."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    def users(file: Path) -> pa.ChunkedArray:
+        return parquet.read_table(file, columns=["user"])["user"].cast(schema.field("user").type)
+
+    ids = [users(file) for file in files]
+    ends = [pc.min_max(part).as_py() for part in ids]
+    everyone = pa.chunked_array([chunk for part in ids for chunk in part.chunks]).sort()
+    starts = [everyone[place].as_py() for place in range(0, len(everyone), MERGED_PEOPLE)]
+    del ids, everyone
+    for place, start in enumerate(starts):
+        stop = starts[place + 1] if place + 1 < len(starts) else None
+        found = []
+        for file, end in zip(files, ends, strict=True):
+            if end["max"] >= start and (stop is None or end["min"] < stop):
+                table = parquet.read_table(file).cast(schema)
+                wanted = pc.greater_equal(table["user"], start)
+                found.append(table.filter(wanted if stop is None else pc.and_(wanted, pc.less(table["user"], stop))))
+        yield pa.concat_tables(found).sort_by("user")

@@ -11,7 +11,8 @@ from typing import Any, Self
 from surefoot.errors import InputError
 from surefoot.files import open_to_others
 from surefoot.fitting.manifest import FORMAT
-from surefoot.fitting.parts import PartFit, merge_tables, merged_policies
+from surefoot.fitting.parts import PartFit, merge_tables
+from surefoot.policies import parquet_to_json
 
 
 class WorkingFolder:
@@ -71,11 +72,9 @@ class WorkingFolder:
         """Put the parts together and let the result appear under its name in one step."""
         folders = [self._part(number) for number in range(parts)]
         final = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
-        policies = merged_policies(folders)
-        policies.save(final / "policies.parquet")
-        policies.save(final / "policies.json")
-        merge_tables(folders, "critic.parquet", final / "critic.parquet", sort_by="user")
-        merge_tables(folders, "weights.parquet", final / "weights.parquet")
+        for name, by_person in (("policies", True), ("critic", True), ("weights", False)):
+            merge_tables(folders, f"{name}.parquet", final / f"{name}.parquet", by_person=by_person)
+        parquet_to_json(final / "policies.parquet", final / "policies.json")
         (final / "study.toml").write_text(study, encoding="utf-8", newline="")
         (final / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         open_to_others(final)
