@@ -187,8 +187,11 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text(STUDY)
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    monkeypatch.setattr(plan, "PART_ROWS", 60)
     with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:  # noqa: S603
         assert [int(process.stdout.readline()) for _ in range(5)] == [1, 2, 3, 4, 5]
+        with pytest.raises(sf.InputError, match="another run is fitting the same logs"):
+            fit_study(tmp_path / "logs.parquet", tmp_path / "study.toml", tmp_path / "fitted")
         os.kill(process.pid, how)
     assert process.returncode != 0
     assert not (tmp_path / "fitted").exists()
@@ -196,7 +199,6 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     assert len(list(working.glob("part-*"))) == 5
     # What died while a part was written must not be taken for a part.
     (working / "unfinished-x").mkdir()
-    monkeypatch.setattr(plan, "PART_ROWS", 60)
     calls = []
     monkeypatch.setattr(fitting, "fit_part", lambda study, logs, engine: calls.append(logs) or parts.fit_part(study, logs))
     described = sf.Study.load(tmp_path / "study.toml")

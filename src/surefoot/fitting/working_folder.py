@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from surefoot.errors import InputError
 from surefoot.files import open_to_others
@@ -42,13 +42,18 @@ class WorkingFolder:
     def __enter__(self) -> Self:
         try:
             self.folder.mkdir(exist_ok=True)
+            self._lock = (self.folder / "lock").open("w")
         except OSError as error:
             raise InputError(f"{self.out.parent}: cannot be written to ({error.strerror})") from error
+        if not _locked(self._lock):
+            self._lock.close()
+            raise InputError(f"another run is fitting the same logs into {self.out}; wait for it, or choose another folder")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, InputError):
             shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.close()
 
     def _part(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}"
@@ -81,6 +86,19 @@ class WorkingFolder:
         if self.out.exists():
             self.out.rename(self.folder / "replaced")
         final.rename(self.out)
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether the file is ours alone until it is closed, or this process ends, however it ends."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return True  # Neither every system nor every file system has locks.
+    return True
 
 
 def _is_fit(folder: Path) -> bool:
