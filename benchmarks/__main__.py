@@ -3,7 +3,7 @@
     make bench                          everything
     python -m benchmarks fitting        one part; the others stay as they were in results.json
 
-Writes benchmarks/results.json and benchmarks/results.md. What `gpu.py`, `million.py` and `service.py` measured, each at its
+Writes benchmarks/results.json and benchmarks/results.md. What `gpu.py`, `million.py`, `service.py` and `threads.py` measured, each at its
 own time and place, goes in with it.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.measuring import best_of
 
 PARTS = ("fitting", "deciding", "simulating", "scaling", "quality", "starting")
-ELSEWHERE = ("gpu", "million", "service")
+ELSEWHERE = ("gpu", "million", "service", "threads")
 FOLDER = Path(__file__).resolve().parent
 COMPARED = ("surefoot", "numpy", "scipy", "scikit-learn", "mabwiser", "contextualbandits", "vowpalwabbit", "gymnasium")
 

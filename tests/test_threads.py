@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from surefoot.errors import InputError
-from surefoot.threads import in_threads, threads
+from surefoot.threads import ahead, cores, in_threads
 
 
 @pytest.mark.parametrize("count", ["1", "3"])
@@ -42,4 +42,24 @@ def test_an_error_in_a_thread_is_the_callers(monkeypatch):
 def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, asked):
     monkeypatch.setenv("SUREFOOT_THREADS", asked)
     with pytest.raises(InputError, match="SUREFOOT_THREADS"):
-        threads()
+        cores()
+
+
+def test_the_next_item_is_made_while_one_is_worked_on():
+    made = [threading.Event() for _ in range(3)]
+
+    def items():
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    for number in ahead(items()):
+        assert number == 2 or made[number + 1].wait(10)
+
+
+def test_an_error_while_an_item_is_made_comes_after_the_items_before():
+    seen = []
+    with pytest.raises(ZeroDivisionError):
+        for item in ahead(1 / number for number in (1, 2, 0, 3)):
+            seen.append(item)
+    assert seen == [1, 0.5]

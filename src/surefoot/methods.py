@@ -25,8 +25,8 @@ from surefoot.features import critic_feature_names, critic_features, effects, po
 from surefoot.fit_troubles import fit_troubles, trouble_names
 from surefoot.high_breakdown import fit_high_breakdown
 from surefoot.policies import Policies
-from surefoot.threads import in_threads
-from surefoot.trajectories import Trajectories, tidy
+from surefoot.threads import in_threads, threads
+from surefoot.trajectories import BLOCK_CELLS, Trajectories, tidy
 
 CRITICS = ("ridge", "capped", "high-breakdown")
 POOLINGS = ("person", "all")
@@ -137,7 +137,7 @@ class Method(ABC):
         self._troubles = np.zeros((people, 2 + len(logs.state_names) + 2 * logs.actions), dtype=bool)
         can_use = self.logs_.usable
         keep_freed_memory()
-        blocks = self.logs_.pooled() if pooled else self.logs_.blocks()
+        blocks = self.logs_.pooled() if pooled else self.logs_.blocks(_block_cells(len(logs)))
         # Blocks write to rows and people of their own, so threads need not wait for each other.
         who, rules = zip(*in_threads(lambda block: self._fit_block(*block, can_use, where), blocks), strict=True)
         self.weights_, self.residuals_ = self.weights_[:-1], self.residuals_[:-1]
@@ -383,6 +383,12 @@ def _mask(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str
         if name not in names:
             raise InputError(f"{parameter} names '{name}', which the logs do not have{closest(name, names)}", column=name)
     return np.array([1.0 if chosen is None or name in chosen else 0.0 for name in names])
+
+
+def _block_cells(rows: int) -> int:
+    """One block or more for every thread; many threads need larger ones, or they wait for each other in Python."""
+    most = BLOCK_CELLS if threads() <= 2 else 2 * BLOCK_CELLS
+    return min(max(rows // threads(), BLOCK_CELLS), most)
 
 
 def _warn_of(users: NDArray[Any], what: str) -> None:

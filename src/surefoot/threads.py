@@ -1,4 +1,4 @@
-"""How many threads: all cores that the process may use, unless SUREFOOT_THREADS says otherwise."""
+"""How many cores are used, and threads to use them with."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from surefoot.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+MOST_THREADS = 8
+"""More threads than this wait for each other in Python longer than they compute (docs/scaling.md). Processes do not."""
 
-def threads() -> int:
-    """The number of threads that fits share their blocks among; it never changes a number."""
+
+def cores() -> int:
+    """How many cores to use: all that the process may, unless SUREFOOT_THREADS says otherwise. It never changes a number."""
     asked = os.environ.get("SUREFOOT_THREADS", "")
     if asked:
         if not asked.isdigit() or int(asked) < 1:
             raise InputError(f"SUREFOOT_THREADS is '{asked}'; it must be a whole number of at least 1")
         return int(asked)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """How many threads share a fit."""
+    return min(cores(), MOST_THREADS)
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -41,3 +49,13 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
+
+
+def ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items, each made in another thread while the one before is worked on."""
+    waiting, end = iter(items), object()
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Any] = pool.submit(next, waiting, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, waiting, end)
+            yield item

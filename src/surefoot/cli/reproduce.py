@@ -53,7 +53,7 @@ def reproduce(
     from surefoot.experiments import running
     from surefoot.experiments.plan import EXPERIMENTS, Settings
     from surefoot.experiments.robustness_report import RobustnessSettings, run_robustness
-    from surefoot.threads import threads
+    from surefoot.threads import cores
 
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
@@ -71,7 +71,7 @@ def reproduce(
     further = RobustnessSettings(seed=seed, **(QUICK_S5 if quick else {}))
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    processes, progress = jobs or threads(), running.progress_for_terminal()
+    processes, progress = jobs or cores(), running.progress_for_terminal()
     summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()

@@ -20,6 +20,7 @@ from surefoot.fitting.plan import Plan
 from surefoot.fitting.working_folder import WorkingFolder
 from surefoot.policies import Policies
 from surefoot.study import Study, StudyLogs
+from surefoot.threads import ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +145,8 @@ def _through_parts(
     with WorkingFolder(out, key, force) as working:
         missing = [number for number in range(len(plan.parts)) if not working.has(number)]
         people = plan.people - sum(len(plan.parts[number]) for number in missing)
-        here = ((number, fit_part(study, plan.read(plan.parts[number]), engine)) for number in missing)
+        read = ahead((number, plan.read(plan.parts[number])) for number in missing)
+        here = ((number, fit_part(study, logs, engine)) for number, logs in read)
         for number, part in fit_on_cluster(plan, missing, scheduler) if engine == "dask" and missing else here:
             working.keep(number, part)
             people += len(plan.parts[number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from surefoot.errors import InputError
 from surefoot.fitting.parts import PartFit, fit_part
 from surefoot.fitting.plan import Plan
-from surefoot.threads import threads
+from surefoot.threads import cores
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,7 +34,7 @@ def fit_on_cluster(plan: Plan, numbers: list[int], scheduler: str | None) -> Ite
         raise InputError("engine 'dask' needs Dask; install it with: pip install 'surefoot[cluster]'") from None
     with ExitStack() as stack:
         if scheduler is None:
-            workers = min(threads(), max(1, len(numbers)))
+            workers = min(cores(), max(1, len(numbers)))
             cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             scheduler = stack.enter_context(cluster).scheduler_address
         client = stack.enter_context(_connected(scheduler))
@@ -66,4 +67,19 @@ def _connected(scheduler: str) -> Client:
 def _fit(plan: Plan) -> PartFit:
     """On a worker: read and fit the one part of the plan. The cluster decides how many run beside each other."""
     os.environ["SUREFOOT_THREADS"] = "1"
+    _keep_freed_memory()
     return fit_part(plan.study, plan.read(plan.parts[0]))
+
+
+def _keep_freed_memory() -> None:
+    """Dask has its workers give every freed page back to the system at once, and then a fit spends its time asking for them.
+
+    What `arrays.keep_freed_memory` teaches the C library elsewhere must be told to it here.
+    """
+    trim_threshold, mmap_threshold = -1, -3  # as glibc's malloc.h numbers them
+    try:
+        library = ctypes.CDLL(None)
+        library.mallopt(trim_threshold, 2**26)
+        library.mallopt(mmap_threshold, 2**25)
+    except (OSError, TypeError, AttributeError):
+        return  # Another C library has other habits.

@@ -33,7 +33,10 @@ class PartFit:
     weights: pa.Table
     summary: dict[str, Any]
     method: Method
-    """As it was fitted; not saved."""
+    """As it was fitted; neither saved nor sent from a worker, because it holds all the logs."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "method": None}
 
     def save(self, folder: Path) -> None:
         from pyarrow import parquet
