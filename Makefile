@@ -57,7 +57,7 @@ $(VENV)/run.stamp: $(BIN)/python pyproject.toml constraints.txt
 # Peers have an environment of their own, so that they do not burden the product.
 .venv-bench/stamp: pyproject.toml constraints.txt benchmarks/requirements.txt
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --quiet -c constraints.txt -e '.[service]' -r benchmarks/requirements.txt
+	.venv-bench/bin/python -m pip install --quiet -c constraints.txt -e '.[service,cluster]' -r benchmarks/requirements.txt
 	@touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python pyproject.toml constraints.txt

@@ -3,8 +3,8 @@
     make bench                          everything
     python -m benchmarks fitting        one part; the others stay as they were in results.json
 
-Writes benchmarks/results.json and benchmarks/results.md. What `gpu.py`, `million.py`, `service.py` and `threads.py` measured, each at its
-own time and place, goes in with it.
+Writes benchmarks/results.json and benchmarks/results.md. What `gpu.py`, `million.py`, `service.py` and `threads.py`
+measured, each at its own time and place, goes in with it.
 """
 
 import argparse

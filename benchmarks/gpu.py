@@ -1,6 +1,6 @@
 """What a GPU does: fitting ro-accb for a million people, and simulating two thousand policies.
 
-    python benchmarks/gpu.py --out benchmarks/gpu.json     # 80 GiB of device memory; --block 250000 takes 20
+    python benchmarks/gpu.py --out benchmarks/gpu.json     # 80 GiB of device memory; --block 250000 takes less
 
 Needs a CUDA device and PyTorch. Data are on the device before the clock starts; numbers are float64; the first thousands
 of people are fitted with NumPy as well and compared.

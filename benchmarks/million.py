@@ -2,8 +2,8 @@
 
     python -m benchmarks.million --people 1000000 --folder /tmp/million
 
-Makes the folder if it is not there (200 files of 5,000 people × 210 tuples), fits a tenth of it and then all of it, each in
-a process of its own, kills the second once (kill −9) to see it continue, and writes benchmarks/million.json.
+Makes the folder if it is not there (200 files of 5,000 people × 210 tuples), fits all of it in a process that is killed once
+(kill −9) and continues, then a tenth of it, then that on a Dask cluster of this machine, and writes benchmarks/million.json.
 """
 
 import argparse
@@ -78,6 +78,22 @@ def fit(folder, logs, kill):
     }
 
 
+def fit_on_cluster(folder, logs):
+    """Seconds in all, and the processor seconds of the process that hands out parts and writes what comes back."""
+    program = (
+        "import sys, time; from surefoot.fitting import fit_study\n"
+        "if __name__ == '__main__':\n"
+        "    fit_study(*sys.argv[1:], engine='dask', force=True); print(time.process_time())"
+    )
+    script = folder / "on_cluster.py"  # Workers begin by importing the main module, so it must be a file.
+    script.write_text(program, encoding="utf-8")
+    start = time.perf_counter()
+    command = [sys.executable, str(script), str(logs), str(folder / "study.toml"), str(folder / "cluster-fitted")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds = time.perf_counter() - start
+    return {"seconds": round(seconds, 1), "coordinator_processor_seconds": round(float(done.stdout.split()[-1]), 1)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--people", type=int, default=1_000_000)
@@ -93,6 +109,7 @@ def main():
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "everyone": fit(asked.folder, everyone, kill=True),
         "tenth": fit(asked.folder, tenth, kill=False),
+        "tenth_on_dask": fit_on_cluster(asked.folder, tenth),
         "cores": len(os.sched_getaffinity(0)),
         "versions": {"surefoot": sf.__version__, "numpy": np.__version__, "pyarrow": pa.__version__},
     }

@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -26,11 +28,62 @@ def test_the_verdicts_are_those_of_the_committed_run():
     assert section("claims").splitlines()[2:] == rows
 
 
-def test_the_speeds_are_those_of_the_committed_benchmark():
-    results = json.loads((ROOT / "benchmarks/results.json").read_text(encoding="utf-8"))
-    ratios = {**results["fitting"]["ratios"], **results["deciding"]["ratios"], **results["simulating"]["ratios"]}
-    rows = [f"| {what} | {value:,.0f} |" for what, value in ratios.items()]
+@pytest.fixture(scope="module")
+def measured():
+    return json.loads((ROOT / "benchmarks/results.json").read_text(encoding="utf-8"))
+
+
+def test_the_speeds_are_those_of_the_committed_benchmark(measured):
+    ratios = {**measured["fitting"]["ratios"], **measured["deciding"]["ratios"], **measured["simulating"]["ratios"]}
+    rows = [f"| {what} | {value:,.3g} |" for what, value in ratios.items()]
     assert section("bench").splitlines()[2:] == rows
+
+
+def test_what_was_measured_elsewhere_is_collected(measured):
+    for name in ("gpu", "million", "service", "threads"):
+        assert measured[name] == json.loads((ROOT / f"benchmarks/{name}.json").read_text(encoding="utf-8"))
+
+
+def test_figures_in_sentences_are_measured_ones(measured):
+    """In sentences and tables of README and docs, with line breaks as spaces."""
+
+    def text(path):
+        return " ".join((ROOT / path).read_text(encoding="utf-8").split())
+
+    def middle(values):
+        return sorted(values)[len(values) // 2]
+
+    fitting, exponents = measured["fitting"]["microseconds_per_person"], measured["scaling"]["exponents"]
+    actor, ucb, high = (fitting[f"surefoot {name}, 1,000 people"] for name in ("ro-accb", "ro-linucb", "hb-accb"))
+    one, million, gpu = measured["deciding"]["microseconds"], measured["million"], measured["gpu"]
+    everyone, tenth = million["everyone"], million["tenth"]
+    readme, scaling, robustness = text("README.md"), text("docs/scaling.md"), text("docs/robustness.md")
+    assert f"{actor:.0f} µs per person with `ro-accb`, {ucb:.0f} with `ro-linucb`" in readme
+    assert f"one decision {one['surefoot ro-accb, one state']:.1f} µs" in readme
+    assert f"people to the power {exponents['people']:.2f} and with tuples to the power {exponents['tuples']:.2f}" in readme
+    assert f"take {everyone['seconds']:.0f} s and {everyone['peak_memory_mib']} MiB" in readme
+    assert f"the fit alone takes {middle(gpu['ro-accb_seconds']):.1f} s" in readme
+    assert f"{everyone['seconds']:.0f} s in all, peak memory {everyone['peak_memory_mib']} MiB" in scaling
+    assert f"(100,000 people: {tenth['seconds']:.0f} s and {tenth['peak_memory_mib']} MiB)" in scaling
+    for name in ("ro-linucb_seconds", "ro-accb_seconds", "ro-saccb_seconds"):
+        assert f"| {middle(gpu[name]):.2f} |" in scaling
+    for counts in measured["threads"]["seconds_by_threads"].values():
+        assert " | ".join(f"{seconds:.2f}" for seconds in counts.values()) in scaling
+    assert f"`hb-accb` {high:.0f} µs a person against {actor:.0f} for `ro-accb`, {high / actor:.1f} times" in robustness
+    for name, found in measured["service"]["databases"].items():
+        row = found["surefoot"]
+        place = f"{name.removesuffix('(s)')}{'' if '1 worker' in name else 's'} | {row['per_second']:.0f} |"
+        assert f"{place} {row['p50_ms']:.1f} ms | {row['p99_ms']:.1f} ms | {found['ratio']:.2f} |" in text("docs/service.md")
+
+
+def test_the_peer_that_wins_is_named(measured):
+    earned = {
+        row["name"]: row["mean"]
+        for row in measured["quality"]["rows"]
+        if (row["scene"], row["ratio"], row["measure"]) == ("HeartSteps, prompted", 0.2, "long_run_average_reward")
+    }
+    assert earned["scikit-learn RANSACRegressor"] > max(earned["surefoot ro-accb"], earned["surefoot hb-accb"])
+    assert "RANSAC earns more steps" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_readme_links_to_is_there():
