@@ -120,13 +120,31 @@ def test_row_order_and_company_change_nothing(dirty):
             assert_array_equal(one.policies_.rule.arrays()[part][0], values[3])
 
 
-def test_block_size_changes_nothing(dirty, monkeypatch):
-    expected = sf.method("ro-saccb").fit(dirty)
-    blocks = sf.Trajectories.blocks
-    monkeypatch.setattr(sf.Trajectories, "blocks", lambda logs: blocks(logs, cells=200))
-    again = sf.method("ro-saccb").fit(dirty)
-    assert_array_equal(again.coef_, expected.coef_)
-    assert_array_equal(again.weights_, expected.weights_)
+@pytest.mark.parametrize("name", ["ro-linucb", "ro-accb", "ro-saccb", "hb-saccb"])
+def test_block_size_and_threads_change_nothing(dirty, monkeypatch, name):
+    expected = sf.method(name).fit(dirty)
+    for cells, threads in ((200, 1), (200, 3), (700, 2), (10**6, 1)):
+        monkeypatch.setattr("surefoot.methods._block_cells", lambda rows, cells=cells: cells)
+        monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
+        again = sf.method(name).fit(dirty)
+        for part, values in expected.policies_.rule.arrays().items():
+            assert_array_equal(again.policies_.rule.arrays()[part], values)
+        assert_array_equal(again.weights_, expected.weights_)
+        assert_array_equal(again.residuals_, expected.residuals_)
+
+
+def test_every_thread_gets_a_block_and_none_a_huge_one(monkeypatch):
+    from surefoot.methods import _block_cells
+
+    for threads, rows, cells in (
+        (1, 10**3, 2**17),
+        (2, 10**7, 2**17),
+        (4, 10**7, 2**18),
+        (8, 2**20, 2**17),
+        (64, 10**8, 2**18),
+    ):
+        monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
+        assert _block_cells(rows) == cells
 
 
 def test_tidy_results_have_names_people_and_times(dirty):
