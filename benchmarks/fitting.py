@@ -17,7 +17,7 @@ def measure():
     small, _ = study(1_000)
     large, _ = study(10_000)
     looped = {peer: lambda peer=peer: fit_people(peer, small, LOOPED.get(peer, 1_000)) for peer in PEERS}
-    seconds = side_by_side({**looped, **batched(small)})
+    seconds = side_by_side({**looped, **batched(small)}, 10)
     microseconds = {name: 1e6 * taken / LOOPED.get(name, 1_000) for name, taken in seconds.items()}
     microseconds |= {name: 1e6 * taken / 10_000 for name, taken in side_by_side(batched(large), 2).items()}
     literal = microseconds["literal ro-accb (SLSQP, finite differences)"]

@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from surefoot.cholesky import Cholesky
+from surefoot.cholesky import Cholesky, solve
 
 
 def random_systems(rng, people, size):
@@ -16,6 +16,25 @@ def test_solves_what_numpy_solves():
         system = Cholesky(matrices)
         assert system.positive_definite.all()
         assert_allclose(system.solve(right), np.linalg.solve(matrices, right[..., None])[..., 0], rtol=1e-7, atol=1e-9)
+
+
+def test_solving_at_once_is_numpys_and_leaves_singular_people_to_the_factor():
+    rng = np.random.default_rng(5)
+    for size in (1, 2, 5, 12):
+        matrices, right = random_systems(rng, 30, size), rng.standard_normal((30, size, 2))
+        matrices[7] = -matrices[7]
+        matrices[9, :, -1], matrices[9, -1, :] = matrices[9, :, 0], matrices[9, 0, :]
+        matrices[9, -1, -1] = matrices[9, 0, 0]
+        found, factor = solve(matrices, right), Cholesky(matrices)
+        assert_array_equal(found.positive_definite, factor.positive_definite)
+        assert_allclose(found.smallest_pivot, factor.smallest_pivot, rtol=1e-9)
+        good = found.positive_definite
+        assert good.sum() == (29 if size == 1 else 28)
+        assert_allclose(found.solution[good], np.linalg.solve(matrices[good], right[good]), rtol=1e-7, atol=1e-9)
+        for column in range(2):
+            assert_array_equal(found.solution[~good, :, column], factor.solve(right[..., column])[~good])
+        alone = solve(matrices[:1], right[:1])
+        assert_array_equal(alone.solution[0], found.solution[0])
 
 
 def test_half_solve_gives_the_quadratic_form_of_the_inverse():

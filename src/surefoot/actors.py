@@ -14,7 +14,7 @@ from array_api_compat import device
 
 from surefoot.arrays import Array, PerPerson, array_namespace, laid_out
 from surefoot.boltzmann import gain, gain_gradient_curvature
-from surefoot.cholesky import Cholesky
+from surefoot.cholesky import solve
 from surefoot.critics import gram
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
@@ -123,21 +123,22 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
     `size` is that of H, (people,). Returns d and μ.
     """
     xp = array_namespace(damping)
-    stiff = -point.curvature
+    stiff, right = -point.curvature, point.gradient[..., None]
     if bounded:
         # d does not depend on curvature along the normal; adding some there keeps the system positive definite.
         length = xp.sum(point.normal**2, axis=1)
         stiffness = size / xp.where(length > 0, length, 1.0)
         stiff = stiff + stiffness[:, None, None] * (point.normal[:, :, None] * point.normal[:, None, :])
+        right = xp.concat([right, point.normal[..., None]], axis=-1)
     eye = xp.eye(stiff.shape[-1], dtype=stiff.dtype, device=device(stiff))
-    system = Cholesky(stiff + damping[:, None, None] * eye)
-    step = system.solve(point.gradient)
+    solved = solve(stiff + damping[:, None, None] * eye, right)
+    step = solved.solution[..., 0]
     if bounded:
-        across = system.solve(point.normal)
+        across = solved.solution[..., 1]
         spill = xp.sum(point.normal * across, axis=1)
         along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, 1.0)
         step = step - along[:, None] * across
-    failed = xp.nonzero(~system.positive_definite)[0]
+    failed = xp.nonzero(~solved.positive_definite)[0]
     if failed.shape[0]:
         raised = xp.maximum(4 * damping[failed], 1e-3 * size[failed] + float(xp.finfo(size.dtype).eps))
         step[failed], damping[failed] = _newton_step(point.of(failed), size[failed], raised, bounded)
@@ -278,8 +279,7 @@ def _posed(z: Array, advantage: Array, weights: Array, count: Array, penalty: fl
     width = _root_or_one(xp.stack([metric[:, j, j] for j in range(m)], axis=-1))
     metric = metric / (width[:, :, None] * width[:, None, :])
     moments = moments / (width[:, None, :] * unit[:, None, None])
-    system = Cholesky(metric)
-    direction = xp.stack([system.solve(moments[:, a, :]) for a in range(k)], axis=1)
+    direction = xp.matrix_transpose(solve(metric, xp.matrix_transpose(moments)).solution)
     # What the direction does not explain of the advantage, whose size is one: more than rounding makes a problem hard.
     explained = xp.sum(direction * moments, axis=(1, 2))
     hard = (explained < 1 - 1e-10) if k == 1 else explained > 0

@@ -6,14 +6,63 @@ runs over the few columns instead of the many people, and a person whose matrix 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from array_api_compat import device
 
 from surefoot.arrays import Array, array_namespace, laid_out
 
 
-def _diagonal(a: Array) -> Array:
-    size = a.shape[0]
-    return array_namespace(a).reshape(a, (size * size, -1))[:: size + 1, :]
+class Solved(NamedTuple):
+    """What `solve` gives."""
+
+    solution: Array
+    smallest_pivot: Array
+    positive_definite: Array
+    """As of `Cholesky`, (people,)."""
+
+
+def solve(matrix: Array, right: Array) -> Solved:
+    """Solve A Y = B for matrices (people, n, n) and right-hand sides (people, n, m).
+
+    Elimination that takes B along is quicker than to factor first. People who are singular are left to `Cholesky`.
+
+    >>> import numpy as np
+    >>> solve(np.array([[[4.0, 2.0], [2.0, 5.0]]]), np.array([[[8.0], [12.0]]])).solution
+    array([[[1.],
+            [2.]]])
+    """
+    xp, (people, size, m) = array_namespace(matrix), right.shape
+    # People go last: every operation below then runs over contiguous memory.
+    a = xp.empty((size, size + m, people), dtype=matrix.dtype, device=device(matrix))
+    a[:, :size, :], a[:, size:, :] = xp.permute_dims(matrix, (1, 2, 0)), xp.permute_dims(right, (1, 2, 0))
+    pivots = xp.reshape(a, (size * (size + m), people))[:: size + m + 1, :]
+    diagonal = xp.where(pivots > 0, pivots, 1.0)
+    y = a[:, size:, :]
+    with np.errstate(all="ignore"):  # Singular people's numbers are thrown away.
+        for j in range(size - 1):
+            row = a[j, j + 1 :, :]
+            a[j + 1 :, j + 1 :, :] -= (row[: size - j - 1, :] / pivots[j, :])[:, None, :] * row
+        for j in range(size - 1, -1, -1):
+            y[j, :, :] /= pivots[j, :]
+            y[:j, :, :] -= a[:j, j, None, :] * y[j, :, :]
+    smallest = xp.min(pivots / diagonal, axis=0)
+    definite = smallest > _tolerance(matrix)
+    solution = laid_out(xp.permute_dims(y, (2, 0, 1)))
+    singular = xp.nonzero(~definite)[0]
+    if singular.shape[0]:
+        careful = Cholesky(matrix[singular])
+        smallest[singular] = careful.smallest_pivot
+        for column in range(m):
+            solution[singular, :, column] = careful.solve(right[singular, :, column])
+    return Solved(solution, smallest, definite)
+
+
+def _tolerance(matrix: Array) -> float:
+    """A share of a column below this is rounding."""
+    size: int = matrix.shape[-1]
+    return 16 * size * float(array_namespace(matrix).finfo(matrix.dtype).eps)
 
 
 class Cholesky:
@@ -30,40 +79,20 @@ class Cholesky:
 
     def __init__(self, matrix: Array) -> None:
         self._xp = xp = array_namespace(matrix)
-        size = matrix.shape[-1]
-        # People go last: every operation below then runs over contiguous memory.
-        given = laid_out(xp.permute_dims(matrix, (1, 2, 0)))
-        a = xp.asarray(given, copy=True)
-        with np.errstate(divide="ignore", invalid="ignore"):  # people who are singular are seen to below
-            for j in range(size):
-                self._eliminate(a, j, a[j, j, :])
-        diagonal = _diagonal(given)
+        size, tolerance = matrix.shape[-1], _tolerance(matrix)
+        a = laid_out(xp.permute_dims(matrix, (1, 2, 0)))
+        diagonal = xp.stack([a[j, j, :] for j in range(size)])
         diagonal = xp.where(diagonal > 0, diagonal, 1.0)
-        self._lower, self._pivots = a, self._xp.asarray(_diagonal(a), copy=True)
-        tolerance = 16 * size * float(xp.finfo(a.dtype).eps)
-        self.smallest_pivot = xp.min(self._pivots / diagonal, axis=0)
+        self._pivots = xp.empty_like(diagonal)
+        for j in range(size):
+            # With an infinite pivot the column below and the unknown itself become zero: the column is dropped.
+            self._pivots[j, :] = xp.where(a[j, j, :] > tolerance * diagonal[j, :], a[j, j, :], xp.inf)
+            column = a[j, j + 1 :, :] / self._pivots[j, :]
+            a[j + 1 :, j + 1 :, :] -= column[:, None, :] * a[j, j + 1 :, :]
+            a[j + 1 :, j, :] = column
+        self._lower = a
+        self.smallest_pivot = xp.min(xp.stack([a[j, j, :] for j in range(size)]) / diagonal, axis=0)
         self.positive_definite = self.smallest_pivot > tolerance
-        singular = xp.nonzero(~self.positive_definite)[0]
-        if singular.shape[0]:
-            self._drop_columns(singular, given[:, :, singular], diagonal[:, singular], tolerance)
-
-    def _eliminate(self, a: Array, j: int, pivot: Array) -> None:
-        """Column j of L, and the rest of the matrix without what it explains."""
-        column = a[j, j + 1 :, :] / pivot
-        a[j + 1 :, j + 1 :, :] -= column[:, None, :] * a[j, j + 1 :, :]
-        a[j + 1 :, j, :] = column
-
-    def _drop_columns(self, people: Array, a: Array, diagonal: Array, tolerance: float) -> None:
-        """Factor singular matrices again, without the columns that the ones before explain."""
-        xp = self._xp
-        shares, pivots = xp.empty_like(diagonal), xp.empty_like(diagonal)
-        for j in range(a.shape[0]):
-            shares[j, :] = a[j, j, :] / diagonal[j, :]
-            # With an infinite pivot the column below and the unknown itself become zero.
-            pivots[j, :] = xp.where(shares[j, :] > tolerance, a[j, j, :], xp.inf)
-            self._eliminate(a, j, pivots[j, :])
-        self._lower[:, :, people], self._pivots[:, people] = a, pivots
-        self.smallest_pivot[people] = xp.min(shares, axis=0)
 
     @property
     def rank(self) -> Array:

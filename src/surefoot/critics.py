@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from array_api_compat import device
 
 from surefoot.arrays import Array, PerPerson, array_namespace
-from surefoot.cholesky import Cholesky
+from surefoot.cholesky import Cholesky, solve
 from surefoot.order_statistics import quantiles
 
 SHAKY_PIVOT = 1e-3
@@ -98,12 +98,12 @@ def _solve(joined: Array, weights: Array, penalty: Array, arms: int) -> tuple[Ar
     xp = array_namespace(joined)
     squares, right = _moments(joined, weights, arms)
     shrink = penalty * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
-    system = Cholesky(squares + shrink)
-    coef = system.solve(right)
-    shaky = xp.nonzero(system.smallest_pivot < SHAKY_PIVOT)[0]
+    solution, smallest_pivot, _ = solve(squares + shrink, right[..., None])
+    coef = solution[..., 0]
+    shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
     if shaky.shape[0]:
-        own, u, w = joined[shaky], weights[shaky], coef[shaky]
-        again = Cholesky(squares[shaky] + shrink)
+        own, u, again = joined[shaky], weights[shaky], Cholesky(squares[shaky] + shrink)
+        w = again.solve(right[shaky])
         for _ in range(CORRECTIONS):
             pull = own[:, 1:, :] @ (u * _residuals(own, w))[..., None]
             w = w + again.solve(pull[..., 0] - penalty * w)
