@@ -62,7 +62,7 @@ def test_figures_in_sentences_are_measured_ones(measured):
     assert f"one decision {one['surefoot ro-accb, one state']:.1f} µs" in readme
     assert f"people to the power {exponents['people']:.2f} and with tuples to the power {exponents['tuples']:.2f}" in readme
     assert f"take {everyone['seconds']:.0f} s and {everyone['peak_memory_mib']} MiB" in readme
-    assert f"the fit alone takes {middle(gpu['ro-accb_seconds']):.1f} s" in readme
+    assert f"the fit alone takes {middle(gpu['ro-accb_seconds']):.2f} s" in readme
     assert f"{everyone['seconds']:.0f} s in all, peak memory {everyone['peak_memory_mib']} MiB" in scaling
     assert f"(100,000 people: {tenth['seconds']:.0f} s and {tenth['peak_memory_mib']} MiB)" in scaling
     for name in ("ro-linucb_seconds", "ro-accb_seconds", "ro-saccb_seconds"):
