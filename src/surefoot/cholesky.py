@@ -19,8 +19,9 @@ class Solved(NamedTuple):
 
     solution: Array
     smallest_pivot: Array
-    positive_definite: Array
     """As of `Cholesky`, (people,)."""
+    positive_definite: Array
+    """For whom no column had to be dropped, (people,)."""
 
 
 def solve(matrix: Array, right: Array) -> Solved:
@@ -69,8 +70,8 @@ class Cholesky:
     """Factor A = L D Lᵀ for a stack of matrices (people, n, n), L with ones and D with the pivots on its diagonal.
 
     A column that is, to rounding, a combination of the columns before it is dropped: its unknown is set to zero, as R's
-    `lm` does for an aliased term. `positive_definite` tells for whom nothing had to be dropped; `smallest_pivot` is the
-    least share of a column, of at most 1, that the columns before it do not explain: how far from singular a person is.
+    `lm` does for an aliased term. `smallest_pivot` is the least share of a column, of at most 1, that the columns before it
+    do not explain: how far from singular a person is.
 
     >>> import numpy as np
     >>> Cholesky(np.array([[[4.0, 2.0], [2.0, 5.0]]])).solve(np.array([[8.0, 12.0]]))
@@ -92,7 +93,6 @@ class Cholesky:
             a[j + 1 :, j, :] = column
         self._lower = a
         self.smallest_pivot = xp.min(xp.stack([a[j, j, :] for j in range(size)]) / diagonal, axis=0)
-        self.positive_definite = self.smallest_pivot > tolerance
 
     @property
     def rank(self) -> Array:
