@@ -52,7 +52,7 @@ def main():
 def starting():
     """Import alone, and import with a first fit of 50 people, in fresh processes."""
     fit = (
-        "import surefoot as sf; s = sf.simulators.HeartSteps(users=50);"
+        "import surefoot as sf; s = sf.simulators.HeartSteps(participants=50);"
         "sf.method('ro-accb').fit(s.collect(sf.policies.coin(2), decision_points=210, seed=0))"
     )
     programs = {"nothing": "", "import surefoot": "import surefoot", "import, simulate and fit 50 people": fit}
@@ -74,7 +74,7 @@ def rounded(value):
 
 def markdown(results):
     lines = ["# Measured side by side", "", "Made by `make bench`; the numbers are in `results.json`.", ""]
-    units = {"microseconds_per_person": "µs per person", "microseconds": "µs", "nanoseconds": "ns", "seconds": "s"}
+    units = {"microseconds_per_person": "µs per participant", "microseconds": "µs", "nanoseconds": "ns", "seconds": "s"}
     for name in ("fitting", "deciding", "simulating", "starting"):
         part = results.get(name, {})
         for key, unit in units.items():
@@ -89,7 +89,7 @@ def markdown(results):
         lines += [
             "## Scaling of ro-accb",
             "",
-            f"Exponent over people {exponents['people']:.2f}, over tuples {exponents['tuples']:.2f}.",
+            f"Exponent over people {exponents['people']:.2f}, over decision points {exponents['tuples']:.2f}.",
         ]
         lines += [""]
     if "quality" in results:

@@ -1,4 +1,4 @@
-"""Fitting per person: ours for 1,000 and 10,000 people at once, the peers one person after the other."""
+"""Fitting per participant: ours for 1,000 and 10,000 people at once, the peers one participant after the other."""
 
 import surefoot as sf
 from benchmarks.measuring import side_by_side, study
@@ -34,5 +34,5 @@ def measure():
 
 def batched(logs):
     """Everybody at once, with each of our methods."""
-    people = len(logs.users)
+    people = len(logs.participants)
     return {f"surefoot {name}, {people:,} people": lambda name=name: sf.method(name).fit(logs) for name in OURS}

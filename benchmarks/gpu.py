@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 import surefoot as sf
-from surefoot.decision_rules import Boltzmann
-from surefoot.methods import Tuples
+from surefoot.learning.methods import Batch
+from surefoot.policies.rules import Boltzmann
 from surefoot.simulators import HeartSteps
 
 PEOPLE, TUPLES, COMPARED = 1_000_000, 210, 2_000
@@ -53,22 +53,22 @@ def study_on_device(people):
     return state, action, reward, torch.ones_like(reward)
 
 
-def learn(method, arrays, block):
+def fit_batch(method, arrays, block):
     """Block by block, as `fit` does; the decision rules stay on the device."""
     seen = torch.ones(3, device=arrays[0].device, dtype=torch.float64)
     learned = []
     for first in range(0, len(arrays[0]), block):
         part = [array[first : first + block] for array in arrays]
-        learned.append(method.learn(Tuples(*part, actions=2, critic_sees=seen, policy_sees=seen)))
+        learned.append(method.fit_batch(Batch(*part, actions=2, critic_sees=seen, policy_sees=seen)))
     return learned
 
 
 def compare(method, arrays):
     """The largest difference between GPU and NumPy among the first people, in coefficients of critic and policy."""
     few = [array[:COMPARED] for array in arrays]
-    there = learn(method, few, COMPARED)[0]
+    there = fit_batch(method, few, COMPARED)[0]
     host = [array.cpu().numpy() for array in few]
-    here = method.learn(Tuples(*host, actions=2, critic_sees=np.ones(3), policy_sees=np.ones(3)))
+    here = method.fit_batch(Batch(*host, actions=2, critic_sees=np.ones(3), policy_sees=np.ones(3)))
     pairs = [
         (there.critic.coef, here.critic.coef),
         (there.rule.coef, here.rule.coef),
@@ -78,11 +78,11 @@ def compare(method, arrays):
 
 
 def simulate():
-    sim = HeartSteps(users=50)
+    sim = HeartSteps(participants=50)
     rng = np.random.default_rng(0)
     policies = {
         str(number): sf.policies.Policies(
-            sim.users, Boltzmann(rng.standard_normal((50, 1, 4))), sim.action_names, sim.state_names
+            sim.participants, Boltzmann(rng.standard_normal((50, 1, 4))), sim.action_names, sim.state_names
         )
         for number in range(2000)
     }
@@ -97,7 +97,7 @@ def fit(people, block, results):
     arrays = study_on_device(people)
     for name in ("ro-linucb", "ro-accb", "ro-saccb"):
         method = sf.method(name)
-        seconds, _ = timed(lambda method=method: learn(method, arrays, block))
+        seconds, _ = timed(lambda method=method: fit_batch(method, arrays, block))
         results[f"{name}_seconds"] = [round(value, 3) for value in seconds]
         print(name, seconds, flush=True)
         if name == "ro-accb":
@@ -117,7 +117,7 @@ def main():
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": torch.cuda.get_device_name(),
         "people": asked.people,
-        "tuples": TUPLES,
+        "decision_points": TUPLES,
         "block": asked.block,
         "versions": {
             "surefoot": sf.__version__,

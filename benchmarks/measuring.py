@@ -24,9 +24,9 @@ def side_by_side(functions, rounds=5):
     return {name: min(taken) for name, taken in times.items()}
 
 
-def study(people, tuples=210, ratio=0.04, mechanism="prompted", simulator=sf.simulators.HeartSteps, seed=0):
+def study(people, points=210, ratio=0.04, mechanism="prompted", simulator=sf.simulators.HeartSteps, seed=0):
     """Logs of a coin with outliers, and their simulator."""
-    simulated = simulator(users=people)
-    logs = simulated.collect(sf.policies.coin(2), decision_points=tuples, seed=seed)
+    simulated = simulator(participants=people)
+    logs = simulated.collect(sf.policies.coin(2), decision_points=points, seed=seed)
     dirty = sf.simulators.contaminate(logs, mechanism=mechanism, ratio=ratio, strength=5, seed=seed + 1)
     return dirty.logs, simulated

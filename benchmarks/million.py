@@ -2,7 +2,8 @@
 
     python -m benchmarks.million --people 1000000 --folder /tmp/million
 
-Makes the folder if it is not there (200 files of 5,000 people × 210 tuples), fits all of it in a process that is killed once
+Makes the folder if it is not there (200 files of 5,000 people × 210 decision points), fits all of it in a process that is
+killed once
 (kill −9) and continues, then a tenth of it, then that on a Dask cluster of this machine, and writes benchmarks/million.json.
 """
 
@@ -25,7 +26,7 @@ import surefoot as sf
 PER_FILE = 5_000
 STUDY = """
 [columns]
-person = "user"
+participant = "participant"
 time = "time"
 probability = "probability"
 [state.weather]
@@ -43,10 +44,10 @@ def make(folder, people):
         path = folder / f"{number:05d}.parquet"
         if path.exists():
             continue
-        logs = sf.simulators.HeartSteps(users=PER_FILE).collect(sf.policies.coin(2), decision_points=210, seed=number)
+        logs = sf.simulators.HeartSteps(participants=PER_FILE).collect(sf.policies.coin(2), decision_points=210, seed=number)
         table = logs.to_frame("pyarrow")
-        users = np.asarray(table["user"]) + number * PER_FILE
-        table = table.set_column(table.schema.get_field_index("user"), "user", [users])
+        participants = np.asarray(table["participant"]) + number * PER_FILE
+        table = table.set_column(table.schema.get_field_index("participant"), "participant", [participants])
         pq.write_table(table, path.with_suffix(".unfinished"))
         path.with_suffix(".unfinished").rename(path)
 

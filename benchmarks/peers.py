@@ -1,7 +1,7 @@
-"""What users might pick instead, one person at a time, as their documentation shows it.
+"""What participants might pick instead, one participant at a time, as their documentation shows it.
 
-Each function fits one person's tuples (state, action, reward) and returns the scores m_aᵀ z + √(zᵀ V_a z), z = [s, 1], by
-which the peer chooses, so that its choices can be run in the same simulator as ours.
+Each function fits one participant's decision points (state, action, reward) and returns the scores m_aᵀ z + √(zᵀ V_a z),
+z = [s, 1], by which the peer chooses, so that its choices can be run in the same simulator as ours.
 """
 
 import sys
@@ -14,8 +14,8 @@ from mabwiser.mab import MAB, LearningPolicy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import HuberRegressor, RANSACRegressor, Ridge
 
-from surefoot.decision_rules import UpperConfidence
-from surefoot.policies import Policies
+from surefoot.policies.policies import Policies
+from surefoot.policies.rules import UpperConfidence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.reference import literal
@@ -82,13 +82,13 @@ PEERS = {
 def fit_people(peer, logs, people):
     """Fit the first people one after the other."""
     scores = []
-    for person in range(people):
-        rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
+    for participant in range(people):
+        rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
         scores.append(PEERS[peer](logs.state[rows], logs.action[rows], logs.reward[rows]))
     return scores
 
 
 def policies(peer, logs):
     """Everybody's choices as policies."""
-    mean, spread = (np.stack(part) for part in zip(*fit_people(peer, logs, len(logs.users)), strict=True))
-    return Policies(logs.users, UpperConfidence(mean, spread), logs.action_names, logs.state_names)
+    mean, spread = (np.stack(part) for part in zip(*fit_people(peer, logs, len(logs.participants)), strict=True))
+    return Policies(logs.participants, UpperConfidence(mean, spread), logs.action_names, logs.state_names)

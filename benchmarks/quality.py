@@ -20,8 +20,8 @@ def measure():
             logs, sim = study(PEOPLE, ratio=ratio, mechanism=mechanism, simulator=kind)
             deciding = {f"surefoot {name}": sf.method(name).fit(logs).policies_ for name in sf.METHODS}
             deciding |= {peer: policies(peer, logs) for peer in PEERS}
-            deciding |= sf.evaluation.reference_policies(sim)
-            table = sf.evaluation.compare(sim, deciding, seed=2).to_pylist()
+            deciding |= sf.simulators.reference_policies(sim)
+            table = sf.simulators.compare(sim, deciding, seed=2).to_pylist()
             for row in table:
                 if row["measure"] in ("long_run_average_reward", "immediate_regret"):
                     rows.append({"scene": title, "ratio": ratio, **row})

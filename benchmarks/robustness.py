@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 
 import surefoot as sf
-from surefoot.evaluation import long_run_average_reward
-from surefoot.experiments.robustness import coefficient_errors, skewed_rewards
-from surefoot.experiments.robustness_figures import FIGURE_SCENARIOS, errors_figure, skewness_figure
+from surefoot.experiments.s5 import coefficient_errors, skewed_rewards
+from surefoot.experiments.s5_figures import FIGURE_SCENARIOS, errors_figure, skewness_figure
+from surefoot.simulators.measures import long_run_average_reward
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAIN_METHODS = ("accb", "filter-accb", "ro-accb", "hb-linucb", "hb-accb", "hb-saccb")
@@ -19,7 +19,7 @@ CHAIN_METHODS = ("accb", "filter-accb", "ro-accb", "hb-linucb", "hb-accb", "hb-s
 
 def chain_walk(seeds=5):
     """ElrAR on the chain walk at ψ = 20 %, ν = 10, `sensor`: the mean over seeds of 50 chains each."""
-    simulator, totals = sf.simulators.ChainWalk(users=50), dict.fromkeys(CHAIN_METHODS, 0.0)
+    simulator, totals = sf.simulators.ChainWalk(participants=50), dict.fromkeys(CHAIN_METHODS, 0.0)
     for seed in range(seeds):
         logs = simulator.collect(sf.policies.coin(2), decision_points=210, seed=seed)
         dirty = sf.simulators.contaminate(logs, mechanism="sensor", ratio=0.2, strength=10, seed=100 + seed).logs
@@ -45,7 +45,7 @@ def main():
     }
     path = ROOT / "benchmarks" / "robustness.json"
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    curves = coefficient_errors(FIGURE_SCENARIOS, users=100, seeds=2, peer_users=20)
+    curves = coefficient_errors(FIGURE_SCENARIOS, participants=100, seeds=2, peer_participants=20)
     errors_figure(curves).savefig(ROOT / "docs" / "robustness-errors.png", dpi=110)
     skewness_figure().savefig(ROOT / "docs" / "robustness-skewness.png", dpi=110)
 

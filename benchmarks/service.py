@@ -31,14 +31,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from tests.service.postgres import binaries, cluster, free_port  # noqa: E402
 
 from surefoot import Study, __version__  # noqa: E402
-from surefoot.service import decisions, keys, outcomes, participants, storage, updates  # noqa: E402
-from surefoot.service.opening import open_service  # noqa: E402
-from surefoot.service.requests import DecisionRequest, Outcome  # noqa: E402
+from surefoot.service.access import keys  # noqa: E402
+from surefoot.service.database import databases  # noqa: E402
+from surefoot.service.trial import decisions, outcomes, participants  # noqa: E402
+from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: E402
+from surefoot.service.trial.trial import open_service  # noqa: E402
+from surefoot.service.updates import updates  # noqa: E402
 
 SECONDS, ROUNDS, CLIENTS, PEOPLE = 2.0, 5, 8, 20
 STUDY = """\
 [columns]
-person = "user"
+participant = "participant"
 time = "time"
 available = "available"
 probability = "probability"
@@ -63,7 +66,7 @@ WHEN = "2026-03-01T10:00:00Z"
 
 def bare():
     """The least that a service which records something can do: one route, one INSERT, the same engine."""
-    database = storage.connect(os.environ["SUREFOOT_DATABASE"])
+    database = databases.connect(os.environ["SUREFOOT_DATABASE"])
     table = sa.Table("bare", sa.MetaData(), sa.Column("id", sa.String(32), primary_key=True), sa.Column("body", sa.Text))
     app = FastAPI()
 
@@ -114,10 +117,10 @@ def served(factory, workers, environment):
         process.wait()
 
 
-def body(person, index):
+def body(participant, index):
     context = {"weather": index % 7 / 7, "engagement": index % 11 / 11, "fatigue": index % 13 / 13}
     return {
-        "participant_id": person,
+        "participant_id": participant,
         "decision_idx": index,
         "timestamp": WHEN,
         "availability": True,
@@ -157,11 +160,11 @@ def prepared(url):
     """A trial with a live policy for everybody, and the bare route's table."""
     service = open_service(Study.parse(STUDY), url)
     rng = np.random.default_rng(0)
-    for person in (f"p{number}" for number in range(PEOPLE)):
-        participants.register(service.database, person)
+    for participant in (f"p{number}" for number in range(PEOPLE)):
+        participants.register(service.database, participant)
         told = []
         for index in range(20):
-            request = DecisionRequest.model_validate(body(person, index))
+            request = DecisionRequest.model_validate(body(participant, index))
             decision = json.loads(decisions.decide(service, request))["decision_id"]
             told.append(Outcome(decision_id=decision, proximal_outcome=float(rng.normal()), timestamp=WHEN))
         outcomes.record(service, told)

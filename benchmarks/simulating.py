@@ -1,4 +1,4 @@
-"""Simulating: all people and policies at once against stepping the Gymnasium environment of one person."""
+"""Simulating: all people and policies at once against stepping the Gymnasium environment of one participant."""
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ NAMES = {"surefoot/HeartSteps-v0": sf.simulators.HeartSteps, "surefoot/ChainWalk
 def measure():
     nanoseconds, ratios = {}, {}
     for name, kind in NAMES.items():
-        sim = kind(users=50)
+        sim = kind(participants=50)
         mechanism = "prompted" if kind is sf.simulators.HeartSteps else "sensor"
         logs, _ = study(50, simulator=kind, mechanism=mechanism)
         fitted = sf.method("ro-accb").fit(logs).policies_

@@ -1,6 +1,6 @@
-"""What more threads give: seconds for 10,000 people × 210 tuples with 1, 2, 4, … of them.
+"""What more threads give: seconds for 10,000 people × 210 decision points with 1, 2, 4, … of them.
 
-    python -m benchmarks.threads --out benchmarks/threads.json
+    python -m benchmarks.threads --out benchmarks/parallel.json
 
 Worth running on a machine with many cores; `surefoot fit --engine dask` uses processes instead.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 import surefoot as sf
 from benchmarks.measuring import side_by_side, study
-from surefoot import threads
+from surefoot.numerics import parallel
 
 METHODS = ("ro-linucb", "ro-accb")
 
@@ -30,8 +30,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    cores = threads.cores()
-    threads.MOST_THREADS = cores  # to see what the limit spares us
+    cores = parallel.cores()
+    parallel.MOST_THREADS = cores  # to see what the limit spares us
     counts = [2**power for power in range(10) if 2**power <= cores]
     logs, _ = study(10_000)
     runs = {(name, count): lambda name=name, count=count: fit(name, logs, count) for name in METHODS for count in counts}
@@ -40,7 +40,7 @@ def main():
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "cores": cores,
         "people": 10_000,
-        "tuples": 210,
+        "decision_points": 210,
         "seconds_by_threads": {name: {count: round(seconds[name, count], 3) for count in counts} for name in METHODS},
         "versions": {"surefoot": sf.__version__, "numpy": np.__version__, "python": platform.python_version()},
     }

@@ -28,7 +28,7 @@ def main() -> None:
     for penalty in (0.001, 0.01, 0.1):
         method = fitted(data, "log(x + 0.5)", "all", actor_penalty=penalty)
         rows = data.logs.usable
-        send = method.policies_.probabilities(data.logs.user[rows], data.logs.state[rows])[:, 1]
+        send = method.policies_.probabilities(data.logs.participant[rows], data.logs.state[rows])[:, 1]
         print(f"{penalty:>13}: {np.quantile(send, 0.1):.2f} to {np.quantile(send, 0.9):.2f}")
     print("\nsent minus not sent, 95 % interval from resampled people")
     day = np.array(data.frame["day"])
@@ -59,10 +59,15 @@ def removed(data, transform, pooling):
 
 def effect(logs, rows, transform):
     rows = rows & logs.available & ~np.isnan(logs.reward)
-    value, sent, person, people = transform(logs.reward[rows]), logs.action[rows] == 1, logs.person[rows], len(logs.users)
+    value, sent, participant, people = (
+        transform(logs.reward[rows]),
+        logs.action[rows] == 1,
+        logs.participant_index[rows],
+        len(logs.participants),
+    )
 
     def difference(times):
-        weight = times[person]
+        weight = times[participant]
         return np.average(value[sent], weights=weight[sent]) - np.average(value[~sent], weights=weight[~sent])
 
     rng = np.random.default_rng(0)

@@ -2,7 +2,7 @@
 
     python examples/quickstart.py --out results
 
-Prints what each policy earns in the long run and which tuples the robust critic removed, and writes one figure.
+Prints what each policy earns in the long run and which decision points the robust critic removed, and writes one figure.
 """
 
 import argparse
@@ -22,18 +22,18 @@ def main() -> None:
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
 
-    study = sf.simulators.HeartSteps(users=50)
+    study = sf.simulators.HeartSteps(participants=50)
     clean = study.collect(sf.policies.coin(2), decision_points=210, seed=0)
-    # Handling the phone after a prompt counts as steps: 4 % of the tuples are five times as high as they should be.
+    # Handling the phone after a prompt counts as steps: 4 % of the decision points are five times as high as they should be.
     dirty = sf.simulators.contaminate(clean, mechanism="prompted", ratio=0.04, strength=5, seed=1)
     fitted = {name: sf.method(name).fit(dirty.logs) for name in ("accb", "ro-accb")}
 
-    deciding = {**fitted, **sf.evaluation.reference_policies(study)}
-    table = sf.evaluation.compare(study, deciding, seed=2).to_pylist()
+    deciding = {**fitted, **sf.simulators.reference_policies(study)}
+    table = sf.simulators.compare(study, deciding, seed=2).to_pylist()
     reward = {row["name"]: row for row in table if row["measure"] == "long_run_average_reward"}
     treated = {row["name"]: row for row in table if row["measure"] == "share_treated"}
-    print("50 people, 210 decision points each, 4 % of the tuples spoiled\n")
-    print("                steps per decision point (ElrAR)   treated   tuples removed   of them spoiled   spoiled found")
+    print("50 people, 210 decision points each, 4 % of the decision points spoiled\n")
+    print("                steps per decision point (ElrAR)   treated   removed   of them spoiled   spoiled found")
     for name in deciding:
         mean, error = reward[name]["mean"], reward[name]["standard_error"]
         line = f"{name:<14}{mean:>14,.0f} ± {error:<4.0f}{treated[name]['mean']:>24.0%}"
@@ -60,7 +60,7 @@ def draw(robust, dirty, reward):
     left.set_xlabel("steps per decision point in the long run\n(mean over people, 95 % interval)")
     left.set_title("What the policies earn")
 
-    mine = dirty.logs.person == 0
+    mine = dirty.logs.participant_index == 0
     time, steps = dirty.logs.time[mine] / 5, dirty.logs.reward[mine]
     removed, spoiled = robust.weights_[mine] == 0, dirty.touched[mine]
     right.plot(time[~removed], steps[~removed], ".", color=GREY, label="kept")
@@ -68,7 +68,7 @@ def draw(robust, dirty, reward):
     right.plot(time[spoiled], steps[spoiled], "o", mfc="none", color=ORANGE, ms=11, label="truly spoiled")
     right.set_xlabel("day of the study")
     right.set_ylabel("steps in the three hours after")
-    right.set_title("One person's study")
+    right.set_title("One participant's study")
     right.set_ylim(top=np.max(steps) * 1.25)
     right.legend(loc="upper left", ncols=3, frameon=False, fontsize="small")
     for axes in (left, right):

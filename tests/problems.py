@@ -6,7 +6,8 @@ import numpy as np
 
 
 def critic_problems(rng, people):
-    """A padded batch: features (people, tuples, d), rewards, weights; contaminated, ragged, some ill-conditioned."""
+    """A padded batch: features (people, decision points, d), rewards, weights; contaminated, ragged, some
+    ill-conditioned."""
     features = int(rng.integers(1, 13))
     lengths = rng.integers(5, 301, size=people)
     x = rng.standard_normal((people, lengths.max(), features))
@@ -23,9 +24,9 @@ def critic_problems(rng, people):
     return x * weights[..., None], r * weights, weights
 
 
-def actor_problems(rng, people, actions, tuples, scale):
-    """z (people, tuples, m), advantages (people, tuples, actions − 1) linear in z, and 0/1 weights."""
-    z = np.concatenate([rng.standard_normal((people, tuples, 3)), np.ones((people, tuples, 1))], axis=-1)
+def actor_problems(rng, people, actions, points, scale):
+    """z (people, decision points, m), advantages (people, decision points, actions − 1) linear in z, and 0/1 weights."""
+    z = np.concatenate([rng.standard_normal((people, points, 3)), np.ones((people, points, 1))], axis=-1)
     z[..., :3] *= 10.0 ** rng.uniform(-1, 1, size=(people, 1, 3))
     advantage = scale * z @ rng.standard_normal((people, 4, actions - 1))
-    return z, advantage, (rng.random((people, tuples)) < 0.9).astype(float)
+    return z, advantage, (rng.random((people, points)) < 0.9).astype(float)

@@ -11,7 +11,7 @@ TREATED = 0.6
 
 def many(studies, people, points, *, seed, spread=300.0, unit=1.0):
     """HeartSteps studies whose people also differ by a skewed intercept, as (logs of each, simulator, all states)."""
-    sim = sf.simulators.HeartSteps(users=studies * people)
+    sim = sf.simulators.HeartSteps(participants=studies * people)
     logs = sim.collect(sf.policies.fixed([1 - TREATED, TREATED]), decision_points=points, seed=seed)
     shape = (studies, people, points)
     state = logs.state[logs.order].reshape(*shape, 3)

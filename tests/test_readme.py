@@ -58,9 +58,12 @@ def test_figures_in_sentences_are_measured_ones(measured):
     one, million, gpu = measured["deciding"]["microseconds"], measured["million"], measured["gpu"]
     everyone, tenth = million["everyone"], million["tenth"]
     readme, scaling, robustness = text("README.md"), text("docs/scaling.md"), text("docs/robustness.md")
-    assert f"{actor:.0f} µs per person with `ro-accb`, {ucb:.0f} with `ro-linucb`" in readme
+    assert f"{actor:.0f} µs per participant with `ro-accb`, {ucb:.0f} with `ro-linucb`" in readme
     assert f"one decision {one['surefoot ro-accb, one state']:.1f} µs" in readme
-    assert f"people to the power {exponents['people']:.2f} and with tuples to the power {exponents['tuples']:.2f}" in readme
+    assert (
+        f"people to the power {exponents['people']:.2f} and with decision points to the power {exponents['tuples']:.2f}"
+        in readme
+    )
     assert f"take {everyone['seconds']:.0f} s and {everyone['peak_memory_mib']} MiB" in readme
     assert f"the fit alone takes {middle(gpu['ro-accb_seconds']):.2f} s" in readme
     assert f"{everyone['seconds']:.0f} s in all, peak memory {everyone['peak_memory_mib']} MiB" in scaling
@@ -69,7 +72,7 @@ def test_figures_in_sentences_are_measured_ones(measured):
         assert f"| {middle(gpu[name]):.2f} |" in scaling
     for counts in measured["threads"]["seconds_by_threads"].values():
         assert " | ".join(f"{seconds:.2f}" for seconds in counts.values()) in scaling
-    assert f"`hb-accb` {high:.0f} µs a person against {actor:.0f} for `ro-accb`, {high / actor:.1f} times" in robustness
+    assert f"`hb-accb` {high:.0f} µs a participant against {actor:.0f} for `ro-accb`, {high / actor:.1f} times" in robustness
     for name, found in measured["service"]["databases"].items():
         row = found["surefoot"]
         place = f"{name.removesuffix('(s)')}{'' if '1 worker' in name else 's'} | {row['per_second']:.0f} |"

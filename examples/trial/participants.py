@@ -32,21 +32,21 @@ class Participants:
     truth: dict[str, Truth] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.names = [f"p{person:03d}" for person in range(self.number)]
+        self.names = [f"p{participant:03d}" for participant in range(self.number)]
         self._rng = np.random.default_rng(self.seed)
         self._state = HeartSteps.begin(HeartSteps.draw(self._rng, (3, self.number)))
-        # One person in ten has a sensor that dies for four days.
+        # One participant in ten has a sensor that dies for four days.
         self._dead_from = np.where(self._rng.random(self.number) < 0.1, self._rng.integers(2, 30, self.number), 10_000)
         self._waiting = []
 
     def requests(self, day, point):
-        """One decision request per person; some are not available, some context is missing or absurd."""
+        """One decision request per participant; some are not available, some context is missing or absurd."""
         moment = BEGIN + timedelta(days=day, hours=HOURS[point])
-        return [self._request(person, day, point, moment) for person in range(self.number)]
+        return [self._request(participant, day, point, moment) for participant in range(self.number)]
 
-    def _request(self, person, day, point, moment):
-        context = dict(zip(HeartSteps.state_names, self._state[:, person].round(6).tolist(), strict=True))
-        if self._dead(person, day):
+    def _request(self, participant, day, point, moment):
+        context = dict(zip(HeartSteps.state_names, self._state[:, participant].round(6).tolist(), strict=True))
+        if self._dead(participant, day):
             context["weather"] = None
         if self._rng.random() < 0.05:
             context["engagement"] = None  # a blank answer
@@ -54,7 +54,7 @@ class Participants:
             context["fatigue"] = 999.0  # a careless one
         driving = bool(self._rng.random() < 0.1)
         return {
-            "participant_id": self.names[person],
+            "participant_id": self.names[participant],
             "decision_idx": day * len(HOURS) + point,
             "timestamp": moment.isoformat(),
             "availability": not driving,
@@ -62,25 +62,25 @@ class Participants:
             "context": context,
         }
 
-    def _dead(self, person, day):
-        return 0 <= day - self._dead_from[person] < 4
+    def _dead(self, participant, day):
+        return 0 <= day - self._dead_from[participant] < 4
 
     def live_on(self, day, point, replies):
         """Three hours pass: states change by what was sent, and outcomes get on their way."""
         actions = np.array([reply["action"] for reply in replies])
         self._state, steps = HeartSteps.advance(self._state, actions, HeartSteps.draw(self._rng, (4, self.number)))
         after = BEGIN + timedelta(days=day, hours=HOURS[point] + 3)
-        for person, reply in enumerate(replies):
-            self._report(person, day, reply, float(steps[person]), after)
+        for participant, reply in enumerate(replies):
+            self._report(participant, day, reply, float(steps[participant]), after)
 
-    def _report(self, person, day, reply, steps, after):
+    def _report(self, participant, day, reply, steps, after):
         truth = self.truth[reply["decision_id"]] = Truth()
         if reply["action"] and self._rng.random() < 0.08:
             truth.artefact, steps = True, steps + ARTEFACT
         chance = self._rng.random()
         if chance < 0.04:
             return  # never comes
-        if self._dead(person, day):
+        if self._dead(participant, day):
             self._send(reply, None, after)
         elif chance < 0.05:
             self._send(reply, steps, after, hours=60)  # too late to count

@@ -3,14 +3,15 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from surefoot import evaluation, filters, policies, simulators
+from surefoot import policies, simulators
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError, NotFittedError
-from surefoot.methods import ACCB, METHODS, SACCB, LinUCB, method
-from surefoot.trajectories import Trajectories
+from surefoot.learning import filters
+from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
-    from surefoot import audit, datasets, explain, fitting, off_policy, study
+    from surefoot import audit, datasets, evaluation, explain, fitting, study
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
@@ -35,7 +36,6 @@ __all__ = [
     "fit_study",
     "fitting",
     "method",
-    "off_policy",
     "policies",
     "simulators",
     "study",
@@ -45,7 +45,7 @@ _LATER = {
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = ("audit", "datasets", "explain", "fitting", "off_policy", "study")
+_MODULES_LATER = ("audit", "datasets", "evaluation", "explain", "fitting", "study")
 """What is slow to import is imported when it is first asked for."""
 
 

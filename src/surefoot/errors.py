@@ -9,9 +9,11 @@ from collections.abc import Iterable
 class InputError(ValueError):
     """Data or an argument was refused; the message names the place and the remedy."""
 
-    def __init__(self, message: str, *, row: int | None = None, column: str | None = None, user: object = None) -> None:
+    def __init__(
+        self, message: str, *, row: int | None = None, column: str | None = None, participant: object = None
+    ) -> None:
         super().__init__(message)
-        self.row, self.column, self.user = row, column, user
+        self.row, self.column, self.participant = row, column, participant
 
 
 class NotFittedError(AttributeError):
@@ -19,13 +21,13 @@ class NotFittedError(AttributeError):
 
 
 class FitWarning(UserWarning):
-    """A person's result is defined but rests on too little; the message names the person."""
+    """A participant's result is defined but rests on too little; the message names the participant."""
 
 
-def closest(name: str, valid: Iterable[str]) -> str:
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for the nearest valid name, or nothing when none is near.
 
-    >>> closest("rewrad", ["reward", "time"])
+    >>> did_you_mean("rewrad", ["reward", "time"])
     " (did you mean 'reward'?)"
     """
     matches = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)

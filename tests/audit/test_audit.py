@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 import surefoot as sf
+from surefoot.atomic_files import json_text
 from surefoot.audit import audit
-from surefoot.audit.verdicts import VERDICTS, worst
-from surefoot.files import json_text
+from surefoot.audit.checks import VERDICTS, worst
 
 HEARTSTEPS_V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
 
 
 def simulated(kind=sf.simulators.HeartSteps, seed=0, people=50, points=210):
-    return kind(users=people).collect(sf.policies.coin(2), decision_points=points, seed=seed)
+    return kind(participants=people).collect(sf.policies.coin(2), decision_points=points, seed=seed)
 
 
 def unfine(found):
@@ -31,7 +31,7 @@ def test_prompted_outliers_are_found_and_the_fit_is_fine(pooling, seed):
     # It is not blind to where they are: nearly all of what stands apart follows a prompt, and it says so.
     action = found.check("depends on action")
     assert action.numbers["all"]["low"] > 0.05
-    assert "read through the removed tuples once" in action.reason
+    assert "read through the removed decision points once" in action.reason
 
 
 @pytest.mark.parametrize("kind", [sf.simulators.HeartSteps, sf.simulators.ChainWalk])
@@ -89,10 +89,12 @@ def test_removal_that_depends_on_time_or_person_is_seen():
     noise = rng.standard_normal(len(logs))
     late = audit(sf.method("ro-accb").fit(logs.with_values(reward=(1 + 1.5 * (place > 0.7)) * noise)))
     assert late.check("depends on time").verdict == "unsafe"
-    loud = audit(sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=(1 + 4 * (logs.person == 7)) * noise)))
-    check = loud.check("depends on person")
+    loud = audit(
+        sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=(1 + 4 * (logs.participant_index == 7)) * noise))
+    )
+    check = loud.check("depends on participant")
     assert check.verdict == "look"
-    assert "user 7's" in check.reason
+    assert "participant 7's" in check.reason
 
 
 def test_an_effect_that_hangs_on_the_cap_is_seen():
@@ -107,14 +109,14 @@ def test_an_effect_that_hangs_on_the_cap_is_seen():
 def test_missing_values_are_counted_by_column_and_person():
     logs = simulated(people=10, points=40)
     state, reward = logs.state.copy(), logs.reward.copy()
-    state[logs.person == 3, 1] = np.nan
-    reward[(logs.person == 4) & (logs.time < 10)] = np.nan
+    state[logs.participant_index == 3, 1] = np.nan
+    reward[(logs.participant_index == 4) & (logs.time < 10)] = np.nan
     with pytest.warns(sf.FitWarning):
         fitted = sf.method("ro-accb").fit(logs.with_values(state=state, reward=reward))
     found = audit(fitted, implausible={"engagement": np.eye(10, dtype=int)[3] * 40})
     assert found.check("missing values").verdict == "look"
     assert "1 of 10 people have no usable decision point" in found.check("missing values").reason
-    table = found.people("pandas").set_index("user")
+    table = found.people("pandas").set_index("participant")
     assert table["missing engagement"].tolist() == [0, 0, 0, 40, 0, 0, 0, 0, 0, 0]
     assert table["missing reward"].tolist() == [0, 0, 0, 0, 10, 0, 0, 0, 0, 0]
     assert table["implausible engagement"][3] == 40

@@ -6,8 +6,9 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import surefoot as sf
-from surefoot.audit.measures import Measures, medcouple, skewness
-from surefoot.features import effects, policy_features
+from surefoot.audit.measures import Measures
+from surefoot.numerics.skewness import medcouple, skewness
+from surefoot.policies.features import effects, policy_features
 
 
 def literal_medcouple(values):
@@ -40,7 +41,7 @@ def test_medcouple_of_many_values_is_close_to_that_of_all_and_deaf_to_outliers()
 
 
 def fitted(**parameters):
-    logs = sf.simulators.HeartSteps(users=6).collect(sf.policies.coin(2), decision_points=60, seed=1)
+    logs = sf.simulators.HeartSteps(participants=6).collect(sf.policies.coin(2), decision_points=60, seed=1)
     return sf.method("ro-accb", **parameters).fit(logs)
 
 
@@ -51,14 +52,14 @@ def test_rates_shares_and_thirds_are_what_they_say():
     share, own = found.reward_share()
     size = np.abs(logs.reward)
     assert_allclose(share, size[out].sum() / size.sum())
-    assert_allclose(own[2], size[out & (logs.person == 2)].sum() / size[logs.person == 2].sum())
+    assert_allclose(own[2], size[out & (logs.participant_index == 2)].sum() / size[logs.participant_index == 2].sum())
     sent = logs.action == 1
     difference = found.rate_difference(found.removed, sent, ~sent)
     assert_allclose(difference.value, out[sent].mean() - out[~sent].mean())
     first, last = found.thirds()
     assert_allclose([logs.time[first].max(), logs.time[last].min()], [19, 40])
     assert (found.near <= found.removed).all()
-    limit = np.sqrt(fit.threshold_[logs.person])
+    limit = np.sqrt(fit.threshold_[logs.participant_index])
     assert_allclose(found.relative, fit.residuals_ / limit)
 
 
@@ -73,5 +74,5 @@ def test_sensitivity_refits_at_every_height_of_the_cap():
         effect = (z * effects(again.critic_coef_, 2)[:, 0][again._unit]).sum(axis=1).mean()
         assert_allclose(grid[-1].effect.value, effect)
         assert grid[-1].effect.low < effect < grid[-1].effect.high
-        send = again.policies_.probabilities(fit.logs_.user, fit.logs_.state)[:, 1]
+        send = again.policies_.probabilities(fit.logs_.participant, fit.logs_.state)[:, 1]
         assert_allclose(grid[-1].send_rate, send.mean())

@@ -14,7 +14,7 @@ from tests.datasets.test_heartsteps_v1 import FILE, needs_file
 
 STUDY = """
 [columns]
-person = "user"
+participant = "participant"
 time = "time"
 available = "available"
 probability = "probability"
@@ -40,7 +40,7 @@ def run(*arguments):
 def folder(tmp_path_factory):
     """50 people × 210 decision points with `prompted` outliers, and studies of them."""
     folder = tmp_path_factory.mktemp("study")
-    logs = sf.simulators.HeartSteps(users=50).collect(sf.policies.coin(2), decision_points=210, seed=0)
+    logs = sf.simulators.HeartSteps(participants=50).collect(sf.policies.coin(2), decision_points=210, seed=0)
     made = sf.simulators.contaminate(logs, mechanism="prompted", ratio=0.04, strength=5, seed=1).logs
     pyarrow.csv.write_csv(made.to_frame("pyarrow"), folder / "logs.csv")
     (folder / "study.toml").write_text(STUDY)
@@ -105,7 +105,7 @@ def test_artefacts_in_the_reward_flatter_sending_and_can_be_left_out(folder):
         value = {(row["policy"], row["estimator"]): row["value"]["value"] for row in found["values"]}
         return value["always", "doubly robust"] - value["never", "doubly robust"]
 
-    sim = sf.simulators.HeartSteps(users=50)
+    sim = sf.simulators.HeartSteps(participants=50)
     states = sim.collect(sf.policies.coin(2), decision_points=210, seed=0).state
     truth = np.diff(sim.expected_reward(states), axis=1).mean()
     assert always() > 3 * truth

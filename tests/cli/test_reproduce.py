@@ -1,4 +1,4 @@
-"""`surefoot reproduce` as its user types it, on a study small enough for a test."""
+"""`surefoot reproduce` as its participant types it, on a study small enough for a test."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-SMALL = ["--replicates", "2", "--users", "3", "--tuples", "40", "--steps", "40", "--keep", "30"]
+SMALL = ["--replicates", "2", "--participants", "3", "--decision-points", "40", "--steps", "40", "--keep", "30"]
 QUICKEST = ["s4", "--replicates", "8", *SMALL[2:]]
 COMMAND = [sys.executable, "-m", "surefoot", "reproduce"]
 
@@ -66,7 +66,7 @@ def test_the_report_stands_alone_and_says_what_a_reader_needs(finished):
     assert text.count("<svg") == 2
     for words in ("never", "always", "coin", "oracle-myopic", "mostly measures how often a policy sends", "paper is silent"):
         assert words in text
-    assert "surefoot reproduce --replicates 2 --users 3 --tuples 40 --steps 40 --keep 30" in text
+    assert "surefoot reproduce --replicates 2 --participants 3 --decision-points 40 --steps 40 --keep 30" in text
 
 
 def test_jobs_never_change_a_number(uninterrupted, tmp_path):
@@ -134,8 +134,8 @@ def test_s5_writes_its_table_and_says_what_held(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--users", "0"], "users is 0"),
-        (["--tuples", "5"], "8 features"),
+        (["--participants", "0"], "participants is 0"),
+        (["--decision-points", "5"], "8 features"),
         (["--ratio", "1.2"], "between 0 and 1"),
         (["s7"], "no experiment 's7'"),
         (["--jobs", "-1"], "jobs is -1"),

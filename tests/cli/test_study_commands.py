@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.cli import app
-from surefoot.study.first_version import first_version
+from surefoot.study.draft import first_version
 from tests.datasets.test_heartsteps_v1 import FILE, FUNNEL, needs_file
 
 
@@ -28,7 +28,11 @@ def run(*arguments, fails=False):
 
 @pytest.fixture(scope="module")
 def simulated():
-    return sf.simulators.HeartSteps(users=50).collect(sf.policies.coin(2), decision_points=210, seed=0).to_frame("pyarrow")
+    return (
+        sf.simulators.HeartSteps(participants=50)
+        .collect(sf.policies.coin(2), decision_points=210, seed=0)
+        .to_frame("pyarrow")
+    )
 
 
 def test_from_a_file_to_policies_without_writing_a_line(simulated, tmp_path):
@@ -37,7 +41,11 @@ def test_from_a_file_to_policies_without_writing_a_line(simulated, tmp_path):
     assert "surefoot fit" in said
     study = sf.Study.load(tmp_path / "study.toml")
     assert study.state_names == ("weather", "engagement", "fatigue")
-    assert (study.columns.person, study.columns.probability, study.reward.column) == ("user", "probability", "reward")
+    assert (study.columns.participant, study.columns.probability, study.reward.column) == (
+        "participant",
+        "probability",
+        "reward",
+    )
     said = run("fit", tmp_path / "logs.csv", "--study", tmp_path / "study.toml", "--out", tmp_path / "fitted")
     assert "50 people, 10,500 decision points" in said
     said = run(

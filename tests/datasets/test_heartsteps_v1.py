@@ -41,7 +41,7 @@ def write(path, rows, newline="\r\n"):
 def test_the_funnel_count_by_count(data):
     assert list(data.funnel.values()) == FUNNEL
     assert len(data.frame) == len(data.logs) == 7540
-    assert len(data.logs.users) == 37
+    assert len(data.logs.participants) == 37
     assert data.logs.usable.sum() == 5235
 
 
@@ -54,7 +54,7 @@ def test_steps_look_as_the_trial_reported_them(data):
     assert np.mean(steps == 0) == pytest.approx(1 / 3, abs=0.03)
     assert np.mean((steps - steps.mean()) ** 3) / steps.std() ** 3 == pytest.approx(4.3, abs=0.05)
     assert np.isnan(data.logs.reward[free]).mean() == pytest.approx(0.09, abs=0.005)
-    of_29 = free & (data.logs.user == 29)
+    of_29 = free & (data.logs.participant == 29)
     assert np.isnan(data.logs.reward[of_29]).mean() == pytest.approx(0.61, abs=0.02)
     assert data.logs.action[free].mean() == pytest.approx(0.6, abs=0.02)
     assert set(data.logs.probability[free]) == {0.4, 0.6}
@@ -71,7 +71,7 @@ def test_no_sentinel_and_no_stack_trace_is_left(data):
     assert not [text for text in weather if "java" in text or text in ("unknown", "")]
     assert set(table["location"].dropna()) == {"home", "work", "other"}
     assert table["day"].between(0, 41).all()
-    assert (table.groupby("user")["decision"].diff().dropna() > 0).all()
+    assert (table.groupby("participant")["decision"].diff().dropna() > 0).all()
 
 
 @needs_file
@@ -101,7 +101,7 @@ def test_quirks_one_by_one(tmp_path):
         row(decision="7", nogap="6", available="FALSE"),
         row(decision="8", nogap="7", active=""),
         row(decision="9", nogap="209"),
-        row(user="2", slot="1", decided_at="2015-07-02 09:05:00"),
+        row(participant="2", slot="1", decided_at="2015-07-02 09:05:00"),
     ]
     data = heartsteps_v1(write(tmp_path / "suggestions.csv", rows), backend="pandas")
     assert list(data.funnel.values()) == [11, 10, 9, 8, 7, 6, 3]
@@ -123,7 +123,7 @@ def test_quirks_one_by_one(tmp_path):
         ({"send": "maybe"}, "line 2: 'maybe' is neither true nor false"),
         ({"decided_at": "yesterday"}, "line 2: 'yesterday' is no date"),
         ({"steps": "many"}, "line 2: could not convert"),
-        ({"user": ""}, "line 2: user.index is missing"),
+        ({"participant": ""}, "line 2: user.index is missing"),
     ],
 )
 def test_another_file_is_refused(changes, words, tmp_path):

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from surefoot.experiments.claims import HOLDS, NOT, PART, filters_that_win, judge
-from surefoot.experiments.plan import SCENES, Settings
 from surefoot.experiments.results import Interval, Results
+from surefoot.experiments.settings import SCENES, Settings
 
 REPLICATES = 6
 

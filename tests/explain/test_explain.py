@@ -5,12 +5,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.explain import bootstrap as resampled
+from surefoot.atomic_files import json_text
 from surefoot.explain import explain
-from surefoot.explain.bootstrap import bootstrap
-from surefoot.explain.card import card
-from surefoot.files import json_text
-from surefoot.sandwich import influences
+from surefoot.explain.policy_card import card
+from surefoot.inference import participant_bootstrap as resampled
+from surefoot.inference.participant_bootstrap import bootstrap
+from surefoot.inference.sandwich import influences
+from surefoot.numerics import random_streams
 from tests.studies import many
 
 
@@ -20,7 +21,7 @@ def logs():
 
 
 @pytest.fixture(scope="module")
-def per_person(logs):
+def per_participant(logs):
     return sf.method("ro-saccb").fit(logs)
 
 
@@ -29,30 +30,30 @@ def pooled(logs):
     return sf.method("ro-saccb", pooling="all").fit(logs)
 
 
-def test_bootstrap_is_the_fit_of_resampled_people(logs, per_person):
-    """Literally: draw each person's rows from their stream, fit them alone, take percentiles."""
-    found = bootstrap(per_person, draws=25, seed=3)
-    for person in (0, 7):
-        rng = next(iter(sf.simulators.streams.streams(3, "bootstrap", [person])))
-        rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
+def test_bootstrap_is_the_fit_of_resampled_people(logs, per_participant):
+    """Literally: draw each participant's rows from their stream, fit them alone, take percentiles."""
+    found = bootstrap(per_participant, draws=25, seed=3)
+    for participant in (0, 7):
+        rng = next(iter(random_streams.streams(3, "bootstrap", [participant])))
+        rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
         drawn = rows[rng.integers(0, len(rows), size=(25, len(rows)))]
         again = sf.method("ro-saccb").fit(
             sf.Trajectories.from_arrays(logs.state[drawn], logs.action[drawn], logs.reward[drawn])
         )
-        assert_allclose(found.critic_low[person], np.quantile(again.critic_coef_, 0.025, axis=0), rtol=1e-7)
-        assert_allclose(found.policy_high[person], np.quantile(again.coef_, 0.975, axis=0), rtol=1e-5, atol=1e-8)
+        assert_allclose(found.critic_low[participant], np.quantile(again.critic_coef_, 0.025, axis=0), rtol=1e-7)
+        assert_allclose(found.policy_high[participant], np.quantile(again.coef_, 0.975, axis=0), rtol=1e-5, atol=1e-8)
 
 
-def test_bootstrap_does_not_depend_on_blocks_or_company(logs, per_person, monkeypatch):
-    whole = bootstrap(per_person, draws=20, seed=1)
+def test_bootstrap_does_not_depend_on_blocks_or_company(logs, per_participant, monkeypatch):
+    whole = bootstrap(per_participant, draws=20, seed=1)
     monkeypatch.setattr(resampled, "BLOCK_ROWS", 1500)
-    small = bootstrap(per_person, draws=20, seed=1)
+    small = bootstrap(per_participant, draws=20, seed=1)
     for name, values in vars(whole).items():
         assert_array_equal(getattr(small, name), values)
 
 
 def test_bootstrap_intervals_cover_the_truth_of_a_person():
-    sim = sf.simulators.HeartSteps(users=60)
+    sim = sf.simulators.HeartSteps(participants=60)
     fitted = sf.method("accb").fit(sim.collect(sf.policies.coin(2), decision_points=210, seed=8))
     found = bootstrap(fitted, draws=200)
     inside = (found.critic_low <= sim.critic_coef) & (sim.critic_coef <= found.critic_high)
@@ -60,14 +61,14 @@ def test_bootstrap_intervals_cover_the_truth_of_a_person():
 
 
 def test_a_person_without_usable_rows_has_no_interval(logs):
-    gone = logs.with_values(reward=np.where(logs.person == 2, np.nan, logs.reward))
+    gone = logs.with_values(reward=np.where(logs.participant_index == 2, np.nan, logs.reward))
     with pytest.warns(sf.FitWarning):
         fitted = sf.method("ro-accb").fit(gone)
     found = explain(fitted, draws=20)
     assert np.isnan(found.send_rates[2])
     table = found.coefficients.to_frame("pandas")
-    assert table.query("user == 2")["low"].isna().all()
-    assert table.query("user != 2")["low"].notna().all()
+    assert table.query("participant == 2")["low"].isna().all()
+    assert table.query("participant != 2")["low"].notna().all()
     assert "9 people" in card(found).markdown()
 
 
@@ -81,14 +82,14 @@ def test_pooled_intervals_are_the_sandwich(pooled):
     assert found.coefficients.of("critic", "fatigue", "nothing").people_above is None
 
 
-def test_means_over_people_have_the_intervals_of_means(per_person):
-    found = explain(per_person, draws=50)
+def test_means_over_people_have_the_intervals_of_means(per_participant):
+    found = explain(per_participant, draws=50)
     row = found.coefficients.of("policy", "engagement", "send")
-    assert_allclose(row.interval.value, per_person.coef_[:, 1].mean())
-    assert_allclose(row.interval.standard_error, per_person.coef_[:, 1].std(ddof=1) / np.sqrt(10))
+    assert_allclose(row.interval.value, per_participant.coef_[:, 1].mean())
+    assert_allclose(row.interval.standard_error, per_participant.coef_[:, 1].std(ddof=1) / np.sqrt(10))
     own = found.coefficients.to_frame("pandas").query("part == 'policy' and feature == 'engagement'")
     assert row.people_above == (own["low"] > 0).sum()
-    assert own["value"].tolist() == per_person.coef_[:, 1].tolist()
+    assert own["value"].tolist() == per_participant.coef_[:, 1].tolist()
 
 
 @pytest.mark.parametrize("name", ["ro-accb", "linucb"])
@@ -110,14 +111,14 @@ def test_importance_does_not_depend_on_units(logs):
         assert_allclose([one.share, one.swing], [other.share, other.swing], rtol=1e-4, atol=1e-6)
 
 
-def test_curves_average_over_the_logged_states(logs, per_person):
-    curve = explain(per_person, draws=5, scaling={"engagement": (10.0, 2.0)}).curves[1]
+def test_curves_average_over_the_logged_states(logs, per_participant):
+    curve = explain(per_participant, draws=5, scaling={"engagement": (10.0, 2.0)}).curves[1]
     assert curve.variable == "engagement"
     low = np.quantile(logs.state[:, 1], 0.05)
     assert_allclose(curve.grid[0], 10 + 2 * low)
     moved = logs.state.copy()
     moved[:, 1] = low
-    assert_allclose(curve.probability[0], per_person.policies_.probabilities(logs.user, moved).mean(axis=0))
+    assert_allclose(curve.probability[0], per_participant.policies_.probabilities(logs.participant, moved).mean(axis=0))
     assert (curve.low <= curve.high).all()
     assert curve.band == "middle 80 % of people"
 
@@ -133,8 +134,8 @@ def test_pooled_bands_hold_the_curve_and_shrink_with_people(logs):
     assert widths[1] < 0.6 * widths[0]
 
 
-def test_courses_count_people_and_probabilities_keep_within_limits(logs, per_person):
-    found = explain(per_person, draws=5, limited=lambda p: np.clip(p, 0.45, 0.55))
+def test_courses_count_people_and_probabilities_keep_within_limits(logs, per_participant):
+    found = explain(per_participant, draws=5, limited=lambda p: np.clip(p, 0.45, 0.55))
     course = found.courses[0]
     assert (course.people == 10).all()
     assert_allclose(course.place[:2], [2, 5])  # 60 decision points in 20 bins of 3
@@ -152,7 +153,7 @@ def test_hours_of_the_day_are_shown_where_times_are_dates():
     times = pd.date_range("2026-01-05 09:00", periods=60, freq="4h")
     frame = pd.DataFrame({"who": np.repeat(["a", "b"], 60), "when": list(times) * 2, "s": rng.standard_normal(120),
                           "a": rng.integers(0, 2, 120), "r": rng.standard_normal(120)})  # fmt: skip
-    logs = sf.Trajectories.from_frame(frame, user="who", time="when", state=["s"], action="a", reward="r")
+    logs = sf.Trajectories.from_frame(frame, participant="who", time="when", state=["s"], action="a", reward="r")
     course = explain(sf.method("accb").fit(logs), draws=5).courses[1]
     assert course.label.startswith("hour of the day")
     assert course.place.tolist() == [1, 5, 9, 13, 17, 21]

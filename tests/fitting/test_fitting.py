@@ -15,11 +15,12 @@ from numpy.testing import assert_array_equal
 
 import surefoot as sf
 from surefoot import fitting
-from surefoot.fitting import FittedStudy, fit_study, parts, plan
+from surefoot.fitting import FittedStudy, fit_study, part_fit, partition
+from surefoot.policies import policies
 
 STUDY = """
 [columns]
-person = "user"
+participant = "participant"
 time = "time"
 probability = "probability"
 [state.weather]
@@ -37,7 +38,7 @@ RESULTS = {"policies.parquet", "policies.json", "critic.parquet", "weights.parqu
 
 @pytest.fixture(scope="module")
 def table():
-    logs = sf.simulators.HeartSteps(users=12).collect(sf.policies.coin(2), decision_points=60, seed=0)
+    logs = sf.simulators.HeartSteps(participants=12).collect(sf.policies.coin(2), decision_points=60, seed=0)
     return sf.simulators.contaminate(logs, mechanism="prompted", ratio=0.05, strength=5, seed=1).logs.to_frame("pyarrow")
 
 
@@ -59,7 +60,7 @@ def one_file_per(table, folder, column, groups):
 
 
 def assert_same_fit(fitted, method, read):
-    assert_array_equal(fitted.policies.users, method.users_)
+    assert_array_equal(fitted.policies.participants, method.participants_)
     for name, values in method.policies_.rule.arrays().items():
         assert_array_equal(fitted.policies.rule.arrays()[name], values)
     assert_array_equal(fitted.critic["threshold"], method.threshold_)
@@ -69,7 +70,7 @@ def assert_same_fit(fitted, method, read):
     )
     weights = fitted.weights.sort_by("row")
     assert_array_equal(weights["row"], read.row)
-    assert_array_equal(weights["user"], read.logs.user)
+    assert_array_equal(weights["participant"], read.logs.participant)
     assert_array_equal(weights["time"], read.logs.time)
     assert_array_equal(pc.fill_null(weights["weight"], np.nan), method.weights_)
     assert_array_equal(pc.fill_null(weights["residual"], np.nan), method.residuals_)
@@ -77,47 +78,52 @@ def assert_same_fit(fitted, method, read):
 
 @pytest.mark.parametrize(("method", "rows"), [("ro-accb", 1), ("linucb", 200), ("filter-saccb", 200), ("accb", 10**6)])
 def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "PART_ROWS", rows)
+    monkeypatch.setattr(partition, "PART_ROWS", rows)
     described = study(name=method)
     pq.write_table(table, tmp_path / "logs.parquet")
     pyarrow.csv.write_csv(table, tmp_path / "logs.csv")
-    # A person's rows in one file, and everybody's rows spread over all files.
-    by_person = one_file_per(table, tmp_path / "people", "user", 5)
+    # A participant's rows in one file, and everybody's rows spread over all files.
+    by_participant = one_file_per(table, tmp_path / "people", "participant", 5)
     by_time = one_file_per(table, tmp_path / "days", "time", 4)
-    for path in (tmp_path / "logs.parquet", tmp_path / "logs.csv", by_person, by_time):
+    for path in (tmp_path / "logs.parquet", tmp_path / "logs.csv", by_participant, by_time):
         read = described.read(path)
         assert_same_fit(fit_study(path, described, tmp_path / f"{path.name}.fit"), described.method().fit(read.logs), read)
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
 def test_parts_are_put_together_some_people_at_a_time(table, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "PART_ROWS", 130)
-    monkeypatch.setattr(parts, "MERGED_PEOPLE", 5)
-    monkeypatch.setattr(sf.policies, "PIECE", 3)
-    folder = one_file_per(table, tmp_path / "people", "user", 5)
+    monkeypatch.setattr(partition, "PART_ROWS", 130)
+    monkeypatch.setattr(part_fit, "MERGED_PEOPLE", 5)
+    monkeypatch.setattr(policies, "PIECE", 3)
+    folder = one_file_per(table, tmp_path / "people", "participant", 5)
     if text:
         for path in folder.iterdir():
             rows = pq.read_table(path)
-            pq.write_table(rows.set_column(0, "user", pc.binary_join_element_wise("p", rows["user"].cast("str"), "")), path)
+            pq.write_table(
+                rows.set_column(0, "participant", pc.binary_join_element_wise("p", rows["participant"].cast("str"), "")),
+                path,
+            )
     read = study().read(folder)
     fitted = fit_study(folder, study(), tmp_path / "fitted")
     assert_same_fit(fitted, study().method().fit(read.logs), read)
-    assert fitted.critic["user"].to_pylist() == read.logs.users.tolist()
+    assert fitted.critic["participant"].to_pylist() == read.logs.participants.tolist()
     fitted.policies.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "fitted" / "policies.json").read_bytes()
 
 
 def test_a_part_needs_few_files_when_people_are_in_one_file_each(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "PART_ROWS", 130)
-    folder = one_file_per(table, tmp_path / "people", "user", 6)
+    monkeypatch.setattr(partition, "PART_ROWS", 130)
+    folder = one_file_per(table, tmp_path / "people", "participant", 6)
     for late in range(1, 6):
         # People with a row in the first file and one in another must not make every part read the first.
         for file in (0, late):
             path = folder / f"{file:02d}.parquet"
             rows = pq.read_table(path)
-            more = rows.slice(0, 1).set_column(0, "user", pa.array([100 + late])).set_column(1, "time", pa.array([file]))
+            more = (
+                rows.slice(0, 1).set_column(0, "participant", pa.array([100 + late])).set_column(1, "time", pa.array([file]))
+            )
             pq.write_table(pa.concat_tables([rows, more]), path)
-    made = plan.Plan.of(study(), folder)
+    made = partition.Plan.of(study(), folder)
     assert made.people == 17
     assert made.parts[-1].tolist()[-5:] == [101, 102, 103, 104, 105]
     assert sum(0 in files for files in made.holders) <= 3
@@ -134,9 +140,9 @@ def test_pooled_and_in_memory(table, tmp_path):
     given = fit_study(read, described, tmp_path / "given")
     assert kept.folder is None
     for fitted in (written, kept, given, FittedStudy.load(tmp_path / "fitted")):
-        assert fitted.policies.users is None
+        assert fitted.policies.participants is None
         assert_array_equal(fitted.policies.rule.coef, method.policies_.rule.coef)
-        assert fitted.critic["user"].to_pylist() == ["everyone"]
+        assert fitted.critic["participant"].to_pylist() == ["everyone"]
         assert len(fitted.weights) == len(table)
     assert written.manifest == kept.manifest
     assert {path.name for path in tmp_path.iterdir()} == {"logs.parquet", "fitted", "given"}
@@ -166,13 +172,13 @@ def test_the_manifest_says_what_went_in_and_equal_input_gives_equal_bytes(table,
     assert manifest["used"] == 720 - outside
     weights = pq.read_table(tmp_path / "one" / "weights.parquet")
     assert manifest["removed"] == pc.sum(pc.equal(weights["weight"], 0)).as_py()
-    assert sf.policies.load(tmp_path / "one" / "policies.json").users.tolist() == list(range(12))
+    assert sf.policies.load(tmp_path / "one" / "policies.json").participants.tolist() == list(range(12))
 
 
 PROGRAM = """
     import sys
-    from surefoot.fitting import fit_study, plan
-    plan.PART_ROWS = 60
+    from surefoot.fitting import fit_study, partition
+    partition.PART_ROWS = 60
     def progress(done, people):
         print(done, flush=True)
         if done == 5:
@@ -187,7 +193,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text(STUDY)
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    monkeypatch.setattr(plan, "PART_ROWS", 60)
+    monkeypatch.setattr(partition, "PART_ROWS", 60)
     with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:  # noqa: S603
         assert [int(process.stdout.readline()) for _ in range(5)] == [1, 2, 3, 4, 5]
         with pytest.raises(sf.InputError, match="another run is fitting the same logs"):
@@ -200,7 +206,9 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     # What died while a part was written must not be taken for a part.
     (working / "unfinished-x").mkdir()
     calls = []
-    monkeypatch.setattr(fitting, "fit_part", lambda study, logs, engine: calls.append(logs) or parts.fit_part(study, logs))
+    monkeypatch.setattr(
+        fitting, "fit_part", lambda study, logs, engine: calls.append(logs) or part_fit.fit_part(study, logs)
+    )
     described = sf.Study.load(tmp_path / "study.toml")
     fitted = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")
     assert len(calls) == 7
@@ -211,7 +219,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
 
 def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "logs.parquet")
-    monkeypatch.setattr(plan, "PART_ROWS", 60)
+    monkeypatch.setattr(partition, "PART_ROWS", 60)
 
     def stop(done, people):
         if done == 3:
@@ -224,7 +232,7 @@ def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_pa
     fit_study(tmp_path / "logs.parquet", study(name="accb"), tmp_path / "fitted")
     assert len(list(tmp_path.glob(".fitted.partial-*"))) == 1
     # Nor do parts of another size: they hold other people.
-    monkeypatch.setattr(plan, "PART_ROWS", 200)
+    monkeypatch.setattr(partition, "PART_ROWS", 200)
     read = study().read(tmp_path / "logs.parquet")
     assert_same_fit(fit_study(tmp_path / "logs.parquet", study(), tmp_path / "again"), study().method().fit(read.logs), read)
     fitted = fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted", force=True)
@@ -233,10 +241,10 @@ def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_pa
 
 def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, monkeypatch):
     reward = np.array(table["reward"]).copy()
-    reward[np.array(table["user"]) == 1] = np.nan
+    reward[np.array(table["participant"]) == 1] = np.nan
     spoiled = table.set_column(table.column_names.index("reward"), "reward", pa.array(reward, from_pandas=True))
     pq.write_table(spoiled, tmp_path / "logs.parquet")
-    monkeypatch.setattr(plan, "PART_ROWS", 60)
+    monkeypatch.setattr(partition, "PART_ROWS", 60)
 
     def stop(done, people):
         if done == 3:
@@ -244,10 +252,10 @@ def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, mo
 
     with pytest.raises(KeyboardInterrupt):
         fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted", progress=stop)
-    with pytest.warns(sf.FitWarning, match="user 1: no usable decision point"):
+    with pytest.warns(sf.FitWarning, match="participant 1: no usable decision point"):
         fitted = fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted")
     assert fitted.manifest["warnings"] == [
-        "user 1: no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing"
+        "participant 1: no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing"
     ]
 
 

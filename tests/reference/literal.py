@@ -1,4 +1,4 @@
-"""The method one person at a time, as its description reads."""
+"""The method one participant at a time, as its description reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def ridge(x, r, penalty):
 
 
 def capped_critic(x, r, penalty, tau=1.0):
-    """Steps 1 to 3 of the capped-ℓ2 critic: coefficients, kept tuples, threshold, number of fits."""
+    """Steps 1 to 3 of the capped-ℓ2 critic: coefficients, kept decision points, threshold, number of fits."""
     w = ridge(x, r, penalty)
     squared = (r - x @ w) ** 2
     q1, q3 = np.quantile(squared, [0.25, 0.75])
@@ -49,7 +49,7 @@ def probabilities(theta, s, actions=2):
 
 
 def actor_objective_by_tuple(theta, states, kept, w, penalty, actions=2):
-    """The actor's objective written as a loop over tuples."""
+    """The actor's objective written as a loop over decision points."""
     total = 0.0
     for s, u in zip(states, kept, strict=True):
         pi = probabilities(theta, s, actions)
@@ -58,7 +58,8 @@ def actor_objective_by_tuple(theta, states, kept, w, penalty, actions=2):
 
 
 def actor_objective(theta, z, expected, kept, penalty):
-    """The same with the tuples in arrays: z (tuples, p + 1), expected rewards (tuples, actions)."""
+    """The same with the decision points in arrays: z (decision points, p + 1), expected rewards (decision points,
+    actions)."""
     logits = np.column_stack([np.zeros(len(z)), z @ theta.reshape(expected.shape[1] - 1, -1).T])
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
     value = (raised * expected).sum(axis=1) / raised.sum(axis=1)

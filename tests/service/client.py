@@ -18,20 +18,20 @@ class Client(TestClient):
         return self.post(f"/api/v1{path}", json=body, headers=self.as_role(role))
 
     def register(self, *people):
-        for person in people:
-            assert self.ask("/participants", {"participant_id": person}).status_code == 200
+        for participant in people:
+            assert self.ask("/participants", {"participant_id": participant}).status_code == 200
 
-    def decide(self, person="p1", index=0, **changes):
-        return self.ask("/decisions", request(person, index, **changes))
+    def decide(self, participant="p1", index=0, **changes):
+        return self.ask("/decisions", request(participant, index, **changes))
 
     def outcome(self, decision_id, value, timestamp=WHEN, **more):
         body = {"decision_id": decision_id, "proximal_outcome": value, "timestamp": timestamp, **more}
         return self.ask("/outcomes", body)
 
 
-def request(person="p1", index=0, **changes):
+def request(participant="p1", index=0, **changes):
     return {
-        "participant_id": person,
+        "participant_id": participant,
         "decision_idx": index,
         "timestamp": WHEN,
         "availability": True,

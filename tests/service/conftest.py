@@ -5,16 +5,17 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from surefoot.service import keys, storage
+from surefoot.service.access import keys
 from surefoot.service.app import create_app
-from surefoot.service.opening import open_service
+from surefoot.service.database import databases
+from surefoot.service.trial.trial import open_service
 from surefoot.study import Study
 from tests.service.client import Client
 from tests.service.postgres import binaries, cluster
 
 STUDY = """\
 [columns]
-person = "user"
+participant = "participant"
 time = "time"
 available = "available"
 probability = "probability"
@@ -108,6 +109,6 @@ def client(service):
 
 @pytest.fixture
 def empty(url):
-    database = storage.connect(url)
+    database = databases.connect(url)
     yield database
     database.close()

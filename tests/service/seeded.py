@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from surefoot.service import alerts, decisions, learning, outcomes, participants, updates
-from surefoot.service.clock import VARIABLE
-from surefoot.service.requests import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.database.clock import VARIABLE
+from surefoot.service.trial import alerts, decisions, outcomes, participants
+from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.updates import queries, updates
 
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 NASTY = "<script>console.error('x')</script>"
@@ -26,7 +27,8 @@ class Clock:
 
 
 def seed(service, clock, people=4, days=10):
-    """Five decision points a day from each person (p1 falls silent, p4 never speaks); an update in the last two nights."""
+    """Five decision points a day from each participant (p1 falls silent, p4 never speaks); an update in the last two
+    nights."""
     rng = np.random.default_rng(0)
     for number in range(people + 1):
         participants.register(service.database, f"p{number}")
@@ -46,10 +48,10 @@ def seed(service, clock, people=4, days=10):
     with service.database.writing() as connection:
         for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("guard-rail", NASTY)):
             alerts.raise_alert(service.database, connection, kind=kind, occasion=f"{kind}:test", message=words)
-    return learning.policy_list(service)
+    return queries.policy_list(service)
 
 
-def _point(service, clock, rng, person, index):
+def _point(service, clock, rng, participant, index):
     """Sending helps more in good weather; some answers are blank, some people drive, some sensors count nonsense."""
     context = {
         "weather": float(rng.normal()),
@@ -59,7 +61,7 @@ def _point(service, clock, rng, person, index):
     if rng.random() < 0.05:
         del context["engagement"]
     free = bool(rng.random() > 0.1)
-    body = {"participant_id": person, "decision_idx": index, "timestamp": clock.moment, "availability": free}
+    body = {"participant_id": participant, "decision_idx": index, "timestamp": clock.moment, "availability": free}
     asked = DecisionRequest(**body, reasons=[] if free else ["driving"], context=context)
     answer = DecisionReply.model_validate_json(decisions.decide(service, asked))
     reward = context["weather"] * (1 + 2 * answer.action) + 0.3 * rng.normal() + (30 if rng.random() < 0.05 else 0)

@@ -6,9 +6,10 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service import door, keys
-from surefoot.service.door import strict_json
-from surefoot.service.refusals import Refusal
+from surefoot.service.access import keys
+from surefoot.service.api import authentication
+from surefoot.service.api.authentication import strict_json
+from surefoot.service.trial.api_errors import Refusal
 from tests.service.client import request
 
 ROUTES = {
@@ -29,7 +30,7 @@ ROUTES = {
 
 @pytest.mark.parametrize(("way", "path"), ROUTES)
 def test_every_role_tries_every_route(client, monkeypatch, way, path):
-    monkeypatch.setattr("surefoot.service.update_process.start", lambda service, by: 1)
+    monkeypatch.setattr("surefoot.service.updates.update_process.start", lambda service, by: 1)
     body = {"/decisions": request(), "/participants": {"participant_id": "p1"}}.get(path, {})
     wanted = ROUTES[way, path]
     for role in (*keys.ROLES, None):
@@ -121,7 +122,7 @@ HOSTILE = {
     "a negative index": json.dumps(request(index=-1)).encode(),
     "a huge index": json.dumps(request(index=2**31)).encode(),
     "a fraction": json.dumps(request(index=0.5)).encode(),
-    "an e-mail address": json.dumps(request(person="a@b.c")).encode(),
+    "an e-mail address": json.dumps(request(participant="a@b.c")).encode(),
     "availability as text": json.dumps(request(availability="yes")).encode(),
     "a time without zone": json.dumps(request(timestamp="2026-03-01T10:00:00")).encode(),
     "a time as number": json.dumps(request(timestamp=1772355600)).encode(),
@@ -162,7 +163,7 @@ def test_a_mistake_of_ours_is_500_without_its_words(client, monkeypatch, caplog)
     def fails(service, body):
         raise RuntimeError(f"weather was {'-'.join(['storm', 'y'])}")
 
-    monkeypatch.setattr("surefoot.service.decisions.decide", fails)
+    monkeypatch.setattr("surefoot.service.trial.decisions.decide", fails)
     reply = client.decide()
     assert (reply.status_code, reply.json()["error"]["code"]) == (500, "internal")
     assert "storm-y" not in caplog.text and "RuntimeError" in caplog.text
@@ -173,7 +174,7 @@ def test_a_database_that_is_gone_is_503(client, monkeypatch):
     def gone(service, body):
         raise sa.exc.OperationalError("INSERT", {}, OSError("gone"))
 
-    monkeypatch.setattr("surefoot.service.decisions.decide", gone)
+    monkeypatch.setattr("surefoot.service.trial.decisions.decide", gone)
     reply = client.decide()
     assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_database")
 
@@ -190,4 +191,4 @@ def test_brackets_in_text_are_no_tower():
     text = json.dumps({"a": "[" * 50 + '\\"{' * 50, "b": [[1]]})
     assert strict_json(text.encode())["b"] == [[1]]
     with pytest.raises(Refusal):
-        strict_json(b"[" * (door.DEEPEST + 1) + b"]" * (door.DEEPEST + 1))
+        strict_json(b"[" * (authentication.DEEPEST + 1) + b"]" * (authentication.DEEPEST + 1))

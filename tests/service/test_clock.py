@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from surefoot.errors import InputError
-from surefoot.service import clock
+from surefoot.service.database import clock
 
 
 def test_the_clock_is_real_unless_a_simulation_sets_it(monkeypatch, tmp_path):

@@ -6,14 +6,15 @@ from datetime import datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from surefoot.fitting.parts import fit_part
-from surefoot.service import intervals, keys, learning, logs, updates
-from surefoot.service.dashboard import learned, overview
-from surefoot.service.dashboard.sessions import SESSION_SECONDS, Sessions
-from surefoot.service.decisions import decide
-from surefoot.service.opening import open_service
-from surefoot.service.requests import DecisionRequest
-from surefoot.service.schema import alerts
+from surefoot.fitting.part_fit import fit_part
+from surefoot.service.access import keys
+from surefoot.service.access.sessions import SESSION_SECONDS, Sessions
+from surefoot.service.dashboard import overview, policy_views
+from surefoot.service.database.schema import alerts
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.trial import open_service
+from surefoot.service.updates import coefficient_intervals, queries, trial_logs, updates
 from surefoot.study import Study
 from tests.service.client import Client, request
 from tests.service.conftest import STUDY
@@ -106,7 +107,7 @@ def test_signing_in_needs_the_forms_token_too(browser):
 
 
 def seeded_alert(browser):
-    from surefoot.service.alerts import raise_alert
+    from surefoot.service.trial.alerts import raise_alert
 
     with browser.service.database.writing() as connection:
         raise_alert(browser.service.database, connection, kind="no-data", occasion="test", message=NASTY)
@@ -194,8 +195,8 @@ def test_what_is_shown_is_what_is_stored(browser, monkeypatch, tmp_path):
         day.available for day in days
     )
     assert counts["never came"] == sum(one.missing for one in people) > 0
-    status = learning.update_list(service, 1)[0]
-    removed = learned.removed(service, status)
+    status = queries.update_list(service, 1)[0]
+    removed = policy_views.removed(service, status)
     assert removed["total"] == status["result"]["removed"] > 0
     text = browser.get("/updates").text
     assert all(row["why"] in text for row in removed["rows"]) and "above what was expected" in text
@@ -239,8 +240,8 @@ def test_coefficients_are_shown_with_the_intervals_of_their_update(browser, monk
 def test_intervals_come_from_the_fit_and_are_never_worth_a_policy(study, service, monkeypatch):
     fill(service, points=40)
     with service.database.reading() as connection:
-        fitted = fit_part(study, logs.study_logs(study, logs.rows(connection))).method
-    found = intervals.coefficient_intervals(fitted)
+        fitted = fit_part(study, trial_logs.study_logs(study, trial_logs.rows(connection))).method
+    found = coefficient_intervals.coefficient_intervals(fitted)
     assert len(found["rows"]) == 4 and all(row["low"] <= row["value"] <= row["high"] for row in found["rows"])
-    monkeypatch.setattr(intervals, "coefficients", lambda *given, **more: 1 / 0)
-    assert intervals.coefficient_intervals(fitted) == {}
+    monkeypatch.setattr(coefficient_intervals, "coefficients", lambda *given, **more: 1 / 0)
+    assert coefficient_intervals.coefficient_intervals(fitted) == {}

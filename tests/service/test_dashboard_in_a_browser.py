@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from surefoot.service import keys
+from surefoot.service.access import keys
 from surefoot.service.app import create_app
-from surefoot.service.opening import open_service
+from surefoot.service.trial.trial import open_service
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 from tests.service.postgres import free_port
 from tests.service.seeded import NASTY, Clock, seed
@@ -38,7 +38,7 @@ class Reader(Browser):
         self._after(lambda: self._call("Page.navigate", in_page=True, url=url))
 
     def press(self, selector):
-        """As a person with a keyboard does: go there, press Enter."""
+        """As a participant with a keyboard does: go there, press Enter."""
         assert self.evaluate(f"!!document.querySelector({selector!r})"), selector
         self.evaluate(f"document.querySelector({selector!r}).focus()")
         key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}

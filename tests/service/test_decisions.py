@@ -3,7 +3,7 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service.schema import decisions
+from surefoot.service.database.schema import decisions
 from tests.service.client import CONTEXT, WHEN
 
 

@@ -9,10 +9,10 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.errors import SchemathesisError
 
-from surefoot.service import keys
+from surefoot.service.access import keys
 from surefoot.service.app import create_app
-from surefoot.service.opening import open_service
-from surefoot.service.participants import register
+from surefoot.service.trial.participants import register
+from surefoot.service.trial.trial import open_service
 from surefoot.study import Study
 from tests.service.conftest import STUDY
 
@@ -26,7 +26,7 @@ def fuzzed(tmp_path_factory):
     app = create_app(service)
     # Fits in processes of their own have tests of their own.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("surefoot.service.update_process.start", lambda service, by: 1)
+        patch.setattr("surefoot.service.updates.update_process.start", lambda service, by: 1)
         yield app, keys.create(service.database, "admin")
     service.close()
 

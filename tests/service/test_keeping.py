@@ -12,12 +12,14 @@ from alembic.runtime.migration import MigrationContext
 from pyarrow import parquet
 
 from surefoot import Study
-from surefoot.service import backup, schedule, storage
-from surefoot.service.alerts import close_alert, look_around
-from surefoot.service.export import export_decisions, export_outcomes
-from surefoot.service.opening import open_service
-from surefoot.service.replay import replay
-from surefoot.service.schema import APPEND_ONLY, alerts, decisions, metadata, secrets
+from surefoot.service.database import databases
+from surefoot.service.database.schema import APPEND_ONLY, alerts, decisions, metadata, secrets
+from surefoot.service.operations import backup
+from surefoot.service.operations.export import export_decisions, export_outcomes
+from surefoot.service.trial.alerts import close_alert, raise_periodic_alerts
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_service
+from surefoot.service.updates import schedule
 from tests.service.client import request
 from tests.service.conftest import STUDY
 from tests.service.test_updates import answer, update
@@ -25,20 +27,20 @@ from tests.service.trials import fill
 
 
 def test_the_tables_are_what_the_code_thinks(empty):
-    storage.upgrade(empty)
-    storage.upgrade(empty)
+    databases.upgrade(empty)
+    databases.upgrade(empty)
     with empty.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-    assert storage.revision(empty) == storage.newest_revision()
+    assert databases.revision(empty) == databases.newest_revision()
     assert set(APPEND_ONLY) <= set(metadata.tables)
 
 
 def test_an_older_database_is_refused_with_the_remedy(empty):
-    storage.upgrade(empty)
+    databases.upgrade(empty)
     with empty.writing() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0000'")
     with pytest.raises(ValueError, match="surefoot db upgrade"):
-        storage.prepare(empty)
+        databases.prepare(empty)
 
 
 def test_the_export_counts_its_rows_and_is_read_back_by_the_study(client, study, tmp_path):
@@ -87,7 +89,7 @@ def test_a_backup_restores_to_the_same_trial(service, tmp_path, url, request):
     path = tmp_path / "trial.zip"
     counts = backup.back_up(service.database, path)
     assert counts["decisions"] == 81 and path.stat().st_mode & 0o077 == 0
-    copy = storage.connect(f"sqlite:///{tmp_path}/copy.db")
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
     assert backup.restore(path, copy) == counts
     result = replay(copy)
     assert result.decisions == 81 and result.differences == []
@@ -108,7 +110,7 @@ def test_a_restored_trial_goes_on(url, study, tmp_path):
     fill(first, points=40)
     update(first)
     backup.back_up(first.database, tmp_path / "trial.zip")
-    database = storage.connect(url)
+    database = databases.connect(url)
     backup.restore(tmp_path / "trial.zip", database)
     database.close()
     second = open_service(study, url)
@@ -128,7 +130,7 @@ def test_a_damaged_backup_is_refused_whole(service, tmp_path):
     with zipfile.ZipFile(tmp_path / "good.zip") as good, zipfile.ZipFile(tmp_path / "bad.zip", "w") as bad:
         for name in good.namelist():
             bad.writestr(name, good.read(name).replace(b"warm-up", b"policyy"))
-    copy = storage.connect(f"sqlite:///{tmp_path}/copy.db")
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
     with pytest.raises(ValueError, match="not what was backed up"):
         backup.restore(tmp_path / "bad.zip", copy)
     with copy.looking() as connection:
@@ -155,16 +157,16 @@ def test_the_nightly_update_is_taken_once(url, monkeypatch):
 
 
 def test_alerts_come_once_a_day_and_can_be_closed(service):
-    from surefoot.service.participants import register
+    from surefoot.service.trial.participants import register
 
     now = datetime.now(UTC)
-    look_around(service, now)
+    raise_periodic_alerts(service, now)
     register(service.database, "p0")
     for index in range(20):
         answer(service, index=index, context={} if index < 10 else request()["context"])
     for _ in range(2):
-        look_around(service, now + timedelta(hours=1))
-        look_around(service, now + timedelta(hours=30))
+        raise_periodic_alerts(service, now + timedelta(hours=1))
+        raise_periodic_alerts(service, now + timedelta(hours=30))
     with service.database.looking() as connection:
         found = connection.execute(sa.select(alerts.c.id, alerts.c.kind).order_by(alerts.c.id)).all()
     assert [kind for _, kind in found] == ["fallbacks", "no-data"]

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from surefoot.service.randomisation import drawn, random_key, uniform
+from surefoot.service.trial.randomisation import drawn, random_key, uniform
 
 SECRET = bytes(range(32))
 PEOPLE, POINTS = 1000, 1000
@@ -11,7 +11,7 @@ PEOPLE, POINTS = 1000, 1000
 
 def test_a_million_draws_are_uniform_and_uncorrelated():
     numbers = np.array(
-        [[uniform(SECRET, random_key(f"p{person}", point)) for point in range(POINTS)] for person in range(PEOPLE)]
+        [[uniform(SECRET, random_key(f"p{participant}", point)) for point in range(POINTS)] for participant in range(PEOPLE)]
     )
     assert numbers.min() >= 0 and numbers.max() < 1
     bins = np.bincount((numbers.ravel() * 1000).astype(int), minlength=1000)

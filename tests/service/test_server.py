@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service import keys, storage
-from surefoot.service.opening import open_service
-from surefoot.service.replay import replay
-from surefoot.service.schema import decisions, outcomes
+from surefoot.service.access import keys
+from surefoot.service.database import databases
+from surefoot.service.database.schema import decisions, outcomes
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_service
 from tests.service.client import CONTEXT, request
 from tests.service.conftest import STUDY
 from tests.service.server import ForkedServer, serving
@@ -24,7 +25,7 @@ def server(tmp_path, url):
     study_file = tmp_path / "study.toml"
     study_file.write_text(STUDY)
     with serving(study_file, url) as one:
-        one.database = storage.connect(url)
+        one.database = databases.connect(url)
         one.key = keys.create(one.database, "app")
         yield one
         one.database.close()
@@ -79,18 +80,18 @@ KILLS = 20
 @pytest.mark.slow
 def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
     server = forked
-    for person in range(4):
-        server.ask("POST", "/api/v1/participants", {"participant_id": f"p{person}"}, server.key)
+    for participant in range(4):
+        server.ask("POST", "/api/v1/participants", {"participant_id": f"p{participant}"}, server.key)
     acknowledged = [({}, []) for _ in range(4)]
     stop = threading.Event()
 
-    def load(person):
+    def load(participant):
         """One decision after the other with its outcome; what is not acknowledged is sent again until it is."""
-        decided, told = acknowledged[person]
+        decided, told = acknowledged[participant]
         index = 0
         while not stop.is_set():
             context = {**CONTEXT, "weather": index % 40 / 10 - 2}
-            body = request(f"p{person}", index, context=context)
+            body = request(f"p{participant}", index, context=context)
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
             try:
                 status, reply = server.ask("POST", "/api/v1/decisions", body, server.key, connection)
@@ -109,7 +110,7 @@ def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
 
     rng = random.Random(1)  # noqa: S311 - when to kill
     with ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(load, person) for person in range(4)]
+        running = [pool.submit(load, participant) for participant in range(4)]
         for _ in range(KILLS):
             time.sleep(rng.uniform(0.05, 0.4))
             server.kill()
@@ -123,10 +124,10 @@ def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
         values = connection.execute(sa.select(outcomes.c.decision_id, outcomes.c.proximal_outcome)).all()
     by_point = {(row["participant_id"], row["decision_idx"]): row["reply"].encode() for row in recorded}
     assert len(by_point) == len(recorded)
-    for person, (decided, told) in enumerate(acknowledged):
+    for participant, (decided, told) in enumerate(acknowledged):
         assert len(decided) > KILLS
         for index, reply in decided.items():
-            assert by_point[f"p{person}", index] == reply
+            assert by_point[f"p{participant}", index] == reply
         assert set(told) <= {tuple(value) for value in values}
     assert len({tuple(value) for value in values}) == len(values)
     result = replay(server.database)
@@ -135,12 +136,12 @@ def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_nothing_secret_and_nothing_of_a_participant_is_logged(server):
-    person = "marked-person"
-    server.ask("POST", "/api/v1/participants", {"participant_id": person}, server.key)
-    server.ask("POST", "/api/v1/decisions", request(person, context={"weather": 3.14159}), server.key)
-    server.ask("POST", "/api/v1/decisions", request(person, context={"weather": {"bad": "2.71828"}}), server.key)
-    server.ask("POST", "/api/v1/decisions", request(person), "sf_wrong")
+    participant = "marked-participant"
+    server.ask("POST", "/api/v1/participants", {"participant_id": participant}, server.key)
+    server.ask("POST", "/api/v1/decisions", request(participant, context={"weather": 3.14159}), server.key)
+    server.ask("POST", "/api/v1/decisions", request(participant, context={"weather": {"bad": "2.71828"}}), server.key)
+    server.ask("POST", "/api/v1/decisions", request(participant), "sf_wrong")
     log = server.log
     assert "/api/v1/decisions" in log
-    for hidden in (person, "3.14159", "2.71828", server.key, server.key.split("_")[2], "sf_wrong"):
+    for hidden in (participant, "3.14159", "2.71828", server.key, server.key.split("_")[2], "sf_wrong"):
         assert hidden not in log

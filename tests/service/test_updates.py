@@ -9,14 +9,14 @@ import sqlalchemy as sa
 
 from surefoot import Study
 from surefoot.fitting import fit_study
-from surefoot.service import learning, updates
-from surefoot.service.decisions import decide
-from surefoot.service.opening import open_service
-from surefoot.service.refusals import Refusal
-from surefoot.service.replay import replay
-from surefoot.service.requests import DecisionRequest
-from surefoot.service.schema import activations, alerts, policies
-from surefoot.service.schema import updates as update_rows
+from surefoot.service.database.schema import activations, alerts, policies
+from surefoot.service.database.schema import updates as update_rows
+from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_service
+from surefoot.service.updates import queries, updates
 from tests.service.client import request
 from tests.service.conftest import STUDY
 from tests.service.trials import fill
@@ -24,7 +24,7 @@ from tests.service.trials import fill
 
 def update(service):
     update_id = updates.begin(service, "test")
-    return updates.run(service, update_id), learning.update_status(service, update_id)
+    return updates.run(service, update_id), queries.update_status(service, update_id)
 
 
 def column(service, one):
@@ -32,8 +32,8 @@ def column(service, one):
         return list(connection.scalars(sa.select(one)))
 
 
-def answer(service, person="p0", index=1000, **changes):
-    return json.loads(decide(service, DecisionRequest.model_validate(request(person, index, **changes))))
+def answer(service, participant="p0", index=1000, **changes):
+    return json.loads(decide(service, DecisionRequest.model_validate(request(participant, index, **changes))))
 
 
 def test_a_study_waits_then_learns_and_the_policy_decides(service):
@@ -52,7 +52,7 @@ def test_a_study_waits_then_learns_and_the_policy_decides(service):
 
 
 def test_the_policy_is_the_one_that_the_library_fits_to_the_export(service, study, tmp_path):
-    from surefoot.service.export import export_decisions
+    from surefoot.service.operations.export import export_decisions
 
     fill(service, points=40)
     update(service)
@@ -68,7 +68,7 @@ def test_the_policy_is_the_one_that_the_library_fits_to_the_export(service, stud
 def test_who_has_too_few_complete_decision_points_stays_in_warm_up(service):
     fill(service, people=1, points=40)
     service.policies.live()
-    from surefoot.service.participants import register
+    from surefoot.service.trial.participants import register
 
     register(service.database, "new")
     assert update(service)[0] == "done"
@@ -79,7 +79,7 @@ def test_who_has_too_few_complete_decision_points_stays_in_warm_up(service):
 def test_missing_context_and_stale_policies_fall_back(service, monkeypatch):
     from datetime import timedelta
 
-    from surefoot.service import decisions as deciding
+    from surefoot.service.trial import decisions as deciding
 
     fill(service, people=1, points=40)
     update(service)
@@ -99,7 +99,7 @@ def test_a_policy_for_another_state_falls_back(service, url, changed):
     decided = answer(other, context={"weather": 0.1, "place": "home", **({"engagement": 1.0} if changed else {})})
     assert decided["source"] == "fallback" and "other variables" in decided["reasons"][0]
     with pytest.raises(Refusal, match="other variables"):
-        learning.activate_policy(other, service.policies.live()[0], "test")
+        queries.activate_policy(other, service.policies.live()[0], "test")
     assert replay(service.database).differences == []
     other.close()
 
@@ -122,7 +122,7 @@ def test_a_guard_rail_leaves_the_old_policy_live_and_raises_an_alert(service, ur
     assert service.policies.live() == live
     assert column(service, alerts.c.kind) == ["guard-rail"]
     with pytest.raises(Refusal, match="guard rail"):
-        learning.activate_policy(service, status["policy_id"], "test")
+        queries.activate_policy(service, status["policy_id"], "test")
     strict.close()
 
 
@@ -151,7 +151,7 @@ def test_a_failure_is_recorded_without_its_words(service, monkeypatch):
     update_id = updates.begin(service, "test")
     with pytest.raises(RuntimeError):
         updates.run(service, update_id)
-    status = learning.update_status(service, update_id)
+    status = queries.update_status(service, update_id)
     assert (status["state"], status["message"]) == ("failed", "the fit failed with RuntimeError")
     monkeypatch.undo()
     assert update(service)[0] == "done"
@@ -168,7 +168,7 @@ def test_one_update_at_a_time_and_a_dead_one_does_not_block(service):
     with service.database.writing() as connection:
         connection.execute(sa.update(update_rows).values(process=child))
     second = updates.begin(service, "test")
-    assert learning.update_status(service, first)["state"] == "interrupted"
+    assert queries.update_status(service, first)["state"] == "interrupted"
     # The dead one comes back to life: nothing of it may go live.
     fill(service, people=1, points=40)
     assert updates.run(service, second) == "done"
@@ -186,10 +186,10 @@ def test_roll_back_is_one_call_that_leaves_a_trace(service):
     update(service)
     second = service.policies.live()[0]
     assert second != first
-    assert learning.activate_policy(service, first, "test") == {"policy_id": first, "previous_policy_id": second}
+    assert queries.activate_policy(service, first, "test") == {"policy_id": first, "previous_policy_id": second}
     assert answer(service)["policy_id"] == first
     assert column(service, activations.c.policy_id) == [first, second, first]
-    listed = learning.policy_list(service)
+    listed = queries.policy_list(service)
     assert [(one["id"], one["live"]) for one in listed] == [(second, False), (first, True)]
     assert {"participant_id": "p0", "action": "send", "feature": "weather"}.items() <= listed[0]["coefficients"][0].items()
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from surefoot.service import decisions, outcomes, participants
-from surefoot.service.requests import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.trial import decisions, outcomes, participants
+from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
 
 START = np.datetime64("2026-03-01T08:00:00")
 
@@ -16,13 +16,13 @@ def fill(service, people=2, points=30, first=0, seed=0, effect=2.0):
     """Decisions with outcomes: sending helps more in good weather; every fifth decision point has no outcome yet."""
     rng = np.random.default_rng(seed)
     found = []
-    for person in (f"p{number}" for number in range(people)):
-        participants.register(service.database, person)
+    for participant in (f"p{number}" for number in range(people)):
+        participants.register(service.database, participant)
         sent = []
         for index in range(first, first + points):
             weather, engagement = rng.normal(size=2).round(3).tolist()
             asked = DecisionRequest(
-                participant_id=person,
+                participant_id=participant,
                 decision_idx=index,
                 timestamp=moment(2 * index),
                 availability=index % 10 != 9,

@@ -11,7 +11,7 @@ b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13 = BETA
 
 
 def long_run(sim, policy, seed=0):
-    return sf.evaluation.long_run_average_reward(sim, policy, steps=3000, keep=2500, seed=seed)
+    return sf.simulators.long_run_average_reward(sim, policy, steps=3000, keep=2500, seed=seed)
 
 
 def assert_close(estimate, expected):
@@ -21,7 +21,7 @@ def assert_close(estimate, expected):
 
 
 def test_heartsteps_closed_forms():
-    sim = HeartSteps(users=300)
+    sim = HeartSteps(participants=300)
     assert_close(long_run(sim, sf.policies.never(2)), b13 * b7)
     engagement, fatigue = b3 / (1 - b2), b6 / (1 - b4 - b5)
     assert_close(long_run(sim, sf.policies.always(2)), b13 * (b7 + b8 + b10 * engagement - b12 * fatigue))
@@ -31,14 +31,14 @@ def test_heartsteps_closed_forms():
 
 
 def test_heartsteps_stationary_means_under_a_coin():
-    logs = HeartSteps(users=400).collect(sf.policies.coin(2), decision_points=600, seed=1)
+    logs = HeartSteps(participants=400).collect(sf.policies.coin(2), decision_points=600, seed=1)
     late = logs.state[logs.time >= 100]
     assert_allclose(late.mean(axis=0), [0, b3 / 2 / (1 - b2), b6 / 2 / (1 - b4 - b5 / 2)], atol=0.02)
     assert_allclose(late[:, 0].var(), 1 / (1 - b1**2), rtol=0.02)
 
 
 def test_chain_walk_closed_forms():
-    sim = ChainWalk(users=200)
+    sim = ChainWalk(participants=200)
     assert_close(long_run(sim, sim.oracle_myopic()), 90)
     assert_close(long_run(sim, sf.policies.coin(2)), 50)
     # Always left: the chain sits at 1, 2, 3, 4 in proportion 9³ : 9² : 9 : 1.
@@ -48,7 +48,7 @@ def test_chain_walk_closed_forms():
 
 @pytest.mark.parametrize("kind", SIMULATORS)
 def test_expected_reward_and_coefficients_are_those_of_the_simulation(kind):
-    sim = kind(users=50)
+    sim = kind(participants=50)
     logs = sim.collect(sf.policies.coin(2), decision_points=4000, seed=2)
     expected = np.take_along_axis(sim.expected_reward(logs.state), logs.action[:, None], axis=1)[:, 0]
     error = logs.reward - expected
@@ -62,7 +62,7 @@ def test_expected_reward_and_coefficients_are_those_of_the_simulation(kind):
 
 @pytest.mark.parametrize("kind", SIMULATORS)
 def test_the_oracle_takes_the_action_with_the_highest_expected_reward(kind):
-    sim = kind(users=10)
+    sim = kind(participants=10)
     states = sim.collect(sf.policies.coin(2), decision_points=100, seed=3).state
     best = sim.expected_reward(states).argmax(axis=1)
     assert_array_equal(sim.oracle_myopic().probabilities(states).argmax(axis=1), best)
@@ -71,29 +71,29 @@ def test_the_oracle_takes_the_action_with_the_highest_expected_reward(kind):
 @pytest.mark.parametrize("kind", SIMULATORS)
 def test_people_are_the_same_whatever_is_run_beside_them(kind, monkeypatch):
     coin = sf.policies.coin(2)
-    many = kind(users=9).collect(coin, decision_points=50, seed=4)
-    few = kind(users=4).collect(coin, decision_points=50, seed=4)
-    kept = many.person < 4
+    many = kind(participants=9).collect(coin, decision_points=50, seed=4)
+    few = kind(participants=4).collect(coin, decision_points=50, seed=4)
+    kept = many.participant_index < 4
     assert_array_equal(few.state, many.state[kept])
     assert_array_equal(few.reward, many.reward[kept])
-    longer = kind(users=4).collect(coin, decision_points=80, seed=4)
+    longer = kind(participants=4).collect(coin, decision_points=80, seed=4)
     assert_array_equal(few.state, longer.state[longer.time < 50])
-    monkeypatch.setattr("surefoot.simulators.simulator.NOISE_CELLS", 400)
-    blocked = kind(users=9).collect(coin, decision_points=50, seed=4)
+    monkeypatch.setattr("surefoot.simulators.base.NOISE_CELLS", 400)
+    blocked = kind(participants=9).collect(coin, decision_points=50, seed=4)
     assert_array_equal(blocked.state, many.state)
     assert_array_equal(blocked.action, many.action)
-    other = kind(users=4).collect(coin, decision_points=50, seed=5)
+    other = kind(participants=4).collect(coin, decision_points=50, seed=5)
     assert (other.state != few.state).mean() > 0.5
 
 
 @pytest.mark.parametrize("kind", SIMULATORS)
 def test_several_policies_in_one_run_equal_each_alone(kind, monkeypatch):
-    sim = kind(users=7)
+    sim = kind(participants=7)
     logs = sim.collect(sf.policies.coin(2), decision_points=60, seed=5)
     policies = {name: sf.method(name).fit(logs).policies_ for name in ("accb", "ro-accb", "linucb", "ro-linucb")}
-    policies |= sf.evaluation.reference_policies(sim)
+    policies |= sf.simulators.reference_policies(sim)
     together = sim.run(policies, steps=80, keep=60, seed=6)
-    monkeypatch.setattr("surefoot.simulators.simulator.NOISE_CELLS", 300)
+    monkeypatch.setattr("surefoot.simulators.base.NOISE_CELLS", 300)
     for name, policy in policies.items():
         alone = sim.run({"it": policy}, steps=80, keep=60, seed=6)["it"]
         assert_array_equal(alone.reward, together[name].reward)
@@ -101,23 +101,29 @@ def test_several_policies_in_one_run_equal_each_alone(kind, monkeypatch):
 
 
 def test_a_run_earns_what_its_logs_say():
-    sim = HeartSteps(users=5)
+    sim = HeartSteps(participants=5)
     fitted = sf.method("ro-accb").fit(sim.collect(sf.policies.coin(2), decision_points=60, seed=7))
     logs = sim.collect(fitted.policies_, decision_points=50, seed=8)
     run = sim.run({"it": fitted.policies_}, steps=50, keep=20, seed=8)["it"]
     late = logs.time >= 30
-    assert_allclose(run.reward, [logs.reward[late & (logs.person == person)].mean() for person in range(5)], rtol=1e-12)
-    assert_allclose(run.share_treated, [logs.action[late & (logs.person == person)].mean() for person in range(5)])
-    probability = fitted.policies_.probabilities(logs.user, logs.state)[np.arange(len(logs)), logs.action]
+    assert_allclose(
+        run.reward,
+        [logs.reward[late & (logs.participant_index == participant)].mean() for participant in range(5)],
+        rtol=1e-12,
+    )
+    assert_allclose(
+        run.share_treated, [logs.action[late & (logs.participant_index == participant)].mean() for participant in range(5)]
+    )
+    probability = fitted.policies_.probabilities(logs.participant, logs.state)[np.arange(len(logs)), logs.action]
     assert_allclose(logs.probability, probability)
 
 
 def test_wrong_arguments_are_refused():
-    sim = HeartSteps(users=2)
+    sim = HeartSteps(participants=2)
     coin = sf.policies.coin(2)
     for call, words in (
-        (lambda: HeartSteps(users=0), "at least 1"),
-        (lambda: HeartSteps(users=2.5), "whole number"),
+        (lambda: HeartSteps(participants=0), "at least 1"),
+        (lambda: HeartSteps(participants=2.5), "whole number"),
         (lambda: sim.collect(coin, decision_points=0, seed=0), "at least 1"),
         (lambda: sim.run({"it": coin}, steps=10, keep=11, seed=0), "keep is 11 of 10"),
     ):

@@ -9,7 +9,7 @@ from surefoot import ACCB, InputError, Study
 STUDY = """\
 # A comment on the first line
 [columns]
-person = "user"
+participant = "participant"
 time = "time"
 probability = "p"
 
@@ -76,7 +76,7 @@ def test_a_study_says_what_its_method_sees():
         ("[reward]", "[rewards]", 22, "rewards", "did you mean 'reward'"),
         ("log(x + 0.5)", "log(y)", 24, "reward.transform", "is no transform"),
         ("[columns]", "[column]", 2, "column", "did you mean 'columns'"),
-        ('person = "user"', "", 2, "columns.person", "is missing"),
+        ('participant = "participant"', "", 2, "columns.participant", "is missing"),
         ('column = "steps"', 'column = "weather"', 1, "", "another role's column"),
         ('column = "steps"', 'column = "time"', 1, "", "named twice"),
         ("[state.weather]", "[state]", 8, "state.scaling.centre", "unknown key"),

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot.audit.checks import Check, judge, worst
 from surefoot.audit.measures import Measures, Sensitivity
-from surefoot.audit.verdicts import Check, judge, worst
+from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
-from surefoot.methods import Method
-from surefoot.resampling import per_person
-from surefoot.trajectories import tidy
+from surefoot.inference.intervals import per_participant
+from surefoot.learning.methods import Method
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,11 @@ class Audit:
         """Counts over all people."""
         columns = self._columns()
         numbers = {name: int(values.sum()) for name, values in columns.items() if values.dtype.kind in "iu"}
-        return {"people": len(self.measures.fitted.logs_.users), **numbers, "reward_share": self.measures.reward_share()[0]}
+        return {
+            "people": len(self.measures.fitted.logs_.participants),
+            **numbers,
+            "reward_share": self.measures.reward_share()[0],
+        }
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         measures, logs = self.measures, self.measures.fitted.logs_
@@ -56,7 +60,7 @@ class Audit:
             "removed_below": count(measures.removed & ~above),
         }
         size = np.where(measures.removed, np.abs(measures.fitted.residuals_), 0.0)
-        sizes = per_person(logs.person, len(logs.users), size)
+        sizes = per_participant(logs.participant_index, len(logs.participants), size)
         found["mean_removed_residual"] = sizes / np.where(found["removed"] > 0, found["removed"], 1)
         found["reward_share"] = measures.reward_share()[1]
         for j, name in enumerate(logs.state_names):
@@ -65,12 +69,12 @@ class Audit:
         return {**found, **{f"implausible {name}": values for name, values in self.implausible.items()}}
 
     def people(self, backend: str | None = None) -> Any:
-        """One row per person: counts, missing and implausible values by column, and what the cap removed."""
+        """One row per participant: counts, missing and implausible values by column, and what the cap removed."""
         logs = self.measures.fitted.logs_
-        return tidy({logs.names.user: logs.users, **self._columns()}, backend or logs.backend)
+        return make_frame({logs.names.participant: logs.participants, **self._columns()}, backend or logs.backend)
 
     def removed(self, backend: str | None = None) -> Any:
-        """Every tuple that the cap removed: who, when, what came back and what was expected."""
+        """Every decision point that the cap removed: who, when, what came back and what was expected."""
         return self.measures.fitted.outliers(backend)
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,16 +94,16 @@ def audit(
     """Audit a fitted method.
 
     `raw_reward` is the reward of every row before a transform, in which shares of the total are counted; `implausible`
-    holds for each column how many of every person's values were outside the plausible range. Both come with
+    holds for each column how many of every participant's values were outside the plausible range. Both come with
     `study.read`.
 
     >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=100, seed=0)
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=100, seed=0)
     >>> audit(sf.method("ro-accb").fit(logs)).verdict
     'fine'
     """
     measures = Measures.of(fitted, None if raw_reward is None else np.asarray(raw_reward, dtype=np.float64))
-    people = len(fitted.logs_.users)
+    people = len(fitted.logs_.participants)
     counts = {name: np.asarray(values, dtype=np.int64) for name, values in (implausible or {}).items()}
     for name, values in counts.items():
         if values.shape != (people,):

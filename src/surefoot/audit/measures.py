@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import FitWarning, InputError
-from surefoot.features import effects, policy_features
-from surefoot.methods import Method
-from surefoot.resampling import Interval, PeopleBootstrap, per_person, symmetric
-from surefoot.sandwich import influences
+from surefoot.inference.intervals import Interval, PeopleBootstrap, per_participant, t_interval
+from surefoot.inference.sandwich import influences
+from surefoot.learning.methods import Method
+from surefoot.policies.features import effects, policy_features
 
 NEAR = 1.5
-"""A removed tuple within so many times the cap is near: it could be an ordinary response. Beyond, it stands apart."""
+"""A removed decision point within so many times the cap is near: it could be an ordinary response. Beyond, it stands
+apart."""
 TAUS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
 """The fit's τ is multiplied by these to see how much hangs on it."""
-MEDCOUPLE_POINTS = 2001
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Sensitivity:
 
     tau: float
     removed: float
-    """Share of used tuples."""
+    """Share of used decision points."""
     effect: Interval
     """Mean over used decision points, and over actions other than nothing, of the expected gain over doing nothing."""
     send_rate: float
@@ -36,7 +36,8 @@ class Sensitivity:
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """Rows are those of the logs; `relative` is the residual in units of its cap, NaN where a tuple was not used."""
+    """Rows are those of the logs; `relative` is the residual in units of its cap, NaN where a decision point was not
+    used."""
 
     fitted: Method
     raw_reward: NDArray[np.float64]
@@ -59,12 +60,12 @@ class Measures:
         normal = 1.78 * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
         limit = np.where(np.isfinite(fitted.threshold_), np.sqrt(fitted.threshold_), normal)
         relative = fitted.residuals_ / limit[unit]
-        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, PeopleBootstrap(len(logs.users)))
+        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, PeopleBootstrap(len(logs.participants)))
 
     def total(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """How many of the rows each person has."""
+        """How many of the rows each participant has."""
         logs = self.fitted.logs_
-        return per_person(logs.person, len(logs.users), rows.astype(np.float64))
+        return per_participant(logs.participant_index, len(logs.participants), rows.astype(np.float64))
 
     @property
     def treated(self) -> NDArray[np.bool_]:
@@ -76,11 +77,12 @@ class Measures:
         return self.removed & (np.abs(np.where(self.used, self.relative, 0.0)) < NEAR)
 
     def reward_share(self) -> tuple[float, NDArray[np.float64]]:
-        """Σ|reward| of removed tuples over that of all used ones, before any transform: over all, and per person."""
+        """Σ|reward| of removed decision points over that of all used ones, before any transform: over all, and per
+        participant."""
         logs = self.fitted.logs_
         size = np.abs(np.where(self.used, self.raw_reward, 0.0))
-        lost = per_person(logs.person, len(logs.users), np.where(self.removed, size, 0.0))
-        whole = per_person(logs.person, len(logs.users), size)
+        lost = per_participant(logs.participant_index, len(logs.participants), np.where(self.removed, size, 0.0))
+        whole = per_participant(logs.participant_index, len(logs.participants), size)
         everything = float(whole.sum())
         return float(lost.sum()) / everything if everything > 0 else 0.0, lost / np.where(whole > 0, whole, 1.0)
 
@@ -96,7 +98,7 @@ class Measures:
         return Measures.of(capped, self.raw_reward), _at(self, capped, self.fitted.tau)
 
     def thirds(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Rows in the first and in the last third of each person's decision points."""
+        """Rows in the first and in the last third of each participant's decision points."""
         logs = self.fitted.logs_
         place = np.empty(len(logs))
         lengths = np.diff(logs.starts)
@@ -123,15 +125,17 @@ def _refitted(fitted: Method, **changes: Any) -> Method:
 
 def _at(measures: Measures, fitted: Method, tau: float) -> Sensitivity:
     logs, rows = fitted.logs_, np.flatnonzero(measures.used)
-    z, person, people = policy_features(logs.state[rows]), logs.person[rows], len(logs.users)
+    z, participant_index, people = policy_features(logs.state[rows]), logs.participant_index[rows], len(logs.participants)
     gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted._unit[rows]])
-    effect = measures.bootstrap.ratio(per_person(person, people, gain), measures.total(measures.used))
+    effect = measures.bootstrap.ratio(per_participant(participant_index, people, gain), measures.total(measures.used))
     if fitted.pooling == "all" and people > 1:
         # Everybody shares the coefficients: their error, and not the spread over people, is what is uncertain.
         direction = _mean_contrast(z.mean(axis=0), logs.actions)
         spread = influences(fitted).critic @ direction
-        effect = symmetric(gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1)
-    send = 1 - fitted.policies_.probabilities(logs.user[rows], logs.state[rows])[:, 0]
+        effect = t_interval(
+            gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1
+        )
+    send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
     return Sensitivity(float(tau), float((fitted.weights_[rows] == 0).mean()), effect, float(send.mean()))
 
 
@@ -139,34 +143,3 @@ def _mean_contrast(z: NDArray[np.float64], actions: int) -> NDArray[np.float64]:
     """c with cᵀw the mean effect: z = [s, 1] in every action's block [1, s], averaged over actions."""
     block = np.concatenate([z[-1:], z[:-1]])
     return np.concatenate([np.zeros_like(block), *[block / (actions - 1)] * (actions - 1)])
-
-
-def skewness(values: NDArray[np.float64]) -> float:
-    """The moment coefficient E(x − μ)³ / σ³; one outlier can make it anything."""
-    spread = values.std() if len(values) else 0.0
-    return float(((values - values.mean()) ** 3).mean() / spread**3) if spread > 0 else 0.0
-
-
-def medcouple(values: NDArray[np.float64]) -> float:
-    """Median of ((x − m) − (m − y)) / (x − y) over x ≥ m ≥ y, m the median: skewness that outliers cannot move, in [−1, 1].
-
-    Of more than 2,001 values as many evenly spaced order statistics stand for all.
-
-    >>> medcouple(np.array([1.0, 2.0, 3.0])), medcouple(np.array([0.0, 1.0, 5.0]))
-    (0.0, 0.3)
-    """
-    if not len(values):
-        return 0.0
-    ordered = np.sort(values)
-    if len(ordered) > MEDCOUPLE_POINTS:
-        ordered = ordered[np.linspace(0, len(ordered) - 1, MEDCOUPLE_POINTS).round().astype(np.int64)]
-    centred = ordered - np.median(ordered)
-    above, below = centred[centred >= 0], centred[centred <= 0]
-    width = above[:, None] - below
-    inside = width > 0
-    # Pairs of values that both are the median get the sign of their order, as Brys, Hubert and Struyf define it.
-    tied = int((centred == 0).sum())
-    places = np.arange(tied)
-    kernel = np.divide(above[:, None] + below, width, out=np.zeros_like(width), where=inside)
-    kernel[:tied, kernel.shape[1] - tied :] = np.sign(np.add.outer(places, places) - tied + 1)
-    return float(np.median(kernel))

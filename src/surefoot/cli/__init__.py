@@ -12,18 +12,18 @@ from surefoot.cli import (
     evaluate,  # noqa: F401
     explain,  # noqa: F401
     fit,  # noqa: F401
-    imports,  # noqa: F401
+    import_data,  # noqa: F401
     init,  # noqa: F401
     reproduce,  # noqa: F401
     serve,  # noqa: F401
-    trial,  # noqa: F401
+    trial_database,  # noqa: F401
 )
 from surefoot.cli.application import app
 from surefoot.errors import InputError
 
 
 def main() -> None:
-    """Run a command. What its user can mend is one line on standard error and exit code 2; Ctrl-C exits with 130."""
+    """Run a command. What its participant can mend is one line on standard error and exit code 2; Ctrl-C exits with 130."""
     try:
         app()
     except InputError as error:

@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surefoot.cli.application import app
-from surefoot.cli.studied import AsJson, HtmlFile, Logs, Studied, StudyFile, console, hand_out, new_table, print_json
+from surefoot.cli.loaded_study import (
+    AsJson,
+    HtmlFile,
+    LoadedStudy,
+    Logs,
+    StudyFile,
+    console,
+    new_table,
+    print_json,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from surefoot.audit import Audit
@@ -19,11 +29,11 @@ MOST_PEOPLE = 5
 def audit(logs: Logs, study: StudyFile = Path("study.toml"), html: HtmlFile = None, as_json: AsJson = False) -> None:
     """Say what the fit left out, and whether that was safe: fine, look or unsafe, with the reason and the remedy."""
     from surefoot.audit import audit as audit_fit
-    from surefoot.audit.report import page
+    from surefoot.audit.page import page
 
-    studied = Studied.of(logs, study)
+    studied = LoadedStudy.of(logs, study)
     found = audit_fit(studied.fitted(), raw_reward=studied.read.raw_reward, implausible=studied.read.implausible)
-    hand_out({html: page(found, title=f"Audit of {logs.name}", source=studied.source)} if html else {})
+    write_outputs({html: page(found, title=f"Audit of {logs.name}", source=studied.source)} if html else {})
     if as_json:
         print_json(found.to_dict())
     else:
@@ -35,8 +45,8 @@ def _say(found: Audit) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from surefoot.audit.verdicts import percent
-    from surefoot.pages import number, span
+    from surefoot.audit.checks import percent
+    from surefoot.reports.numbers import number, span
 
     out, totals = console(), found.totals()
     out.print(
@@ -62,11 +72,11 @@ def _say(found: Audit) -> None:
             grid.add_row(tau, percent(row.removed), number(row.effect.value), span(row.effect), percent(row.send_rate))
         out.print(grid)
     rows = sorted(found.people("pyarrow").to_pylist(), key=lambda row: -row["removed"] / max(row["used"], 1))[:MOST_PEOPLE]
-    user = found.measures.fitted.logs_.names.user
+    participant = found.measures.fitted.logs_.names.participant
     out.print("[bold]Who lost most[/]")
-    people = new_table("person", "used", "removed", "above", "below", "share of reward")
+    people = new_table("participant", "used", "removed", "above", "below", "share of reward")
     for row in rows:
         counts_of = [str(row[name]) for name in ("used", "removed", "removed_above", "removed_below")]
-        people.add_row(escape(str(row[user])), *counts_of, percent(row["reward_share"]))
+        people.add_row(escape(str(row[participant])), *counts_of, percent(row["reward_share"]))
     out.print(people)
     out.print(f"Verdict: [{STYLES[found.verdict]}]{found.verdict}[/]")

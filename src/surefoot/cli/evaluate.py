@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from surefoot.cli.application import app
-from surefoot.cli.studied import AsJson, HtmlFile, Logs, Studied, StudyFile, console, hand_out, new_table, print_json
+from surefoot.cli.loaded_study import (
+    AsJson,
+    HtmlFile,
+    LoadedStudy,
+    Logs,
+    StudyFile,
+    console,
+    new_table,
+    print_json,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
-    from surefoot.methods import Method
-    from surefoot.off_policy import OffPolicy
-    from surefoot.policies import Policies
-    from surefoot.trajectories import Trajectories
+    from surefoot.data.trajectories import Trajectories
+    from surefoot.evaluation import OffPolicy
+    from surefoot.learning.methods import Method
+    from surefoot.policies.policies import Policies
 
 
 @app.command()
@@ -36,17 +46,17 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate the value of a policy beside never, always and what was logged, with intervals over people."""
-    from surefoot.off_policy import evaluate as evaluate_policies
-    from surefoot.off_policy.report import page
+    from surefoot.evaluation import evaluate as evaluate_policies
+    from surefoot.evaluation.page import page
 
-    studied = Studied.of(logs, study)
+    studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
     if policies is not None:
         judged = {policies.stem: _given(policies, studied.read.logs)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
     found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, limited=studied.study.limited)
     source = f"{studied.source}. {note}"
-    hand_out({html: page(found, title=f"Value from {logs.name}", unit=studied.unit, source=source)} if html else {})
+    write_outputs({html: page(found, title=f"Value from {logs.name}", unit=studied.unit, source=source)} if html else {})
     if as_json:
         print_json(found.to_dict())
     else:
@@ -56,7 +66,7 @@ def evaluate(
 def _given(path: Path, logs: Trajectories) -> Policies:
     """Policies from a file, if they speak of the same states and actions as the study."""
     from surefoot.errors import InputError
-    from surefoot.policies import load
+    from surefoot.policies.policies import load
 
     given = load(path)
     for what, theirs, ours in (
@@ -68,7 +78,7 @@ def _given(path: Path, logs: Trajectories) -> Policies:
     return given
 
 
-def _without_removed(studied: Studied) -> tuple[Trajectories, str]:
+def _without_removed(studied: LoadedStudy) -> tuple[Trajectories, str]:
     import numpy as np
 
     logs, removed = studied.read.logs, studied.fitted().weights_ == 0
@@ -81,13 +91,13 @@ def _say(found: OffPolicy, unit: str, note: str) -> None:
 
     from rich.markup import escape
 
-    from surefoot.off_policy import ESTIMATORS, LOGGED
-    from surefoot.off_policy.report import headline
-    from surefoot.pages import number, span
+    from surefoot.evaluation import ESTIMATORS, LOGGED
+    from surefoot.evaluation.page import headline
+    from surefoot.reports.numbers import number, span
 
     out = console()
     out.print(
-        f"{found.people} people, {found.tuples} usable decision points; {found.critic} critic, cross-fitted by "
+        f"{found.people} people, {found.decision_points} usable decision points; {found.critic} critic, cross-fitted by "
         f"{found.cross_fit}. Mean {unit} per decision point, states as logged. {note}",
         markup=False,
     )
@@ -105,7 +115,7 @@ def _say(found: OffPolicy, unit: str, note: str) -> None:
     out.print(table)
     overlap = new_table("policy", "sends at", "effective sample", "largest ratio")
     for row in found.overlap:
-        rate, size = f"{100 * row.send_rate:.0f} %", f"{row.effective_sample_size:.0f} of {found.tuples}"
+        rate, size = f"{100 * row.send_rate:.0f} %", f"{row.effective_sample_size:.0f} of {found.decision_points}"
         overlap.add_row(escape(row.policy), rate, size, number(row.largest_ratio))
     out.print(overlap)
     for row in found.overlap:

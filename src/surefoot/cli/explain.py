@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from surefoot.cli.application import app
-from surefoot.cli.studied import AsJson, HtmlFile, Logs, Studied, StudyFile, console, hand_out, new_table, print_json
+from surefoot.cli.loaded_study import (
+    AsJson,
+    HtmlFile,
+    LoadedStudy,
+    Logs,
+    StudyFile,
+    console,
+    new_table,
+    print_json,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from surefoot.explain import Explanation
-    from surefoot.explain.card import Card
+    from surefoot.explain.policy_card import Card
     from surefoot.study import Study
 
 
@@ -27,10 +37,10 @@ def explain(
     """Explain the study's policy: coefficients with intervals, what carries it, how it answers, whom it treats when."""
     from surefoot.audit import audit
     from surefoot.explain import explain as explain_fit
-    from surefoot.explain.card import card
-    from surefoot.explain.report import page
+    from surefoot.explain.page import page
+    from surefoot.explain.policy_card import card
 
-    studied = Studied.of(logs, study)
+    studied = LoadedStudy.of(logs, study)
     fitted, described = studied.fitted(), studied.study
     scaling = {
         name: (variable.scaling.centre, variable.scaling.scale)
@@ -52,7 +62,7 @@ def explain(
     texts: dict[Path | None, str] = {markdown: sheet.markdown()} if markdown else {}
     if html:
         texts[html] = page(found, sheet, source=studied.source)
-    hand_out(texts)
+    write_outputs(texts)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -79,22 +89,22 @@ def _say(found: Explanation, sheet: Card) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from surefoot.pages import number, span
+    from surefoot.reports.numbers import number, span
 
     out = console()
     for heading, sentences in sheet.sections:
         out.print(f"[bold]{escape(heading)}[/]")
         for sentence in sentences:
             out.print(Padding(Text(sentence), (0, 0, 0, 2)))
-    per_person = found.fitted.pooling == "person"
+    per_participant = found.fitted.pooling == "person"
     out.print(
         "\n[bold]Coefficients[/]"
-        + (": mean over people; > 0, < 0: people whose own interval lies there" if per_person else "")
+        + (": mean over people; > 0, < 0: people whose own interval lies there" if per_participant else "")
     )
-    more = ("> 0", "< 0") if per_person else ()
+    more = ("> 0", "< 0") if per_participant else ()
     table = new_table("part", "action", "feature", "value", "95 % interval", *more, text=3)
     for row in found.coefficients.rows:
-        counts = (str(row.people_above), str(row.people_below)) if per_person else ()
+        counts = (str(row.people_above), str(row.people_below)) if per_participant else ()
         names = (row.part, escape(row.action), escape(row.feature))
         table.add_row(*names, number(row.interval.value), span(row.interval), *counts)
     out.print(table)

@@ -33,7 +33,7 @@ def fit(
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
 ) -> None:
-    """Fit the study's method: one policy per person, or one for all.
+    """Fit the study's method: one policy per participant, or one for all.
 
     Run the same command again after an interruption and it continues where it was.
     """
@@ -60,7 +60,7 @@ def fit(
 def _say(out: Path, manifest: dict[str, Any]) -> None:
     """The fit in a few lines."""
     method, used, free = manifest["method"], manifest["used"], manifest["available"]
-    whom = "for everyone" if method["parameters"]["pooling"] == "all" else "per person"
+    whom = "for everyone" if method["parameters"]["pooling"] == "all" else "per participant"
     typer.echo(
         f"{method['name']}, one policy {whom}: {manifest['people']} people, {manifest['decision_points']:,} decision points"
     )

@@ -16,7 +16,7 @@ Name = Annotated[str | None, typer.Option(help="Its column, where the guess is w
 def init(
     logs: Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("study.toml"),
-    person: Name = None,
+    participant: Name = None,
     time: Name = None,
     action: Name = None,
     reward: Name = None,
@@ -25,16 +25,16 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Look at the logs and write a commented first study.toml."""
+    from surefoot.atomic_files import atomic_write
     from surefoot.errors import InputError
-    from surefoot.files import replacing
-    from surefoot.study.first_version import first_version
+    from surefoot.study.draft import first_version
 
     if out.exists() and not force:
         raise InputError(f"{out} is already there; choose another name with --out or replace it with --force")
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent} to write {out.name} into; make it first")
-    roles = {"person": person, "time": time, "action": action, "reward": reward}
+    roles = {"participant": participant, "time": time, "action": action, "reward": reward}
     text = first_version(logs, **roles, available=available, probability=probability)
-    with replacing(out) as temporary:
+    with atomic_write(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     typer.echo(f"Written: {out}\nRead it, correct the guesses, then: surefoot fit {logs} --study {out}")

@@ -10,11 +10,11 @@ import typer
 from surefoot.cli.application import app
 
 if TYPE_CHECKING:
-    from surefoot.experiments.plan import Settings
-    from surefoot.experiments.running import Progress
+    from surefoot.experiments.runner import Progress
+    from surefoot.experiments.settings import Settings
 
 QUICK_REPLICATES = 3
-QUICK_S5 = {"users": 60, "seeds": 2, "peer_users": 5}
+QUICK_S5 = {"participants": 60, "seeds": 2, "peer_participants": 5}
 
 
 @app.command(
@@ -31,11 +31,11 @@ def reproduce(
     ] = None,
     replicates: Annotated[int, typer.Option(help="Repetitions with fresh seeds, at least 2.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK_REPLICATES} replicates instead.")] = False,
-    users: Annotated[int, typer.Option(help="People in a simulated study.")] = 50,
-    tuples: Annotated[int, typer.Option(help="Decision points of each.")] = 210,
+    participants: Annotated[int, typer.Option(help="People in a simulated study.")] = 50,
+    decision_points: Annotated[int, typer.Option(help="Decision points of each.")] = 210,
     steps: Annotated[int, typer.Option(help="Decision points for which a learned policy is run.")] = 5000,
     keep: Annotated[int, typer.Option(help="How many of these, the last ones, are averaged.")] = 4000,
-    ratio: Annotated[float, typer.Option(help="ψ, share of tuples with an outlier, where it is not swept.")] = 0.04,
+    ratio: Annotated[float, typer.Option(help="ψ, share of decision points with an outlier, where it is not swept.")] = 0.04,
     strength: Annotated[float, typer.Option(help="ν, strength of the outliers, where it is not swept.")] = 5.0,
     seed: Annotated[int, typer.Option(help="Root of all random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; 0 means one per core. Never changes a number.")] = 0,
@@ -50,18 +50,18 @@ def reproduce(
     import json
 
     from surefoot.errors import InputError
-    from surefoot.experiments import running
-    from surefoot.experiments.plan import EXPERIMENTS, Settings
-    from surefoot.experiments.robustness_report import RobustnessSettings, run_robustness
-    from surefoot.threads import cores
+    from surefoot.experiments import runner
+    from surefoot.experiments.s5_outputs import RobustnessSettings, run_robustness
+    from surefoot.experiments.settings import EXPERIMENTS, Settings
+    from surefoot.numerics.parallel import cores
 
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
     paper = Settings(
         experiments=tuple(name for name in wanted if name != "s5"),
         replicates=QUICK_REPLICATES if quick else replicates,
-        users=users,
-        tuples=tuples,
+        participants=participants,
+        decision_points=decision_points,
         steps=steps,
         keep=keep,
         ratio=ratio,
@@ -71,7 +71,7 @@ def reproduce(
     further = RobustnessSettings(seed=seed, **(QUICK_S5 if quick else {}))
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    processes, progress = jobs or cores(), running.progress_for_terminal()
+    processes, progress = jobs or cores(), runner.progress_for_terminal()
     summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()
@@ -87,15 +87,15 @@ def reproduce(
 def _paper(settings: Settings, out: Path, *, jobs: int, progress: Progress) -> dict[str, Any]:
     import time
 
-    from surefoot.experiments import running
-    from surefoot.experiments.report import write_results
+    from surefoot.experiments import runner
+    from surefoot.experiments.outputs import write_results
 
     start = time.monotonic()
-    folder = running.working_folder(out, settings)
-    running.prepare(out, folder)
-    rows = running.run_all(settings, out, jobs=jobs, progress=progress)
+    folder = runner.working_folder(out, settings)
+    runner.prepare(out, folder)
+    rows = runner.run_all(settings, out, jobs=jobs, progress=progress)
     summary = write_results(rows, settings, out, time.monotonic() - start)
-    running.discard(folder)
+    runner.discard(folder)
     return summary
 
 

@@ -11,7 +11,7 @@ import typer
 from surefoot.cli.application import app
 
 if TYPE_CHECKING:
-    from surefoot.service.storage import Database
+    from surefoot.service.database.databases import Database
 
 StudyFile = Annotated[Path, typer.Option("--study", help="The study, with a [trial] section.")]
 DatabaseUrl = Annotated[
@@ -45,10 +45,10 @@ def need_service() -> None:
 def open_database(url: str | None) -> Database:
     """The database of a trial, with its tables."""
     need_service()
-    from surefoot.service import storage
+    from surefoot.service.database import databases
 
-    found = storage.connect(url)
-    storage.prepare(found)
+    found = databases.connect(url)
+    databases.prepare(found)
     return found
 
 
@@ -62,10 +62,10 @@ def serve(
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
-    from surefoot.service import clock
-    from surefoot.service.listening import listen
-    from surefoot.service.opening import open_service
-    from surefoot.service.storage import DEFAULT_URL
+    from surefoot.service.database import clock
+    from surefoot.service.database.databases import DEFAULT_URL
+    from surefoot.service.server import listen
+    from surefoot.service.trial.trial import open_service
     from surefoot.study import Study
 
     url = database or DEFAULT_URL
@@ -85,7 +85,7 @@ def create_key(
 ) -> None:
     """Make a key and print it: this is the only time that it can be read."""
     found = open_database(database)
-    from surefoot.service.keys import create
+    from surefoot.service.access.keys import create
 
     typer.echo(create(found, role, label))
 
@@ -94,7 +94,7 @@ def create_key(
 def list_keys(database: DatabaseUrl = None) -> None:
     """All keys, without what is secret."""
     found = open_database(database)
-    from surefoot.service.keys import listed
+    from surefoot.service.access.keys import listed
 
     for key in listed(found):
         ended = f"revoked {key['revoked_at']:%Y-%m-%d %H:%M} UTC" if key["revoked_at"] else "valid"
@@ -107,7 +107,7 @@ def revoke_key(
 ) -> None:
     """End a key at once."""
     found = open_database(database)
-    from surefoot.service.keys import revoke
+    from surefoot.service.access.keys import revoke
 
     revoke(found, prefix)
     typer.echo(f"revoked {prefix}")
@@ -117,8 +117,8 @@ def revoke_key(
 def upgrade_database(database: DatabaseUrl = None) -> None:
     """Bring the tables to the form that this version needs; make a backup first."""
     need_service()
-    from surefoot.service import storage
+    from surefoot.service.database import databases
 
-    found = storage.connect(database)
-    storage.upgrade(found)
-    typer.echo(f"the database has form {storage.revision(found)}")
+    found = databases.connect(database)
+    databases.upgrade(found)
+    typer.echo(f"the database has form {databases.revision(found)}")

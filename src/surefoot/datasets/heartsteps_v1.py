@@ -18,16 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.data.frames import make_frame
+from surefoot.data.log_files import Rows, check_columns
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study
-from surefoot.study.reading import described
-from surefoot.tables import Rows, check_columns
-from surefoot.trajectories import Trajectories, tidy
+from surefoot.study.log_reader import described
 
 DAYS = 42
 SLOTS = 5
 SOURCE = {
-    "user": "user.index",
+    "participant": "user.index",
     "decision": "decision.index",
     "nogap": "decision.index.nogap",
     "slot": "sugg.select.slot",
@@ -78,10 +79,10 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
     rows = _read(Path(path))
     funnel = {"rows of the file": len(rows)}
     first_slot: dict[int, int] = {}
-    for row in sorted(rows, key=lambda row: (row["user"], row["decision"])):
-        first_slot.setdefault(row["user"], row["slot"])
+    for row in sorted(rows, key=lambda row: (row["participant"], row["decision"])):
+        first_slot.setdefault(row["participant"], row["slot"])
     for row in rows:
-        row["day"] = None if row["nogap"] is None else (first_slot[row["user"]] - 1 + row["nogap"]) // SLOTS
+        row["day"] = None if row["nogap"] is None else (first_slot[row["participant"]] - 1 + row["nogap"]) // SLOTS
     steps: dict[str, Callable[[dict[str, Any]], bool]] = {
         "without travel days": lambda row: row["day"] is not None,
         "within study days 0 to 41": lambda row: 0 <= row["day"] < DAYS,
@@ -91,14 +92,14 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
     for name, keeps in steps.items():
         rows = [row for row in rows if keeps(row)]
         funnel[name] = len(rows)
-    rows.sort(key=lambda row: (row["user"], row["decision"]))
+    rows.sort(key=lambda row: (row["participant"], row["decision"]))
     table = _table(rows)
     # Raw steps: the reward as it was measured, whatever a study makes of it.
     raw_steps = Study.parse(study_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
     logs = described(raw_steps, Rows(table, lambda row: f"row {row}", np.arange(len(table)))).logs
     funnel["available"] = int(logs.available.sum())
     funnel["with reward, prior steps, temperature and location"] = int(logs.usable.sum())
-    frame = tidy({name: table[name].combine_chunks() for name in table.column_names}, backend)
+    frame = make_frame({name: table[name].combine_chunks() for name in table.column_names}, backend)
     return HeartStepsV1(frame, logs, funnel, Study.parse(study_text()))
 
 
@@ -109,7 +110,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
         row["message"] = "active" if row["active"] else "sedentary" if row["sedentary"] else None
         row["log_steps_before"] = None if row["steps_before"] is None else float(np.log(row["steps_before"] + 0.5))
     kinds = {
-        **dict.fromkeys(("user", "decision", "day", "slot"), pa.int64()),
+        **dict.fromkeys(("participant", "decision", "day", "slot"), pa.int64()),
         "decided_at": pa.timestamp("s"),
         **dict.fromkeys(("available", "send"), pa.bool_()),
         "message": pa.string(),
@@ -144,7 +145,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 def _cell(name: str, text: str) -> Any:
     if text in MISSING:
-        if name in ("user", "decision", "slot", "available"):
+        if name in ("participant", "decision", "slot", "available"):
             raise ValueError(f"{SOURCE[name]} is missing")
         return None
     return KINDS[name](text) if name in KINDS else _measured(name, text)
@@ -171,7 +172,7 @@ def _moment(text: str) -> datetime:
 
 
 KINDS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("user", "decision", "nogap", "slot"), lambda text: int(float(text))),
+    **dict.fromkeys(("participant", "decision", "nogap", "slot"), lambda text: int(float(text))),
     **dict.fromkeys(("available", "send", "active", "sedentary"), _true),
     "decided_at": _moment,
     # Where the weather service failed, the trace of a Java exception was stored.

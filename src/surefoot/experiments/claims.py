@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from surefoot.experiments.plan import RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
+from surefoot.experiments.replicate import scene_title
 from surefoot.experiments.results import ELRAR, Interval, Results
-from surefoot.experiments.unit import scene_title
+from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
 
 HOLDS, PART, NOT = "holds", "holds in part", "does not hold"
 JUDGED = (SCENES[0], SCENES[2])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.experiments.plan import Cell
+from surefoot.experiments.settings import Cell
 
 ELRAR = "long_run_average_reward"
 

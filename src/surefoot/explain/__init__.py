@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.explain.behaviour import (
+from surefoot.explain.coefficients import Coefficient, Coefficients, coefficients
+from surefoot.explain.response import (
     Course,
     Curve,
     Importance,
@@ -20,9 +21,8 @@ from surefoot.explain.behaviour import (
     importances,
     send_probability,
 )
-from surefoot.explain.coefficients import Coefficient, Coefficients, coefficients
-from surefoot.methods import Method
-from surefoot.resampling import per_person
+from surefoot.inference.intervals import per_participant
+from surefoot.learning.methods import Method
 
 __all__ = ["Coefficient", "Coefficients", "Course", "Curve", "Explanation", "Importance", "explain"]
 
@@ -38,7 +38,7 @@ class Explanation:
     curves: tuple[Curve, ...]
     courses: tuple[Course, ...]
     send_rates: NDArray[np.float64]
-    """Each person's mean probability of being sent something; NaN without usable decision points."""
+    """Each participant's mean probability of being sent something; NaN without usable decision points."""
     send_rate: float
     logged_rate: float
 
@@ -52,7 +52,7 @@ class Explanation:
             ]
             for items in (self.curves, self.courses)
         ]
-        rates = dict(zip(map(str, self.fitted.logs_.users.tolist()), self.send_rates.tolist(), strict=True))
+        rates = dict(zip(map(str, self.fitted.logs_.participants.tolist()), self.send_rates.tolist(), strict=True))
         return {
             "method": type(self.fitted).__name__,
             "parameters": self.fitted.parameters(),
@@ -81,7 +81,7 @@ def explain(
     state variable was scaled, so that curves show it in its own units.
 
     >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=100, seed=0)
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=100, seed=0)
     >>> found = explain(sf.method("ro-saccb", pooling="all").fit(logs))
     >>> found.importances[0].feature
     'engagement'
@@ -91,9 +91,9 @@ def explain(
     if not used.any():
         raise InputError("no decision point was usable, so there is no policy to explain; see which columns are missing")
     send = send_probability(fitted, limited)
-    people = len(logs.users)
-    count = per_person(logs.person[used], people, np.ones(int(used.sum())))
-    sums = per_person(logs.person[used], people, send[used])
+    people = len(logs.participants)
+    count = per_participant(logs.participant_index[used], people, np.ones(int(used.sum())))
+    sums = per_participant(logs.participant_index[used], people, send[used])
     return Explanation(
         fitted,
         scaling or {},

@@ -1,4 +1,4 @@
-"""Coefficients with intervals, for critic and policy, pooled or per person."""
+"""Coefficients with intervals, for critic and policy, pooled or per participant."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decision_rules import Boltzmann
-from surefoot.explain.bootstrap import bootstrap
-from surefoot.features import critic_feature_names, policy_feature_names
-from surefoot.methods import Method
-from surefoot.resampling import Interval, symmetric, t_quantile
-from surefoot.sandwich import influences
-from surefoot.trajectories import tidy
+from surefoot.data.frames import make_frame
+from surefoot.inference.intervals import Interval, t_interval, t_quantile
+from surefoot.inference.participant_bootstrap import bootstrap
+from surefoot.inference.sandwich import influences
+from surefoot.learning.methods import Method
+from surefoot.policies.features import critic_feature_names, policy_feature_names
+from surefoot.policies.rules import Boltzmann
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One coefficient. With a fit per person the value is the mean over people, and its interval that of the mean."""
+    """One coefficient. With a fit per participant the value is the mean over people, and its interval that of the mean."""
 
     part: str
     """`critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely)."""
@@ -39,27 +39,27 @@ class Coefficients:
     how: str
     """In words, where the intervals come from."""
     own: dict[str, list[Any]]
-    """Columns user, part, action, feature, value, low, high."""
+    """Columns participant, part, action, feature, value, low, high."""
 
     def of(self, part: str, feature: str, action: str) -> Coefficient:
         return next(row for row in self.rows if (row.part, row.feature, row.action) == (part, feature, action))
 
     def to_frame(self, backend: str = "pyarrow") -> Any:
-        """One row per person (or `everyone`) and coefficient."""
-        return tidy(self.own, backend)
+        """One row per participant (or `everyone`) and coefficient."""
+        return make_frame(self.own, backend)
 
 
 def coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficients:
-    """Sandwich clustered by person for a pooled fit, bootstrap over decision points for one per person."""
+    """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant."""
     logs, pooled = fitted.logs_, fitted.pooling == "all"
     parts = [("critic", critic_feature_names(logs.state_names, logs.action_names), fitted.critic_coef_, fitted._critic_sees)]
     if isinstance(fitted.policies_.rule, Boltzmann):
         names = policy_feature_names(logs.state_names, logs.action_names)
         parts.append(("policy", names, fitted.coef_, fitted._policy_sees))
     ends = _pooled_ends(fitted) if pooled else _own_ends(fitted, draws, seed)
-    people = len(np.unique(logs.person[logs.usable]))
+    people = len(np.unique(logs.participant_index[logs.usable]))
     rows: list[Coefficient] = []
-    own: dict[str, list[Any]] = {name: [] for name in ("user", "part", "action", "feature", "value", "low", "high")}
+    own: dict[str, list[Any]] = {name: [] for name in ("participant", "part", "action", "feature", "value", "low", "high")}
     for part, names, values, sees in parts:
         seen = {"intercept", *(name for name, there in zip(logs.state_names, sees, strict=True) if there)}
         low, high = ends[part]
@@ -70,15 +70,15 @@ def coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficients:
             rows.append(
                 Coefficient(part, action, feature, *(_pooled(people, *numbers) if pooled else _over_people(*numbers)))
             )
-            own["user"] += fitted.users_.tolist()
+            own["participant"] += fitted.participants_.tolist()
             for column, column_values in zip(("value", "low", "high"), numbers, strict=True):
                 own[column] += column_values.tolist()
             for column, text in (("part", part), ("action", action), ("feature", feature)):
-                own[column] += [text] * len(fitted.users_)
+                own[column] += [text] * len(fitted.participants_)
     how = (
-        "analytic sandwich, clustered by person, with Student's t"
+        "analytic sandwich, clustered by participant, with Student's t"
         if pooled
-        else f"each person's own: percentiles of {draws} draws of decision points; of the mean: spread over people"
+        else f"each participant's own: percentiles of {draws} draws of decision points; of the mean: spread over people"
     )
     return Coefficients(tuple(rows), how, own)
 
@@ -101,7 +101,7 @@ def _mean_over_people(values: NDArray[np.float64]) -> Interval:
     people = len(values)
     if people < 2:
         return Interval(float(values.mean()) if people else np.nan, np.nan, np.nan, np.nan)
-    return symmetric(float(values.mean()), float(values.std(ddof=1) / np.sqrt(people)), people - 1)
+    return t_interval(float(values.mean()), float(values.std(ddof=1) / np.sqrt(people)), people - 1)
 
 
 def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:

@@ -9,18 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from surefoot import policies
-from surefoot.engines import ENGINES
-from surefoot.engines import engine as find_engine
-from surefoot.errors import FitWarning, InputError, closest
-from surefoot.fitting.cluster import fit_on_cluster
+from surefoot.errors import FitWarning, InputError, did_you_mean
+from surefoot.fitting.checkpoint import WorkingFolder
+from surefoot.fitting.dask import fit_on_cluster
 from surefoot.fitting.manifest import hashed, manifest_of
-from surefoot.fitting.parts import PartFit, fit_part
-from surefoot.fitting.plan import Plan
-from surefoot.fitting.working_folder import WorkingFolder
-from surefoot.policies import Policies
+from surefoot.fitting.part_fit import PartFit, fit_part
+from surefoot.fitting.partition import Plan
+from surefoot.numerics.engines import ENGINES
+from surefoot.numerics.engines import engine as find_engine
+from surefoot.numerics.parallel import ahead
+from surefoot.policies import policies
+from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs
-from surefoot.threads import ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,12 +46,14 @@ class FittedStudy:
 
     @property
     def critic(self) -> pa.Table:
-        """One row per person (or one for everyone): threshold, scale, iterations, counts, one column per coefficient."""
+        """One row per participant (or one for everyone): threshold, scale, iterations, counts, one column per
+        coefficient."""
         return self._part.critic if self._part else self._table("critic")
 
     @property
     def weights(self) -> pa.Table:
-        """One row per decision point: row in the input, person, time, weight (missing where it was not used), residual."""
+        """One row per decision point: row in the input, participant, time, weight (missing where it was not used),
+        residual."""
         return self._part.weights if self._part else self._table("weights")
 
     def _file(self, name: str) -> Path:
@@ -106,7 +108,7 @@ def fit_study(
 def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
     if engine not in (*ENGINES, "dask"):
         known = [*ENGINES, "dask"]
-        raise InputError(f"there is no engine '{engine}'{closest(engine, known)}; choose from {known}")
+        raise InputError(f"there is no engine '{engine}'{did_you_mean(engine, known)}; choose from {known}")
     if scheduler is not None and engine != "dask":
         raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
     if engine != "dask":

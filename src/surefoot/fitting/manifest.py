@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot import tables
+from surefoot.data import log_files
 from surefoot.errors import InputError
 from surefoot.study import Study, StudyLogs
 from surefoot.version import __version__
@@ -25,8 +25,8 @@ def hashed(source: Path | StudyLogs) -> list[dict[str, Any]]:
         logs = source.logs
         digest = hashlib.sha256()
         for array in (
-            logs.users,
-            logs.person,
+            logs.participants,
+            logs.participant_index,
             logs.time,
             logs.state,
             logs.available,
@@ -37,7 +37,7 @@ def hashed(source: Path | StudyLogs) -> list[dict[str, Any]]:
             digest.update(np.ascontiguousarray(array).tobytes())
         return [{"name": "arrays in memory", "sha256": digest.hexdigest()}]
     root = source if source.is_dir() else source.parent
-    return [_file(file, root) for file in tables.files_of(source)]
+    return [_file(file, root) for file in log_files.files_of(source)]
 
 
 def _file(file: Path, root: Path) -> dict[str, Any]:

@@ -13,15 +13,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from surefoot.service import admin_routes, dashboard, public_routes, routes
-from surefoot.service.context import observed
-from surefoot.service.guard import Guard
-from surefoot.service.keys import GoodKeys
-from surefoot.service.limits import Rates
-from surefoot.service.metrics import Metrics
-from surefoot.service.opening import Service, open_service
-from surefoot.service.refusals import Refusal, body_of
-from surefoot.service.schedule import Schedule
+from surefoot.service import dashboard
+from surefoot.service.access.keys import KeyCache
+from surefoot.service.access.rate_limit import Rates
+from surefoot.service.api import admin_routes, public_routes, routes
+from surefoot.service.api.middleware import Guard
+from surefoot.service.operations.metrics import Metrics
+from surefoot.service.trial.api_errors import Refusal, body_of
+from surefoot.service.trial.context import observed
+from surefoot.service.trial.trial import Service, open_service
+from surefoot.service.updates.schedule import Schedule
 from surefoot.study import Study
 from surefoot.version import __version__
 
@@ -48,7 +49,7 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
     )
     limits = service.trial.limits
-    app.state.service, app.state.good_keys, app.state.rates = service, GoodKeys(), Rates(limits.requests_per_second)
+    app.state.service, app.state.good_keys, app.state.rates = service, KeyCache(), Rates(limits.requests_per_second)
     app.state.metrics = Metrics(service)
     # Imports that the first request would otherwise wait for.
     observed(service.study, {})

@@ -1,14 +1,37 @@
-"""Simulated studies: the HeartSteps person model, the chain walk, and outliers to put into their logs."""
+"""Simulated studies: the HeartSteps participant model, the chain walk, and outliers to put into their logs."""
 
 from gymnasium.envs.registration import register
 
+from surefoot.simulators.base import LongRun, Simulator
 from surefoot.simulators.chain_walk import ChainWalk
 from surefoot.simulators.contamination import Contaminated, contaminate
 from surefoot.simulators.heartsteps import HeartSteps
-from surefoot.simulators.simulator import LongRun, Simulator
+from surefoot.simulators.measures import (
+    Estimate,
+    coefficient_error,
+    compare,
+    immediate_regret,
+    long_run_average_reward,
+    reference_policies,
+    share_treated,
+)
 
-__all__ = ["ChainWalk", "Contaminated", "HeartSteps", "LongRun", "Simulator", "contaminate"]
+__all__ = [
+    "ChainWalk",
+    "Contaminated",
+    "Estimate",
+    "HeartSteps",
+    "LongRun",
+    "Simulator",
+    "coefficient_error",
+    "compare",
+    "contaminate",
+    "immediate_regret",
+    "long_run_average_reward",
+    "reference_policies",
+    "share_treated",
+]
 
 # By name only: the environments' module is imported when one is made.
-register("surefoot/HeartSteps-v0", "surefoot.simulators.environments:HeartStepsEnv", max_episode_steps=210)
-register("surefoot/ChainWalk-v0", "surefoot.simulators.environments:ChainWalkEnv", max_episode_steps=210)
+register("surefoot/HeartSteps-v0", "surefoot.simulators.gymnasium_envs:HeartStepsEnv", max_episode_steps=210)
+register("surefoot/ChainWalk-v0", "surefoot.simulators.gymnasium_envs:ChainWalkEnv", max_episode_steps=210)

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.arrays import Array, array_namespace
-from surefoot.decision_rules import UpperConfidence
-from surefoot.policies import Policy
-from surefoot.simulators.simulator import Simulator
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.policies.policies import Policy
+from surefoot.policies.rules import UpperConfidence
+from surefoot.simulators.base import Simulator
 
 SUCCESS = 0.9
 REWARD = 100.0
@@ -27,7 +27,7 @@ class ChainWalk(Simulator):
     The expected reward is not linear in [1, s, a, a·s]; `critic_coef` is its least-squares fit under a coin, which visits
     the four states equally often.
 
-    >>> ChainWalk(users=3).expected_reward(np.array([[1.0], [4.0]]))
+    >>> ChainWalk(participants=3).expected_reward(np.array([[1.0], [4.0]]))
     array([[10., 90.],
            [90., 10.]])
     """

@@ -1,4 +1,4 @@
-"""Outliers put into clean logs, with the truth about which tuples were touched."""
+"""Outliers put into clean logs, with the truth about which decision points were touched."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.errors import InputError, closest
-from surefoot.simulators.simulator import Seed
-from surefoot.simulators.streams import streams
-from surefoot.trajectories import Trajectories
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError, did_you_mean
+from surefoot.numerics.random_streams import streams
+from surefoot.simulators.base import Seed
 
 MECHANISMS = ("sensor", "prompted", "careless")
 
@@ -26,27 +26,29 @@ class Contaminated:
 def contaminate(
     logs: Trajectories, *, mechanism: str, ratio: float = 0.04, strength: float = 5.0, seed: Seed
 ) -> Contaminated:
-    """Put outliers into a share `ratio` (ψ) of each person's tuples, `strength` (ν) times the person's average size.
+    """Put outliers into a share `ratio` (ψ) of each participant's decision points, `strength` (ν) times the participant's
+    average size.
 
-    `sensor`: every state variable and the reward move by ± ν × the person's mean absolute value of it, signs at random.
-    `prompted`: only tuples with an action other than 0; the reward rises by ν × the person's mean absolute reward.
-    `careless`: every state variable is drawn uniformly from the person's range of it; the reward is right, ν unused.
-    A person has round(ψ · tuples) outliers, under `prompted` at most as many as there are prompted tuples. With one seed a
-    larger ratio touches all that a smaller one touches, in the same way.
+    `sensor`: every state variable and the reward move by ± ν × the participant's mean absolute value of it, signs at random.
+    `prompted`: only decision points with an action other than 0; the reward rises by ν × the participant's mean absolute
+    reward.
+    `careless`: every state variable is drawn uniformly from the participant's range of it; the reward is right, ν unused.
+    A participant has round(ψ · decision points) outliers, under `prompted` at most as many as there are prompted decision
+    points. With one seed a larger ratio touches all that a smaller one touches, in the same way.
     """
     if mechanism not in MECHANISMS:
         raise InputError(
-            f"there is no mechanism '{mechanism}'{closest(mechanism, MECHANISMS)}; choose from {list(MECHANISMS)}"
+            f"there is no mechanism '{mechanism}'{did_you_mean(mechanism, MECHANISMS)}; choose from {list(MECHANISMS)}"
         )
     if not 0 <= ratio <= 1:
-        raise InputError(f"ratio is {ratio}; it is a share of the tuples, between 0 and 1")
+        raise InputError(f"ratio is {ratio}; it is a share of the decision points, between 0 and 1")
     if not (np.isfinite(strength) and strength >= 0):
         raise InputError(f"strength is {strength}; it must be a finite number of at least 0")
     values = np.column_stack([logs.state, logs.reward])
     moved = values.copy()
     touched = np.zeros(len(logs), dtype=bool)
-    for person, rng in enumerate(streams(seed, "outliers", range(len(logs.users)))):
-        rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
+    for participant_index, rng in enumerate(streams(seed, "outliers", range(len(logs.participants)))):
+        rows = logs.order[logs.starts[participant_index] : logs.starts[participant_index + 1]]
         shuffled = rng.permutation(len(rows))
         signs = rng.choice((-1.0, 1.0), values[rows].shape)
         candidates = shuffled[logs.action[rows[shuffled]] != 0] if mechanism == "prompted" else shuffled

@@ -8,10 +8,10 @@ import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
-from surefoot.arrays import Array, array_namespace
-from surefoot.decision_rules import UpperConfidence
-from surefoot.policies import Policy
-from surefoot.simulators.simulator import Simulator
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.policies.policies import Policy
+from surefoot.policies.rules import UpperConfidence
+from surefoot.simulators.base import Simulator
 
 BETA = (0.4, 0.3, 0.4, 0.7, 0.05, 0.6, 3.0, 0.25, 0.25, 0.4, 0.1, 0.5, 500.0)
 """β₁ … β₁₃."""
@@ -32,7 +32,7 @@ class HeartSteps(Simulator):
 
     Source: Zhu, Guo, Li, Huang, arXiv 1802.09714; the identity covariance of the first state is ours.
 
-    >>> HeartSteps(users=3).expected_reward(np.zeros((1, 3)))
+    >>> HeartSteps(participants=3).expected_reward(np.zeros((1, 3)))
     array([[1500., 1625.]])
     """
 

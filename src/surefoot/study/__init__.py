@@ -1,8 +1,8 @@
 """Study: what is observed, what can be sent, what is optimised. One `study.toml` drives fit, audit, explain and evaluate."""
 
+from surefoot.study.log_reader import StudyLogs
 from surefoot.study.model import Actions, Columns, MethodChoice, ProbabilityLimits, Reward, Scaling, StateVariable, Study
-from surefoot.study.reading import StudyLogs
-from surefoot.study.trial import Trial
+from surefoot.study.trial_section import Trial
 
 __all__ = [
     "Actions",

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from surefoot.errors import InputError, closest
-from surefoot.study.section import Finite, Interval, Probability, Section, Words
-from surefoot.study.trial import Alerts, GuardRails, Limits, Trial
+from surefoot.errors import InputError, did_you_mean
+from surefoot.study.toml_types import Finite, Interval, Probability, Section, Words
+from surefoot.study.trial_section import Alerts, GuardRails, Limits, Trial
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from surefoot.methods import Method
-    from surefoot.study.reading import StudyLogs
+    from surefoot.learning.methods import Method
+    from surefoot.study.log_reader import StudyLogs
 
 LOGARITHM = re.compile(r"log\(\s*x\s*(?:([+-])\s*(\d+(?:\.\d*)?|\.\d+))?\s*\)")
 SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables")
@@ -27,9 +27,9 @@ SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables")
 
 
 class Columns(Section):
-    """Which columns say who and when, whether the person could be treated, and with which probability."""
+    """Which columns say who and when, whether the participant could be treated, and with which probability."""
 
-    person: str
+    participant: str
     time: str
     available: str | None = None
     probability: str | None = None
@@ -132,7 +132,7 @@ def _offset(transform: str) -> float | None:
 
 
 class MethodChoice(Section):
-    """Which of the nine methods, with which parameters, for each person or for all together."""
+    """Which of the nine methods, with which parameters, for each participant or for all together."""
 
     name: str = "ro-accb"
     pooling: Literal["person", "all"] = "person"
@@ -155,7 +155,7 @@ class ProbabilityLimits(Section):
 class Study(Section):
     """What is observed, what can be sent, what is optimised.
 
-    >>> study = Study.parse('[columns]\\nperson = "user"\\ntime = "t"\\n[state.weather]\\n')
+    >>> study = Study.parse('[columns]\\nparticipant = "participant"\\ntime = "t"\\n[state.weather]\\n')
     >>> study.method_name, study.state_names, study.actions.names
     ('ro-accb', ('weather',), ('nothing', 'send'))
     """
@@ -197,7 +197,7 @@ class Study(Section):
     @classmethod
     def parse(cls, text: str, name: str = "study.toml") -> Study:
         """A study from the text of its file; `name` is what messages call it."""
-        from surefoot.study.mistakes import explained
+        from surefoot.study.validation_errors import explained
 
         try:
             study = cls.model_validate(tomllib.loads(text))
@@ -210,7 +210,7 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Study:
-        named = (self.columns.person, self.columns.time, self.columns.available, self.columns.probability)
+        named = (self.columns.participant, self.columns.time, self.columns.available, self.columns.probability)
         roles = [column for column in (*named, self.actions.column, self.reward.column) if column is not None]
         twice = [column for column in roles if roles.count(column) > 1]
         if twice:
@@ -244,16 +244,16 @@ class Study(Section):
                 raise ValueError(f"trial.{name}: {getattr(trial, name):g} is outside the probability limits {bounds}")
 
     def _check_method(self) -> None:
-        from surefoot.methods import METHODS
+        from surefoot.learning.methods import METHODS
 
         choice = self.method_choice
         if choice.name not in METHODS:
-            near = closest(choice.name, METHODS)
+            near = did_you_mean(choice.name, METHODS)
             raise ValueError(f"method.name: there is no method '{choice.name}'{near}; choose from {list(METHODS)}")
         defaults = {f.name: f.default for f in fields(METHODS[choice.name][0]) if f.name not in SET_BY_STUDY}
         for name, value in choice.parameters.items():
             if name not in defaults:
-                what = f"{choice.name} has no parameter '{name}'{closest(name, defaults)}; it has {list(defaults)}"
+                what = f"{choice.name} has no parameter '{name}'{did_you_mean(name, defaults)}; it has {list(defaults)}"
                 raise ValueError(f"method.parameters.{name}: {what}")
             wanted = str if defaults[name] is None else type(defaults[name])
             if type(value) is not wanted and not (wanted is float and type(value) is int):
@@ -288,7 +288,7 @@ class Study(Section):
 
     def method(self) -> Method:
         """The study's method, not yet fitted."""
-        from surefoot.methods import method
+        from surefoot.learning.methods import method
 
         choice = self.method_choice
         seen = {"critic_variables": self._used_by("critic"), "policy_variables": self._used_by("policy")}
@@ -296,7 +296,7 @@ class Study(Section):
 
     def read(self, path: str | Path) -> StudyLogs:
         """The logs in a CSV file, a Parquet file or a folder of Parquet files, as the study describes them."""
-        from surefoot.study.reading import read
+        from surefoot.study.log_reader import read
 
         return read(self, path)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from surefoot.service.opening import Service
-from surefoot.service.outcomes import CURRENT
-from surefoot.service.schema import alerts, decisions, outcomes, participants
+from surefoot.service.database.schema import alerts, decisions, outcomes, participants
+from surefoot.service.trial.outcomes import CURRENT
+from surefoot.service.trial.trial import Service
 
 SOURCES = ("policy", "warm-up", "fallback", "unavailable")
 DAYS = 14
@@ -89,7 +89,7 @@ def people(service: Service, at: datetime) -> list[Participant]:
         known = connection.execute(sa.select(participants)).all()
         decided = {row.participant_id: row for row in connection.execute(asked)}
         heard = {row.participant_id: row.last for row in connection.execute(told)}
-        missing = _missing_by_person(connection, service, at)
+        missing = _missing_by_participant(connection, service, at)
     found = []
     for row in known:
         own = decided.get(row.id)
@@ -99,7 +99,7 @@ def people(service: Service, at: datetime) -> list[Participant]:
     return sorted(found, key=lambda one: (one.last_contact or one.registered_at, one.id))
 
 
-def _missing_by_person(connection: sa.Connection, service: Service, at: datetime) -> dict[str, int]:
+def _missing_by_participant(connection: sa.Connection, service: Service, at: datetime) -> dict[str, int]:
     missing = (
         _with_outcomes(sa.select(decisions.c.participant_id, sa.func.count().label("number")))
         .where(CURRENT.c.proximal_outcome.is_(None), decisions.c.decided_at <= _closed_before(service, at))

@@ -8,12 +8,10 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
-from surefoot.pages import render
-from surefoot.service import clock, keys, learning, update_process
-from surefoot.service.alerts import close_alert
-from surefoot.service.dashboard import charts, learned, overview
-from surefoot.service.dashboard.sessions import Session
-from surefoot.service.dashboard.visits import (
+from surefoot.service.access import keys
+from surefoot.service.access.sessions import Session
+from surefoot.service.dashboard import charts, overview, policy_views
+from surefoot.service.dashboard.page_access import (
     COOKIE,
     SIGN_IN_COOKIE,
     Page,
@@ -23,12 +21,16 @@ from surefoot.service.dashboard.visits import (
     check_token,
     form,
     limit_rate,
+    render_template,
     sessions_of,
     set_session,
     visit,
 )
-from surefoot.service.refusals import Refusal
-from surefoot.service.updates import UpdateRunningError
+from surefoot.service.database import clock
+from surefoot.service.trial.alerts import close_alert
+from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.updates import queries, update_process
+from surefoot.service.updates.updates import UpdateRunningError
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 Reader = Annotated[Visit, Depends(visit)]
@@ -54,7 +56,7 @@ async def sign_in_page(request: Request) -> Response:
 def _ask_for_key(request: Request, session: Session, message: str, status: int = 200) -> Response:
     token = sessions_of(request).form_token(session)
     study = request.app.state.service.trial.title
-    page = render("dashboard/sign_in.html", study=study, who=None, clock=None, token=token, message=message)
+    page = render_template("sign_in", study=study, who=None, clock=None, token=token, message=message)
     response = HTMLResponse(page, status)
     set_session(request, response, SIGN_IN_COOKIE, session)
     return response
@@ -110,8 +112,8 @@ def overview_page(visitor: Reader) -> Response:
         silent=people[:8],
         alerts=overview.alert_list(service, only_open=True),
         live=service.policies.live(),
-        updates=learning.update_list(service, 1),
-        states=learned.STATES,
+        updates=queries.update_list(service, 1),
+        states=policy_views.STATES,
     )
 
 
@@ -130,21 +132,21 @@ def participants_page(visitor: Reader) -> Response:
 @router.get("/updates")
 def updates_page(visitor: Reader) -> Response:
     """The newest update in full, the others as a list."""
-    newest = learning.update_list(visitor.service, 1)
+    newest = queries.update_list(visitor.service, 1)
     return _update_page(visitor, newest[0] if newest else None)
 
 
 @router.get("/updates/{update_id}")
 def update_page(update_id: Id, visitor: Reader) -> Response:
     """One update."""
-    return _update_page(visitor, learning.update_status(visitor.service, update_id))
+    return _update_page(visitor, queries.update_status(visitor.service, update_id))
 
 
 def _update_page(visitor: Visit, update: dict[str, Any] | None) -> Response:
-    removed = None if update is None else learned.removed(visitor.service, update)
-    listed = learning.update_list(visitor.service, 60)
+    removed = None if update is None else policy_views.removed(visitor.service, update)
+    listed = queries.update_list(visitor.service, 60)
     when = visitor.service.trial.update_time
-    return visitor.page("updates", update=update, removed=removed, listed=listed, states=learned.STATES, when=when)
+    return visitor.page("updates", update=update, removed=removed, listed=listed, states=policy_views.STATES, when=when)
 
 
 @router.post("/updates")
@@ -160,29 +162,29 @@ def start_update(visitor: Actor) -> Response:
 @router.get("/policies")
 def policies_page(visitor: Reader) -> Response:
     """The live policy's coefficients, and the history."""
-    entries = learned.history(visitor.service)
+    entries = policy_views.history(visitor.service)
     live = next((entry["id"] for entry in entries if entry["live"]), None)
-    shown = None if live is None else learned.policy(visitor.service, live)
+    shown = None if live is None else policy_views.policy(visitor.service, live)
     return _policy_page(visitor, shown, entries)
 
 
 @router.get("/policies/{policy_id}")
 def policy_page(policy_id: Id, visitor: Reader) -> Response:
     """One policy, live or not."""
-    shown = learned.policy(visitor.service, policy_id)
-    return _policy_page(visitor, shown, learned.history(visitor.service))
+    shown = policy_views.policy(visitor.service, policy_id)
+    return _policy_page(visitor, shown, policy_views.history(visitor.service))
 
 
 def _policy_page(visitor: Visit, shown: dict[str, Any] | None, entries: list[dict[str, Any]]) -> Response:
     chart = charts.coefficients(shown["estimates"]) if shown and shown["estimates"] else None
-    before = learned.previous(entries)
+    before = policy_views.previous(entries)
     return visitor.page("policies", shown=shown, chart=chart, entries=entries, before=before)
 
 
 @router.get("/policies/{policy_id}/activate")
 def ask_to_activate(policy_id: Id, visitor: Reader) -> Response:
     """Say what would change before it does."""
-    entries = learned.history(visitor.service)
+    entries = policy_views.history(visitor.service)
     entry = next((one for one in entries if one["id"] == policy_id), None)
     if entry is None:
         raise Refusal(404, "unknown_policy", "there is no such policy")
@@ -192,11 +194,11 @@ def ask_to_activate(policy_id: Id, visitor: Reader) -> Response:
 
 @router.post("/policies/{policy_id}/activate")
 def activate(policy_id: Id, visitor: Actor, fields: Fields) -> Response:
-    """Put a policy live, if what the person saw is still true."""
+    """Put a policy live, if what the participant saw is still true."""
     live = visitor.service.policies.live()
     if fields.get("live", "") != ("" if live is None else str(live[0])):
         raise Refusal(409, "changed", "another policy went live meanwhile; look at the history and decide again")
-    learning.activate_policy(visitor.service, policy_id, f"key {visitor.caller.prefix}")
+    queries.activate_policy(visitor.service, policy_id, f"key {visitor.caller.prefix}")
     return _to("/policies")
 
 

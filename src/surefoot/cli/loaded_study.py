@@ -1,0 +1,91 @@
+"""What `audit`, `explain` and `evaluate` share: reading a study with its logs, fitting it, and handing out the results."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from surefoot.learning.methods import Method
+    from surefoot.study import Study, StudyLogs
+
+Logs = Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")]
+StudyFile = Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")]
+HtmlFile = Annotated[Path | None, typer.Option(help="Also write a self-contained page with plots.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON on standard output.")]
+
+
+@dataclass(frozen=True)
+class LoadedStudy:
+    """A study and its logs; nothing is fitted until it is asked for."""
+
+    study: Study
+    read: StudyLogs
+    source: str
+
+    @classmethod
+    def of(cls, logs: Path, study: Path) -> LoadedStudy:
+        from surefoot.study import Study
+
+        described = Study.load(study)
+        return cls(described, described.read(logs), f"{logs.name}, as described by {study.name}")
+
+    def fitted(self) -> Method:
+        """The study's method fitted to the logs; what rests on too little is said on standard error."""
+        from surefoot.errors import FitWarning
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", FitWarning)
+            fitted = self.study.method().fit(self.read.logs)
+        for warning in caught:
+            typer.echo(f"surefoot: warning: {warning.message}", err=True)
+        return fitted
+
+    @property
+    def unit(self) -> str:
+        """What the fitted reward is counted in."""
+        reward = self.study.reward
+        return reward.column if reward.transform == "none" else reward.transform.replace("x", reward.column)
+
+
+def console() -> Console:
+    """Standard output; 80 columns where it is no terminal."""
+    from rich.console import Console
+
+    wide = Console()
+    return wide if wide.is_terminal else Console(width=80)
+
+
+def new_table(*names: str, text: int = 1) -> Table:
+    """A table without boxes; after the first `text` columns come numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="left" if place < text else "right")
+    return table
+
+
+def write_outputs(texts: dict[Path | None, str]) -> None:
+    """Write the files that were asked for, all or none, and say where they are."""
+    from surefoot.atomic_files import write_texts
+
+    wanted = {path: text for path, text in texts.items() if path is not None}
+    write_texts(wanted)
+    for path in wanted:
+        typer.echo(f"Written: {path}", err=True)
+
+
+def print_json(data: Any) -> None:
+    """Strict JSON on standard output."""
+    from surefoot.atomic_files import json_text
+
+    typer.echo(json_text(data))

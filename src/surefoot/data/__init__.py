@@ -1,0 +1,1 @@
+"""Logs: from files and frames to `Trajectories`."""

@@ -1,0 +1,78 @@
+"""Data frames of pandas, polars and Arrow, in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def arrow_columns(frame: Any, names: list[str]) -> tuple[dict[str, pa.Array], str]:
+    """The named columns of a pandas, polars or Arrow frame as Arrow arrays, and the name of the frame's library."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    try:
+        table = nw.from_native(frame, eager_only=True)
+    except TypeError as error:
+        raise InputError(
+            f"expected a pandas, polars or Arrow table, got {type(frame).__name__}; collect it first if it is lazy"
+        ) from error
+    available = [str(name) for name in table.columns]
+    for name in names:
+        if name not in available:
+            raise InputError(
+                f"there is no column '{name}'{did_you_mean(name, available)}; the table has {available}", column=name
+            )
+    if len(table) == 0:
+        raise InputError("the table has no rows; give it at least one decision point")
+    arrays: dict[str, pa.Array] = {}
+    for name in names:
+        try:
+            column = table.select(name).to_arrow().column(0)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(f"column '{name}' mixes types ({error}); convert it to one type", column=name) from error
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        arrays[name] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return arrays, str(table.implementation)
+
+
+def make_frame(data: dict[str, Any], backend: str) -> Any:
+    """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    # Through Arrow, so that every library receives the same types.
+    table = pa.table({name: pa.array(values, from_pandas=True) for name, values in data.items()})
+    frame = nw.from_native(table, eager_only=True)
+    if backend == "pyarrow":
+        return table
+    try:
+        return {"pandas": frame.to_pandas, "polars": frame.to_polars}[backend]()
+    except KeyError:
+        raise InputError(f"no frames of '{backend}'; choose pandas, polars or pyarrow") from None
+
+
+def positions(participants: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64]:
+    """Where each wanted id stands among the sorted `users`; an id that is not there is an error."""
+    ids = np.asarray(wanted)
+    text = participants.dtype.kind == "U"
+    if ids.dtype.kind != participants.dtype.kind and not (ids.dtype.kind in "iu" and not text):
+        raise InputError(f"people are known by {'text' if text else 'whole numbers'}, not by {ids.dtype}: {ids.ravel()[:1]}")
+    found = np.minimum(np.searchsorted(participants, ids), len(participants) - 1)
+    unknown = np.flatnonzero(participants[found] != ids)
+    if unknown.size:
+        row, participant = int(unknown[0]), ids.ravel()[unknown[0]].item()
+        raise InputError(
+            f"row {row}: unknown participant {participant!r}{did_you_mean(str(participant), map(str, participants))}",
+            row=row,
+            column="participant",
+            participant=participant,
+        )
+    return found.astype(np.int64)

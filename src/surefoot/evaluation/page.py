@@ -1,0 +1,95 @@
+"""Off-policy values as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surefoot.evaluation import ESTIMATORS, LOGGED, OffPolicy
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, new_figure, plain
+from surefoot.reports.numbers import number, span
+from surefoot.reports.render import inline_svg, render
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {"ips": GREY, "snips": ORANGE, "direct": GREEN, "doubly robust": BLUE}
+
+
+def page(found: OffPolicy, *, title: str, unit: str, source: str = "") -> str:
+    """A self-contained HTML page; `unit` is what the reward is counted in."""
+    headlines = [headline(found, row.policy, unit) for row in found.overlap]
+    charts = [_values(found, unit), _differences(found, unit), _overlap(found)]
+    return render(
+        "evaluate.html",
+        title=title,
+        headlines=headlines,
+        found=found,
+        charts=charts,
+        estimators=ESTIMATORS,
+        logged=LOGGED,
+        unit=unit,
+        source=source,
+    )
+
+
+def headline(found: OffPolicy, policy: str, unit: str) -> str:
+    """What the doubly robust estimate says about a policy, in a sentence."""
+    value = found.value(policy)
+    worth = f"{policy} is worth {number(value.value.value)} {unit} per decision point ({span(value.value)})"
+    change = value.difference
+    if change.low > 0:
+        return f"{worth}, more than what was done, by {number(change.value)} ({span(change)})."
+    if change.high < 0:
+        ends = f"{number(-change.high)} to {number(-change.low)}"
+        return f"{worth}, less than what was done, by {number(-change.value)} ({ends})."
+    return (
+        f"{worth}; whether that is more than what was done these logs cannot tell ({number(change.value)}, {span(change)})."
+    )
+
+
+def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axes]:
+    names = [row.policy for row in found.overlap]
+    figure, axes = new_figure(width=5.2, height=1.6 + 0.55 * len(names))
+    for step, (estimator, colour) in enumerate(COLOURS.items()):
+        rows = [getattr(found.value(name, estimator), which) for name in names]
+        place = np.arange(len(names)) + 0.16 * (step - 1.5)
+        values = np.array([row.value for row in rows])
+        ends = np.nan_to_num(np.array([(row.value - row.low, row.high - row.value) for row in rows]).T)
+        axes.errorbar(
+            values, place, xerr=ends, fmt="o", color=colour, label=ESTIMATORS[estimator], markersize=4, linewidth=1.2
+        )
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    plain(axes, x=x, y="", title=title)
+    return figure, axes
+
+
+def _values(found: OffPolicy, unit: str) -> tuple[Markup, str]:
+    figure, axes = _dots(found, "value", f"{unit} per decision point", "Value")
+    logged = found.value(LOGGED).value
+    axes.axvline(logged.value, color="black", linewidth=0.8, linestyle="--", label=LOGGED)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    note = "Dots are estimates, bars 95 % intervals over people; the direct method has none. Dashed: the mean of the logs."
+    return inline_svg(figure, "Values of the policies by four estimators"), note
+
+
+def _differences(found: OffPolicy, unit: str) -> tuple[Markup, str]:
+    figure, axes = _dots(found, "difference", f"{unit} per decision point", "More than was logged")
+    axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
+    note = "To the right of the dashed line a policy is worth more than the one that was used. The same colours."
+    return inline_svg(figure, "Differences to the logging policy"), note
+
+
+def _overlap(found: OffPolicy) -> tuple[Markup, str]:
+    names = [row.policy for row in found.overlap]
+    figure, axes = new_figure(width=5.2, height=1.3 + 0.4 * len(names))
+    share = [100 * row.effective_sample_size / found.decision_points for row in found.overlap]
+    axes.barh(names, share, color=[ORANGE if row.warning else BLUE for row in found.overlap], height=0.6)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    plain(axes, x="effective sample size (% of decision points)", y="", title="Overlap with the logs")
+    return inline_svg(figure, "Effective sample sizes"), "How much of the logs speaks about each policy; orange: too little."

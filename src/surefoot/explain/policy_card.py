@@ -1,0 +1,184 @@
+"""The policy card: a policy in words, for a protocol. The same content feeds the Markdown file and the HTML page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surefoot.explain import Coefficient, Explanation
+from surefoot.policies.rules import Boltzmann
+from surefoot.reports.numbers import number, span
+
+PARAMETERS = {
+    "critic": "critic",
+    "filter": "filter before the fit",
+    "tau": "height of the cap τ",
+    "critic_penalty": "critic's penalty ζ_c",
+    "actor_penalty": "policy's penalty ζ_a",
+    "minimum_probability": "least probability p₀ of the stochasticity constraint",
+    "violation": "share α of states where it may be violated",
+    "exploration": "width α of the confidence bound",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """Sections of (heading, sentences); a sentence may hold no markup."""
+
+    title: str
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def markdown(self) -> str:
+        """As a Markdown file."""
+        lines = [f"# {self.title}", ""]
+        for heading, sentences in self.sections:
+            lines += [f"## {heading}", "", *(f"- {_escaped(sentence)}" for sentence in sentences), ""]
+        return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    for character in ("\\", "*", "_", "`", "<", "["):
+        text = text.replace(character, "\\" + character)
+    return text
+
+
+def card(
+    explanation: Explanation,
+    *,
+    title: str = "Policy card",
+    method: str = "",
+    limits: tuple[float, float] | None = None,
+    descriptions: dict[str, str] | None = None,
+    transform: str = "none",
+    verdict: str = "",
+) -> Card:
+    """The card of an explained policy.
+
+    `limits` are the least and greatest probability of sending, `descriptions` say of state variables what they are (range,
+    unit, scaling), `transform` is the reward's, `verdict` the audit's.
+    """
+    fitted, logs = explanation.fitted, explanation.fitted.logs_
+    sections = (
+        ("What it decides", _decides(explanation)),
+        ("From what", _from_what(explanation, descriptions or {})),
+        ("With which probabilities", _probabilities(explanation, limits)),
+        ("What makes it send", _coefficients(explanation)),
+        ("What carries it", tuple(
+            f"{item.feature}: {round(100 * item.share)} % of the variance of its logit" for item in explanation.importances
+        )),
+        ("What it learned from", _learned(explanation, method or type(fitted).__name__, transform, verdict)),
+        ("What it does not know", (
+            "It weighs the proximal outcome only: that sending now may tire people later is not in it, unless a state "
+            "variable carries it.",
+            "It was learned from the states in these logs; elsewhere it extrapolates.",
+            f"When a state variable is missing it cannot decide; the study must say what happens then (for example "
+            f"'{logs.action_names[0]}').",
+        )),
+    )  # fmt: skip
+    return Card(title, sections)
+
+
+def _decides(explanation: Explanation) -> tuple[str, ...]:
+    names = explanation.fitted.logs_.action_names
+    whom = "One policy for everybody." if explanation.fitted.pooling == "all" else "One policy for each participant."
+    return (
+        f"At every decision point at which the participant is available: one of {', '.join(names)}.",
+        f"When the participant is not available: always {names[0]}.",
+        whom,
+    )
+
+
+def _sees(explanation: Explanation) -> list[str]:
+    fitted = explanation.fitted
+    sees = fitted._policy_sees if isinstance(fitted.policies_.rule, Boltzmann) else fitted._critic_sees
+    return [name for name, there in zip(fitted.logs_.state_names, sees, strict=True) if there]
+
+
+def _from_what(explanation: Explanation, descriptions: dict[str, str]) -> tuple[str, ...]:
+    logs, rows = explanation.fitted.logs_, ~np.isnan(explanation.fitted.weights_)
+    seen = _sees(explanation)
+    sentences = []
+    for j, name in enumerate(logs.state_names):
+        if name in seen:
+            what = descriptions.get(name)
+            middle = np.quantile(logs.state[rows, j], (0.05, 0.95))
+            logged = f"as fitted, 90 % of logged values lie from {number(float(middle[0]))} to {number(float(middle[1]))}"
+            sentences.append(f"{name}: {what}; {logged}" if what else f"{name}: {logged}")
+    unseen = [name for name in logs.state_names if name not in seen]
+    if unseen:
+        sentences.append(f"The policy does not look at {', '.join(unseen)}; only the expected reward was adjusted for it.")
+    return tuple(sentences)
+
+
+def _probabilities(explanation: Explanation, limits: tuple[float, float] | None) -> tuple[str, ...]:
+    fitted, rates = explanation.fitted, explanation.send_rates[~np.isnan(explanation.send_rates)]
+    if isinstance(fitted.policies_.rule, Boltzmann):
+        how = "The probability of an action is proportional to exp(logit); the logit of doing nothing is 0."
+    else:
+        how = "It takes the action with the highest upper confidence bound of the expected reward: it does not randomise."
+    bounded = (
+        "The study sets no limits to the probability of sending."
+        if limits is None or limits == (0.0, 1.0)
+        else f"The probability of sending anything is kept between {limits[0]:g} and {limits[1]:g}."
+    )
+    return (
+        how,
+        bounded,
+        f"At the logged states it would send at {100 * explanation.send_rate:.0f} % of decision points; the logs have "
+        f"{100 * explanation.logged_rate:.0f} %.",
+        f"From participant to participant: {100 * rates.min():.0f} % to {100 * rates.max():.0f} %.",
+    )
+
+
+def words(row: Coefficient, people: int, more: str) -> str:
+    """One policy coefficient in a sentence; `more` says what one unit more of the variable is."""
+    interval = f"{number(row.interval.value)}, 95 % interval {span(row.interval)}"
+    if row.people_above is not None:
+        own = f"above zero for {row.people_above}, below for {row.people_below} of {people} people"
+        interval = f"mean {interval}; own interval {own}"
+    if row.feature == "intercept":
+        lean = "towards" if row.interval.value > 0 else "away from"
+        return f"With all state variables at 0 it leans {lean} {row.action} ({interval})."
+    direction = "more" if row.interval.value > 0 else "less"
+    sure = "" if row.interval.excludes_zero else " The interval includes 0: the direction is not certain."
+    return f"{more} makes {row.action} {direction} likely ({interval}).{sure}"
+
+
+def _coefficients(explanation: Explanation) -> tuple[str, ...]:
+    part = "policy" if isinstance(explanation.fitted.policies_.rule, Boltzmann) else "critic"
+    rows = [row for row in explanation.coefficients.rows if row.part == part]
+    people = int((~np.isnan(explanation.send_rates)).sum())
+    first = explanation.fitted.logs_.action_names[0]
+    if part == "critic":
+        return tuple(
+            f"{row.action}, {row.feature}: {number(row.interval.value)} more reward per unit, 95 % {span(row.interval)}"
+            for row in rows
+            if row.action != first
+        )
+    return tuple(words(row, people, _one_more(explanation, row.feature)) for row in rows)
+
+
+def _one_more(explanation: Explanation, feature: str) -> str:
+    """One unit of the fit in the variable's own units; of what is yes or no, a yes."""
+    logs, used = explanation.fitted.logs_, ~np.isnan(explanation.fitted.weights_)
+    if feature in logs.state_names and np.isin(logs.state[used, logs.state_names.index(feature)], (0, 1)).all():
+        return f"{feature} (yes rather than no)"
+    return f"{explanation.scaling.get(feature, (0.0, 1.0))[1]:g} more of {feature}"
+
+
+def _learned(explanation: Explanation, method: str, transform: str, verdict: str) -> tuple[str, ...]:
+    fitted, logs = explanation.fitted, explanation.fitted.logs_
+    used, removed = int((~np.isnan(fitted.weights_)).sum()), int((fitted.weights_ == 0).sum())
+    people = int((~np.isnan(explanation.send_rates)).sum())
+    parameters = fitted.parameters()
+    settings = [f"{label} {parameters[name]}" for name, label in PARAMETERS.items() if parameters.get(name) is not None]
+    transform = "" if transform == "none" else f", as {transform}"
+    sentences = [
+        f"{people} people, {used} of {int(logs.available.sum())} available decision points.",
+        f"The reward is '{logs.names.reward}'{transform}.",
+        f"Method {method}: {', '.join(settings)}.",
+        f"Removed as outliers: {removed} decision points ({100 * removed / used:.1f} %).",
+        f"Intervals: {explanation.coefficients.how}.",
+    ]
+    return (*sentences, f"The audit of the fit says: {verdict}.") if verdict else tuple(sentences)

@@ -1,0 +1,109 @@
+"""The hidden folder in which a fit grows until it is complete, so that an interrupted run continues."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, Any, Self
+
+from surefoot.atomic_files import open_to_others
+from surefoot.errors import InputError
+from surefoot.fitting.manifest import FORMAT
+from surefoot.fitting.part_fit import PartFit, merge_tables
+from surefoot.policies.policies import parquet_to_json
+
+
+class WorkingFolder:
+    """`.fitted.partial-KEY` beside `fitted`; the key is a hash of the inputs and the parameters.
+
+    A part is written under another name and renamed when it is complete: what has its name is whole. Leaving the folder
+    because of an error or Ctrl-C keeps the parts; wrong input removes them.
+    """
+
+    def __init__(self, out: Path, key: str, force: bool) -> None:
+        self.check(out, force)
+        self.out = out
+        self.folder = out.parent / f".{out.name}.partial-{key}"
+
+    @staticmethod
+    def check(out: Path, force: bool) -> None:
+        """Refuse to replace what is there, unless it is a fit and `force` is set."""
+        if not out.parent.is_dir():
+            raise InputError(f"there is no folder {out.parent} to write {out.name} into; make it first")
+        if not (out.exists() or out.is_symlink()):
+            return
+        if not force:
+            raise InputError(f"{out} is already there; choose another folder or replace it with --force")
+        if not _is_fit(out):
+            raise InputError(f"{out} is already there and is not a fit (no manifest of one), so --force leaves it alone")
+
+    def __enter__(self) -> Self:
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self._lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise InputError(f"{self.out.parent}: cannot be written to ({error.strerror})") from error
+        if not _locked(self._lock):
+            self._lock.close()
+            raise InputError(f"another run is fitting the same logs into {self.out}; wait for it, or choose another folder")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, InputError):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.close()
+
+    def _part(self, number: int) -> Path:
+        return self.folder / f"part-{number:06d}"
+
+    def has(self, number: int) -> bool:
+        return self._part(number).is_dir()
+
+    def keep(self, number: int, part: PartFit) -> None:
+        """Write a part, whole or not at all."""
+        if self.has(number):
+            return
+        temporary = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
+        part.save(temporary)
+        temporary.rename(self._part(number))
+
+    def summary(self, number: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self._part(number) / "summary.json").read_text(encoding="utf-8"))
+        return found
+
+    def publish(self, parts: int, manifest: dict[str, Any], study: str) -> None:
+        """Put the parts together and let the result appear under its name in one step."""
+        folders = [self._part(number) for number in range(parts)]
+        final = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
+        for name, by_participant in (("policies", True), ("critic", True), ("weights", False)):
+            merge_tables(folders, f"{name}.parquet", final / f"{name}.parquet", by_participant=by_participant)
+        parquet_to_json(final / "policies.parquet", final / "policies.json")
+        (final / "study.toml").write_text(study, encoding="utf-8", newline="")
+        (final / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        open_to_others(final)
+        if self.out.exists():
+            self.out.rename(self.folder / "replaced")
+        final.rename(self.out)
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether the file is ours alone until it is closed, or this process ends, however it ends."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return True  # Neither every system nor every file system has locks.
+    return True
+
+
+def _is_fit(folder: Path) -> bool:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return folder.is_dir() and not any(folder.iterdir())
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT

@@ -1,0 +1,85 @@
+"""Parts of a fit on a Dask cluster: the same parts, the same numbers, on other machines."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from surefoot.errors import InputError
+from surefoot.fitting.part_fit import PartFit, fit_part
+from surefoot.fitting.partition import Plan
+from surefoot.numerics.parallel import cores
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+AHEAD = 2
+"""Parts per worker that are on their way at once: results wait on the cluster until they are fetched, so not all are."""
+RETRIES = 5
+"""How often a part is begun again when its worker dies; after that the part itself must be what kills it."""
+
+
+def fit_on_cluster(plan: Plan, numbers: list[int], scheduler: str | None) -> Iterator[tuple[int, PartFit]]:
+    """Fit the parts of these numbers, in whatever order they end.
+
+    The workers read the input by its path, so they must see the same files. Without a scheduler's address a cluster is
+    started on this machine, one process per core.
+    """
+    try:
+        from distributed import LocalCluster, as_completed
+    except ImportError:
+        raise InputError("engine 'dask' needs Dask; install it with: pip install 'surefoot[cluster]'") from None
+    with ExitStack() as stack:
+        if scheduler is None:
+            workers = min(cores(), max(1, len(numbers)))
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            scheduler = stack.enter_context(cluster).scheduler_address
+        client = stack.enter_context(_connected(scheduler))
+        waiting = list(reversed(numbers))
+        ahead = max(1, AHEAD * len(client.scheduler_info(n_workers=-1)["workers"]))
+        running = {}
+        for _ in range(min(ahead, len(waiting))):
+            number = waiting.pop()
+            running[client.submit(_fit, plan.only(number), pure=False, retries=RETRIES)] = number
+        for future in (ended := as_completed(list(running), loop=client.loop)):
+            yield running.pop(future), future.result()
+            if waiting:
+                number = waiting.pop()
+                following = client.submit(_fit, plan.only(number), pure=False, retries=RETRIES)
+                running[following] = number
+                ended.add(following)
+
+
+def _connected(scheduler: str) -> Client:
+    from distributed import Client
+
+    try:
+        return Client(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no Dask scheduler answers at {scheduler} ({error}); start one or leave --scheduler out"
+        ) from error
+
+
+def _fit(plan: Plan) -> PartFit:
+    """On a worker: read and fit the one part of the plan. The cluster decides how many run beside each other."""
+    os.environ["SUREFOOT_THREADS"] = "1"
+    _keep_freed_memory()
+    return fit_part(plan.study, plan.read(plan.parts[0]))
+
+
+def _keep_freed_memory() -> None:
+    """Dask has its workers give every freed page back to the system at once, and then a fit spends its time asking for them.
+
+    What `arrays.keep_freed_memory` teaches the C library elsewhere must be told to it here.
+    """
+    trim_threshold, mmap_threshold = -1, -3  # as glibc's malloc.h numbers them
+    try:
+        library = ctypes.CDLL(None)
+        library.mallopt(trim_threshold, 2**26)
+        library.mallopt(mmap_threshold, 2**25)
+    except (OSError, TypeError, AttributeError):
+        return  # Another C library has other habits.

@@ -1,0 +1,159 @@
+"""One part of a fit: some people's policies, critics and weights, and what there is to say about them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surefoot.errors import FitWarning
+from surefoot.learning.methods import Method
+from surefoot.policies.features import critic_feature_names
+from surefoot.policies.policies import Policies
+from surefoot.study import Study, StudyLogs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MERGED_PEOPLE = 2**18
+"""So many people are put in order at a time when parts are put together."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartFit:
+    """What was learned about the people of one part."""
+
+    policies: Policies
+    critic: pa.Table
+    weights: pa.Table
+    summary: dict[str, Any]
+    method: Method
+    """As it was fitted; neither saved nor sent from a worker, because it holds all the logs."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "method": None}
+
+    def save(self, folder: Path) -> None:
+        from pyarrow import parquet
+
+        self.policies.save(folder / "policies.parquet")
+        parquet.write_table(self.critic, folder / "critic.parquet")
+        parquet.write_table(self.weights, folder / "weights.parquet")
+        (folder / "summary.json").write_text(json.dumps(self.summary), encoding="utf-8")
+
+
+def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
+    """Fit the study's method to these people; warnings are kept in the summary, so that a resumed run has them too."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FitWarning)
+        method = study.method().fit(logs.logs, engine=engine)
+    for warning in caught:
+        if not issubclass(warning.category, FitWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    told = [str(warning.message) for warning in caught if issubclass(warning.category, FitWarning)]
+    return PartFit(method.policies_, _critic(method), _weights(method, logs), _summary(study, method, logs, told), method)
+
+
+def _critic(method: Method) -> pa.Table:
+    import pyarrow as pa
+
+    logs, unit = method.logs_, method._unit
+    names = [f"{action}: {feature}" for action, feature in critic_feature_names(logs.state_names, logs.action_names)]
+    used = ~np.isnan(method.weights_)
+    units = len(method.participants_)
+    return pa.table(
+        {
+            "participant": method.participants_,
+            "threshold": method.threshold_,
+            "scale": method.scale_,
+            "n_iter": method.n_iter_,
+            "decision_points": np.bincount(unit, minlength=units),
+            "used": np.bincount(unit[used], minlength=units),
+            "removed": np.bincount(unit[used & (method.weights_ == 0)], minlength=units),
+            **{name: np.ascontiguousarray(method.critic_coef_[:, j]) for j, name in enumerate(names)},
+        }
+    )
+
+
+def _weights(method: Method, logs: StudyLogs) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "row": logs.row,
+            "participant": logs.logs.participant,
+            "time": logs.logs.time,
+            "weight": pa.array(method.weights_, from_pandas=True),
+            "residual": pa.array(method.residuals_, from_pandas=True),
+        }
+    )
+
+
+def _summary(study: Study, method: Method, logs: StudyLogs, told: list[str]) -> dict[str, Any]:
+    data, free = logs.logs, logs.logs.available
+    missing = {name: np.isnan(data.state[free, j]) for j, name in enumerate(data.state_names)}
+    firsts = {variable: missing[study.columns_of(variable)[0]] for variable in study.state}
+    used = ~np.isnan(method.weights_)
+    return {
+        "people": len(data.participants),
+        "decision_points": len(data),
+        "available": int(free.sum()),
+        "used": int(used.sum()),
+        "removed": int((method.weights_[used] == 0).sum()),
+        "missing": {
+            **{name: int(n.sum()) for name, n in firsts.items()},
+            data.names.reward: int(np.isnan(data.reward[free]).sum()),
+        },
+        "implausible": {name: int(count.sum()) for name, count in logs.implausible.items()},
+        "warnings": told,
+    }
+
+
+def merge_tables(folders: list[Path], name: str, out: Path, *, by_participant: bool) -> None:
+    """The tables of several parts as one file: part after part, or sorted by participant; never all of them in memory."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    files = [folder / name for folder in folders]
+    first = parquet.read_schema(files[0])
+    # Metadata, such as that of policies, is the same in all parts.
+    schema = pa.unify_schemas([parquet.read_schema(file) for file in files], promote_options="permissive")
+    schema = schema.with_metadata(first.metadata)
+    tables = (
+        _sorted_by_participant(files, schema)
+        if by_participant
+        else (parquet.read_table(file).cast(schema) for file in files)
+    )
+    with parquet.ParquetWriter(out, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def _sorted_by_participant(files: list[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Everybody's rows in the order of their ids, some hundred thousand people at a time."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    def participants(file: Path) -> pa.ChunkedArray:
+        return parquet.read_table(file, columns=["participant"])["participant"].cast(schema.field("participant").type)
+
+    ids = [participants(file) for file in files]
+    ends = [pc.min_max(part).as_py() for part in ids]
+    everyone = pa.chunked_array([chunk for part in ids for chunk in part.chunks]).sort()
+    starts = [everyone[place].as_py() for place in range(0, len(everyone), MERGED_PEOPLE)]
+    del ids, everyone
+    for place, start in enumerate(starts):
+        stop = starts[place + 1] if place + 1 < len(starts) else None
+        found = []
+        for file, end in zip(files, ends, strict=True):
+            if end["max"] >= start and (stop is None or end["min"] < stop):
+                table = parquet.read_table(file).cast(schema)
+                wanted = pc.greater_equal(table["participant"], start)
+                found.append(table.filter(wanted if stop is None else pc.and_(wanted, pc.less(table["participant"], stop))))
+        yield pa.concat_tables(found).sort_by("participant")

@@ -1,0 +1,108 @@
+"""Intervals that respect people: whoever gave many decision points is still one participant."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+DRAWS = 2000
+MANY_PEOPLE = 1000
+"""From so many people on the normal approximation is as good as resampling, and resampling would cost memory."""
+
+
+class Interval(NamedTuple):
+    """An estimate with its standard error and 95 % interval; the ends are NaN where there is too little to tell."""
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        return bool(self.low > 0 or self.high < 0)
+
+
+def t_quantile(degrees: float) -> float:
+    """The quantile of Student's t that a two-sided 95 % interval needs."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+
+
+def t_interval(value: float, standard_error: float, degrees: float) -> Interval:
+    """value ± t · standard error."""
+    half = t_quantile(degrees) * standard_error if degrees > 0 else np.nan
+    return Interval(float(value), float(standard_error), float(value - half), float(value + half))
+
+
+class PeopleBootstrap:
+    """Draws people with replacement; the same draws for everything that is asked of it.
+
+    >>> import numpy as np
+    >>> steps, points = np.array([10.0, 30.0, 20.0, 40.0]), np.array([1.0, 3.0, 2.0, 4.0])
+    >>> PeopleBootstrap(4).ratio(steps, points)
+    Interval(value=10.0, standard_error=0.0, low=10.0, high=10.0)
+    """
+
+    def __init__(self, people: int, *, draws: int = DRAWS, seed: int = 0) -> None:
+        self.people = people
+        rng = np.random.default_rng(seed)
+        few = 1 < people <= MANY_PEOPLE
+        self._counts = rng.multinomial(people, np.full(people, 1 / people), size=draws).astype(np.float64) if few else None
+
+    def ratio(self, top: NDArray[Any], bottom: NDArray[Any]) -> Interval:
+        """Σ top / Σ bottom, each given as one total per participant."""
+        return self.difference(top, bottom, np.zeros(self.people), np.ones(self.people))
+
+    def difference(self, top: NDArray[Any], bottom: NDArray[Any], top_2: NDArray[Any], bottom_2: NDArray[Any]) -> Interval:
+        """Σ top / Σ bottom − Σ top₂ / Σ bottom₂ with a studentised bootstrap interval over people.
+
+        Every draw recomputes both ratios, denominators included, and its own linearised standard error; the interval is
+        value − t*·se with the quantiles of t* = (drawn − value) / drawn se. Plain percentiles are too short with few people.
+        """
+        with np.errstate(invalid="ignore", divide="ignore"):
+            first, second = top.sum() / bottom.sum(), top_2.sum() / bottom_2.sum()
+        value = float(first - second)
+        if not np.isfinite(value) or self.people < 2:
+            return Interval(value, np.nan, np.nan, np.nan)
+        # About their ratios, so that the errors are not differences of large numbers.
+        totals = np.stack([top - first * bottom, bottom, top_2 - second * bottom_2, bottom_2], axis=1).astype(np.float64)
+        products = (totals[:, :, None] * totals[:, None, :]).reshape(self.people, 16)
+        ones = np.ones((1, self.people))
+        error = float(_linearised(ones @ totals, ones @ products, self.people)[1][0])
+        if error <= 1e-12 * (abs(first) + abs(second)):
+            return Interval(value, 0.0, value, value)
+        if self._counts is None:
+            return t_interval(value, error, self.people - 1)
+        moved, drawn_error = _linearised(self._counts @ totals, self._counts @ products, self.people)
+        proper = np.isfinite(moved) & (drawn_error > 1e-6 * error)
+        if proper.mean() < 0.9:  # With a few people, or events in one or two, there is nothing to resample.
+            return t_interval(value, error, self.people - 1)
+        studentised = moved[proper] / drawn_error[proper]
+        low, high = np.quantile(studentised, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+        return Interval(value, error, float(value - high * error), float(value - low * error))
+
+
+def _linearised(
+    sums: NDArray[np.float64], products: NDArray[np.float64], people: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Value and standard error of every draw from Σ t and Σ t tᵀ, t = (top, bottom, top₂, bottom₂) of a participant.
+
+    The influence of a participant is kᵀt with k = (1/B, −v/B, −1/B₂, v₂/B₂), so that the variance is n/(n − 1) · kᵀ (Σ t
+    tᵀ) k.
+    """
+    top, bottom, top_2, bottom_2 = sums.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        first, second = top / bottom, top_2 / bottom_2
+        pull = np.stack([1 / bottom, -first / bottom, -1 / bottom_2, second / bottom_2], axis=1)
+        variance = np.einsum("bi,bij,bj->b", pull, products.reshape(-1, 4, 4), pull) * people / max(people - 1, 1)
+        return first - second, np.sqrt(np.maximum(variance, 0.0))
+
+
+def per_participant(participant_index: NDArray[np.int64], people: int, values: NDArray[Any]) -> NDArray[np.float64]:
+    """The sum of `values` over each participant's rows."""
+    return np.bincount(participant_index, weights=np.asarray(values, dtype=np.float64), minlength=people).astype(np.float64)

@@ -1,0 +1,89 @@
+"""Intervals of each participant's own coefficients: decision points drawn with replacement, the whole fit repeated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning, InputError
+from surefoot.inference.intervals import CONFIDENCE
+from surefoot.learning.methods import Method
+from surefoot.numerics.random_streams import streams
+from surefoot.policies.rules import Boltzmann
+
+BLOCK_ROWS = 2**19
+"""Drawn decision points that are fitted at a time: memory stays bounded however many people there are."""
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Ends of 95 % percentile intervals, NaN for a participant without usable decision points."""
+
+    critic_low: NDArray[np.float64]
+    """(people, d)."""
+    critic_high: NDArray[np.float64]
+    policy_low: NDArray[np.float64] | None
+    """(people, k·m); None when the policy has no coefficients of its own."""
+    policy_high: NDArray[np.float64] | None
+
+
+def bootstrap(fitted: Method, *, draws: int = 200, seed: int = 0) -> Bootstrap:
+    """Resample each participant's usable decision points, fit critic and policy anew, and take percentiles.
+
+    Every drawn copy of a participant is one more participant to the batched solvers. A participant's draws come from a
+    stream of their own, so that they do not depend on who else is there or on the size of a block.
+    """
+    if fitted.pooling != "person":
+        raise InputError(
+            "the bootstrap over decision points is for one fit per participant; with a pooled one use the sandwich"
+        )
+    logs = fitted.logs_
+    people, with_policy = len(logs.participants), isinstance(fitted.policies_.rule, Boltzmann)
+    critic = np.full((2, *fitted.critic_coef_.shape), np.nan)
+    policy = np.full((2, *fitted.coef_.shape), np.nan) if with_policy else None
+    levels = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+    for chunk, drawn in _drawn(logs, people, draws, seed):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
+            again = replace(fitted, filter=None).fit(drawn)
+        critic[:, chunk] = np.quantile(again.critic_coef_.reshape(len(chunk), draws, -1), levels, axis=1)
+        if policy is not None:
+            policy[:, chunk] = np.quantile(again.coef_.reshape(len(chunk), draws, -1), levels, axis=1)
+    return Bootstrap(critic[0], critic[1], None if policy is None else policy[0], None if policy is None else policy[1])
+
+
+def _drawn(logs: Trajectories, people: int, draws: int, seed: int) -> Iterator[tuple[NDArray[np.int64], Trajectories]]:
+    """Blocks of people with usable rows, and logs in which every one of them appears `draws` times, resampled."""
+    rows = logs.order[logs.usable[logs.order]]
+    count = np.bincount(logs.participant_index[rows], minlength=people)
+    first = np.concatenate([[0], np.cumsum(count)])
+    there = np.flatnonzero(count)
+    block = np.cumsum(count[there] * draws) // BLOCK_ROWS
+    for number in np.unique(block):
+        chunk = there[block == number]
+        picks = [
+            first[participant_index] + rng.integers(0, count[participant_index], size=draws * count[participant_index])
+            for participant_index, rng in zip(chunk, streams(seed, "bootstrap", chunk), strict=True)
+        ]
+        lengths = np.repeat(count[chunk], draws)
+        taken = rows[np.concatenate(picks)]
+        lanes = np.arange(len(lengths))
+        yield (
+            chunk,
+            replace(
+                logs,
+                participants=lanes,
+                participant_index=np.repeat(lanes, lengths),
+                time=np.arange(len(taken)),
+                state=logs.state[taken],
+                available=logs.available[taken],
+                action=logs.action[taken],
+                probability=logs.probability[taken],
+                reward=logs.reward[taken],
+            ),
+        )

@@ -1,0 +1,186 @@
+"""How far each participant pulls a pooled fit: the analytic sandwich, clustered by participant, for critic and policy.
+
+Both are solutions of estimating equations summed over people. A participant's influence is what the solution would lose
+without them, to first order; the covariance of the coefficients is (n − 1)/n · Σ influence · influenceᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError
+from surefoot.inference.intervals import per_participant, t_quantile
+from surefoot.learning.actor_objective import gain_gradient_curvature
+from surefoot.learning.methods import ACCB, Method
+from surefoot.numerics.boltzmann import boltzmann
+from surefoot.policies.features import critic_features, effects, policy_features
+from surefoot.policies.rules import Boltzmann
+
+
+@dataclass(frozen=True)
+class Influences:
+    """One row per participant with a usable decision point."""
+
+    critic: NDArray[np.float64]
+    """(people, d); NaN where the cap cuts so densely that the fit has no derivative."""
+    policy: NDArray[np.float64] | None
+    """(people, k·m); None when the policy has no coefficients of its own."""
+
+    def covariance(self, part: str) -> NDArray[np.float64]:
+        found = self.critic if part == "critic" else self.policy
+        if found is None:
+            raise InputError("a LinUCB policy has no coefficients of its own; ask for the critic's")
+        return np.asarray(found.T @ found * (len(found) - 1) / len(found))
+
+    def half_width(self, part: str) -> NDArray[np.float64]:
+        """t · standard error of every coefficient, t with people − 1 degrees of freedom."""
+        return np.asarray(t_quantile(len(self.critic) - 1) * np.sqrt(np.diagonal(self.covariance(part))))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The usable rows of a pooled fit."""
+
+    people: int
+    participant_index: NDArray[np.int64]
+    base: NDArray[np.float64]
+    """[1, s] as the critic sees it."""
+    z: NDArray[np.float64]
+    """[s, 1] as the policy sees it."""
+    x: NDArray[np.float64]
+    kept: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    at_cap: NDArray[np.float64]
+    """A kernel estimate of the density of residuals at ± the cap: how readily a decision point is dropped or taken back."""
+    cap: float
+
+    @classmethod
+    def of(cls, fitted: Method) -> _Rows:
+        logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
+        state, residual, cap = logs.state[rows], fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
+        seen = state * fitted._critic_sees
+        present, participant_index = np.unique(logs.participant_index[rows], return_inverse=True)
+        kept = fitted.weights_[rows]
+        return cls(
+            people=len(present),
+            participant_index=participant_index,
+            base=np.concatenate([np.ones((len(rows), 1)), seen], axis=1),
+            z=policy_features(state * fitted._policy_sees),
+            x=critic_features(seen, logs.action[rows], logs.actions),
+            kept=kept,
+            residual=residual,
+            at_cap=_density_at(np.abs(residual), cap, float(residual[kept > 0].std()) if kept.any() else 0.0),
+            cap=cap if np.isfinite(cap) else 0.0,
+        )
+
+    def grams(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ weight · x xᵀ over each participant's rows, (people, d, d), an entry at a time: the rows may be many."""
+        size = self.x.shape[1]
+        found = np.empty((self.people, size, size))
+        for i in range(size):
+            for j in range(i + 1):
+                found[:, i, j] = per_participant(self.participant_index, self.people, weight * self.x[:, i] * self.x[:, j])
+                found[:, j, i] = found[:, i, j]
+        return found
+
+    def per_participant(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums over each participant's rows of (rows, …)."""
+        order = np.argsort(self.participant_index, kind="stable")
+        starts = np.searchsorted(self.participant_index[order], np.arange(self.people))
+        return np.asarray(np.add.reduceat(values[order], starts))
+
+
+def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDArray[np.float64]:
+    """Epanechnikov kernel weights K_h(|e| − c), h = 2.34 · scale · n^(−1/5): Silverman's rule for this kernel."""
+    width = 2.34 * scale * len(distance) ** -0.2
+    if not np.isfinite(cap) or width == 0:
+        return np.zeros_like(distance)
+    gap = (distance - cap) / width
+    return np.where(np.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0)
+
+
+def influences(fitted: Method) -> Influences:
+    """Every participant's influence on a method fitted with pooling="all".
+
+    The critic solves Σ u x e = ζ w. Its derivative is not XᵀUX alone: moving w also moves decision points across the cap,
+    which
+    adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal noise
+    would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n.
+    """
+    if fitted.pooling != "all":
+        raise InputError("the sandwich is for one fit to everybody; with one per participant use explain.bootstrap")
+    rows = _Rows.of(fitted)
+    if rows.people < 2:
+        raise InputError("the sandwich needs at least 2 people with usable decision points")
+    penalty = np.full(rows.x.shape[1], fitted.critic_penalty)
+    penalty[0] *= fitted.penalize_intercept
+    weight = rows.kept - rows.cap * rows.at_cap
+    own = rows.grams(weight)
+    pull = (
+        rows.per_participant((rows.kept * rows.residual)[:, None] * rows.x) - penalty * fitted.critic_coef_[0] / rows.people
+    )
+    hessian = own.sum(axis=0)
+    used = np.diagonal(hessian) != 0  # A variable that the critic does not see has no row in the system.
+    critic = np.zeros_like(pull)
+    if np.linalg.eigvalsh((hessian + np.diag(penalty))[np.ix_(used, used)])[0] <= 0:
+        critic[:] = np.nan
+    else:
+        others = (hessian - own + np.diag(penalty))[:, used][:, :, used]
+        critic[:, used] = np.linalg.solve(others, pull[:, used, None])[..., 0]
+    policy = (
+        _policy(fitted, rows, critic) if isinstance(fitted, ACCB) and isinstance(fitted.policies_.rule, Boltzmann) else None
+    )
+    return Influences(critic, policy)
+
+
+def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[np.float64]:
+    """θ solves Σ (u s(θ, w) − ζθ) = 0: −J⁻¹ (own score + ∂score/∂w · the critic's influence), J the curvature.
+
+    On the boundary of the stochasticity constraint the multiplier λ and the constraint join the system.
+    """
+    theta = fitted.policies_.rule.arrays()["coef"][0]
+    k, m = theta.shape
+    count = len(rows.z)
+    advantage = policy_features(fitted.logs_.state[~np.isnan(fitted.weights_)]) @ effects(fitted.critic_coef_[0], k + 1).T
+    probability = boltzmann(rows.z @ theta.T)
+    slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
+    score = (slope[:, :, None] * rows.z[:, None, :]).reshape(count, k * m)
+    shrink = np.full((1, m), fitted.actor_penalty)
+    stakes = advantage * (rows.kept / count)[:, None]
+    _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
+    cross = _cross_derivative(rows, probability, score) / count
+    own = rows.per_participant(rows.kept[:, None] * score - fitted.actor_penalty * theta.ravel()) / count
+    pull, system = own + critic @ cross.T, curvature[0]
+    radius = fitted._radius
+    if radius is not None:
+        share = rows.kept / rows.kept.sum()
+        metric = np.kron(np.eye(k), (rows.z * share[:, None]).T @ rows.z)
+        normal = metric @ theta.ravel()
+        if theta.ravel() @ normal > (1 - 1e-6) * radius:
+            multiplier = float(theta.ravel() @ gradient[0]) / radius
+            logits = rows.z @ theta.T
+            along = rows.per_participant(share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(count, k * m))
+            size = rows.per_participant(share * ((logits**2).sum(axis=1) - radius)) / 2
+            pull = np.concatenate([pull - multiplier * along, size[:, None]], axis=1)
+            system = np.block([[system - multiplier * metric, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]])
+    # A variable that the policy does not see, without a penalty, leaves a row of zeros.
+    seen = np.diagonal(curvature[0]) != 0
+    free = np.concatenate([seen, np.ones(len(system) - k * m, dtype=bool)])
+    found = np.zeros_like(pull)
+    found[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
+    return found[:, : k * m]
+
+
+def _cross_derivative(rows: _Rows, probability: NDArray[np.float64], score: NDArray[Any]) -> NDArray[np.float64]:
+    """∂/∂w of Σ u s, (k·m, d): through the advantages, ∂s_a/∂A_b = π_a (δ_ab − π_b) z, and through u at the cap."""
+    k, m, size = probability.shape[1], rows.z.shape[1], rows.base.shape[1]
+    cross = score.T @ ((np.sign(rows.residual) * rows.at_cap)[:, None] * rows.x)
+    for a in range(k):
+        for b in range(k):
+            bend = rows.kept * probability[:, a] * ((a == b) - probability[:, b])
+            cross[a * m : (a + 1) * m, (b + 1) * size : (b + 2) * size] += (rows.z * bend[:, None]).T @ rows.base
+    return np.asarray(cross)

@@ -1,0 +1,1 @@
+"""Methods: filters, critics, pooling and decision rules that learn from `Trajectories`."""

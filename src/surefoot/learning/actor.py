@@ -1,0 +1,311 @@
+"""Actors: who turns the critic's expected reward into a Boltzmann policy, for all people of a block at once.
+
+The objective is smooth but not concave. It is climbed with damped Newton steps from a start along the critic's own
+advantage, which for two actions is already in the right valley; with more actions, or when the policy sees less than the
+critic, further starts compete. Arrays are as in `surefoot.boltzmann`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from array_api_compat import device
+
+from surefoot.learning.actor_objective import gain, gain_gradient_curvature
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram
+from surefoot.numerics.batched_cholesky import solve
+
+START_LOGITS = (0.5, 2.0, 8.0, 32.0)
+"""Root mean squared logits among which a start takes the best."""
+EXTRA_DIRECTIONS = 32
+EXTRA_CLIMBS = 4
+"""A hard problem looks along so many further directions, and climbs from so many of them."""
+
+
+@dataclass(frozen=True)
+class ActorFit(PerParticipant):
+    """What an actor found for each participant of a block."""
+
+    coef: Array
+    """θ, (people, k, m)."""
+    gain: Array
+    """(1/M) Σ_i u_i Σ_a π_a A_a − (ζ/2)‖θ‖²: the objective less the reward of doing nothing, (people,)."""
+    multiplier: Array
+    """λ of the stochasticity constraint, zero where it is slack, (people,)."""
+    n_iter: Array
+    """Newton steps on the way to θ, (people,)."""
+    converged: Array
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A block of actor problems in natural units, in which every feature and the gain have size one."""
+
+    rows: Array
+    """The policy's features, (people, m, decision points): passes run along the decision points."""
+    stakes: Array
+    """u · advantage / (M · typical advantage), (people, decision points, k)."""
+    penalty: Array
+    """(people, m)."""
+    metric: Array
+    """Σ̂, (people, m, m): the weighted mean of z zᵀ, in which the size of a policy is measured."""
+    direction: Array
+    """θ with which the logits follow the advantage as well as they can, (people, k, m)."""
+    radius: float | None = None
+    """With a radius the search stays on Σ_a θ_aᵀ Σ̂ θ_a = radius."""
+
+    @property
+    def z(self) -> Array:
+        return array_namespace(self.rows).matrix_transpose(self.rows)
+
+    def of(self, people: Array) -> _Problem:
+        parts = {name: part[people] for name, part in vars(self).items() if name != "radius"}
+        return _Problem(**parts, radius=self.radius)
+
+    def size(self, theta: Array) -> Array:
+        """Σ_a θ_aᵀ Σ̂ θ_a: the mean squared logit, summed over actions, (people,)."""
+        return array_namespace(theta).sum(theta * (theta @ self.metric), axis=(1, 2))
+
+    def scaled(self, theta: Array, size: float) -> Array:
+        """θ stretched to the given size; zero stays zero."""
+        xp = array_namespace(theta)
+        now = self.size(theta)
+        return theta * xp.sqrt(size / xp.where(now > 0, now, 1.0))[:, None, None]
+
+    def moved(self, theta: Array, step: Array) -> Array:
+        """θ after a step (people, k·m), back on the boundary where there is a radius."""
+        there = theta + array_namespace(theta).reshape(step, theta.shape)
+        return there if self.radius is None else self.scaled(there, self.radius)
+
+    def at(self, theta: Array) -> _Point:
+        """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
+        xp = array_namespace(theta)
+        value, gradient, curvature = gain_gradient_curvature(theta, self.z, self.stakes, self.penalty)
+        if self.radius is None:
+            return _Point(theta, value, gradient, curvature, xp.zeros_like(value), xp.zeros_like(gradient))
+        people, k, m = theta.shape
+        normal = xp.reshape(theta @ self.metric, (people, k * m))
+        multiplier = xp.sum(xp.reshape(theta, (people, k * m)) * gradient, axis=1) / self.radius
+        gradient = gradient - multiplier[:, None] * normal
+        for block in (slice(a * m, (a + 1) * m) for a in range(k)):
+            curvature[:, block, block] -= multiplier[:, None, None] * self.metric
+        return _Point(theta, value, gradient, curvature, multiplier, normal)
+
+
+@dataclass(frozen=True)
+class _Point(PerParticipant):
+    theta: Array
+    value: Array
+    gradient: Array
+    curvature: Array
+    multiplier: Array
+    normal: Array
+    """Σ̂θ, across which the search on a boundary moves; zero without one."""
+
+    def unless(self, better: Array, other: _Point) -> _Point:
+        """This point, and the other for those people for whom it is better."""
+        xp = array_namespace(better)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        chosen = (xp.where(xp.reshape(better, (-1,) + (1,) * (mine.ndim - 1)), theirs, mine) for mine, theirs in pairs)
+        return _Point(*chosen)
+
+
+def _norm(values: Array) -> Array:
+    xp = array_namespace(values)
+    return xp.sqrt(xp.sum(values**2, axis=tuple(range(1, values.ndim))))
+
+
+def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> tuple[Array, Array]:
+    """Solve (−H + μI) d = g with d orthogonal to the normal, raising μ where the system is not positive definite.
+
+    `size` is that of H, (people,). Returns d and μ.
+    """
+    xp = array_namespace(damping)
+    stiff, right = -point.curvature, point.gradient[..., None]
+    if bounded:
+        # d does not depend on curvature along the normal; adding some there keeps the system positive definite.
+        length = xp.sum(point.normal**2, axis=1)
+        stiffness = size / xp.where(length > 0, length, 1.0)
+        stiff = stiff + stiffness[:, None, None] * (point.normal[:, :, None] * point.normal[:, None, :])
+        right = xp.concat([right, point.normal[..., None]], axis=-1)
+    eye = xp.eye(stiff.shape[-1], dtype=stiff.dtype, device=device(stiff))
+    solved = solve(stiff + damping[:, None, None] * eye, right)
+    step = solved.solution[..., 0]
+    if bounded:
+        across = solved.solution[..., 1]
+        spill = xp.sum(point.normal * across, axis=1)
+        along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, 1.0)
+        step = step - along[:, None] * across
+    failed = xp.nonzero(~solved.positive_definite)[0]
+    if failed.shape[0]:
+        raised = xp.maximum(4 * damping[failed], 1e-3 * size[failed] + float(xp.finfo(size.dtype).eps))
+        step[failed], damping[failed] = _newton_step(point.of(failed), size[failed], raised, bounded)
+    return step, damping
+
+
+def _judged(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
+    """The share of the promised rise that a step kept, whether it leads to a better point, and whether none can.
+
+    Where the promised rise drowns in rounding, the gradient tells whether the step was good.
+    """
+    xp = array_namespace(promised)
+    drowned = promised <= 1e-13 * (xp.abs(now.value) + 1e-3)
+    kept = xp.where(drowned, 1.0, (trial.value - now.value) / xp.where(drowned, 1.0, promised))
+    better = (kept > 1e-4) & (~drowned | (_norm(trial.gradient) <= _norm(now.gradient)))
+    return kept, better, drowned & ~better
+
+
+def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
+    """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`.
+
+    Every participant has a damping of their own and leaves the batch on convergence: nobody's result depends on who else is
+    in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is nothing,
+    the step is taken and nobody looks back.
+    """
+    xp = array_namespace(start)
+    part, now = problem, problem.at(start)
+    active = xp.arange(start.shape[0], device=device(start))
+    found = ActorFit(*(xp.empty_like(like) for like in (start, now.value, now.multiplier, active, active < 0)))
+    damping, last = xp.zeros_like(now.value), xp.zeros_like(now.value)
+    stuck = ~xp.any(now.gradient != 0, axis=1)
+    # A multiplier is known only where the gradient was looked at.
+    blindly = 1e-6 if problem.radius is None else 0.0
+    for iteration in range(1, max_iter + 1):
+        size = _norm(now.curvature)
+        step, damping = _newton_step(now, size, damping, problem.radius is not None)
+        there = part.moved(now.theta, step)
+        promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
+        undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
+        ending = (length <= 1e-9 * reach) | ((length <= blindly * reach) & (length**3 <= 1e-12 * last**2 * reach))
+        done = stuck | (undamped & ending)
+        if xp.any(done):
+            theta = xp.where(stuck[:, None, None], now.theta, there)
+            value = xp.where(stuck, now.value, now.value + promised)
+            ended = ActorFit(theta, value, now.multiplier, xp.full_like(active, iteration), done)
+            found.record(active[done], ended.of(done))
+            rest = xp.nonzero(~done)[0]
+            if not rest.shape[0]:
+                return found
+            part, now, active, there, size = part.of(rest), now.of(rest), active[rest], there[rest], size[rest]
+            damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
+        trial = part.at(there)
+        kept, better, stuck = _judged(now, trial, promised)
+        softer = xp.where(kept > 0.75, damping / 8, xp.where(kept < 0.25, 4 * damping, damping))
+        harder = xp.maximum(8 * damping, 1e-3 * size)
+        damping = xp.where(better, xp.where(undamped, 0.0, softer), harder)
+        last = xp.where(better & undamped, length, 0.0)
+        now = trial if xp.all(better) else now.unless(better, trial)
+    found.record(active, ActorFit(now.theta, now.value, now.multiplier, xp.full_like(active, max_iter), active < 0))
+    return found
+
+
+def _best_start(problem: _Problem, direction: Array) -> tuple[Array, Array]:
+    """The best of the start scales along a direction (people, k, m), and its gain."""
+    xp = array_namespace(direction)
+    scales = START_LOGITS if problem.radius is None else (problem.radius**0.5,)
+    unit = problem.scaled(direction, 1.0)
+    logits = problem.z @ xp.matrix_transpose(unit)
+    values = xp.stack([gain(scale * unit, scale * logits, problem.stakes, problem.penalty) for scale in scales])
+    best = xp.asarray(scales, dtype=unit.dtype, device=device(unit))[xp.argmax(values, axis=0)]
+    return best[:, None, None] * unit, xp.max(values, axis=0)
+
+
+def _search(problem: _Problem, hard: Array) -> ActorFit:
+    """Climb from the direction in which the logits follow the advantage, and from more where that may not be enough."""
+    xp = array_namespace(problem.z)
+    fit = _climb(problem, _best_start(problem, problem.direction)[0])
+    people = xp.nonzero(hard)[0]
+    if people.shape[0]:
+        _search_further(problem.of(people), fit, people)
+    return fit
+
+
+def _search_further(problem: _Problem, fit: ActorFit, people: Array) -> None:
+    """Climb from zero and from the best of many fixed directions, and keep what beats `fit`."""
+    direction = problem.direction
+    xp = array_namespace(direction)
+    rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.
+    # What the policy does not see is always zero, and a coefficient for it stays exactly zero.
+    seen = xp.stack([problem.metric[:, j, j] > 0 for j in range(direction.shape[-1])], axis=-1)[:, None, :]
+    starts, values = [], []
+    for extra in range(EXTRA_DIRECTIONS):
+        turn = xp.asarray(0.7 * rng.standard_normal(direction.shape[1:]), device=device(direction))
+        start, value = _best_start(problem, seen * turn + (direction if extra % 2 else xp.zeros_like(direction)))
+        starts.append(start)
+        values.append(value)
+    order = xp.argsort(-xp.stack(values), axis=0)
+    rows = xp.arange(direction.shape[0], device=device(direction))
+    chosen = [xp.stack(starts)[order[place], rows] for place in range(EXTRA_CLIMBS)]
+    for start in chosen if problem.radius is not None else [*chosen, xp.zeros_like(direction)]:
+        other = _climb(problem, start)
+        better = other.gain > fit.gain[people]
+        fit.record(people[better], other.of(better))
+
+
+def optimise(
+    z: Array, advantage: Array, weights: Array, *, count: Array, penalty: float, radius: float | None = None
+) -> ActorFit:
+    """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) A_ia − (ζ/2)‖θ‖², and Σ_a θ_aᵀ Σ̂ θ_a ≤ radius where one is given.
+
+    `weights` are u, `count` is M, both per participant; Σ̂ is the u-weighted mean of z zᵀ. With a radius (SACCB) either the
+    constraint is slack and the answer is that without it, or it holds with equality.
+
+    >>> import numpy as np
+    >>> z, advantage, ones = np.ones((1, 5, 1)), np.full((1, 5, 1), 2.0), np.ones((1, 5))
+    >>> optimise(z, advantage, ones, count=np.array([5]), penalty=0.5).coef.round(3)  # 2 π (1 − π) = 0.5 θ
+    array([[[0.842]]])
+    """
+    problem, hard, width, unit = _posed(z, advantage, weights, count, penalty)
+    fit = _search(problem, hard)
+    if radius is not None:
+        _constrain(problem, hard, fit, radius)
+    coef = fit.coef / width[:, None, :]
+    return ActorFit(coef, fit.gain * unit, fit.multiplier * unit, fit.n_iter, fit.converged)
+
+
+def _posed(z: Array, advantage: Array, weights: Array, count: Array, penalty: float) -> tuple[_Problem, Array, Array, Array]:
+    """The problems in natural units, for whom one start may not be enough, and the units of features and advantage."""
+    xp = array_namespace(z)
+    k, m = advantage.shape[-1], z.shape[-1]
+    total = xp.sum(weights, axis=1)
+    total = xp.where(total > 0, total, 1.0)
+    rows = contiguous(xp.matrix_transpose(z))
+    metric = gram(xp.matrix_transpose(rows), weights) / total[:, None, None]
+    weighted = weights[..., None] * advantage
+    moments = xp.matrix_transpose(rows @ weighted) / total[:, None, None]
+    unit = _root_or_one(xp.sum(weighted * advantage, axis=(1, 2)) / total)
+    width = _root_or_one(xp.stack([metric[:, j, j] for j in range(m)], axis=-1))
+    metric = metric / (width[:, :, None] * width[:, None, :])
+    moments = moments / (width[:, None, :] * unit[:, None, None])
+    direction = xp.matrix_transpose(solve(metric, xp.matrix_transpose(moments)).solution)
+    # What the direction does not explain of the advantage, whose size is one: more than rounding makes a problem hard.
+    explained = xp.sum(direction * moments, axis=(1, 2))
+    hard = (explained < 1 - 1e-10) if k == 1 else explained > 0
+    hard = hard & xp.any(moments != 0, axis=(1, 2))
+    scale = xp.maximum(xp.astype(count, z.dtype), xp.ones_like(total)) * unit
+    shrunk = penalty / (unit[:, None] * width**2)
+    problem = _Problem(rows / width[:, :, None], weighted / scale[:, None, None], shrunk, metric, direction)
+    return problem, hard, width, unit
+
+
+def _root_or_one(squares: Array) -> Array:
+    xp = array_namespace(squares)
+    return xp.where(squares > 0, xp.sqrt(squares), xp.ones_like(squares))
+
+
+def _constrain(problem: _Problem, hard: Array, fit: ActorFit, radius: float) -> None:
+    """Move those whose policy is too sure of itself onto the boundary of the stochasticity constraint."""
+    xp = array_namespace(fit.coef)
+    outside = xp.nonzero(problem.size(fit.coef) > radius)[0]
+    if outside.shape[0] == 0:
+        return
+    bounded = replace(problem.of(outside), radius=radius)
+    bound = _search(bounded, hard[outside])
+    # A negative multiplier says that the gain rises inwards: then there may be a higher summit inside the constraint.
+    inwards = xp.nonzero(bound.multiplier < 0)[0]
+    if inwards.shape[0]:
+        inner = _climb(problem.of(outside[inwards]), xp.zeros_like(bound.coef[inwards]))
+        higher = (inner.gain > bound.gain[inwards]) & (bounded.of(inwards).size(inner.coef) <= radius)
+        bound.record(inwards[higher], inner.of(higher))
+    fit.record(outside, bound)

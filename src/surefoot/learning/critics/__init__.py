@@ -1,0 +1,1 @@
+"""Critics: what the expected reward is learned with."""

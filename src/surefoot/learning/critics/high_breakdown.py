@@ -1,0 +1,204 @@
+"""The critic that survives a third of the data being wrong, and costs next to nothing when none is.
+
+The features x(s, a) give every action coefficients of its own, so every arm (the decision points with one action) is
+fitted by itself, and an artefact that follows a prompt cannot hide among the decision points without one:
+
+1. rows whose state is far out as a whole are set aside (`state_screen`);
+2. least trimmed squares in every arm, concentrated from three fixed starts;
+3. the paper's capped least squares from there, the cap at 2.65 times the smallest of the arms' residual scales: artefacts
+   inflate the scale of the arm they are in, not of the others;
+4. rounds of: residual scale, adaptive fence (Gervini and Yohai), least squares on what is inside; the first time
+   with the MAD as scale, then, more efficient, with the standard deviation of what is kept; in between the skewness of what
+   was kept decides whether the fence must allow for a long tail;
+5. ridge on the kept decision points.
+
+The weights are hard, 0 or 1 times the tuple's own: a decision point either counts in full for critic and actor, or can be
+listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from surefoot.learning.critics.capped import CriticFit, fit_ridge, residuals, ridge
+from surefoot.learning.critics.state_outliers import ENOUGH, smallest_half, state_outlyingness
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.fences import adaptive_fence, core_skewness, few_valued, gap_fence, half_normal_cdf, unskewed
+from surefoot.numerics.masked_quantiles import median, quantiles, scaled_mad
+
+FEW_VALUED_REWARD = 0.25
+"""A reward with one value in more than this share of the decision points can be fitted exactly by half of an arm; then
+rewards are judged by themselves, as few-valued states are."""
+ROWS_PER_FEATURE = 5
+"""An arm with fewer decision points per feature is not fitted by itself; its rewards, too, are judged by themselves."""
+FENCE = (2.65, 3.3)
+"""In residual scales: a decision point inside the first is never left out for its reward, one beyond the second always
+is."""
+SKEWNESS_TO_G = 1.5
+"""Log-normal noise exp(gZ) has g of about so many times the skewness of what the first round keeps, its longest tail cut."""
+ABSOLUTE_STEPS, CONCENTRATION_STEPS, CAPPED_STEPS, LAST_ROUNDS = 6, 3, 3, 4
+FITS = ABSOLUTE_STEPS + 3 * 2 + CONCENTRATION_STEPS + CAPPED_STEPS + 1 + LAST_ROUNDS + 1
+
+
+@dataclass
+class _Arm:
+    """Everybody's decision points with one action."""
+
+    base: Array
+    """[1, s], (people, decision points, features)."""
+    rewards: Array
+    whole: Array
+    """All usable decision points of the arm."""
+    inside: Array
+    """Those whose state is not far out."""
+    rounding: Array
+    """(people,): residuals below it are no information."""
+
+    def __post_init__(self) -> None:
+        self.residuals = _trimmed(self.base, self.rewards, self.inside)
+        self.kept = self.inside
+
+    @property
+    def features(self) -> int:
+        return int(self.base.shape[-1])
+
+    def fit(self, kept: Array) -> None:
+        self.kept, self.residuals = kept, _fitted(self.base, self.rewards, kept)
+
+    def scale(self, *, efficient: bool) -> Array:
+        """Residual standard deviation of the kept decision points: the root mean square, or from their median absolute
+        value."""
+        xp = array_namespace(self.rewards)
+        count = xp.sum(xp.astype(self.kept, self.rewards.dtype), axis=1)
+        free = xp.maximum(count - self.features, xp.ones_like(count))
+        if efficient:
+            found = xp.sqrt(xp.sum(xp.where(self.kept, self.residuals**2, 0.0), axis=1) / free)
+        else:
+            typical = scaled_mad(self.residuals, self.kept, xp.zeros_like(count))
+            found = xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free)
+        return xp.maximum(found, self.rounding)
+
+    def round(self, g: Array, *, efficient: bool) -> tuple[Array, Array]:
+        """Fit anew to what is inside the fence of the last fit; every tuple's share of that fence, and the fence."""
+        xp = array_namespace(self.rewards)
+        scale, centre = self.scale(efficient=efficient), xp.zeros_like(g)
+        skewed = xp.nonzero(g != 0)[0]
+        if skewed.shape[0]:
+            quartiles = quantiles(self.residuals[skewed], self.kept[skewed], (0.25, 0.5, 0.75))
+            low, middle, high = (xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quartiles)
+            # A skewed distribution A + B (exp(gZ) − 1) / g has its median at A, and B = g IQR / (2 sinh(0.6745 g)).
+            size = xp.abs(g[skewed])
+            core = (high - low) * size / (2 * xp.sinh(0.6745 * size))
+            scale[skewed], centre[skewed] = xp.maximum(core, self.rounding[skewed]), middle
+        score = xp.abs(unskewed((self.residuals - centre[:, None]) / scale[:, None], g))
+        fence = adaptive_fence(score, self.inside, *FENCE, half_normal_cdf)
+        self.fit(self.inside & (score <= fence[:, None]))
+        return score / fence[:, None], fence * scale
+
+
+def _fitted(base: Array, rewards: Array, weights: Array) -> Array:
+    """Residuals of every decision point from weighted least squares."""
+    xp = array_namespace(base)
+    return residuals(base, rewards, ridge(base, rewards, xp.astype(weights, base.dtype), xp.zeros_like(base[0, 0, :])))
+
+
+def _trimmed(base: Array, rewards: Array, arm: Array) -> Array:
+    """Residuals from least trimmed squares: the fit to half of the arm that leaves the smallest sum of squares there.
+
+    The starts are least absolute deviations and the same moved to the lower and to the upper quartile of its residuals:
+    where two fifths of the arm are displaced, one of these lies in the midst of the others.
+    """
+    xp = array_namespace(base)
+    features = base.shape[-1]
+    centre = median(rewards, arm)
+    absolute = rewards - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
+    typical = median(xp.abs(absolute), arm)
+    least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
+    for _ in range(ABSOLUTE_STEPS):
+        absolute = _fitted(base, rewards, xp.astype(arm, base.dtype) / xp.maximum(xp.abs(absolute), least))
+    quartiles = [xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quantiles(absolute, arm, (0.25, 0.75))]
+    best, lowest = absolute, xp.full_like(centre, xp.inf)
+    for start in (absolute, *(absolute - quartile[:, None] for quartile in quartiles)):
+        left = start
+        for _ in range(2):
+            left = _fitted(base, rewards, smallest_half(xp.abs(left), arm, features))
+        value = xp.sum(xp.where(smallest_half(xp.abs(left), arm, features), left**2, 0.0), axis=1)
+        best = xp.where((value < lowest)[:, None], left, best)
+        lowest = xp.minimum(value, lowest)
+    for _ in range(CONCENTRATION_STEPS):
+        best = _fitted(base, rewards, smallest_half(xp.abs(best), arm, features))
+    return best
+
+
+def _cap(arms: list[_Arm], large: list[Array]) -> None:
+    """Capped least squares in every arm from its trimmed fit, at the scale of the arm with the smallest.
+
+    Artefacts in half of an arm make its own scale at most about three times too large; an arm whose scale is larger than
+    that beside the smallest simply varies more.
+    """
+    xp = array_namespace(arms[0].rewards)
+    own = [arm.scale(efficient=False) for arm in arms]
+    honest = xp.full_like(own[0], xp.inf)
+    for scale, enough in zip(own, large, strict=True):
+        honest = xp.minimum(honest, xp.where(enough, scale, xp.inf))
+    for arm, scale in zip(arms, own, strict=True):
+        limit = FENCE[0] * xp.maximum(xp.minimum(honest, scale), scale / 3)
+        for _ in range(CAPPED_STEPS):
+            arm.fit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
+
+
+def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside: Array) -> tuple[Array, Array]:
+    """Every tuple's share of the fence of its reward (above 1 is outside), and the narrowest fence, (people,)."""
+    xp = array_namespace(base)
+    rounding = 1e-10 * median(xp.abs(rewards), inside)
+    rounding = xp.where(xp.isfinite(rounding), rounding, 0.0) + float(xp.finfo(rewards.dtype).smallest_normal) ** 0.5
+    arms, large = [], []
+    for arm in taken:
+        arms.append(_Arm(base, rewards, arm, arm & inside, rounding))
+        large.append(xp.sum(xp.astype(arms[-1].inside, xp.int64), axis=1) >= ROWS_PER_FEATURE * base.shape[-1])
+    _cap(arms, large)
+    nothing = xp.zeros_like(rounding)
+    for arm in arms:
+        arm.round(nothing, efficient=False)
+    scores = xp.concat([arm.residuals / arm.scale(efficient=False)[:, None] for arm in arms], axis=1)
+    g = SKEWNESS_TO_G * core_skewness(scores, xp.concat([arm.kept for arm in arms], axis=1))
+    alone = few_valued(rewards, inside, FEW_VALUED_REWARD)
+    share, narrowest = xp.zeros_like(rewards), xp.full_like(rounding, xp.inf)
+    by_itself = alone
+    for enough in large:
+        by_itself = by_itself | ~enough
+    people = xp.nonzero(by_itself)[0]
+    if people.shape[0]:
+        size, fence = gap_fence(rewards[people], inside[people])
+        share[people], narrowest[people] = size / fence[:, None], fence
+    for arm, enough in zip(arms, large, strict=True):
+        for _ in range(LAST_ROUNDS):
+            found, fence = arm.round(g, efficient=True)
+        fitted = enough & ~alone
+        share = xp.where(arm.whole & fitted[:, None], found, share)
+        narrowest = xp.where(fitted, xp.minimum(narrowest, fence), narrowest)
+    some = xp.sum(xp.astype(inside, xp.int64), axis=1) >= ENOUGH
+    return xp.where(some[:, None], share, 0.0), xp.where(some, narrowest, xp.inf)
+
+
+def fit_high_breakdown(
+    features: Array, rewards: Array, weights: Array, *, state: Array, action: Array, penalty: Array, tau: float = 1.0
+) -> CriticFit:
+    """Ridge on the decision points that are not far out in state or reward; τ multiplies the squared fences, as the
+    paper's does.
+
+    `features` are the critic's, `state` (people, decision points, variables) what is screened as a whole. `threshold` is
+    the square
+    of a participant's narrowest residual fence: a decision point that was left out within it was left out for its state.
+    """
+    xp = array_namespace(features)
+    usable = weights > 0
+    reach = tau**0.5
+    far = state_outlyingness(state, usable)
+    base = features[..., : state.shape[-1] + 1]
+    arms = features.shape[-1] // base.shape[-1]
+    taken = [usable & (action == code) for code in range(arms)]
+    share, narrowest = _reward_outlyingness(base, rewards, taken, usable & (far <= 1))
+    final = xp.where(usable & (far <= reach) & (share <= reach), weights, 0.0)
+    last = fit_ridge(features, rewards, final, penalty=penalty, arms=arms)
+    return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)

@@ -1,0 +1,126 @@
+"""How far out a state is as a whole: a deterministic minimum covariance determinant, for all people of a block at once.
+
+After the DetMCD of Hubert, Rousseeuw and Verdonck (2012): a few fixed starts instead of random subsets, concentration
+steps, then the covariance of all rows that are not far out. Four things differ. A state variable that mostly takes a few
+values (a weekday, a yes or no) would make the covariance of half of the rows degenerate, so it is judged by itself. A
+skewed variable is straightened first. The fence adapts: only as many rows are far out as normal states do not explain. And
+at least one variable must be unusual by itself.
+"""
+
+from __future__ import annotations
+
+from array_api_compat import device
+
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.batched_cholesky import Cholesky
+from surefoot.numerics.fences import adaptive_fence, few_valued, gap_fence, normal_cdf, standardised
+from surefoot.numerics.masked_quantiles import median, ordered
+
+FEW_VALUED = 0.1
+"""A variable with one value in more than this share of the rows is judged by itself."""
+ENOUGH = 10
+"""With fewer rows nothing can be called unusual."""
+ROWS_PER_VARIABLE = 5
+"""With fewer rows a covariance of half of them says nothing, and every variable is judged by itself."""
+FENCE = (3.0, 4.0)
+"""As normal scores: a state below the first (1 in 740 is above) is never far out, one above the second always is."""
+UNUSUAL = 2.0
+"""In robust standard deviations: a row with no variable beyond it is not far out, whatever its distance. Clean states need
+not form an ellipsoid: time and its square, or the hour as sine and cosine, do not."""
+CONCENTRATION_STEPS = 4
+REWEIGHTINGS = 2
+
+
+def state_outlyingness(state: Array, present: Array) -> Array:
+    """How far every present row of (people, decision points, variables) is out, as a share of the participant's fence:
+    above 1 is far out.
+
+    >>> import numpy as np
+    >>> state = np.stack([np.sin(np.arange(40.0)), np.cos(np.arange(40.0) ** 2)], axis=-1)[None]
+    >>> state[0, 7] = [5.0, -5.0]
+    >>> np.flatnonzero(state_outlyingness(state, np.ones((1, 40), dtype=bool)) > 1)
+    array([7])
+    """
+    xp = array_namespace(state)
+    columns = xp.permute_dims(state, (0, 2, 1))
+    there = present[:, None, :] & (columns == columns)  # noqa: PLR0124 - broadcasts to every variable
+    count = xp.sum(xp.astype(present, xp.int64), axis=1)
+    by_itself = few_valued(columns, there, FEW_VALUED) | (count < ROWS_PER_VARIABLE * state.shape[-1])[:, None]
+    alone = xp.zeros_like(state[..., 0])
+    people = xp.nonzero(xp.any(by_itself, axis=1))[0]
+    if people.shape[0]:
+        size, fence = gap_fence(columns[people], there[people])
+        alone[people] = xp.max(xp.where(by_itself[people][..., None], size / fence[..., None], 0.0), axis=1)
+    z = xp.permute_dims(xp.where(by_itself[..., None], 0.0, standardised(columns, there)), (0, 2, 1))
+    kept = _concentrated(z, present)
+    for _ in range(REWEIGHTINGS):
+        kept = present & (_together(z, present, kept) <= 1)
+    unusual = xp.max(xp.abs(z), axis=-1) > UNUSUAL
+    together = xp.where(unusual, _together(z, present, kept), 0.0)
+    return xp.where((count >= ENOUGH)[:, None] & present, xp.maximum(alone, together), 0.0)
+
+
+def smallest_half(values: Array, present: Array, features: int) -> Array:
+    """The ⌊(n + features + 1) / 2⌋ present rows with the smallest values (more where they tie)."""
+    xp = array_namespace(values)
+    in_order = ordered(values, present)
+    count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
+    place = xp.maximum(xp.minimum((count + features + 1) // 2, count) - 1, xp.zeros_like(count))
+    return present & (values <= xp.take_along_axis(in_order, place, axis=-1))
+
+
+def _shape(z: Array, kept: Array) -> tuple[Array, Cholesky]:
+    """Mean and factored covariance of the kept rows."""
+    xp = array_namespace(z)
+    u = xp.astype(kept, z.dtype)
+    count = xp.maximum(xp.sum(u, axis=1), xp.ones_like(u[:, 0]))
+    mean = xp.matmul(u[:, None, :], z)[:, 0, :] / count[:, None]
+    centred = (z - mean[:, None, :]) * u[..., None]
+    return mean, Cholesky(xp.matmul(xp.matrix_transpose(centred), centred) / count[:, None, None])
+
+
+def _distances(z: Array, mean: Array, shape: Cholesky) -> Array:
+    """Squared Mahalanobis distances, (people, decision points)."""
+    first, *others = shape.half_solve_rows(z - mean[:, None, :])
+    total = first**2
+    for column in others:
+        total = total + column**2
+    return total
+
+
+def _concentrated(z: Array, present: Array) -> Array:
+    """The half of the rows with the smallest covariance determinant that concentration from three starts finds."""
+    xp = array_namespace(z)
+    size = z.shape[-1]
+    centre = xp.zeros_like(z[:, 0, :])
+    eye = xp.eye(size, dtype=z.dtype, device=device(z))
+    norm = _distances(z, centre, Cholesky(xp.broadcast_to(eye, (z.shape[0], size, size))))
+    sign = z / xp.sqrt(xp.where(norm > 0, norm, 1.0))[..., None]
+    starts = [norm, *(_distances(z, centre, _shape(bounded, present)[1]) for bounded in (xp.tanh(z), sign))]
+    best, lowest = present, xp.full_like(z[:, 0, 0], xp.inf)
+    for distances in starts:
+        half = smallest_half(distances, present, size)
+        for _ in range(2):
+            half = smallest_half(_distances(z, *_shape(z, half)), present, size)
+        value = _shape(z, half)[1].log_determinant()
+        best = xp.where((value < lowest)[:, None], half, best)
+        lowest = xp.minimum(value, lowest)
+    for _ in range(CONCENTRATION_STEPS):
+        best = smallest_half(_distances(z, *_shape(z, best)), present, size)
+    return best
+
+
+def _together(z: Array, present: Array, kept: Array) -> Array:
+    """Distances from the kept rows as a share of the fence.
+
+    They become normal scores by Wilson and Hilferty's cube root of χ², after the kept rows' median is made that of χ².
+    """
+    xp = array_namespace(z)
+    mean, shape = _shape(z, kept)
+    squared = _distances(z, mean, shape)
+    rank = xp.astype(xp.maximum(shape.rank, xp.ones_like(shape.rank)), z.dtype)[:, None]
+    typical = median(squared, kept)[:, None]
+    typical = xp.where(xp.isfinite(typical) & (typical > 0), typical, 1.0)
+    spread = 2 / (9 * rank)
+    score = (1 - spread) * ((squared / typical) ** (1 / 3) - 1) / xp.sqrt(spread)
+    return score / adaptive_fence(score, present, *FENCE, normal_cdf)[:, None]

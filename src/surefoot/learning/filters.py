@@ -1,0 +1,109 @@
+"""Outlier filters: clean each participant's series (each state variable and the reward) before a plain method sees it.
+
+Arrays are (people, decision points) in time order; `present` is False on padding and where the value is missing. What is
+missing stays missing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError, did_you_mean
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.masked_quantiles import median, scaled_mad
+
+WINDOW = 7
+"""Points in the moving window of `hampel`, the point itself in the middle."""
+DEVIATIONS = 3.0
+"""How many standard deviations a point may lie off."""
+
+
+def hampel(values: Array, present: Array, *, window: int = WINDOW, deviations: float = DEVIATIONS) -> Array:
+    """Replace a point further than 3 scaled MADs from its window's median by that median; at the ends windows are shorter.
+
+    >>> import numpy as np
+    >>> hampel(np.array([[1.0, 2.0, 1.0, 90.0, 2.0, 1.0, 2.0]]), np.ones((1, 7), dtype=bool))
+    array([[1., 2., 1., 2., 2., 1., 2.]])
+    """
+    xp = array_namespace(values)
+    half = window // 2
+    margin = xp.zeros_like(values[:, :1])
+    wide = xp.concat([margin] * half + [values] + [margin] * half, axis=1)
+    there = xp.concat([margin > 0] * half + [present] + [margin > 0] * half, axis=1)
+    size = values.shape[1]
+    windows = xp.stack([wide[:, j : j + size] for j in range(window)], axis=-1)
+    inside = xp.stack([there[:, j : j + size] for j in range(window)], axis=-1)
+    centre = median(windows, inside)
+    width = scaled_mad(windows, inside, centre)
+    return xp.where(present & (xp.abs(values - centre) > deviations * width), centre, values)
+
+
+def kalman(values: Array, present: Array, *, deviations: float = DEVIATIONS) -> Array:
+    """The on-line filter-cleaner of Liu, Shah and Jiang (2004).
+
+    The series is taken as an AR(1) process, x_t − c = φ (x_{t−1} − c) + e_t, with c, φ and the variance of e estimated by
+    medians. Going through it once, a point whose prediction error exceeds 3 standard deviations of the Kalman prediction
+    is replaced by the prediction; the uncertainty then grows until a point is believed again.
+    """
+    xp = array_namespace(values)
+    centre, total, phi, noise = _robust_ar1(values, present)
+    deviation = values - centre[:, None]
+    state, variance = xp.zeros_like(centre), total
+    cleaned = []
+    for t in range(values.shape[1]):
+        if t:
+            state, variance = phi * state, phi**2 * variance + noise
+        error = deviation[:, t] - state
+        believed = present[:, t] & (error**2 <= deviations**2 * variance)
+        cleaned.append(xp.where(believed | ~present[:, t], values[:, t], centre + state))
+        state = xp.where(believed, deviation[:, t], state)
+        variance = xp.where(believed, xp.zeros_like(variance), variance)
+    return xp.stack(cleaned, axis=1)
+
+
+def _robust_ar1(values: Array, present: Array) -> tuple[Array, Array, Array, Array]:
+    """Centre, variance, autoregression and innovation variance of each series, (people,) each.
+
+    The autoregression follows Gnanadesikan and Kettenring: the correlation of u and v is
+    (S²(u+v) − S²(u−v)) / (S²(u+v) + S²(u−v)) with a robust scale S.
+    """
+    xp = array_namespace(values)
+    count = xp.sum(xp.astype(present, values.dtype), axis=1)
+    centre = xp.where(count > 0, median(values, present), xp.zeros_like(count))
+    deviation = xp.where(present, values - centre[:, None], xp.zeros_like(values))
+    # When more than half of a series is one value its MAD is zero; the mean absolute deviation still says something.
+    mean_absolute = 1.2533 * xp.sum(xp.abs(deviation), axis=1) / xp.where(count > 0, count, xp.ones_like(count))
+    scale = _scale(deviation, present)
+    scale = xp.where(scale > 0, scale, mean_absolute)
+    later, earlier, both = deviation[:, 1:], deviation[:, :-1], present[:, 1:] & present[:, :-1]
+    plus, minus = _scale(later + earlier, both) ** 2, _scale(later - earlier, both) ** 2
+    known = plus + minus > 0
+    phi = xp.where(known, (plus - minus) / xp.where(known, plus + minus, xp.ones_like(plus)), xp.zeros_like(plus))
+    phi = xp.clip(phi, -0.99, 0.99)
+    noise = _scale(later - phi[:, None] * earlier, both) ** 2
+    return centre, scale**2, phi, xp.where(noise > 0, noise, (1 - phi**2) * scale**2)
+
+
+def _scale(values: Array, present: Array) -> Array:
+    """Scaled MAD about the median; zero for an empty series."""
+    xp = array_namespace(values)
+    scale = scaled_mad(values, present, xp.where(xp.any(present, axis=1), median(values, present), values[:, 0]))
+    return xp.where(xp.isfinite(scale), scale, xp.zeros_like(scale))
+
+
+FILTERS = {"hampel": hampel, "kalman": kalman}
+
+
+def clean(logs: Trajectories, name: str) -> Trajectories:
+    """The logs with every participant's state variables and rewards cleaned by the filter of that name."""
+    if name not in FILTERS:
+        raise InputError(f"there is no filter '{name}'{did_you_mean(name, FILTERS)}; choose from {list(FILTERS)}")
+    state, reward = logs.state.copy(), logs.reward.copy()
+    for _, rows in logs.blocks():
+        for series in (*(state[:, j] for j in range(state.shape[1])), reward):
+            values = series[rows]
+            present = (rows >= 0) & ~np.isnan(values)
+            cleaned = FILTERS[name](np.where(present, values, 0.0), present)
+            series[rows[present]] = cleaned[present]
+    return logs.with_values(state=state, reward=reward)

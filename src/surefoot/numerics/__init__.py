@@ -1,0 +1,1 @@
+"""Mathematics on arrays, without knowledge of people or policies."""

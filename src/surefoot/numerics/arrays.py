@@ -1,0 +1,69 @@
+"""Arrays of the array API standard, and how they lie in memory."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import array_api_compat
+import numpy as np
+from array_api_compat import device
+
+Array = Any
+"""An array of the array API standard: NumPy's, PyTorch's, …"""
+
+_namespaces: dict[type, Any] = {}
+
+
+def array_namespace(values: Array) -> Any:
+    """The functions that go with an array, as `array_api_compat` finds them, remembered by the array's type."""
+    found = _namespaces.get(type(values))
+    if found is None:
+        found = _namespaces[type(values)] = array_api_compat.array_namespace(values)
+    return found
+
+
+class PerParticipant:
+    """For dataclasses that hold nothing but arrays whose first axis is people."""
+
+    def of(self, people: Array) -> Self:
+        """Some people's part: their places, or a mask."""
+        return type(self)(*(part[people] for part in vars(self).values()))
+
+    def record(self, people: Array, theirs: Self) -> None:
+        """Overwrite some people's part."""
+        for mine, new in zip(vars(self).values(), vars(theirs).values(), strict=True):
+            mine[people] = new
+
+
+def contiguous(values: Array) -> Array:
+    """A copy with the last axis side by side in memory.
+
+    A view on other axes would be slower to pass over, and the layout decides how products are rounded.
+    """
+    xp = array_namespace(values)
+    copy = xp.empty(values.shape, dtype=values.dtype, device=device(values))
+    copy[...] = values
+    return copy
+
+
+def empty_columns(values: Array, size: int) -> Array:
+    """Room for `size` columns beside the rows of `values` (…, rows, columns), each column side by side in memory."""
+    xp = array_namespace(values)
+    room = xp.empty((*values.shape[:-2], size, *values.shape[-2:-1]), dtype=values.dtype, device=device(values))
+    return xp.matrix_transpose(room) if values.ndim > 1 else room
+
+
+def keep_freed_memory() -> None:
+    """Let blocks of people reuse each other's memory instead of asking the system for it anew, which costs a page at a time.
+
+    The C library gives back what exceeds twice the largest piece that was ever freed, learned up to 32 MiB. A fit's arrays
+    are smaller than that, but there are many of them; freeing one such piece, never touched, teaches it.
+    """
+    never_touched = np.empty(2**25 - 2**13, dtype=np.uint8)
+    del never_touched
+
+
+def gram(features: Array, weights: Array) -> Array:
+    """XᵀUX of every participant, (people, features, features)."""
+    xp = array_namespace(features)
+    return xp.matmul(xp.matrix_transpose(features * weights[..., None]), features)

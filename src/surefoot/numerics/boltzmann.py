@@ -1,0 +1,24 @@
+"""The Boltzmann distribution over actions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surefoot.numerics.arrays import Array, array_namespace
+
+
+def boltzmann(logits: Array) -> Array:
+    """Probabilities of the non-reference actions from their logits (…, k); the reference has logit zero.
+
+    >>> import numpy as np
+    >>> boltzmann(np.array([0.0]))
+    array([0.5])
+    """
+    xp = array_namespace(logits)
+    if logits.shape[-1] == 1:
+        # An exponential that overflows gives a probability of zero, as it should.
+        with np.errstate(over="ignore"):
+            return 1.0 / (1.0 + xp.exp(-logits))
+    top = xp.maximum(xp.max(logits, axis=-1, keepdims=True), xp.zeros_like(logits[..., :1]))
+    raised = xp.exp(logits - top)
+    return raised / (xp.exp(-top) + xp.sum(raised, axis=-1, keepdims=True))

@@ -1,0 +1,67 @@
+"""Where the arrays live: NumPy, PyTorch on the processor, or PyTorch on a CUDA device. The solvers are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError, did_you_mean
+from surefoot.numerics.arrays import Array
+
+ENGINES = ("numpy", "torch", "gpu")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Carries arrays to where they are worked on, and back."""
+
+    name: str
+
+    def take(self, values: NDArray[Any]) -> Array:
+        """A NumPy array as one of this engine's."""
+        if self.name == "numpy":
+            return values
+        import torch
+
+        return torch.asarray(values, device="cuda" if self.name == "gpu" else "cpu", copy=True)
+
+    def give(self, values: Array) -> NDArray[Any]:
+        """One of this engine's arrays as a NumPy array."""
+        return values if self.name == "numpy" else np.asarray(values.cpu())
+
+    def repeatable(self, step: Callable[[], Any]) -> Callable[[], Any]:
+        """A step that changes its arrays in place, ready to be repeated many times.
+
+        On a GPU starting the kernels costs more than running them, so they are recorded once and replayed. Recording runs
+        nothing: the step's arrays are as before.
+        """
+        if self.name != "gpu":
+            return step
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        replay: Callable[[], Any] = graph.replay
+        return replay
+
+
+NUMPY = Engine("numpy")
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name, if this machine has it."""
+    if name not in ENGINES:
+        raise InputError(f"there is no engine '{name}'{did_you_mean(name, ENGINES)}; choose from {list(ENGINES)}")
+    if name != "numpy":
+        try:
+            import torch
+        except ImportError:
+            raise InputError(f"engine '{name}' needs PyTorch; install it with: pip install 'surefoot[gpu]'") from None
+        if name == "gpu" and not torch.cuda.is_available():
+            raise InputError("engine 'gpu' needs a CUDA device, and PyTorch sees none; use engine 'numpy'")
+    return Engine(name)

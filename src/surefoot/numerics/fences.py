@@ -1,0 +1,153 @@
+"""Where ordinary values end: skewness, and fences that reject only what normal noise does not explain.
+
+Arrays are (…, decision points) with `present` False on padding; everything is per row of the leading axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, ordered, quantiles
+
+WINDOW = 2.5
+"""Skewness is measured on the values within so many scales of the centre: no artefact is among them."""
+SKEWNESS_DEVIATION = 1.8
+"""√n × its standard deviation for normal values."""
+SKEWNESS_TO_G = 0.9
+"""A log-normal exp(gZ) in units of its MAD about its median has g of about so many times that skewness."""
+GAP = 3.0
+"""A value that is so many times as far out as all before it lies apart."""
+CLEARLY = 2.75
+"""So many standard deviations from zero is a skewness that one believes."""
+
+
+def normal_cdf(values: Array) -> Array:
+    """Φ to 1e-7 (Abramowitz and Stegun 26.2.17); the array API has no error function.
+
+    >>> import numpy as np
+    >>> normal_cdf(np.array([-1.0, 0.0, 1.96])).round(4)
+    array([0.1587, 0.5   , 0.975 ])
+    """
+    xp = array_namespace(values)
+    size = xp.minimum(xp.abs(values), 40.0 * xp.ones_like(values))  # beyond it nothing is left of 1 − Φ
+    t = 1 / (1 + 0.2316419 * size)
+    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    above = 0.3989422804014327 * xp.exp(-0.5 * size**2) * series
+    return xp.where(values > 0, 1 - above, above)
+
+
+def half_normal_cdf(values: Array) -> Array:
+    """Of |Z|: 2Φ(x) − 1 for x ≥ 0."""
+    return 2 * normal_cdf(values) - 1
+
+
+def core_skewness(scores: Array, present: Array) -> Array:
+    """Skewness of the scores within the window; 0 where normal scores could be as skewed by chance.
+
+    The moment skewness of so bounded a set is not moved by artefacts, which lie outside, and tells log-normal from normal
+    values far more surely than the medcouple does (docs/robustness.md).
+    """
+    xp = array_namespace(scores)
+    core = present & (xp.abs(scores) < WINDOW)
+    count = xp.maximum(xp.sum(xp.astype(core, scores.dtype), axis=-1), xp.ones_like(scores[..., 0]))
+    mean = xp.sum(xp.where(core, scores, 0.0), axis=-1) / count
+    deviation = xp.where(core, scores - mean[..., None], 0.0)
+    squares = deviation**2
+    variance = xp.sum(squares, axis=-1) / count
+    third = xp.sum(squares * deviation, axis=-1) / count  # a power of three would be taken by logarithms
+    skewness = third / xp.where(variance > 0, variance, 1.0) ** 1.5
+    clear = xp.abs(skewness) * xp.sqrt(count) > CLEARLY * SKEWNESS_DEVIATION
+    return xp.where(clear, skewness, 0.0)
+
+
+def unskewed(values: Array, g: Array) -> Array:
+    """log(1 + gx) / g on the long side of a skewed distribution, x on the short: log-normal tails become normal.
+
+    The short side is left as it is: skewness never makes a fence narrower.
+
+    >>> import numpy as np
+    >>> unskewed(np.array([[-1.0, np.e - 1]]), np.array([1.0]))
+    array([[-1.,  1.]])
+    """
+    xp = array_namespace(values)
+    long = values * g[..., None] > 0
+    size = xp.where(long, xp.abs(g)[..., None], 1.0)
+    stretched = xp.log1p(size * xp.abs(values)) / size
+    return xp.where(long, xp.where(values > 0, stretched, -stretched), values)
+
+
+def standardised(values: Array, present: Array) -> Array:
+    """Values about their median in units of their scaled MAD, straightened where they are clearly skewed."""
+    xp = array_namespace(values)
+    centre = median(values, present)
+    deviation = xp.where(present, values - xp.where(xp.isfinite(centre), centre, 0.0)[..., None], 0.0)
+    unit = MAD_TO_STANDARD_DEVIATION * median(xp.abs(deviation), present)
+    z = deviation / xp.where((unit > 0) & xp.isfinite(unit), unit, 1.0)[..., None]
+    return unskewed(z, SKEWNESS_TO_G * core_skewness(z, present))
+
+
+def few_valued(values: Array, present: Array, share: float) -> Array:
+    """Whether one value fills more than this share of the row: then it comes again so much further on in sorted order."""
+    xp = array_namespace(values)
+    in_order = ordered(values, present)
+    count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
+    step = xp.astype(xp.floor(share * xp.astype(count, values.dtype)), xp.int64)
+    place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1) - 1
+    inside = place + step < count
+    again = xp.take_along_axis(in_order, xp.where(inside, place + step, place), axis=-1)
+    return xp.any(inside & (again == in_order), axis=-1)
+
+
+def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf: Callable[[Array], Array]) -> Array:
+    """Reject as many of the largest scores as their tail exceeds what `cdf` expects (Gervini and Yohai, 2002).
+
+    With the scores in order, d = max over s₍ᵢ₎ ≥ start of F(s₍ᵢ₎) − (i − 1)/n, and the ⌊n d⌋ largest lie beyond the fence,
+    as does everything beyond `end`. Nothing below `start` does, and clean values keep nearly all, however many there are.
+
+    >>> import numpy as np
+    >>> scores = np.array([[0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 2.9, 3.0, 3.1]])
+    >>> adaptive_fence(scores, scores > 0, 2.5, 3.5, half_normal_cdf)  # three of ten are two too many
+    array([2.95])
+    """
+    xp = array_namespace(scores)
+    in_order = ordered(scores, present)
+    count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
+    n = xp.astype(xp.maximum(count, xp.ones_like(count)), scores.dtype)
+    earlier = xp.cumulative_sum(xp.ones_like(in_order), axis=-1) - 1
+    tail = xp.isfinite(in_order) & (in_order >= start)
+    excess = xp.max(xp.where(tail, cdf(in_order) - earlier / n, 0.0), axis=-1, keepdims=True)
+    # A hair more than n d: whole numbers must not fall short by rounding.
+    rejected = xp.astype(xp.floor(n * excess + 1e-9), xp.int64)
+    last = xp.maximum(count - rejected - 1, xp.zeros_like(count))
+    kept = xp.take_along_axis(in_order, last, axis=-1)
+    following = xp.take_along_axis(in_order, xp.minimum(last + 1, xp.maximum(count - 1, xp.zeros_like(count))), axis=-1)
+    fence = xp.where(rejected > 0, 0.5 * (kept + following), kept)
+    return xp.clip(fence, start, end)[..., 0]
+
+
+def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
+    """|x − median| and its fence, for values of which nothing is known but that artefacts lie apart: (…, decision points)
+    and (…,).
+
+    Going outwards from the half of the values next to the median, the fence is GAP times the last deviation before a gap: a
+    next one further out than that. A usual deviation (the MAD; where half of the values are the same, a small deviation of
+    the others, their first decile) counts as the least. Yes or no, weekdays, many zeros beside a long tail: all have no gap.
+
+    >>> import numpy as np
+    >>> gap_fence(np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 9.0]]), np.ones((1, 10), dtype=bool))
+    (array([[0., 0., 0., 0., 0., 0., 1., 1., 2., 9.]]), array([6.]))
+    """
+    xp = array_namespace(values)
+    centre = median(values, present)
+    size = xp.where(present, xp.abs(values - xp.where(xp.isfinite(centre), centre, 0.0)[..., None]), 0.0)
+    unit = median(size, present)
+    (otherwise,) = quantiles(size, present & (size > 0), (0.1,))
+    unit = xp.where((unit > 0) & xp.isfinite(unit), unit, xp.where(xp.isfinite(otherwise), otherwise, 1.0))[..., None]
+    in_order = ordered(size, present)
+    count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
+    place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1)  # the place of the next value
+    following = xp.concat([in_order[..., 1:], xp.full_like(in_order[..., :1], xp.inf)], axis=-1)
+    reach = GAP * xp.maximum(in_order, unit)
+    gap = (following > reach) & (2 * place >= count)
+    return size, xp.min(xp.where(gap, reach, xp.inf), axis=-1)

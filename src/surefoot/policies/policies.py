@@ -1,0 +1,274 @@
+"""Policies: what decides. Probabilities of every action for people in states, samples of them, and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot.atomic_files import atomic_write
+from surefoot.data.frames import positions
+from surefoot.errors import InputError
+from surefoot.policies.rules import RULES, DecisionRule, Fixed
+from surefoot.version import __version__
+
+FORMAT = "surefoot-policies-1"
+PIECE = 4096
+"""So many people are written at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """One decision rule, for whoever it is applied to.
+
+    >>> coin(2).probabilities([[0.3], [1.2]], available=[True, False])
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    """
+
+    rule: DecisionRule
+    """With an empty batch shape."""
+    action_names: tuple[str, ...]
+    state_names: tuple[str, ...] | None = None
+    """None: the policy does not look at the state."""
+
+    def probabilities(self, states: ArrayLike, available: ArrayLike | None = None) -> NDArray[np.float64]:
+        """(n, actions) for states (n, variables); who is not available gets action 0 with probability 1."""
+        checked, free = _checked_states(states, available, self.state_names)
+        return _where_available(self.rule.probabilities(checked), free)
+
+    def decide(self, state: Sequence[float]) -> list[float]:
+        """Probabilities of the actions for one available participant in one state, quickly.
+
+        >>> never(2).decide([0.3])
+        [1.0, 0.0]
+        """
+        if (self.state_names is not None and len(state) != len(self.state_names)) or not isfinite(sum(state)):
+            _checked_states([state], None, self.state_names)
+        return self._scalar(state)
+
+    @cached_property
+    def _scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        return self.rule.scalar()
+
+    def sample(
+        self, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Actions (n,) and the probabilities with which they were drawn."""
+        return _draw(self.probabilities(states, available), rng)
+
+    def rules_for(self, participants: NDArray[Any]) -> DecisionRule:
+        """The same rule for every user."""
+        whole = {
+            name: np.broadcast_to(values, (len(participants), *values.shape)) for name, values in self.rule.arrays().items()
+        }
+        return type(self.rule)(**whole)
+
+
+@dataclass(frozen=True, eq=False)
+class Policies:
+    """One decision rule per participant, or one for everybody."""
+
+    participants: NDArray[Any] | None
+    """Ids, sorted; None when the one rule is for anybody."""
+    rule: DecisionRule
+    """With batch shape (people,); (1,) when it is for anybody."""
+    action_names: tuple[str, ...]
+    state_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return self.rule.batch[0]
+
+    def __getitem__(self, participant: Any) -> Policy:
+        """The policy of one participant."""
+        return Policy(self.rule[self._rows([participant])[0]], self.action_names, self.state_names)
+
+    def _rows(self, participants: ArrayLike) -> NDArray[np.int64]:
+        if self.participants is None:
+            return np.zeros(np.shape(participants), dtype=np.int64)
+        return positions(self.participants, participants)
+
+    def probabilities(
+        self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """(n, actions) for n pairs of a participant and a state; who is not available gets action 0 with probability 1."""
+        people = self._rows(participants)
+        checked, free = _checked_states(states, available, self.state_names)
+        if people.shape != checked.shape[:1]:
+            raise InputError(f"{people.size} participants but {len(checked)} states; give one state per participant")
+        return _where_available(self.rule[people].probabilities(checked), free)
+
+    def sample(
+        self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Actions (n,) and the probabilities with which they were drawn."""
+        return _draw(self.probabilities(participants, states, available), rng)
+
+    def rules_for(self, participants: NDArray[Any]) -> DecisionRule:
+        """The rules of the given people, in their order."""
+        return self.rule[self._rows(participants)]
+
+    def save(self, path: str | Path) -> None:
+        """Write to a `.json` or `.parquet` file, whole or not at all; `load` gives the same numbers to the last bit."""
+        path = Path(path)
+        header = {
+            "format": FORMAT,
+            "surefoot": __version__,
+            "kind": self.rule.kind,
+            "pooled": self.participants is None,
+            "states": list(self.state_names),
+            "actions": list(self.action_names),
+            "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
+        }
+        participants = np.asarray(["everyone"]) if self.participants is None else self.participants
+        flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
+        if path.suffix == ".json":
+            columns = {"participants": participants, **flat}
+
+            def pieces(name: str) -> Iterator[list[Any]]:
+                return (columns[name][at : at + PIECE].tolist() for at in range(0, len(participants), PIECE))
+
+            _write_json(path, header, list(columns), pieces)
+        elif path.suffix == ".parquet":
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            lists = {
+                name: pa.FixedSizeListArray.from_arrays(values.ravel(), values.shape[1]) for name, values in flat.items()
+            }
+            table = pa.table({"participant": participants.tolist(), **lists}).replace_schema_metadata(
+                {"surefoot": json.dumps(header)}
+            )
+            with atomic_write(path) as temporary:
+                parquet.write_table(table, temporary)
+        else:
+            raise InputError(f"{path}: policies are saved as .json or .parquet")
+
+
+def parquet_to_json(source: Path, target: Path) -> None:
+    """Copy saved policies to the other format without having them all in memory."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(source) as file:
+        header = json.loads(file.schema_arrow.metadata[b"surefoot"])
+
+        def pieces(name: str) -> Iterator[list[Any]]:
+            column = "participant" if name == "participants" else name
+            return (batch.column(0).to_pylist() for batch in file.iter_batches(PIECE, columns=[column]))
+
+        _write_json(target, header, ["participants", *header["shapes"]], pieces)
+
+
+def _write_json(
+    path: Path, header: dict[str, Any], columns: list[str], pieces: Callable[[str], Iterator[list[Any]]]
+) -> None:
+    """One JSON object, its lists written piece by piece: a million people's numbers as Python objects would fill memory."""
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(header)[:-1])
+        for name in columns:
+            file.write(f", {json.dumps(name)}: [")
+            for number, piece in enumerate(pieces(name)):
+                file.write((", " if number else "") + json.dumps(piece, allow_nan=False)[1:-1])
+            file.write("]")
+        file.write("}\n")
+
+
+def load(path: str | Path) -> Policies:
+    """Read what `Policies.save` wrote."""
+    path = Path(path)
+    if path.suffix not in (".json", ".parquet"):
+        raise InputError(f"{path}: policies are kept as .json or .parquet")
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        header, columns = _read_json(path) if path.suffix == ".json" else _read_parquet(path)
+        if header.get("format") != FORMAT:
+            raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+        arrays = {
+            name: np.asarray(columns[name], dtype=np.float64).reshape(-1, *shape) for name, shape in header["shapes"].items()
+        }
+        participants = np.asarray(columns["participants"])
+        if any(len(values) != len(participants) or not np.isfinite(values).all() for values in arrays.values()):
+            raise ValueError("its numbers are not complete and finite")
+        rule = RULES[header["kind"]](**arrays)
+        return Policies(None if header["pooled"] else participants, rule, tuple(header["actions"]), tuple(header["states"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
+
+
+def _read_json(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return content, content
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    from pyarrow import parquet
+
+    table = parquet.read_table(path)
+    header = json.loads((table.schema.metadata or {})[b"surefoot"])
+    columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in header["shapes"]}
+    return header, {**columns, "participants": table["participant"].to_pylist()}
+
+
+def coin(actions: int) -> Policy:
+    """Every action with the same probability."""
+    return fixed([1 / actions] * actions)
+
+
+def never(actions: int) -> Policy:
+    """Always action 0: send nothing."""
+    return fixed([1.0] + [0.0] * (actions - 1))
+
+
+def always(actions: int) -> Policy:
+    """Never action 0: one of the others, each with the same probability."""
+    return fixed([0.0] + [1 / (actions - 1)] * (actions - 1))
+
+
+def fixed(probabilities: ArrayLike) -> Policy:
+    """The given probabilities, whatever the state."""
+    values = np.asarray(probabilities, dtype=np.float64)
+    if values.ndim != 1 or len(values) < 2 or not (values >= 0).all() or abs(values.sum() - 1) > 1e-9:
+        raise InputError(f"probabilities must be at least two numbers of at least 0 that sum to 1; got {values.tolist()}")
+    return Policy(Fixed(values), tuple(str(code) for code in range(len(values))))
+
+
+def _checked_states(
+    states: ArrayLike, available: ArrayLike | None, names: tuple[str, ...] | None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """States as (n, variables), complete where available (elsewhere zero), and the availability as booleans."""
+    values = np.asarray(states, dtype=np.float64)
+    if values.ndim != 2 or (names is not None and values.shape[1] != len(names)):
+        wanted = "variables" if names is None else f"{len(names)}: {', '.join(names)}"
+        raise InputError(f"states have shape {values.shape}; give one row per decision, (n, {wanted})")
+    free = np.ones(len(values), dtype=bool) if available is None else np.asarray(available)
+    if free.shape != (len(values),) or not (free.dtype == bool or np.isin(free, (0, 1)).all()):
+        raise InputError(f"available must be {len(values)} times yes or no")
+    free, finite = free.astype(bool), np.isfinite(values)
+    if names is not None and not finite.all():
+        rows, places = np.nonzero(free[:, None] & ~finite)
+        if rows.size:
+            row, name = int(rows[0]), names[places[0]]
+            message = f"row {row}, state '{name}': {values[row, places[0]]}; a decision needs every state variable"
+            raise InputError(message, row=row, column=name)
+    return values if free.all() else np.where(free[:, None], values, 0.0), free
+
+
+def _where_available(probabilities: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
+    if free.all():
+        return probabilities
+    nothing = np.eye(probabilities.shape[-1])[0]
+    return np.where(free[:, None], probabilities, nothing)
+
+
+def _draw(probabilities: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    edges = np.cumsum(probabilities, axis=1)[:, :-1]
+    actions = (rng.random(len(probabilities))[:, None] >= edges).sum(axis=1)
+    return actions, np.take_along_axis(probabilities, actions[:, None], axis=1)[:, 0]

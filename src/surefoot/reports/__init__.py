@@ -1,0 +1,1 @@
+"""Self-contained pages, figures and numbers as people write them."""

@@ -1,0 +1,29 @@
+"""Numbers and intervals as people write them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def number(value: Any) -> str:
+    """A number as people write it: three or four digits, thousands apart; what is missing is a dash; text stays text.
+
+    >>> number(14836.2), number(-12.3456), number(0.04321), number(float("nan"))
+    ('14,836', '−12.35', '0.0432', '–')
+    """
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "–"
+        # Minus signs that look like minus signs.
+        return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 1 else f"{value:.3g}").replace(
+            "-", "−"
+        )
+    return "–" if value is None else str(value)
+
+
+def span(interval: Any) -> str:
+    """`low to high` of an interval; a dash where it has no ends."""
+    if math.isnan(interval.low):
+        return "–"
+    return f"{number(interval.low)} to {number(interval.high)}"

@@ -1,0 +1,1 @@
+"""Who may: keys, sessions, rate limits."""

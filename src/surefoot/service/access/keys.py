@@ -1,0 +1,103 @@
+"""API keys: 256 random bits, shown once, kept as a hash beside a public prefix, each with one role."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from surefoot.errors import InputError, did_you_mean
+from surefoot.service.database.clock import now
+from surefoot.service.database.databases import Database
+from surefoot.service.database.schema import keys
+
+ROLES = ("app", "analyst", "admin")
+Role = Literal["app", "analyst", "admin"]
+FORM = re.compile(r"sf_([0-9a-f]{12})_[0-9a-f]{64}")
+NOBODY = "0" * 12
+"""A prefix that no key has: malformed keys are looked up as well."""
+REMEMBERED_SECONDS = 1.0
+"""For so long a process answers a good key without asking the database: a revocation takes effect within it."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks."""
+
+    prefix: str
+    role: str
+
+    def may(self, role: Role) -> bool:
+        """An admin may do everything, the others what is theirs."""
+        return self.role in (role, "admin")
+
+
+def create(database: Database, role: str, label: str = "") -> str:
+    """A new key; this is the only time that it can be read."""
+    if role not in ROLES:
+        raise InputError(f"there is no role '{role}'{did_you_mean(role, ROLES)}; choose from {', '.join(ROLES)}")
+    if len(label) > 200 or "\0" in label:
+        raise InputError("a key's label is at most 200 characters of text")
+    prefix = secrets.token_hex(6)
+    key = f"sf_{prefix}_{secrets.token_hex(32)}"
+    row = {"prefix": prefix, "digest": _digest(key), "role": role, "label": label, "created_at": now()}
+    with database.writing() as connection:
+        connection.execute(sa.insert(keys), row)
+    return key
+
+
+def listed(database: Database) -> list[dict[str, Any]]:
+    """All keys, without what is secret."""
+    columns = [keys.c.prefix, keys.c.role, keys.c.label, keys.c.created_at, keys.c.revoked_at]
+    with database.looking() as connection:
+        return [dict(row) for row in connection.execute(sa.select(*columns).order_by(keys.c.created_at)).mappings()]
+
+
+def revoke(database: Database, prefix: str) -> None:
+    """End a key; it stays in the list."""
+    prefix = prefix.removeprefix("sf_").split("_")[0]
+    with database.writing() as connection:
+        known = connection.scalar(sa.select(keys.c.prefix).where(keys.c.prefix == prefix))
+        if known is None:
+            raise InputError(f"there is no key '{prefix}'; surefoot keys list shows them")
+        connection.execute(
+            sa.update(keys).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None)).values(revoked_at=now())
+        )
+
+
+def caller_of(database: Database, key: str) -> Caller | None:
+    """Who holds this key; None for an unknown, revoked or malformed one, after the same work for each."""
+    form = FORM.fullmatch(key)
+    given = _digest(key)
+    with database.looking() as connection:
+        row = connection.execute(sa.select(keys).where(keys.c.prefix == (form[1] if form else NOBODY))).first()
+    kept = bytes(32) if row is None else bytes(row.digest)
+    right = hmac.compare_digest(given, kept)
+    return Caller(row.prefix, row.role) if right and row is not None and row.revoked_at is None else None
+
+
+def _digest(key: str) -> bytes:
+    # 256 random bits need no slow hash: there is nothing to guess.
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+class KeyCache:
+    """Keys that were good a moment ago, by their hash. Bad ones are never remembered: they all take the long way."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Caller, float]] = {}
+
+    def find(self, key: str) -> Caller | None:
+        caller, until = self._known.get(_digest(key), (None, 0.0))
+        return caller if time.monotonic() < until else None
+
+    def remember(self, key: str, caller: Caller) -> None:
+        if len(self._known) > 1000:
+            self._known.clear()
+        self._known[_digest(key)] = (caller, time.monotonic() + REMEMBERED_SECONDS)

@@ -1,0 +1,120 @@
+"""The door of the API: who asks comes first, then strict JSON; only then does a route see the request."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from surefoot.service.access import keys
+from surefoot.service.access.keys import Caller, Role
+from surefoot.service.trial.api_errors import Refusal
+
+DEEPEST = 20
+"""How deeply a request may be nested; ours need four."""
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+def for_role(role: Role) -> Callable[[Endpoint], Endpoint]:
+    """Mark a route as belonging to a role."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        endpoint.role = role  # type: ignore[attr-defined]
+        return endpoint
+
+    return mark
+
+
+class StrictRequest(Request):
+    """JSON without NaN, Infinity, zero bytes, half characters or towers of brackets."""
+
+    async def json(self) -> Any:
+        return strict_json(await self.body())
+
+
+class Door(APIRoute):
+    """A route that knows who may use it."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.role: Role | None = getattr(endpoint, "role", None)
+        if self.role is not None:
+            extra = {"security": [{"key": []}], **(options.get("openapi_extra") or {})}
+            options["openapi_extra"] = extra
+        super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def enter(request: Request) -> Response:
+            if self.role is not None:
+                request.state.caller = await admitted(request, self.role)
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return enter
+
+
+async def admitted(request: Request, role: Role) -> Caller:
+    """Who asks, or 401, 403 or 429."""
+    state = request.app.state
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    key = key.strip() if scheme.lower() == "bearer" else ""
+    caller: Caller | None = state.good_keys.find(key)
+    if caller is None:
+        caller = await run_in_threadpool(keys.caller_of, state.service.database, key)
+        if caller is None:
+            raise Refusal(
+                401, "unauthorised", "send a valid key: Authorization: Bearer sf_…", headers={"WWW-Authenticate": "Bearer"}
+            )
+        state.good_keys.remember(key, caller)
+    wait = state.rates.wait(caller.prefix)
+    if wait > 0:
+        headers = {"Retry-After": str(math.ceil(wait))}
+        raise Refusal(429, "too_many_requests", "this key asks too often; wait and send it again", headers=headers)
+    if not caller.may(role):
+        raise Refusal(403, "forbidden", f"this needs a key with the role {role}")
+    return caller
+
+
+def strict_json(body: bytes) -> Any:
+    """The value of a JSON text."""
+    try:
+        text = body.decode("utf-8")
+        _refuse_towers(text)
+        value = json.loads(text, parse_constant=_no_constant)
+        if "\\u" in text:
+            plain = json.dumps(value, ensure_ascii=False)
+            plain.encode("utf-8")
+            if "\\u0000" in plain:
+                raise ValueError("a zero byte")
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, "not_json", "the body is not plain JSON in UTF-8 (no NaN, no Infinity)") from error
+    return value
+
+
+def _refuse_towers(text: str) -> None:
+    """Brackets inside text count too: a bound, not a parser."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return
+    depth = deepest = 0
+    quoted = escaped = False
+    for character in text:
+        if quoted:
+            quoted, escaped = escaped or character != '"', not escaped and character == "\\"
+        elif character == '"':
+            quoted = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(depth, deepest)
+        elif character in "]}":
+            depth -= 1
+    if deepest > DEEPEST:
+        raise Refusal(400, "too_deep", f"the body is nested more than {DEEPEST} deep")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)

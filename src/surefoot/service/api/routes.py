@@ -1,0 +1,58 @@
+"""The routes that an app uses: thin, one call each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from surefoot.service.api.authentication import Door, for_role
+from surefoot.service.trial import decisions, outcomes, participants
+from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_models import (
+    DecisionReply,
+    DecisionRequest,
+    ErrorReply,
+    Outcome,
+    OutcomeReceipts,
+    Outcomes,
+    Registered,
+    Registration,
+)
+from surefoot.service.trial.trial import Service
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorReply} for code in (400, 401, 403, 404, 409, 413, 422, 429, 500, 503)
+}
+router = APIRouter(prefix="/api/v1", route_class=Door, responses=ERRORS)
+
+
+def service_of(request: Request) -> Service:
+    """The trial that this application serves."""
+    service: Service = request.app.state.service
+    return service
+
+
+@router.post("/participants", response_model=Registered, tags=["app"])
+@for_role("app")
+def register(body: Registration, request: Request) -> Any:
+    """Register a participant by a pseudonym; repeating it is harmless."""
+    return participants.register(service_of(request).database, body.participant_id)
+
+
+@router.post("/decisions", response_model=DecisionReply, tags=["app"])
+@for_role("app")
+def decide(body: DecisionRequest, request: Request) -> Response:
+    """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
+    return Response(decisions.decide(service_of(request), body), media_type="application/json")
+
+
+@router.post("/outcomes", response_model=OutcomeReceipts, tags=["app"])
+@for_role("app")
+def record_outcomes(body: Outcome | Outcomes, request: Request) -> Any:
+    """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
+    single = isinstance(body, Outcome)
+    results = outcomes.record(service_of(request), [body] if isinstance(body, Outcome) else body.outcomes)
+    if single and results[0]["status"] == "unknown_decision":
+        raise Refusal(404, "unknown_decision", "there is no such decision", "decision_id")
+    return {"results": results}

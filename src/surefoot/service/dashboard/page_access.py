@@ -1,0 +1,177 @@
+"""A visit to the dashboard: who it is, what a form may do, and the headers that every page has."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import math
+import re
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+import sqlalchemy as sa
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from surefoot.reports.render import render
+from surefoot.service.access.keys import Caller, Role
+from surefoot.service.access.sessions import NOBODY, SESSION_SECONDS, Session, Sessions
+from surefoot.service.database import clock
+from surefoot.service.database.schema import keys
+from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.trial import Service
+
+COOKIE, SIGN_IN_COOKIE = "surefoot_session", "surefoot_sign_in"
+FORM_TYPE = "application/x-www-form-urlencoded"
+
+
+class SignedOutError(Exception):
+    """Nobody is signed in; the browser is sent to the sign-in page."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Who looks at a page."""
+
+    service: Service
+    caller: Caller
+    token: str
+
+    @property
+    def acts(self) -> bool:
+        return self.caller.may("admin")
+
+    def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
+        who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts}
+        frame = {"study": self.service.trial.title, "who": who, "token": self.token, "clock": clock.simulated()}
+        return HTMLResponse(render_template(template, **frame, **content), status)
+
+
+def render_template(name: str, **content: Any) -> str:
+    """One of the dashboard's templates, filled."""
+    return render(f"{name}.html", package="surefoot.service.dashboard", **content)
+
+
+class Page(APIRoute):
+    """A route whose errors are pages and whose answers carry the security headers."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def enter(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except SignedOutError:
+                response = RedirectResponse("/sign-in", 303)
+            except Refusal as refusal:
+                response = _error(request, refusal.status_code, str(refusal.detail), refusal.headers)
+            except RequestValidationError:
+                response = _error(request, 404, "there is no such page", None)
+            response.headers.update(security_headers())
+            return response
+
+        return enter
+
+
+def _error(request: Request, status: int, message: str, headers: Any) -> HTMLResponse:
+    study = request.app.state.service.trial.title
+    page = render_template("error", study=study, who=None, token="", clock=None, message=message, status=status)
+    return HTMLResponse(page, status, dict(headers or {}))
+
+
+@cache
+def security_headers() -> dict[str, str]:
+    """No script at all, one known stylesheet, no frame, no form to elsewhere."""
+    page = render_template("error", study="", who=None, token="", clock=None, message="", status=404)
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = hashlib.sha256((style[1] if style else "").encode()).digest()
+    policy = (
+        *("default-src 'none'", f"style-src 'sha256-{base64.b64encode(digest).decode()}'", "img-src data:"),
+        *("form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"),
+    )
+    return {
+        "Content-Security-Policy": "; ".join(policy),
+        "X-Frame-Options": "DENY",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    }
+
+
+def sessions_of(request: Request) -> Sessions:
+    """The sessions of this trial."""
+    return Sessions(request.app.state.service.secret)
+
+
+def set_session(request: Request, response: Response, name: str, session: Session) -> None:
+    """Only for this host, never for scripts, never sent along from another site, over TLS only where there is TLS."""
+    # Anyone can send this header, but it only ever makes their own cookie stricter.
+    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    response.set_cookie(
+        name, session.text, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure, path="/"
+    )
+
+
+async def visit(request: Request) -> Visit:
+    """Who is signed in: analysts and admins, for as long as their key is good."""
+    session = sessions_of(request).read(request.cookies.get(COOKIE, ""))
+    if session is None or session.prefix == NOBODY:
+        raise SignedOutError
+    service: Service = request.app.state.service
+    caller = await run_in_threadpool(_holder, service, session.prefix)
+    if caller is None:
+        raise SignedOutError
+    limit_rate(request, caller.prefix)
+    return Visit(service, caller, sessions_of(request).form_token(session))
+
+
+def _holder(service: Service, prefix: str) -> Caller | None:
+    good = sa.select(keys.c.role).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
+    with service.database.looking() as connection:
+        role = connection.scalar(good)
+    caller = None if role is None else Caller(prefix, role)
+    return caller if caller is not None and caller.may("analyst") else None
+
+
+async def action(request: Request) -> Visit:
+    """An admin who sent one of our forms."""
+    visitor = await visit(request)
+    check_token(visitor.token, await form(request))
+    needed: Role = "admin"
+    if not visitor.caller.may(needed):
+        raise Refusal(
+            403, "forbidden", "this needs a key with the role admin; you are signed in with one that may only read"
+        )
+    return visitor
+
+
+def limit_rate(request: Request, who: str) -> None:
+    """The same limit as for the API."""
+    wait = request.app.state.rates.wait(who)
+    if wait > 0:
+        headers = {"Retry-After": str(math.ceil(wait))}
+        raise Refusal(429, "too_many_requests", "too many requests; wait a moment and try again", headers=headers)
+
+
+def check_token(expected: str, fields: dict[str, str]) -> None:
+    """Refuse a form that this server did not make for this session."""
+    if not hmac.compare_digest(expected.encode(), fields.get("token", "").encode("utf-8", "surrogateescape")):
+        raise Refusal(403, "stale_form", "this form is too old or not ours; go back, load the page again and repeat it")
+
+
+async def form(request: Request) -> dict[str, str]:
+    """The fields of a form; the body's size is limited for all requests."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        raise Refusal(415, "unsupported_media_type", "send the form as a browser does")
+    try:
+        body = (await request.body()).decode("utf-8")
+        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=20))
+    except ValueError as error:
+        raise Refusal(400, "bad_request", "the form cannot be read") from error

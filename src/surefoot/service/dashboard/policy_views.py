@@ -1,0 +1,98 @@
+"""What was learned, as it is shown: updates with what they removed and why, policies with their coefficients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import sqlalchemy as sa
+
+from surefoot.policies.policies import Policies
+from surefoot.service.dashboard.charts import Estimate
+from surefoot.service.database.schema import activations, policies
+from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.policy_versions import coefficients
+from surefoot.service.trial.trial import Service
+from surefoot.service.updates import queries
+
+STATES = {
+    "queued": ("look", "waiting for its process"),
+    "fitting": ("look", "fitting"),
+    "checking": ("look", "checking the guard rails"),
+    "done": ("good", "done"),
+    "waiting": ("look", "not enough data yet"),
+    "refused": ("bad", "refused by a guard rail"),
+    "failed": ("bad", "failed"),
+    "interrupted": ("bad", "interrupted"),
+}
+SHOWN = 100
+
+
+def removed(service: Service, status: dict[str, Any]) -> dict[str, Any]:
+    """The outliers of an update: rows, how many of each participant, how many more than are listed."""
+    result = status["result"]
+    listed = result.get("removed_rows", [])
+    names = service.study.actions.names
+    rows = [{**row, "action_name": names[row["action"]], "why": _why(row)} for row in listed[:SHOWN]]
+    people = Counter(row["participant_id"] for row in listed)
+    return {"rows": rows, "people": people.most_common(10), "total": result.get("removed", 0), "listed": len(rows)}
+
+
+def _why(row: dict[str, Any]) -> str:
+    difference = row["reward"] - row["expected"]
+    side = "above" if difference > 0 else "below"
+    limit = "" if row["limit"] is None else f", more than the {row['limit']:,.4g} allowed"
+    return f"{abs(difference):,.4g} {side} what was expected{limit}"
+
+
+def history(service: Service) -> list[dict[str, Any]]:
+    """All policies, newest first: when they were live, what can be done with each. Without their content, which is large."""
+    columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
+    with service.database.reading() as connection:
+        found = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
+        events = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
+    live = events[-1]["policy_id"] if events else None
+    return [_entry(row, [event for event in events if event["policy_id"] == row["id"]], live) for row in found]
+
+
+def _entry(row: Any, events: list[Any], live: int | None) -> dict[str, Any]:
+    possible = row["accepted"] and row["id"] != live
+    older = live is not None and row["id"] < live
+    verb = None if not possible else "Roll back" if older else "Activate"
+    return {**row, "live": row["id"] == live, "events": events, "verb": verb}
+
+
+def policy(service: Service, policy_id: int) -> dict[str, Any]:
+    """One policy with its coefficients and intervals."""
+    entry = next((one for one in history(service) if one["id"] == policy_id), None)
+    if entry is None:
+        raise Refusal(404, "unknown_policy", "there is no such policy")
+    version = service.policies.get(policy_id)
+    made = None if version is None else version.policies
+    rows, how = _estimates(service, entry["update_id"], made)
+    people = None if made is None or made.participants is None else len(made.participants)
+    return {**entry, "readable": made is not None, "people": people, "estimates": rows, "how": how}
+
+
+def _estimates(service: Service, update_id: int | None, made: Policies | None) -> tuple[list[Estimate], str]:
+    """The coefficients with their intervals, and in words where the intervals come from."""
+    if update_id is not None:
+        kept = queries.update_status(service, update_id)["result"].get("coefficients")
+        if kept:
+            return [Estimate(**row) for row in kept["rows"]], f"95 % intervals: {kept['how']}"
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in [] if made is None else coefficients(made):
+        values.setdefault((row["action"], row["feature"]), []).append(row["value"])
+    means = [
+        Estimate(*name, sum(own) / len(own), None, None, "" if len(own) == 1 else f"mean of {len(own)} people")
+        for name, own in values.items()
+    ]
+    return means, "no intervals were computed with this policy"
+
+
+def previous(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The policy that was live before the one that is."""
+    events = sorted((event["id"], entry["id"]) for entry in entries for event in entry["events"])
+    live = next((entry["id"] for entry in entries if entry["live"]), None)
+    earlier = [policy_id for _, policy_id in events if policy_id != live]
+    return next((entry for entry in entries if earlier and entry["id"] == earlier[-1]), None)

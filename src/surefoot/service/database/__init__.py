@@ -1,0 +1,1 @@
+"""The trial's database: tables, transactions, migrations."""

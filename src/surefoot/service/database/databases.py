@@ -1,0 +1,181 @@
+"""The database: engines for SQLite and PostgreSQL, the two kinds of transaction, migrations."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+from surefoot.errors import InputError
+
+DEFAULT_URL = "sqlite:///surefoot.db"
+BUSY_SECONDS = 30
+CONNECTIONS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Database:
+    """One database, and how to read from it and write to it."""
+
+    engine: sa.Engine
+    url: str
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def looking(self) -> Iterator[sa.Connection]:
+        """For single statements that only read: no transaction around them."""
+        with self._quick.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Several statements that see the database at one moment."""
+        with self._snapshot.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """One transaction; committed, to the disk, when the block ends without an error."""
+        if not self.is_sqlite:
+            with self.engine.begin() as connection:
+                yield connection
+            return
+        # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
+        with self._turn, self.engine.begin() as connection:
+            yield connection
+
+    def add(self, statement: sa.Executable, row: dict[str, Any]) -> None:
+        """One statement that is a transaction by itself; committed, to the disk, when this returns."""
+        with self._turn if self.is_sqlite else nullcontext(), self._quick.connect() as connection:
+            connection.execute(statement, row)
+
+    @cached_property
+    def _quick(self) -> sa.Engine:
+        options = {"begin": ""} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        return self.engine.execution_options(**options)
+
+    @cached_property
+    def _snapshot(self) -> sa.Engine:
+        options = {"begin": "BEGIN"} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        return self.engine.execution_options(**options)
+
+    def insert_new(self, table: sa.Table) -> Any:
+        """An INSERT that leaves rows alone which are there already."""
+        from sqlalchemy.dialects import postgresql, sqlite
+
+        insert = sqlite.insert if self.is_sqlite else postgresql.insert
+        return insert(table).on_conflict_do_nothing()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def connect(url: str | None = None) -> Database:
+    """Open a database by URL: `sqlite:///trial.db` or `postgresql://user@host/trial`; by default surefoot.db here."""
+    text = url or os.environ.get("SUREFOOT_DATABASE") or DEFAULT_URL
+    try:
+        parsed = make_url(text)
+    except sa.exc.ArgumentError as error:
+        raise InputError("the database is no URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
+    kind = parsed.get_backend_name()
+    if kind == "sqlite":
+        return Database(_sqlite(parsed), text)
+    if kind not in ("postgresql", "postgres"):
+        raise InputError(f"there is no support for '{kind}' databases; use sqlite:///… or postgresql://…")
+    parsed = parsed.set(drivername="postgresql+psycopg")
+    options: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_pre_ping": False, "hide_parameters": True}
+    return Database(sa.create_engine(parsed, **options), text)
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    if not url.database or url.database == ":memory:":
+        raise InputError("a trial needs a database that stays: write sqlite:///trial.db")
+    path = Path(url.database)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} for the database; make it first")
+    if not path.exists():
+        # The file holds the study's secret.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    # Each thread of the server may wait for its turn with a connection in hand.
+    engine = sa.create_engine(url, pool_size=CONNECTIONS, max_overflow=40, hide_parameters=True)
+
+    @sa.event.listens_for(engine, "connect")
+    def _settle(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        for setting in (
+            f"busy_timeout = {BUSY_SECONDS * 1000}",
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "foreign_keys = ON",
+        ):
+            connection.execute(f"PRAGMA {setting}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
+        how = connection.get_execution_options().get("begin", "BEGIN IMMEDIATE")
+        if how:
+            connection.exec_driver_sql(how)
+
+    return engine
+
+
+def _alembic(database: Database) -> Any:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["database"] = database
+    return config
+
+
+def upgrade(database: Database) -> None:
+    """Bring the tables to the newest form; nothing happens when they have it."""
+    from alembic import command
+
+    try:
+        command.upgrade(_alembic(database), "head")
+    except sa.exc.OperationalError as error:
+        raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
+
+
+def revision(database: Database) -> str | None:
+    """Which form the tables have; None for an empty database."""
+    from alembic.runtime.migration import MigrationContext
+
+    with database.looking() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def newest_revision() -> str:
+    """Which form this version of Surefoot needs."""
+    from alembic.script import ScriptDirectory
+
+    head = ScriptDirectory(str(Path(__file__).parent / "migrations")).get_current_head()
+    return str(head)
+
+
+def prepare(database: Database) -> None:
+    """Make the tables of an empty database; refuse one of another form, which a participant should back up first."""
+    try:
+        found = revision(database)
+    except sa.exc.OperationalError as error:
+        raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
+    if found is None:
+        upgrade(database)
+    elif found != newest_revision():
+        raise InputError(
+            f"the database has form {found}, this version needs {newest_revision()}; back it up and run surefoot db upgrade"
+        )

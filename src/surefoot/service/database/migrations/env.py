@@ -1,0 +1,25 @@
+"""How Alembic reaches the database that `surefoot.service.storage` gives it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import context
+
+from surefoot.service.database.databases import Database
+from surefoot.service.database.schema import metadata
+
+LOCK = 7_355_203
+"""Any number, the same for all: two upgrades of one PostgreSQL database wait for each other."""
+
+
+def upgrade() -> None:
+    """One transaction: an upgrade happens whole or not at all."""
+    database: Database = context.config.attributes["database"]
+    with database.writing() as connection:
+        if not database.is_sqlite:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+        context.configure(connection=connection, target_metadata=metadata, transactional_ddl=False)
+        context.run_migrations()
+
+
+upgrade()

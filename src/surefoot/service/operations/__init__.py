@@ -1,0 +1,1 @@
+"""Keeping a trial: export, backup, metrics."""

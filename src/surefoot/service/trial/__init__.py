@@ -1,0 +1,1 @@
+"""The trial itself: participants, decisions, outcomes, policies."""

@@ -1,0 +1,179 @@
+"""What clients may send, and what they get: the shapes behind the OpenAPI description."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+)
+from pydantic import model_validator as after_all
+
+LARGEST = 2**53
+"""Whole numbers beyond it lose digits as floats."""
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str | datetime):
+        raise ValueError("write the time as text in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00")
+    return value
+
+
+ParticipantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$", examples=["p-017"], strict=True)]
+DecisionId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", strict=True)]
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(examples=["2026-03-01T09:30:00+01:00"])]
+Reason = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+Whole = Annotated[StrictInt, Field(ge=-LARGEST, le=LARGEST)]
+Value = StrictBool | Whole | Finite | Annotated[StrictStr, Field(max_length=200)] | None
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class Shape(BaseModel):
+    """Unknown fields are refused: a misspelt one would be lost in silence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Registration(Shape):
+    """A participant, by a pseudonym."""
+
+    participant_id: ParticipantId
+
+
+class Registered(BaseModel):
+    """A participant that the study knows."""
+
+    participant_id: str
+    registered_at: datetime
+
+
+class DecisionRequest(Shape):
+    """One decision point."""
+
+    participant_id: ParticipantId
+    decision_idx: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
+    timestamp: Timestamp
+    availability: StrictBool
+    reasons: Annotated[list[Reason], Field(default_factory=list, max_length=20)]
+    """Why the participant is not available; at least one then."""
+    context: Annotated[dict[Name, Value], Field(default_factory=dict, max_length=200)]
+    """By the names of the study's state variables."""
+
+    @after_all(mode="after")
+    def _reasons_are_given(self) -> DecisionRequest:
+        if not self.availability and not self.reasons:
+            raise ValueError("say in reasons why the participant is not available, for example ['driving']")
+        return self
+
+
+class DecisionReply(BaseModel):
+    """The draw, recorded before it was sent."""
+
+    decision_id: str
+    action: int
+    action_name: str
+    action_prob: list[float]
+    """Of each action, in their order."""
+    policy_id: int | None
+    source: Literal["warm-up", "policy", "fallback", "unavailable"]
+    reasons: list[str]
+    """Why the fallback decided."""
+
+
+class Outcome(Shape):
+    """What came after a decision point; null means that it is known to be missing."""
+
+    decision_id: DecisionId
+    proximal_outcome: Finite | Whole | None
+    timestamp: Timestamp
+    action_prob: Annotated[Finite | Whole | None, Field(ge=0, le=1)] = None
+    """The probability of the action taken as the client believes it; compared, never used."""
+
+
+class Outcomes(Shape):
+    """Several outcomes at once."""
+
+    outcomes: Annotated[list[Outcome], Field(min_length=1, max_length=1000)]
+
+
+class OutcomeReceipt(BaseModel):
+    """What became of one outcome."""
+
+    decision_id: str
+    status: Literal["recorded", "repeated", "late", "unknown_decision"]
+    action_prob_agrees: bool | None
+    """Whether the echoed probability is the recorded one; null when none was sent."""
+
+
+class OutcomeReceipts(BaseModel):
+    """In the order of the request."""
+
+    results: list[OutcomeReceipt]
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong, where, and what to do."""
+
+    code: str
+    message: str
+    field: str | None
+
+
+class ErrorReply(BaseModel):
+    """Every error has this shape."""
+
+    error: ErrorDetail
+
+
+class UpdateStatus(BaseModel):
+    """An update and how far it is."""
+
+    id: int
+    state: Literal["queued", "fitting", "checking", "done", "waiting", "refused", "failed", "interrupted"]
+    started_by: str
+    created_at: datetime
+    finished_at: datetime | None
+    policy_id: int | None
+    findings: list[dict[str, Any]]
+    result: dict[str, Any]
+    message: str | None
+
+
+class PolicySummary(BaseModel):
+    """One version."""
+
+    id: int
+    created_at: datetime
+    update_id: int | None
+    accepted: bool
+    live: bool
+    activations: list[dict[str, Any]]
+    method: str
+    states: list[str]
+    actions: list[str]
+    people: int | None
+    """None: one policy for everyone."""
+    coefficients: list[dict[str, Any]]
+
+
+class PolicyList(BaseModel):
+    """Newest first."""
+
+    policies: list[PolicySummary]
+
+
+class Activated(BaseModel):
+    """The policy that is live now."""
+
+    policy_id: int
+    previous_policy_id: int | None

@@ -1,0 +1,132 @@
+"""Policy versions: kept whole in the database, live from their activation on, the same for every worker."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from surefoot.policies import policies
+from surefoot.policies.features import policy_feature_names
+from surefoot.policies.policies import Policies, Policy
+from surefoot.policies.rules import Boltzmann
+from surefoot.service.database.databases import Database
+from surefoot.service.database.schema import activations
+from surefoot.service.database.schema import policies as versions
+
+KEPT = 4
+"""Versions that a process keeps in memory."""
+
+LIVE = sa.select(activations.c.policy_id, activations.c.activated_at).order_by(activations.c.id.desc()).limit(1)
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyVersion:
+    """One version, ready to decide."""
+
+    id: int
+    study_id: str
+    """The study that it was fitted under."""
+    policies: Policies
+
+    @cached_property
+    def _people(self) -> frozenset[str] | None:
+        participants = self.policies.participants
+        return None if participants is None else frozenset(participants.tolist())
+
+    def covers(self, participant_id: str) -> bool:
+        """Whether it has a rule for that participant."""
+        return self._people is None or participant_id in self._people
+
+    @cached_property
+    def _each(self) -> dict[str, Policy]:
+        return {}
+
+    def probabilities(self, participant_id: str, state: list[float | None]) -> np.ndarray[Any, Any]:
+        """(1, actions) before the study's limits."""
+        policy = self._each.get(participant_id)
+        if policy is None:
+            policy = self._each[participant_id] = self.policies[participant_id]
+        return np.array([policy.decide([nan if value is None else value for value in state])])
+
+
+class PolicyVersions:
+    """Reads versions from the database and remembers the last few; a version never changes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._lock = database, threading.Lock()
+        self._known: dict[int, PolicyVersion | None] = {}
+
+    def live(self) -> tuple[int, datetime] | None:
+        """The live version's id and when it went live; asked of the database every time."""
+        with self._database.looking() as connection:
+            row = connection.execute(LIVE).first()
+        return None if row is None else (row.policy_id, row.activated_at)
+
+    def get(self, version: int) -> PolicyVersion | None:
+        """A version, or None when what is stored cannot be read."""
+        with self._lock:
+            if version in self._known:
+                return self._known[version]
+        with self._database.looking() as connection:
+            row = connection.execute(sa.select(versions).where(versions.c.id == version)).first()
+        found = None if row is None else _readable(version, row.study_id, row.content)
+        with self._lock:
+            while len(self._known) >= KEPT:
+                self._known.pop(next(iter(self._known)))
+            self._known[version] = found
+        return found
+
+
+def _readable(version: int, study_id: str, content: str) -> PolicyVersion | None:
+    try:
+        return PolicyVersion(version, study_id, from_text(content))
+    except ValueError:
+        return None
+
+
+def to_text(fitted: Policies) -> str:
+    """Policies in their own JSON format."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policies.json"
+        fitted.save(path)
+        return path.read_text(encoding="utf-8")
+
+
+def from_text(content: str) -> Policies:
+    """What `to_text` gave, to the last bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policies.json"
+        path.write_text(content, encoding="utf-8")
+        return policies.load(path)
+
+
+def coefficients(fitted: Policies) -> list[dict[str, Any]]:
+    """One entry per participant, action and feature; above zero means that the action becomes more likely."""
+    participants = ["everyone"] if fitted.participants is None else fitted.participants.tolist()
+    names = policy_feature_names(fitted.state_names, fitted.action_names)
+    rule = fitted.rule
+    if not isinstance(rule, Boltzmann):
+        return []
+    values = rule.coef.reshape(len(participants), -1)
+    return [
+        {"participant_id": participant, "action": action, "feature": feature, "value": float(value)}
+        for participant, row in zip(participants, values, strict=True)
+        for (action, feature), value in zip(names, row, strict=True)
+    ]
+
+
+def restricted(fitted: Policies, people: list[str]) -> Policies:
+    """Only the rules of those people."""
+    if fitted.participants is None:
+        return fitted
+    chosen = np.isin(fitted.participants, np.array(people, dtype=fitted.participants.dtype))
+    return Policies(fitted.participants[chosen], fitted.rule[chosen], fitted.action_names, fitted.state_names)

@@ -1,0 +1,93 @@
+"""Opening a trial: the study, its database, its secret."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets as random_source
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import sqlalchemy as sa
+
+from surefoot.errors import InputError
+from surefoot.service.database import databases, schema
+from surefoot.service.database.clock import now
+from surefoot.service.database.databases import Database
+from surefoot.service.trial.policy_versions import PolicyVersion, PolicyVersions
+from surefoot.study import Study, Trial
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """Everything that a request needs: no state of its own that another worker would not have."""
+
+    database: Database
+    study: Study
+    study_id: str
+    secret: bytes = field(repr=False)
+    policies: PolicyVersions
+
+    @property
+    def trial(self) -> Trial:
+        if self.study.trial is None:
+            raise InputError("the study has no [trial] section; add one to run it")
+        return self.study.trial
+
+    def fits(self, version: PolicyVersion) -> bool:
+        """Whether a policy sees states and actions as the study has them now: names, kinds, levels and scaling."""
+        if version.study_id == self.study_id:
+            return True
+        return _seen(stored_study(self.database, version.study_id)) == _seen(self.study)
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def _seen(study: Study) -> object:
+    state = [(name, one.kind, one.levels, one.scaling, one.use) for name, one in study.state.items()]
+    return state, study.actions.names
+
+
+def open_service(study: Study, url: str | None = None) -> Service:
+    """Open the trial's database, make its tables and its secret if it is new, and remember the study's text."""
+    if study.trial is None:
+        raise InputError("the study has no [trial] section; add one (it may be empty) to run it as a trial")
+    database = databases.connect(url)
+    databases.prepare(database)
+    study_id = hashlib.sha256(study.text.encode()).hexdigest()
+    with database.writing() as connection:
+        connection.execute(database.insert_new(schema.studies), {"id": study_id, "text": study.text, "first_used": now()})
+        connection.execute(database.insert_new(schema.secrets), {"name": "draws", "value": random_source.token_bytes(32)})
+    return Service(database, study, study_id, draw_secret(database), PolicyVersions(database))
+
+
+def draw_secret(database: Database) -> bytes:
+    """The key of the random draws."""
+    with database.looking() as connection:
+        value = connection.scalar(sa.select(schema.secrets.c.value).where(schema.secrets.c.name == "draws"))
+    if value is None:
+        raise InputError("the database holds no trial yet; start it with surefoot serve")
+    return bytes(value)
+
+
+def stored_study(database: Database, study_id: str) -> Study:
+    """A study as it was when decisions were made under it."""
+    return _parsed(_text_of(database, study_id))
+
+
+def _text_of(database: Database, study_id: str) -> str:
+    with database.looking() as connection:
+        text = connection.scalar(sa.select(schema.studies.c.text).where(schema.studies.c.id == study_id))
+    if text is None:
+        raise InputError(f"the database holds no study {study_id[:12]}")
+    return str(text)
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> Study:
+    # A study made in Python keeps its content as JSON.
+    if text.lstrip().startswith("{"):
+        study = Study.model_validate_json(text)
+        study._text = text
+        return study
+    return Study.parse(text, "the stored study")

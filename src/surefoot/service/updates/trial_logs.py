@@ -1,0 +1,68 @@
+"""The trial's own log: decisions with the outcomes that count, as the study describes logs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from surefoot.data.columns import frame_row
+from surefoot.data.log_files import Rows
+from surefoot.service.database.schema import decisions
+from surefoot.service.trial.context import arrow_columns, typed
+from surefoot.service.trial.outcomes import CURRENT
+from surefoot.study import Study, StudyLogs
+from surefoot.study.log_reader import described
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_known = sa.select(decisions, CURRENT.c.proximal_outcome, CURRENT.c.observed_at, CURRENT.c.id.label("outcome_id"))
+DECISIONS = _known.select_from(decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)).order_by(
+    decisions.c.participant_id, decisions.c.decision_idx
+)
+"""Every decision once, with the outcome that counts."""
+
+
+def rows(connection: sa.Connection) -> list[Any]:
+    """All decisions, by participant and decision index."""
+    return list(connection.execute(DECISIONS).mappings())
+
+
+def columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
+    """The columns that the study names. The time is the decision index: unique where two timestamps may be equal."""
+    import pyarrow as pa
+
+    roles = study.columns
+    return {
+        roles.participant: pa.array([row["participant_id"] for row in found], pa.string()),
+        roles.time: pa.array([row["decision_idx"] for row in found], pa.int64()),
+        str(roles.available): pa.array([row["available"] for row in found], pa.bool_()),
+        str(roles.probability): pa.array([row["probability"] for row in found], pa.float64()),
+        study.actions.column: action_column(study, found),
+        study.reward.column: pa.array([row["proximal_outcome"] for row in found], pa.float64()),
+        **arrow_columns(study, [_readable(study, row) for row in found]),
+    }
+
+
+def action_column(study: Study, found: list[Any]) -> pa.Array:
+    """Actions as the study spells them in logs."""
+    import pyarrow as pa
+
+    if study.actions.texts is None:
+        return pa.array([row["action"] for row in found], pa.int64())
+    return pa.array([study.actions.texts[row["action"]] for row in found], pa.string())
+
+
+def study_logs(study: Study, found: list[Any]) -> StudyLogs:
+    """The log as a fit takes it; `row` counts the given rows."""
+    import pyarrow as pa
+
+    return described(study, Rows(pa.table(columns(study, found)), frame_row, np.arange(len(found))))
+
+
+def _readable(study: Study, row: Any) -> dict[str, Any]:
+    context = json.loads(row["context"])
+    return {name: typed(variable, context.get(name)) for name, variable in study.state.items()}

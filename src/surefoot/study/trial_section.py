@@ -1,0 +1,93 @@
+"""The `[trial]` section of a study: how the decision service runs it."""
+
+from __future__ import annotations
+
+import re
+from datetime import time
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field, field_validator
+
+from surefoot.study.toml_types import Probability, Section
+
+Count = Annotated[int, Field(ge=1)]
+Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class GuardRails(Section):
+    """What a new policy must satisfy before it goes live."""
+
+    max_removed: Probability = 0.2
+    """Largest share of the decision points used that the robust critic may have removed."""
+    max_send_rate_change: Probability = 0.3
+    """Largest change of the mean probability of sending anything, over the logged states."""
+
+
+class Alerts(Section):
+    """When the trial team is told that something is wrong."""
+
+    no_data_hours: Hours = 24
+    """No decision for so long."""
+    max_fallback_share: Probability = 0.2
+    """Share of the available decision points of the last 24 hours that the fallback decided."""
+
+
+class Limits(Section):
+    """What one client may ask of the service."""
+
+    body_kilobytes: Annotated[int, Field(ge=1, le=16_384)] = 256
+    requests_per_second: Count = 100
+    """Of one key, on average, at one worker; twice as many may come at once."""
+    future_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10
+    """How far ahead of the server's clock a timestamp may be."""
+
+
+class Trial(Section):
+    """How the study is run: warm-up, nightly updates, fallback, guard rails, outcomes, alerts."""
+
+    title: str = "Surefoot study"
+    warm_up_decision_points: Count = 42
+    """Complete decision points that a participant (pooled: the study) needs before a learned policy decides."""
+    warm_up_probability: Probability = 0.5
+    """Of sending anything; several actions share it equally."""
+    fallback_probability: Probability = 0.5
+    """Of sending anything, where no policy can decide."""
+    update_time: str = "03:00"
+    """Hour and minute of the nightly update, or `never`."""
+    time_zone: str = "UTC"
+    """Of the update time and of "today"."""
+    policy_days: Annotated[float, Field(gt=0)] = 14
+    """A policy that went live longer ago is stale: the fallback decides."""
+    outcome_hours: Hours = 48
+    """How long after its decision point an outcome counts; a later one is recorded as late."""
+    activation: Literal["automatic", "manual"] = "automatic"
+    """Whether an update that passed the guard rails goes live by itself."""
+    guard_rails: GuardRails = GuardRails()
+    alerts: Alerts = Alerts()
+    limits: Limits = Limits()
+
+    @field_validator("update_time")
+    @classmethod
+    def _is_a_time(cls, text: str) -> str:
+        if text != "never" and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
+            raise ValueError(f"'{text}' is no time of day; write '03:00', or 'never'")
+        return text
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_a_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ValueError(f"there is no time zone '{name}'; write one like 'Europe/Zurich'") from error
+        return name
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.time_zone)
+
+    @property
+    def update_at(self) -> time | None:
+        """The time of the nightly update; None for never."""
+        return None if self.update_time == "never" else time.fromisoformat(self.update_time)

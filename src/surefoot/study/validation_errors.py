@@ -1,0 +1,52 @@
+"""From pydantic's list of errors to one message that names the file, the line, the key and the remedy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import ValidationError
+
+from surefoot.errors import InputError, did_you_mean
+from surefoot.study.model import Scaling, StateVariable, Study
+from surefoot.study.toml_lines import line_of
+from surefoot.study.toml_types import Section
+
+
+def explained(error: ValidationError, text: str, name: str) -> InputError:
+    """The first error in the order of the file, and how many more there are."""
+    # A misspelt key is also a missing one: the misspelling is the better message.
+    found = sorted((one["type"] == "missing", *_place_and_words(one, text)) for one in error.errors())
+    _, line, key, words = found[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    where = f"key '{key}'" if key else "the study"
+    return InputError(f"{name}: line {line}, {where}: {words}{more}", column=key or None)
+
+
+def _place_and_words(details: Any, text: str) -> tuple[int, str, str]:
+    path = tuple(part for part in details["loc"] if isinstance(part, str))
+    words = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "extra_forbidden":
+        valid = _valid_keys(path[:-1])
+        words = f"unknown key{did_you_mean(path[-1], valid)}; valid here are {', '.join(valid)}"
+    elif details["type"] == "missing":
+        words = "is missing; every study needs it"
+    elif path == ("state",):
+        words = "write a section [state.NAME] for every state variable, at least one"
+    elif details["type"] != "value_error":
+        words = words.replace("valid decision point", "list")
+        words = f"{words[0].lower()}{words[1:]}; got {details['input']!r}"
+    # What a validator of the whole study found begins with the key it is about.
+    elif not path and (named := re.match(r"([a-z_]+(?:\.[^\s:]+)+): ", words)):
+        path, words = tuple(named[1].split(".", 2)), words[named.end() :]
+    return line_of(text, path), ".".join(path), words
+
+
+def _valid_keys(path: tuple[str, ...]) -> list[str]:
+    """The keys that the section at `path` knows, as they are written in the file."""
+    section: type[Section] = Study
+    if path[:1] == ("state",) and len(path) > 1:
+        section = Scaling if path[2:] == ("scaling",) else StateVariable
+    elif ".".join(path) in Study.sections:
+        section = Study.sections[".".join(path)]
+    return [field.alias or name for name, field in section.model_fields.items()]

@@ -1,0 +1,74 @@
+"""The commands around a trial, on SQLite, as a participant types them."""
+
+import re
+from importlib import util
+
+import pytest
+from typer.testing import CliRunner
+
+from surefoot import InputError
+from surefoot.cli import app
+from surefoot.service.trial.trial import open_service
+from surefoot.study import Study
+from tests.service.conftest import STUDY
+from tests.service.trials import fill
+
+
+@pytest.fixture
+def trial(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/trial.db")
+    (tmp_path / "study.toml").write_text(STUDY)
+    service = open_service(Study.parse(STUDY), f"sqlite:///{tmp_path}/trial.db")
+    yield service
+    service.close()
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def test_keys_are_made_listed_and_revoked(trial):
+    key = run("keys", "create", "--role", "app", "--label", "the phone").strip()
+    assert re.fullmatch(r"sf_[0-9a-f]{12}_[0-9a-f]{64}", key)
+    prefix = key.split("_")[1]
+    assert f"{prefix}  app" in run("keys", "list") and "valid  the phone" in run("keys", "list")
+    assert key.split("_")[2] not in run("keys", "list")
+    run("keys", "revoke", prefix)
+    assert "revoked 2" in run("keys", "list")
+
+
+def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
+    assert "waiting" in run("update")
+    fill(trial, points=40)
+    said = run("update")
+    assert "done" in said and "policy 1 is live" in said
+    assert "80 decisions replayed, 0 differences" in run("replay")
+    assert "80 rows, 2 participants" in run("export", "decisions.parquet")
+    assert "64 rows" in run("export", "outcomes.csv", "--outcomes")
+    assert len(Study.parse(STUDY).read(tmp_path / "decisions.parquet").logs) == 80
+    assert "80 decisions, 64 outcomes" in run("backup", "trial.zip")
+    monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/other.db")
+    assert "form 0001" in run("db", "upgrade")
+    assert "0 differences" in run("restore", "trial.zip")
+    assert "80 decisions replayed" in run("replay")
+
+
+def test_mistakes_are_told_with_the_remedy(trial, tmp_path, monkeypatch):
+    def refused(*words):
+        result = CliRunner().invoke(app, list(words))
+        assert isinstance(result.exception, InputError), result.output
+        return str(result.exception)
+
+    assert "choose from app" in refused("keys", "create", "--role", "boss")
+    assert "no folder" in refused("replay", "--database", "sqlite:////nowhere/trial.db")
+    assert "a database that stays" in refused("replay", "--database", "sqlite://")
+    assert "no support for 'mysql'" in refused("replay", "--database", "mysql://host/trial")
+    assert "is it running" in refused("replay", "--database", "postgresql://127.0.0.1:1/trial")
+    (tmp_path / "plain.toml").write_text(STUDY.split("[trial]")[0])
+    assert "[trial]" in refused("serve", "--study", "plain.toml")
+    real = util.find_spec
+    monkeypatch.setattr(util, "find_spec", lambda name: None if name == "fastapi" else real(name))
+    assert "pip install 'surefoot[service]'" in refused("serve")

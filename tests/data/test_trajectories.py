@@ -1,0 +1,268 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from surefoot import InputError, Trajectories
+from surefoot.data.frames import positions
+
+ROLES = {"participant": "participant", "time": "t", "state": ["s1", "s2"], "action": "a", "reward": "r"}
+
+
+def frame(**changes):
+    """Two people, three and two decision points, rows interleaved."""
+    data = {
+        "participant": ["b", "a", "b", "a", "b"],
+        "t": [2, 1, 1, 2, 3],
+        "s1": [0.1, 0.2, 0.3, 0.4, 0.5],
+        "s2": [1, 2, 3, 4, 5],
+        "a": [0, 1, 1, 0, 1],
+        "r": [10.0, 20.0, 30.0, 40.0, 50.0],
+        "p": [0.4, 0.6, 0.6, 0.4, 0.6],
+        "open": [True, True, True, True, True],
+    }
+    return pd.DataFrame({**data, **changes})
+
+
+def read(table, **roles):
+    return Trajectories.from_frame(table, **{**ROLES, **roles})
+
+
+@pytest.mark.parametrize("convert", [lambda f: f, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"])
+def test_reads_every_kind_of_frame_and_gives_the_same_kind_back(convert):
+    table = convert(frame())
+    logs = read(table, probability="p", available="open")
+    assert logs.participants.tolist() == ["a", "b"]
+    assert logs.participant_index.tolist() == [1, 0, 1, 0, 1]
+    assert_array_equal(logs.state, [[0.1, 1], [0.2, 2], [0.3, 3], [0.4, 4], [0.5, 5]])
+    assert logs.order.tolist() == [1, 3, 2, 0, 4]
+    assert logs.starts.tolist() == [0, 2, 5]
+    back = logs.to_frame()
+    assert type(back) is type(table)
+    again = read(back, probability="p", available="open")
+    for name in ("participants", "participant_index", "time", "state", "available", "action", "probability", "reward"):
+        assert_array_equal(getattr(again, name), getattr(logs, name))
+
+
+def test_reads_files(tmp_path):
+    frame().to_csv(tmp_path / "logs.csv", index=False)
+    pq.write_table(pa.Table.from_pandas(frame()), tmp_path / "logs.parquet")
+    for logs in (
+        Trajectories.from_csv(tmp_path / "logs.csv", **ROLES),
+        Trajectories.from_parquet(tmp_path / "logs.parquet", **ROLES),
+    ):
+        assert_array_equal(logs.reward, [10, 20, 30, 40, 50])
+        assert logs.participants.tolist() == ["a", "b"]
+        assert np.isnan(logs.probability).all()
+
+
+def test_missing_values_stay_missing_and_make_a_row_unusable():
+    logs = read(
+        frame(r=[1.0, None, 3.0, 4.0, 5.0], s2=[1, 2, None, 4, 5], open=[1, 1, 1, 0, 1], a=[0, 1, 1, None, 1]),
+        available="open",
+    )
+    assert np.isnan(logs.reward[1])
+    assert np.isnan(logs.state[2, 1])
+    assert logs.usable.tolist() == [True, False, False, False, True]
+    assert (logs.action[3], logs.probability[3]) == (0, 1.0)
+    assert "1 rewards missing" in repr(logs)
+
+
+def test_nothing_can_be_changed_not_even_through_the_source():
+    source = frame()
+    logs = read(source)
+    source.loc[:, "r"] = -1.0
+    assert logs.reward[0] == 10
+    for name in (
+        "participants",
+        "participant_index",
+        "time",
+        "state",
+        "available",
+        "action",
+        "probability",
+        "reward",
+        "order",
+        "starts",
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(logs, name)[0] = 0
+    with pytest.raises(AttributeError):
+        logs.reward = np.zeros(5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "roles", "place", "words"),
+    [
+        ({"t": [2, 1, 1, 2, 2]}, {}, ("row 4", "'t'", "'b'"), "second decision point at 2"),
+        ({"a": [0, 1, 7, 0, 1]}, {}, ("row 2", "'a'", "'b'"), "action 7 was never declared"),
+        ({"a": [0, -1, 1, 0, 1]}, {}, ("row 1", "'a'"), "action -1 was never declared"),
+        ({"a": [0, 0.5, 1, 0, 1]}, {}, ("row 1", "'a'", "'a'"), "0.5 is not a whole number"),
+        ({"a": [0, None, 1, 0, 1]}, {}, ("row 1", "'a'"), "action is missing"),
+        ({"a": ["no", "do", "no", "run", "no"]}, {"actions": ["no", "do"]}, ("row 3", "'a'"), "'run' was never declared"),
+        ({"r": [10, np.inf, 1, 2, 3]}, {}, ("row 1", "'r'", "'a'"), "inf is not finite"),
+        ({"s1": [1, 2, 3, -np.inf, 3]}, {}, ("row 3", "'s1'", "'a'"), "not finite"),
+        ({"p": [0.4, 0.0, 0.6, 0.4, 0.6]}, {"probability": "p"}, ("row 1", "'p'", "'a'"), "probability 0 is outside"),
+        ({"p": [0.4, 0.6, 1.5, 0.4, 0.6]}, {"probability": "p"}, ("row 2", "'p'", "'b'"), "probability 1.5 is outside"),
+        ({"p": [0.4, 0.6, np.inf, 0.4, 0.6]}, {"probability": "p"}, ("row 2", "'p'"), "outside"),
+        ({"participant": ["b", None, "b", "a", "b"]}, {}, ("row 1", "'participant'"), "missing"),
+        ({"participant": ["b", "", "b", "a", "b"]}, {}, ("row 1", "'participant'"), "missing"),
+        ({"participant": [1.0, 1.5, 2, 3, 4]}, {}, ("row 1", "'participant'"), "1.5 is no participant's id"),
+        ({"t": [2, None, 1, 2, 3]}, {}, ("row 1", "'t'"), "missing"),
+        ({"t": ["soon", "later", "x", "y", "z"]}, {}, ("'t'",), "ISO 8601"),
+        ({"r": ["10", "twenty", "1", "2", "3"]}, {}, ("row 1", "'r'"), "'twenty' is text"),
+        ({"r": ["10", "20", "1", "2", "3"]}, {}, ("row 0", "'r'"), "is text"),
+        ({"open": [1, 1, 2, 1, 1]}, {"available": "open"}, ("row 2", "'open'"), "availability is 2"),
+        ({"open": [1, None, 1, 1, 1]}, {"available": "open"}, ("row 1", "'open'"), "availability is nan"),
+        ({"open": [1, 0, 1, 1, 1]}, {"available": "open"}, ("row 1", "'a'"), "action 1 at a decision point that was not"),
+        ({}, {"reward": "rwd"}, ("'rwd'",), "did you mean 'r'"),
+        ({}, {"state": ["s1", "s3"]}, ("'s3'",), "did you mean 's1'|did you mean 's2'"),
+        ({}, {"state": []}, (), "at least one column"),
+        ({}, {"state": "s1"}, (), "state=\\['s1'\\]"),
+        ({}, {"reward": "s1"}, ("'s1'",), "named twice"),
+        ({}, {"actions": 1}, (), "at least 2"),
+        ({}, {"actions": ["same", "same"]}, (), "different names"),
+    ],
+)  # fmt: skip
+def test_refuses_with_the_place_and_the_reason(changes, roles, place, words):
+    with pytest.raises(InputError, match=words) as refused:
+        read(frame(**changes), **roles)
+    for part in place:
+        assert part in str(refused.value)
+
+
+def test_says_how_many_more_rows_are_wrong():
+    with pytest.raises(InputError, match=r"and 1 more rows") as refused:
+        read(frame(a=[0, 5, 6, 0, 1]))
+    assert (refused.value.row, refused.value.column, refused.value.participant) == (1, "a", "a")
+
+
+def test_errors_in_a_file_name_the_file_and_the_line(tmp_path):
+    path = tmp_path / "logs.csv"
+    path.write_text("participant,t,s1,s2,a,r\nx,1,0,0,0,5\nx,2,0,0,3,5\n")
+    with pytest.raises(InputError, match=r"logs\.csv: line 3, column 'a', participant 'x': action 3 was never declared"):
+        Trajectories.from_csv(path, **ROLES)
+    path.write_text("participant,t,s1,s2,a,r\n")
+    with pytest.raises(InputError, match="no rows"):
+        Trajectories.from_csv(path, **ROLES)
+    path.write_text("participant,t\nx,1,2,3\n")
+    with pytest.raises(InputError, match=r"logs\.csv: line 2: cannot be read"):
+        Trajectories.from_csv(path, **ROLES)
+    with pytest.raises(InputError, match="no file"):
+        Trajectories.from_csv(tmp_path / "nothing.csv", **ROLES)
+    (tmp_path / "fake.parquet").write_text("not parquet")
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        Trajectories.from_parquet(tmp_path / "fake.parquet", **ROLES)
+
+
+def test_refuses_an_empty_table_and_what_is_no_table():
+    with pytest.raises(InputError, match="no rows"):
+        read(frame().iloc[:0])
+    with pytest.raises(InputError, match="expected a pandas"):
+        read({"participant": [1]})
+    with pytest.raises(InputError, match="lazy"):
+        read(pl.from_pandas(frame()).lazy())
+
+
+def test_times_may_be_numbers_dates_or_timestamps():
+    stamps = [
+        "2015-07-22T16:30:00",
+        "2015-07-22T09:00:00",
+        "2015-07-22T09:00:00",
+        "2015-07-23T09:00:00",
+        "2015-07-24T09:00:00",
+    ]
+    naive = pd.to_datetime(pd.Series(stamps))
+    for values in (stamps, naive, naive.dt.tz_localize("UTC")):
+        logs = read(frame(t=values))
+        assert logs.time[0] == np.datetime64("2015-07-22T16:30:00")
+        assert logs.order.tolist() == [1, 3, 2, 0, 4]
+    zoned = naive.dt.tz_localize("Europe/Berlin")
+    assert read(frame(t=zoned)).time[0] == np.datetime64("2015-07-22T14:30:00")
+
+
+def test_actions_by_name_and_more_than_two():
+    logs = read(frame(a=["no", "walk", "stretch", "no", "walk"]), actions=["no", "walk", "stretch"])
+    assert logs.action.tolist() == [0, 1, 2, 0, 1]
+    assert logs.actions == 3
+    assert read(frame(a=[0, 1, 3, 0, 1]), actions=4).action_names == ("nothing", "send 1", "send 2", "send 3")
+
+
+def test_categories_and_yes_no_states_are_read():
+    table = frame(s2=[True, False, True, True, False])
+    table["participant"] = table["participant"].astype("category")
+    logs = read(table)
+    assert logs.state[:, 1].tolist() == [1, 0, 1, 1, 0]
+    assert logs.participants.tolist() == ["a", "b"]
+
+
+def test_from_arrays_with_ragged_people():
+    state = np.arange(12.0).reshape(2, 3, 2)
+    logs = Trajectories.from_arrays(state, np.zeros((2, 3)), np.ones((2, 3)), lengths=[3, 1], participants=["z", "y"])
+    assert len(logs) == 4
+    assert logs.participants.tolist() == ["y", "z"]
+    assert logs.participant_index.tolist() == [1, 1, 1, 0]
+    assert logs.state_names == ("s1", "s2")
+    for wrong in (
+        lambda: Trajectories.from_arrays(state[0], np.zeros((2, 3)), np.ones((2, 3))),
+        lambda: Trajectories.from_arrays(state, np.zeros((2, 2)), np.ones((2, 3))),
+        lambda: Trajectories.from_arrays(state, np.zeros((2, 3)), np.ones((2, 3)), participants=["z", "z"]),
+        lambda: Trajectories.from_arrays(state, np.zeros((2, 3)), np.ones((2, 3)), lengths=[0, 0]),
+    ):
+        with pytest.raises(InputError):
+            wrong()
+
+
+def test_with_values_replaces_and_checks():
+    logs = read(frame())
+    changed = logs.with_values(reward=logs.reward * 2)
+    assert_array_equal(changed.reward, 2 * logs.reward)
+    assert_array_equal(changed.state, logs.state)
+    with pytest.raises(InputError, match="finite"):
+        logs.with_values(reward=np.full(5, np.inf))
+    with pytest.raises(InputError, match="shape"):
+        logs.with_values(state=np.zeros((5, 1)))
+
+
+def test_unknown_people_are_named():
+    logs = read(frame())
+    assert positions(logs.participants, ["b", "a"]).tolist() == [1, 0]
+    with pytest.raises(InputError, match="unknown participant 'c'"):
+        positions(logs.participants, ["c"])
+    with pytest.raises(InputError, match="text"):
+        positions(logs.participants, [1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 70), min_size=1, max_size=12), st.integers(16, 400), st.integers(0, 2**32 - 1))
+def test_blocks_hold_every_row_once_in_time_order(lengths, cells, seed):
+    participant = np.repeat(np.arange(len(lengths)), lengths)
+    time = np.concatenate([np.arange(length) for length in lengths])
+    shuffled = np.random.default_rng(seed).permutation(len(participant))
+    table = pa.table(
+        {
+            "participant": participant[shuffled],
+            "t": time[shuffled],
+            "s": np.zeros(len(participant)),
+            "a": 0 * participant,
+            "r": 1.0 * participant,
+        }
+    )
+    logs = Trajectories.from_frame(table, participant="participant", time="t", state=["s"], action="a", reward="r")
+    seen = []
+    for people, rows in logs.blocks(cells):
+        assert rows.shape[0] == len(people)
+        assert rows.shape[1] % 16 == 0
+        assert rows.size <= max(cells, rows.shape[1])
+        for participant, own in zip(people, rows, strict=True):
+            inside = own[own >= 0]
+            assert (own[: len(inside)] >= 0).all()
+            assert (logs.participant_index[inside] == participant).all()
+            assert_array_equal(logs.time[inside], np.arange(lengths[participant]))
+            seen += inside.tolist()
+    assert sorted(seen) == list(range(len(logs)))

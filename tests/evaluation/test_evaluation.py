@@ -1,0 +1,198 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LinearRegression
+
+import surefoot as sf
+from surefoot.evaluation import evaluate
+from surefoot.evaluation.cross_fitting import expected_rewards, folds_of, learned_without
+from surefoot.policies.features import critic_features
+from surefoot.policies.rules import Boltzmann
+from tests.studies import TREATED, many
+
+TARGET = sf.policies.Policy(Boltzmann(np.array([[1.0, 1.0, -0.3, 0.5]])), ("nothing", "send"), None)
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return many(1, 12, 40, seed=3)[0][0]
+
+
+def test_estimators_are_their_formulas(logs):
+    found = evaluate(logs, {"target": TARGET})
+    pi, rows = TARGET.probabilities(logs.state), np.arange(len(logs))
+    ratio = pi[rows, logs.action] / np.where(logs.action == 1, TREATED, 1 - TREATED)
+    fold = folds_of(logs, "person", 5, 0)
+    expected = expected_rewards(logs, fold, critic="ridge", pooling="all")
+    direct = (pi * expected).sum(axis=1)
+    value = {name: found.value("target", name).value.value for name in ("ips", "snips", "direct", "doubly robust")}
+    assert_allclose(value["ips"], (ratio * logs.reward).mean())
+    assert_allclose(value["snips"], (ratio * logs.reward).sum() / ratio.sum())
+    assert_allclose(value["direct"], direct.mean())
+    assert_allclose(value["doubly robust"], (direct + ratio * (logs.reward - expected[rows, logs.action])).mean())
+    assert_allclose(found.overlap[0].effective_sample_size, ratio.sum() ** 2 / (ratio**2).sum())
+    assert_allclose(found.overlap[0].send_rate, pi[:, 1].mean())
+    logged = found.value("as logged").value
+    assert_allclose(logged.value, logs.reward.mean())
+    assert_allclose(found.value("target", "snips").difference.value, value["snips"] - logged.value)
+
+
+def test_the_logging_policy_judged_by_its_own_logs_is_the_mean_of_the_logs(logs):
+    found = evaluate(logs, {"same": sf.policies.fixed([1 - TREATED, TREATED])})
+    for estimator in ("ips", "snips"):
+        value = found.value("same", estimator)
+        assert_allclose(value.value, found.value("as logged").value)
+        assert value.difference.value == pytest.approx(0, abs=1e-9)
+        assert (value.difference.low, value.difference.high) == (value.difference.value, value.difference.value)
+    assert_allclose(found.overlap[0].effective_sample_size, len(logs))
+
+
+def test_rewards_are_expected_by_those_who_did_not_see_them(logs):
+    """With hardly any penalty the critic is scikit-learn's least squares on the other folds."""
+    fold = folds_of(logs, "person", 4, seed=1)
+    found = expected_rewards(logs, fold, critic="ridge", pooling="all", penalty=1e-9)
+    for part in range(4):
+        other, own = fold != part, fold == part
+        x = critic_features(logs.state, logs.action, 2)
+        model = LinearRegression(fit_intercept=False).fit(x[other], logs.reward[other])
+        for action in range(2):
+            x = critic_features(logs.state[own], np.full(own.sum(), action), 2)
+            assert_allclose(found[own, action], model.predict(x), rtol=1e-6)
+
+
+def test_folds_by_participant_and_by_time(logs):
+    by_participant, by_time = folds_of(logs, "person", 5, 0), folds_of(logs, "time", 4, 0)
+    for participant in range(12):
+        assert len(set(by_participant[logs.participant_index == participant])) == 1
+        assert_array_equal(
+            by_time[logs.order][logs.participant_index[logs.order] == participant], np.repeat(np.arange(4), 10)
+        )
+    assert_array_equal(np.sort(np.unique(by_participant)), np.arange(5))
+
+
+def test_a_method_is_learned_without_the_fold_that_judges_it(logs):
+    fold = folds_of(logs, "time", 4, 0)
+    for part, policies in learned_without(sf.method("accb"), logs, fold):
+        hidden = logs.with_values(reward=np.where(fold == part, np.nan, logs.reward))
+        again = sf.method("accb").fit(hidden).policies_
+        assert_array_equal(again.rule.coef, policies.rule.coef)
+
+
+@pytest.mark.parametrize("pooling", ["person", "all"])
+def test_an_honest_value_of_a_policy_learned_from_noise_is_not_flattered(pooling):
+    """Where sending does nothing every policy earns the same; judged by its own logs a learned one seems to earn more."""
+    gains, honest = [], []
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        state, action = rng.standard_normal((20, 30, 3)), rng.integers(0, 2, size=(20, 30))
+        noise = sf.Trajectories.from_arrays(state, action, rng.standard_normal((20, 30)), probability=np.full((20, 30), 0.5))
+        method = sf.method("accb", pooling=pooling)
+        gains.append(evaluate(noise, {"it": method.fit(noise).policies_}, draws=10).value("it", "snips").difference.value)
+        honest.append(evaluate(noise, {"it": sf.method("accb", pooling=pooling)}, draws=10).value("it").difference.value)
+    error = np.std(honest) / np.sqrt(20)
+    assert abs(np.mean(honest)) < 3 * error
+    assert np.mean(gains) > 4 * error
+
+
+def test_unavailable_and_unusable_rows_do_not_count(logs):
+    free = np.ones((12, 40), dtype=bool)
+    free[:, ::7] = False
+    arrays = {name: getattr(logs, name)[logs.order].reshape(12, 40, *getattr(logs, name).shape[1:]) for name in
+              ("state", "action", "reward", "probability")}  # fmt: skip
+    reward = np.where(free, arrays["reward"], 1e9)
+    reward[:, 3] = np.nan
+    part = sf.Trajectories.from_arrays(
+        arrays["state"],
+        np.where(free, arrays["action"], 0),
+        reward,
+        probability=np.where(free, arrays["probability"], np.nan),
+        available=free,
+    )
+    assert evaluate(part, {"target": TARGET}).decision_points == part.usable.sum()
+    assert evaluate(part, {"target": TARGET}).value("as logged").value.value == pytest.approx(
+        reward[free & ~np.isnan(reward)].mean()
+    )
+
+
+def test_three_actions_and_a_capped_critic():
+    rng = np.random.default_rng(0)
+    state, action = rng.standard_normal((15, 40, 1)), rng.integers(0, 3, size=(15, 40))
+    logs = sf.Trajectories.from_arrays(
+        state, action, action + 0.1 * state[..., 0], probability=np.full((15, 40), 1 / 3), actions=3
+    )
+    found = evaluate(logs, {"second": sf.policies.fixed([0, 0, 1])}, critic="capped")
+    assert_allclose(found.value("second").value.value, 2 + 0.1 * state.mean(), atol=1e-2)
+    assert_allclose(found.value("always", "direct").value.value, 1.5 + 0.1 * state.mean(), atol=1e-2)
+
+
+def test_poor_overlap_is_said(logs):
+    rare = sf.Trajectories.from_arrays(
+        logs.state[logs.order].reshape(12, 40, 3),
+        np.tile(np.arange(40) == 7, (12, 1)),
+        logs.reward[logs.order].reshape(12, 40),
+        probability=np.where(np.tile(np.arange(40) == 7, (12, 1)), 0.025, 0.975),
+    )
+    found = {row.policy: row for row in evaluate(rare, {}).overlap}
+    assert found["always"].effective_sample_size == pytest.approx(12)
+    assert "12 decision points would (of 480)" in found["always"].warning
+    assert not found["never"].warning
+
+
+def test_what_cannot_be_judged_is_refused(logs):
+    unknown = sf.Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.ones((2, 3)))
+    with pytest.raises(
+        sf.InputError, match=r"row 0, column 'probability', participant 0: .* is missing \(6 of 6 .*study.toml"
+    ):
+        evaluate(unknown, {})
+    with pytest.raises(sf.InputError, match="no decision point is usable"):
+        evaluate(sf.Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.full((2, 3), np.nan)), {})
+    with pytest.raises(sf.InputError, match=r"'mine' learns a policy per participant.*pooling = 'all'"):
+        evaluate(logs, {"mine": sf.method("accb")}, cross_fit="person")
+    with pytest.raises(sf.InputError, match="cross_fit is 'week'"):
+        evaluate(logs, {}, cross_fit="week")
+    with pytest.raises(sf.InputError, match="3 actions cannot be judged by logs with 2"):
+        evaluate(logs, {"three": sf.policies.coin(3)})
+    with pytest.raises(sf.InputError, match="there is no critic 'lasso'"):
+        evaluate(logs, {}, critic="lasso")
+    with pytest.raises(sf.InputError, match="folds is 1"):
+        evaluate(logs, {}, folds=1)
+
+
+def test_as_frame_and_as_plain_numbers(logs):
+    found = evaluate(logs, {"target": TARGET})
+    table = found.to_frame("pandas")
+    assert table.groupby("policy").size().to_dict() == {"target": 4, "never": 4, "always": 4, "as logged": 1}
+    assert found.to_dict()["values"][0]["value"]["value"] == table["value"][0]
+
+
+def coverage(studies, people, points, seed):
+    logs, sim, state = many(studies, people, points, seed=seed)
+    expected = sim.expected_reward(state)
+    truth = (TARGET.probabilities(state) * expected).sum(axis=1).mean()
+    logged = (expected @ [1 - TREATED, TREATED]).mean()
+    hits, misses = {}, {}
+    for k, one in enumerate(logs):
+        found = evaluate(one, {"it": TARGET}, draws=500, seed=k)
+        for estimator in ("ips", "snips", "doubly robust"):
+            value, difference = found.value("it", estimator).value, found.value("it", estimator).difference
+            covered = (value.low <= truth <= value.high, difference.low <= truth - logged <= difference.high)
+            hits.setdefault(estimator, []).append(covered)
+            misses.setdefault(estimator, []).append(abs(value.value - truth))
+    return {name: np.mean(rows, axis=0) for name, rows in hits.items()}, {
+        name: np.mean(rows) for name, rows in misses.items()
+    }
+
+
+def test_intervals_cover_in_a_few_studies():
+    hits, _ = coverage(60, 25, 30, seed=5)
+    for estimator in ("snips", "doubly robust"):
+        assert (hits[estimator] > 0.85).all()
+
+
+@pytest.mark.slow
+def test_intervals_cover_and_doubly_robust_is_closer():
+    """500 studies of 30 people: value and difference to the logging policy within 92–98 %."""
+    hits, misses = coverage(500, 30, 40, seed=11)
+    for estimator in ("snips", "doubly robust"):
+        assert ((hits[estimator] >= 0.92) & (hits[estimator] <= 0.98)).all(), hits
+    assert misses["doubly robust"] < misses["ips"], misses

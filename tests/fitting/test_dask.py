@@ -1,0 +1,88 @@
+"""The same fit on a cluster of several worker processes on this machine."""
+
+import os
+import signal
+
+import pytest
+
+from surefoot import InputError
+from surefoot.fitting import fit_study, partition
+from tests.fitting.test_fitting import one_file_per, study, table  # noqa: F401 - a fixture
+
+distributed = pytest.importorskip("distributed", reason="Dask is optional: pip install 'surefoot[cluster]' to run these")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own, on ending processes
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as running:
+        yield running
+
+
+@pytest.fixture
+def parts_of_a_few(monkeypatch):
+    monkeypatch.setattr(partition, "PART_ROWS", 100)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("spread_by", ["participant", "time"])
+def test_results_equal_the_local_ones_to_the_last_bit(table, cluster, parts_of_a_few, spread_by, tmp_path):  # noqa: F811
+    """By participant: everybody's rows are in one file; by time: in all of them."""
+    logs = one_file_per(table, tmp_path / "logs", spread_by, 3)
+    fit_study(logs, study(), tmp_path / "here")
+    done = []
+    there = tmp_path / "there"
+    address = cluster.scheduler_address
+    fit_study(logs, study(), there, engine="dask", scheduler=address, progress=lambda people, total: done.append(people))
+    assert contents(there) == contents(tmp_path / "here")
+    assert done[-1] == 12
+    assert len(done) > 3
+
+
+def test_a_killed_worker_costs_time_and_no_result(table, parts_of_a_few, tmp_path):  # noqa: F811
+    logs = one_file_per(table, tmp_path / "logs", "participant", 3)
+    fit_study(logs, study(), tmp_path / "here")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        victims = [next(iter(cluster.workers.values())).pid]
+
+        def kill_one(people, total):
+            assert people < total or not victims
+            while victims:
+                os.kill(victims.pop(), signal.SIGKILL)
+
+        address = cluster.scheduler_address
+        fit_study(logs, study(), tmp_path / "there", engine="dask", scheduler=address, progress=kill_one)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+def test_without_an_address_workers_are_started_here(table, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("SUREFOOT_THREADS", "2")
+    logs = one_file_per(table, tmp_path / "logs", "participant", 2)
+    fit_study(logs, study(), tmp_path / "here")
+    fit_study(logs, study(), tmp_path / "there", engine="dask")
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+def test_wrong_input_on_a_worker_is_the_same_error(table, cluster, tmp_path):  # noqa: F811
+    wrong = table.set_column(table.schema.get_field_index("action"), "action", table["action"].slice(0).cast("float64"))
+    wrong = wrong.set_column(wrong.schema.get_field_index("action"), "action", [[7.0] * len(wrong)])
+    logs = one_file_per(wrong, tmp_path / "logs", "participant", 2)
+    with pytest.raises(InputError, match="never declared"):
+        fit_study(logs, study(), tmp_path / "out", engine="dask", scheduler=cluster.scheduler_address)
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+def test_wrong_combinations_are_refused(table, tmp_path):  # noqa: F811
+    logs = one_file_per(table, tmp_path / "logs", "participant", 2)
+    for arguments, words in (
+        ({"engine": "dsk"}, "did you mean"),
+        ({"engine": "numpy", "scheduler": "tcp://127.0.0.1:1"}, "scheduler is for engine 'dask'"),
+        ({"engine": "dask", "scheduler": "tcp://127.0.0.1:1"}, "no Dask scheduler answers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fit_study(logs, study(), tmp_path / "out", **arguments)
+    with pytest.raises(InputError, match="folder"):
+        fit_study(logs, study(), engine="dask")

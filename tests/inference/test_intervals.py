@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from surefoot.inference.intervals import PeopleBootstrap, per_participant, t_interval, t_quantile
+
+
+def test_the_standard_error_of_a_mean_is_the_textbook_one():
+    values = np.random.default_rng(0).standard_normal(30)
+    found = PeopleBootstrap(30).ratio(values, np.ones(30))
+    assert_allclose(found.value, values.mean())
+    assert_allclose(found.standard_error, values.std(ddof=1) / np.sqrt(30))
+    expected = stats.t.interval(0.95, 29, values.mean(), found.standard_error)
+    assert_allclose([found.low, found.high], expected, atol=0.15 * found.standard_error)
+
+
+def test_a_difference_is_that_of_resampled_ratios():
+    rng = np.random.default_rng(1)
+    totals = rng.exponential(size=(4, 25)) + 0.5
+    found = PeopleBootstrap(25).difference(*totals)
+    drawn = totals[:, rng.integers(0, 25, size=(4000, 25))].sum(axis=2)
+    assert_allclose(found.value, totals[0].sum() / totals[1].sum() - totals[2].sum() / totals[3].sum())
+    assert_allclose(found.standard_error, np.std(drawn[0] / drawn[1] - drawn[2] / drawn[3]), rtol=0.12)
+
+
+@given(st.integers(2, 40), st.floats(-100, 100), st.floats(0.1, 100))
+def test_scaling_and_shifting_carry_through(people, shift, scale):
+    values = np.random.default_rng(people).exponential(size=people)
+    count = np.ones(people)
+    plain = PeopleBootstrap(people, draws=200).ratio(values, count)
+    moved = PeopleBootstrap(people, draws=200).ratio(scale * values + shift, count)
+    assert_allclose(moved, [*(np.array(plain) * scale + [shift, 0, shift, shift])], rtol=1e-6, atol=1e-6)
+
+
+def test_too_little_gives_no_interval_and_many_people_a_normal_one():
+    assert np.isnan(PeopleBootstrap(1).ratio(np.ones(1), np.ones(1)).low)
+    assert np.isnan(PeopleBootstrap(3).ratio(np.ones(3), np.zeros(3)).low)
+    values = np.random.default_rng(2).standard_normal(2000)
+    found = PeopleBootstrap(2000).ratio(values, np.ones(2000))
+    assert_allclose(found.high - found.low, 2 * 1.96 * found.standard_error, rtol=1e-2)
+    one_event = np.eye(30)[0]
+    assert PeopleBootstrap(30).ratio(one_event, np.ones(30)) == t_interval(1 / 30, 1 / 30, 29)
+
+
+def test_quantile_and_sums():
+    assert_allclose(t_quantile(7), stats.t.ppf(0.975, 7))
+    assert per_participant(np.array([0, 2, 2]), 3, np.array([1.0, 2.0, 3.0])).tolist() == [1, 0, 5]
+    assert not t_interval(1.0, 1.0, 10).excludes_zero
+    assert t_interval(5.0, 1.0, 10).excludes_zero
+
+
+@pytest.mark.parametrize("people", [12, 30])
+def test_intervals_of_a_skewed_ratio_cover(people):
+    """Totals over people of very different length; truth 1."""
+    rng, hits = np.random.default_rng(3), 0
+    for _ in range(400):
+        length = rng.integers(5, 60, size=people)
+        total = np.array([rng.exponential(size=n).sum() + n * rng.normal(0, 0.3) for n in length])
+        found = PeopleBootstrap(people, draws=500, seed=int(rng.integers(1e9))).ratio(total, length)
+        hits += found.low <= 1 <= found.high
+    assert 0.92 <= hits / 400 <= 0.98

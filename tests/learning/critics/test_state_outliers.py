@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.covariance import MinCovDet
+
+import surefoot as sf
+from surefoot.learning.critics.state_outliers import smallest_half, state_outlyingness
+
+RNG = np.random.default_rng(0)
+NORMAL = RNG.standard_normal((20, 210, 1))
+HOUR = RNG.uniform(0, 2 * np.pi, (20, 210, 1))
+DAY = np.broadcast_to(np.linspace(0, 1, 210)[None, :, None], (20, 210, 1))
+
+CLEAN = {
+    "normal": RNG.standard_normal((20, 210, 3)),
+    "eight variables": RNG.standard_normal((20, 210, 8)),
+    "correlated": np.concatenate([NORMAL, NORMAL + 0.1 * RNG.standard_normal(NORMAL.shape)], axis=2),
+    "collinear": np.concatenate([NORMAL, 2 * NORMAL + 1, -NORMAL], axis=2),
+    "constant": np.ones((20, 210, 2)),
+    "one constant": np.concatenate([NORMAL, np.ones_like(NORMAL)], axis=2),
+    "rare yes": np.concatenate([NORMAL, RNG.random(NORMAL.shape) < 0.05], axis=2),
+    "yes or no": (RNG.random((20, 210, 3)) < 0.5).astype(float),
+    "weekday": RNG.integers(0, 7, (20, 210, 1)).astype(float),
+    "counts": RNG.poisson(3, (20, 210, 2)).astype(float),
+    "many zeros": np.where(RNG.random((20, 210, 2)) < 0.4, 0.0, RNG.lognormal(sigma=0.8, size=(20, 210, 2))),
+    "skewed": RNG.lognormal(size=(20, 210, 3)),
+    "hour on a circle": np.concatenate([np.sin(HOUR), np.cos(HOUR)], axis=2),
+    "time and its square": np.concatenate([DAY, DAY**2], axis=2),
+}
+
+
+def far(state, present=None):
+    return state_outlyingness(state, np.ones(state.shape[:2], dtype=bool) if present is None else present) > 1
+
+
+@pytest.mark.parametrize("name", list(CLEAN))
+def test_clean_states_are_kept(name):
+    assert far(CLEAN[name]).mean() < 0.01
+
+
+@pytest.mark.parametrize("ratio", [0.04, 0.3])
+def test_sensor_outliers_are_found_and_little_else(ratio):
+    logs = sf.simulators.HeartSteps(participants=30).collect(sf.policies.coin(2), decision_points=210, seed=1)
+    dirty = sf.simulators.contaminate(logs, mechanism="sensor", ratio=ratio, strength=5, seed=2)
+    rows = logs.order.reshape(30, 210)
+    found, touched = far(dirty.logs.state[rows]), dirty.touched[rows]
+    assert found[touched].mean() > 0.98
+    assert found[~touched].mean() < 0.005
+
+
+def test_a_fifth_of_the_states_may_be_a_far_cluster():
+    """Where the starts differ: correlated states and a cluster off their axis, against scikit-learn's random-start MCD."""
+    rng = np.random.default_rng(3)
+    state = rng.standard_normal((10, 150, 4)) @ np.linalg.cholesky(0.8 * np.ones((4, 4)) + 0.2 * np.eye(4)).T
+    state[:, :30] += np.array([6.0, -6.0, 6.0, -6.0])
+    found = far(state)
+    assert found[:, :30].all()
+    assert found[:, 30:].mean() < 0.01
+    for participant in range(10):
+        distances = MinCovDet(random_state=0).fit(state[participant]).dist_
+        assert distances[found[participant]].min() > distances[~found[participant]].max()
+
+
+def test_few_rows_are_not_judged_and_padding_is_nobody():
+    state = np.random.default_rng(4).standard_normal((6, 64, 3))
+    state[:, 3] = 50.0
+    lengths = np.array([0, 1, 5, 9, 10, 40])
+    present = np.arange(64) < lengths[:, None]
+    found = far(np.where(present[..., None], state, 0.0), present)
+    assert not found[~present].any()
+    assert_array_equal(found.sum(axis=1), [0, 0, 0, 0, 1, 1])
+
+
+def test_units_of_a_variable_do_not_matter():
+    state = np.random.default_rng(5).standard_t(2, (10, 128, 3))
+    assert_array_equal(far(state), far(state * np.array([2.0**10, 0.5, 2.0**-20])))
+
+
+def test_smallest_half_counts_the_present():
+    values = np.array([[5.0, 1.0, 4.0, 2.0, 3.0, 0.0]])
+    present = np.array([[True] * 5 + [False]])
+    assert_array_equal(smallest_half(values, present, 0), [[False, True, False, True, True, False]])
+    assert_array_equal(smallest_half(np.zeros((1, 4)), np.ones((1, 4), dtype=bool), 1), np.ones((1, 4), dtype=bool))

@@ -1,0 +1,27 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_allclose
+
+from surefoot.numerics.masked_quantiles import median, quantiles, scaled_mad
+
+rows = hnp.arrays(float, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.floats(-1e6, 1e6))
+
+
+@given(rows, st.integers(0, 2**32 - 1))
+def test_agrees_with_numpy_on_what_is_present(values, seed):
+    present = np.random.default_rng(seed).random(values.shape) < 0.7
+    found = quantiles(values, present, (0.0, 0.25, 0.5, 0.75, 1.0))
+    for row in range(len(values)):
+        if present[row].any():
+            expected = np.quantile(values[row, present[row]], [0.0, 0.25, 0.5, 0.75, 1.0])
+            assert_allclose([level[row] for level in found], expected, rtol=1e-12, atol=1e-9)
+        else:
+            assert all(level[row] == np.inf for level in found)
+
+
+def test_scaled_mad_estimates_the_standard_deviation_of_normal_noise():
+    noise = np.random.default_rng(0).normal(3.0, 2.0, size=(1, 100_000))
+    present = np.ones(noise.shape, dtype=bool)
+    assert_allclose(scaled_mad(noise, present, median(noise, present)), 2.0, rtol=0.02)

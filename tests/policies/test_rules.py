@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from surefoot.policies.rules import Boltzmann, Fixed, UpperConfidence
+from tests.reference import literal
+
+RNG = np.random.default_rng(0)
+LANES = 40
+
+
+def rules(actions):
+    root = RNG.standard_normal((LANES, actions, 4, 4))
+    return [
+        Fixed(RNG.dirichlet(np.ones(actions), LANES)),
+        Boltzmann(RNG.standard_normal((LANES, actions - 1, 4))),
+        UpperConfidence(RNG.standard_normal((LANES, actions, 4)), root @ np.swapaxes(root, -1, -2)),
+        UpperConfidence(RNG.standard_normal((LANES, actions, 4)), np.zeros((LANES, actions, 4, 4))),
+    ]
+
+
+@pytest.mark.parametrize("actions", [2, 3, 4])
+def test_the_chooser_draws_by_the_probabilities(actions):
+    """Uniform numbers in the middle of every action's interval must choose that action."""
+    state = RNG.standard_normal((LANES, 3))
+    for rule in rules(actions):
+        choose = rule.chooser()
+        probabilities = rule.probabilities(state)
+        assert rule.batch == (LANES,)
+        assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-14)
+        upper = np.cumsum(probabilities, axis=1)
+        for action in range(actions):
+            middle = upper[:, action] - probabilities[:, action] / 2
+            possible = probabilities[:, action] > 1e-6
+            assert_array_equal(choose(state.T, middle)[possible], action)
+
+
+@pytest.mark.parametrize("actions", [2, 3, 4])
+def test_one_decision_is_that_of_the_arrays(actions):
+    states = RNG.standard_normal((LANES, 3))
+    for rule in rules(actions):
+        for lane, state in enumerate(states):
+            expected = rule.probabilities(states)[lane]
+            assert_allclose(rule[lane].scalar()(state.tolist()), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_boltzmann_is_the_literal_policy():
+    coef, state = RNG.standard_normal((5, 2, 4)), RNG.standard_normal((5, 3))
+    for found, theta, s in zip(Boltzmann(coef).probabilities(state), coef, state, strict=True):
+        assert_allclose(found, literal.probabilities(theta.ravel(), s, actions=3))
+
+
+def test_extreme_logits_are_certain_and_finite():
+    rule = Boltzmann(np.array([[[1e5, 0.0]], [[-1e5, 0.0]]]))
+    assert_array_equal(rule.probabilities(np.ones((2, 1))), [[0, 1], [1, 0]])
+    assert_array_equal(rule.chooser()(np.ones((1, 2)), np.array([0.0001, 0.9999])), [1, 0])
+    assert [rule[lane].scalar()([1.0]) for lane in (0, 1)] == [[0, 1], [1, 0]]
+
+
+def test_a_tie_goes_to_the_lower_action():
+    rule = UpperConfidence(np.zeros((1, 3, 2)), np.zeros((1, 3, 2, 2)))
+    assert_array_equal(rule.probabilities(np.zeros((1, 1))), [[1, 0, 0]])
+    assert_array_equal(rule.chooser()(np.zeros((1, 1)), np.array([0.9])), [0])
+
+
+def test_stacked_rules_decide_like_each_of_them():
+    one, other = Boltzmann(RNG.standard_normal((LANES, 1, 4))), Boltzmann(RNG.standard_normal((LANES, 1, 4)))
+    both = Boltzmann.stack([one, other])
+    assert both.batch == (2, LANES)
+    state, uniform = RNG.standard_normal((3, LANES)), RNG.random(LANES)
+    together = both.chooser()(np.broadcast_to(state[:, None], (3, 2, LANES)), uniform)
+    assert_array_equal(together, [one.chooser()(state, uniform), other.chooser()(state, uniform)])
