@@ -15,10 +15,11 @@ run: $(VENV)/run.stamp  ## Reproduce the paper's experiments (quick form) into r
 test: lint  ## Every check: formatting, lint, types, tests
 	$(BIN)/python -m pytest -n auto
 
-lint: $(VENV)/dev.stamp  ## Formatting, lint and types only
+lint: $(VENV)/dev.stamp  ## Formatting, lint, types and layers only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/dev.stamp  ## Put the code into its format
 	$(BIN)/ruff format .
