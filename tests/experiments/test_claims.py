@@ -1,12 +1,9 @@
 """Claims are judged on made-up results, where the verdict is known."""
 
 import numpy as np
-import pytest
-from numpy.testing import assert_allclose
-from scipy import stats
 
 from surefoot.experiments.claims import HOLDS, NOT, PART, filters_that_win, judge
-from surefoot.experiments.results import Interval, Results
+from surefoot.experiments.results import Results
 from surefoot.experiments.settings import SCENES, Settings
 
 REPLICATES = 6
@@ -89,11 +86,3 @@ def test_a_robust_method_that_falls_is_not_steady():
 def test_only_claims_of_experiments_that_were_run_are_judged():
     settings = Settings(experiments=("s4",), replicates=REPLICATES)
     assert [claim.name for claim in judge(results(as_the_paper_says, settings), settings)] == ["S4 gain"]
-
-
-@pytest.mark.parametrize("size", [2, 3, 20])
-def test_intervals_are_students(size):
-    values = np.random.default_rng(size).standard_normal(size)
-    low, high = stats.t.interval(0.95, size - 1, loc=values.mean(), scale=stats.sem(values))
-    found = Interval.of(values)
-    assert_allclose([found.mean, found.low, found.high], [values.mean(), low, high])

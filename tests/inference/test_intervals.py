@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from surefoot.inference.intervals import PeopleBootstrap, per_participant, t_interval, t_quantile
+from surefoot.inference.intervals import PeopleBootstrap, mean_interval, per_participant, t_interval, t_quantile
 
 
 def test_the_standard_error_of_a_mean_is_the_textbook_one():
@@ -43,6 +43,15 @@ def test_too_little_gives_no_interval_and_many_people_a_normal_one():
     assert_allclose(found.high - found.low, 2 * 1.96 * found.standard_error, rtol=1e-2)
     one_event = np.eye(30)[0]
     assert PeopleBootstrap(30).ratio(one_event, np.ones(30)) == t_interval(1 / 30, 1 / 30, 29)
+
+
+@pytest.mark.parametrize("size", [2, 3, 20])
+def test_the_interval_of_a_mean_is_students(size):
+    values = np.random.default_rng(size).standard_normal(size)
+    found = mean_interval(values)
+    assert_allclose((found.low, found.high), stats.t.interval(0.95, size - 1, loc=values.mean(), scale=stats.sem(values)))
+    assert_allclose((found.value, found.standard_error), (values.mean(), stats.sem(values)))
+    assert np.isnan(mean_interval(values[:1])[1:]).all()
 
 
 def test_quantile_and_sums():

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from surefoot.experiments.replicate import scene_title
-from surefoot.experiments.results import ELRAR, Interval, Results
+from surefoot.experiments.results import ELRAR, Results
 from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
+from surefoot.inference.intervals import Interval, mean_interval
 
 HOLDS, PART, NOT = "holds", "holds in part", "does not hold"
 JUDGED = (SCENES[0], SCENES[2])
@@ -94,12 +95,12 @@ def _best_of_its_type(results: Results, settings: Settings) -> Claim:
                 "kalman": _s1(results, settings, scene, f"filter-{kind}", "kalman"),
             }
             rival = max(rivals, key=lambda name: rivals[name].mean())
-            ours = Interval.of(robust - rivals[rival])
+            ours = mean_interval(robust - rivals[rival])
             paper = margins[kind] if scene[0] == "heartsteps" else None
             what = f"ro-{kind} minus {kind if rival == 'plain' else f'filter-{kind} ({rival})'}, its best rival"
             claim.findings.append(Finding(scene_title(*scene), what, ours, _unit(scene), paper, _above_zero(ours), counts))
             if rival != "plain":
-                plain = Interval.of(robust - rivals["plain"])
+                plain = mean_interval(robust - rivals["plain"])
                 claim.findings.append(
                     Finding(
                         scene_title(*scene), f"ro-{kind} minus {kind}", plain, _unit(scene), paper, _above_zero(plain), False
@@ -123,8 +124,8 @@ def _filter_helps_less(results: Results, settings: Settings) -> Claim:
             for name in ("hampel", "kalman"):
                 filtered = _s1(results, settings, scene, f"filter-{kind}", name)
                 for what, ours in (
-                    (f"filter-{kind} ({name}) minus {kind}", Interval.of(filtered - plain)),
-                    (f"ro-{kind} minus filter-{kind} ({name})", Interval.of(robust - filtered)),
+                    (f"filter-{kind} ({name}) minus {kind}", mean_interval(filtered - plain)),
+                    (f"ro-{kind} minus filter-{kind} ({name})", mean_interval(robust - filtered)),
                 ):
                     finding = Finding(scene_title(*scene), what, ours, _unit(scene), None, _above_zero(ours), counts)
                     claim.findings.append(finding)
@@ -156,10 +157,10 @@ _ALIKE_RULE = (
 def _alike(results: Results, experiment: str, scene: Scene, kind: str, plain: Cell, counts: bool) -> Finding:
     before = results.cell(experiment, scene, plain)
     after = results.cell(experiment, scene, plain._replace(method=f"ro-{kind}"))
-    ours = Interval.of(100 * (after / before - 1))
+    ours = mean_interval(100 * (after / before - 1))
     limit = 100 * ALIKE[scene[0]]
     within = -limit <= ours.low and ours.high <= limit
-    verdict = HOLDS if within else (PART if abs(ours.mean) <= limit else NOT)
+    verdict = HOLDS if within else (PART if abs(ours.value) <= limit else NOT)
     return Finding(scene_title(*scene), f"ro-{kind} over {kind}", ours, "%", None, verdict, counts)
 
 
@@ -168,8 +169,8 @@ def _average_gain(
 ) -> Finding:
     """Gain of ro-accb over accb, both averaged along a sweep, (plain, robust) cells."""
     plain, robust = (np.mean([results.cell(experiment, scene, pair[side]) for pair in cells], axis=0) for side in (0, 1))
-    ours = Interval.of(100 * (robust / plain - 1))
-    reached = ours.low > 0 and ours.mean >= NEAR_THE_PAPER * paper
+    ours = mean_interval(100 * (robust / plain - 1))
+    reached = ours.low > 0 and ours.value >= NEAR_THE_PAPER * paper
     verdict = HOLDS if reached else (PART if ours.low > 0 else NOT)
     return Finding(scene_title(*scene), f"ro-accb over accb, averaged over {over}", ours, "%", paper, verdict, counts)
 
@@ -209,11 +210,11 @@ def _steady_in_strength(results: Results, settings: Settings) -> Claim:
         clean = Cell("accb", "", settings.ratio, 0.0, 1.0)
         claim.findings.append(_alike(results, "s3", scene, "accb", clean, counts))
         curve = [results.cell("s3", scene, Cell("ro-accb", "", settings.ratio, nu, 1.0)) for nu in STRENGTHS]
-        changes = [Interval.of(100 * (value / curve[0] - 1)) for value in curve]
-        lowest = min(range(len(changes)), key=lambda place: changes[place].mean)
+        changes = [mean_interval(100 * (value / curve[0] - 1)) for value in curve]
+        lowest = min(range(len(changes)), key=lambda place: changes[place].value)
         limit = -100 * (LEVEL if scene[0] == "heartsteps" else SLIGHT)
-        last_is_fine = changes[-1].mean >= limit
-        verdict = HOLDS if changes[lowest].mean >= limit else (PART if last_is_fine else NOT)
+        last_is_fine = changes[-1].value >= limit
+        verdict = HOLDS if changes[lowest].value >= limit else (PART if last_is_fine else NOT)
         what = f"ro-accb at its lowest, ν = {STRENGTHS[lowest]:g}, against ν = 0"
         claim.findings.append(Finding(scene_title(*scene), what, changes[lowest], "%", None, verdict, counts))
     return claim
@@ -251,11 +252,11 @@ def filters_that_win(results: Results, settings: Settings) -> list[str]:
         for kind in TYPES:
             robust = _s1(results, settings, scene, f"ro-{kind}")
             for name in ("hampel", "kalman"):
-                lead = Interval.of(_s1(results, settings, scene, f"filter-{kind}", name) - robust)
-                if lead.mean > 0:
+                lead = mean_interval(_s1(results, settings, scene, f"filter-{kind}", name) - robust)
+                if lead.value > 0:
                     sure = "its interval lies above zero" if lead.low > 0 else "though zero is in its interval"
                     found.append(
-                        f"{scene_title(*scene)}: filter-{kind} with {name} is above ro-{kind} by {lead.mean:.1f} "
+                        f"{scene_title(*scene)}: filter-{kind} with {name} is above ro-{kind} by {lead.value:.1f} "
                         f"{_unit(scene)} (95 % interval {lead.low:.1f} to {lead.high:.1f}; {sure})"
                     )
     return found

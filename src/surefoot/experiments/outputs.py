@@ -14,8 +14,9 @@ from surefoot.experiments.claims import Claim, filters_that_win, judge
 from surefoot.experiments.paper_figure import sweep_figure
 from surefoot.experiments.paper_tables import all_tables
 from surefoot.experiments.replicate import COLUMNS, scene_title
-from surefoot.experiments.results import ELRAR, Interval, Results
+from surefoot.experiments.results import ELRAR, Results
 from surefoot.experiments.settings import DATA_SETS, SCENES, Settings
+from surefoot.inference.intervals import mean_interval
 from surefoot.simulators.measures import reference_policies
 
 VERSIONS = ("surefoot", "numpy", "scipy", "array-api-compat", "matplotlib")
@@ -82,7 +83,7 @@ def _summary(results: Results, settings: Settings, claims: list[Claim], elapsed:
                         "where": finding.where,
                         "what": finding.what,
                         "paper": finding.paper,
-                        "ours": finding.ours.mean,
+                        "ours": finding.ours.value,
                         "interval_95": [finding.ours.low, finding.ours.high],
                         "unit": finding.unit,
                         "verdict": finding.verdict,
@@ -115,7 +116,7 @@ def _page(results: Results, settings: Settings, claims: list[Claim], tables: dic
         scene_title(*scene): [
             {
                 "name": name,
-                "reward": Interval.of(results.reference(scene, name)),
+                "reward": mean_interval(results.reference(scene, name)),
                 "treated": results.reference(scene, name, "share_treated").mean(),
                 "regret": results.reference(scene, name, "immediate_regret").mean(),
             }

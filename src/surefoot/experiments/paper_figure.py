@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.experiments.paper_tables import TITLES
 from surefoot.experiments.replicate import scene_title
-from surefoot.experiments.results import Interval, Results
+from surefoot.experiments.results import Results
 from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
+from surefoot.inference.intervals import mean_interval
 from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, new_figure, plain
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def _legend(figure: Figure) -> None:
 
 
 def _curve(axes: Axes, at: Sequence[float], values: Sequence[Any], kind: str, *, robust: bool) -> None:
-    intervals = [Interval.of(value) for value in values]
-    means = [found.mean for found in intervals]
+    intervals = [mean_interval(value) for value in values]
+    means = [found.value for found in intervals]
     axes.plot(at, means, "o-" if robust else "s--", color=COLOURS[kind], markersize=3.5, linewidth=1.4)
     low, high = [found.low for found in intervals], [found.high for found in intervals]
     axes.fill_between(at, low, high, color=COLOURS[kind], alpha=0.15, linewidth=0)

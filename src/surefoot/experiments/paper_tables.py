@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.experiments.replicate import scene_title
-from surefoot.experiments.results import ELRAR, Interval, Results
+from surefoot.experiments.results import ELRAR, Results
 from surefoot.experiments.settings import DATA_SETS, FILTERS, RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
+from surefoot.inference.intervals import mean_interval
 from surefoot.simulators.measures import reference_policies
 
 TITLES = {"linucb": "LinUCB", "accb": "ACCB", "saccb": "SACCB"}
@@ -76,8 +77,8 @@ def all_tables(results: Results, settings: Settings) -> dict[str, list[Table]]:
 
 def _number(values: NDArray[np.float64], digits: int = 0) -> str:
     """Mean ± half the width of the 95 % interval."""
-    interval = Interval.of(values)
-    return f"{interval.mean:,.{digits}f} ± {interval.high - interval.mean:,.{digits}f}"
+    interval = mean_interval(values)
+    return f"{interval.value:,.{digits}f} ± {interval.high - interval.value:,.{digits}f}"
 
 
 def _digits(scene: tuple[str, str]) -> int:

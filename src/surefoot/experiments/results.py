@@ -1,8 +1,8 @@
-"""Results by cell: every measure as one value per replicate, with means and 95 % intervals."""
+"""Results by cell: every measure as one value per replicate."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,24 +10,6 @@ from numpy.typing import NDArray
 from surefoot.experiments.settings import Cell
 
 ELRAR = "long_run_average_reward"
-
-
-class Interval(NamedTuple):
-    """A mean over replicates with its 95 % interval (Student's t)."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Interval:
-        from scipy.stats import t
-
-        mean = float(values.mean())
-        # Equal values have a spread of rounding only, which differs between summation orders.
-        error = float(values.std(ddof=1) / np.sqrt(len(values)))
-        width = float(t.ppf(0.975, len(values) - 1)) * error
-        return cls(mean, mean - width, mean + width)
 
 
 class Results:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.inference.intervals import Interval, t_interval, t_quantile
+from surefoot.inference.intervals import Interval, mean_interval, t_quantile
 from surefoot.inference.participant_bootstrap import bootstrap
 from surefoot.inference.sandwich import influences
 from surefoot.learning.methods import Method
@@ -94,14 +94,7 @@ def _over_people(
     value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[Interval, int | None, int | None]:
     there = np.isfinite(low)
-    return _mean_over_people(value[there]), int((low > 0).sum()), int((high < 0).sum())
-
-
-def _mean_over_people(values: NDArray[np.float64]) -> Interval:
-    people = len(values)
-    if people < 2:
-        return Interval(float(values.mean()) if people else np.nan, np.nan, np.nan, np.nan)
-    return t_interval(float(values.mean()), float(values.std(ddof=1) / np.sqrt(people)), people - 1)
+    return mean_interval(value[there]), int((low > 0).sum()), int((high < 0).sum())
 
 
 def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:

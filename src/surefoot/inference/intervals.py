@@ -39,6 +39,18 @@ def t_interval(value: float, standard_error: float, degrees: float) -> Interval:
     return Interval(float(value), float(standard_error), float(value - half), float(value + half))
 
 
+def mean_interval(values: NDArray[np.float64]) -> Interval:
+    """The mean of independent values (of people, of replicates) with Student's t interval; no ends below two values.
+
+    >>> [round(float(part), 3) for part in mean_interval(np.array([1.0, 2.0, 3.0]))]
+    [2.0, 0.577, -0.484, 4.484]
+    """
+    count = len(values)
+    if count < 2:
+        return Interval(float(values.mean()) if count else np.nan, np.nan, np.nan, np.nan)
+    return t_interval(float(values.mean()), float(values.std(ddof=1) / np.sqrt(count)), count - 1)
+
+
 class PeopleBootstrap:
     """Draws people with replacement; the same draws for everything that is asked of it.
 

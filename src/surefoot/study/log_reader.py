@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from surefoot.study.model import Reward, StateVariable, Study
-    from surefoot.study.toml_types import Interval
+    from surefoot.study.toml_types import Range
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ def described(study: Study, rows: Rows) -> StudyLogs:
     participants, participant_index = columns.people(table[roles.participant], roles.participant, place)
     implausible: dict[str, NDArray[np.int64]] = {}
 
-    def plausible(values: NDArray[np.float64], name: str, limits: Interval | None) -> NDArray[np.float64]:
+    def plausible(values: NDArray[np.float64], name: str, limits: Range | None) -> NDArray[np.float64]:
         if limits is None:
             return values
         outside = (values < limits[0]) | (values > limits[1])
@@ -163,7 +163,7 @@ def described(study: Study, rows: Rows) -> StudyLogs:
     return StudyLogs(logs, raw, implausible, rows.row)
 
 
-Plausible = Callable[[NDArray[np.float64], str, "Interval | None"], NDArray[np.float64]]
+Plausible = Callable[[NDArray[np.float64], str, "Range | None"], NDArray[np.float64]]
 """(values, column, range) → the values with those outside the range missing."""
 
 

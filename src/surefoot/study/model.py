@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from surefoot.errors import InputError, did_you_mean
-from surefoot.study.toml_types import Finite, Interval, Probability, Section, Words
+from surefoot.study.toml_types import Finite, Probability, Range, Section, Words
 from surefoot.study.trial_section import Alerts, GuardRails, Limits, Trial
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class StateVariable(Section):
     """The name of the variable unless given."""
     kind: Literal["number", "yes/no", "category"] = "number"
     levels: Words = ()
-    range: Interval | None = None
+    range: Range | None = None
     """Values outside count as missing."""
     scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     """`none`, or { centre = …, scale = … }."""
@@ -106,9 +106,9 @@ class Reward(Section):
     """What is optimised."""
 
     column: str = "reward"
-    range: Interval | None = None
+    range: Range | None = None
     """Values outside count as missing; looked at before anything else."""
-    winsorise: Interval | None = None
+    winsorise: Range | None = None
     """Values outside are moved to the limit; done before the transform."""
     transform: str = "none"
     """`none`, `sqrt`, `log(x)` or `log(x + c)`."""

@@ -115,7 +115,7 @@ def send_rate_by_day(days: Sequence[Day], limits: tuple[float, float]) -> Markup
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ShownCoefficient:
     """A coefficient as it is shown; without ends where no interval is known."""
 
     action: str
@@ -151,7 +151,7 @@ def signed(value: float) -> str:
     return "0" if value == 0 else f"{value:+.3g}".replace("-", "−")
 
 
-def coefficients(rows: Sequence[Estimate]) -> Markup:
+def coefficients(rows: Sequence[ShownCoefficient]) -> Markup:
     """Each coefficient as a point on one scale around zero, its interval as a line."""
     ends = [abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None]
     reach = 1.08 * max(ends, default=1.0) or 1.0

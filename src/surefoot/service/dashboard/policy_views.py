@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from surefoot.policies.policies import Policies
-from surefoot.service.dashboard.charts import Estimate
+from surefoot.service.dashboard.charts import ShownCoefficient
 from surefoot.service.database.schema import activations, policies
 from surefoot.service.trial.api_errors import Refusal
 from surefoot.service.trial.policy_versions import coefficients
@@ -74,17 +74,17 @@ def policy(service: Service, policy_id: int) -> dict[str, Any]:
     return {**entry, "readable": made is not None, "people": people, "estimates": rows, "how": how}
 
 
-def _estimates(service: Service, update_id: int | None, made: Policies | None) -> tuple[list[Estimate], str]:
+def _estimates(service: Service, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
     """The coefficients with their intervals, and in words where the intervals come from."""
     if update_id is not None:
         kept = queries.update_status(service, update_id)["result"].get("coefficients")
         if kept:
-            return [Estimate(**row) for row in kept["rows"]], f"95 % intervals: {kept['how']}"
+            return [ShownCoefficient(**row) for row in kept["rows"]], f"95 % intervals: {kept['how']}"
     values: dict[tuple[str, str], list[float]] = {}
     for row in [] if made is None else coefficients(made):
         values.setdefault((row["action"], row["feature"]), []).append(row["value"])
     means = [
-        Estimate(*name, sum(own) / len(own), None, None, "" if len(own) == 1 else f"mean of {len(own)} people")
+        ShownCoefficient(*name, sum(own) / len(own), None, None, "" if len(own) == 1 else f"mean of {len(own)} people")
         for name, own in values.items()
     ]
     return means, "no intervals were computed with this policy"
