@@ -30,7 +30,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    cores = parallel.cores()
+    cores = parallel.count_cores()
     parallel.MOST_THREADS = cores  # to see what the limit spares us
     counts = [2**power for power in range(10) if 2**power <= cores]
     logs, _ = study(10_000)

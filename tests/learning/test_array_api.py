@@ -11,7 +11,7 @@ from surefoot.learning.critics.capped import fit_capped, fit_ridge
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.learning.filters import hampel, kalman
 from surefoot.numerics.batched_cholesky import Cholesky
-from surefoot.numerics.engines import engine
+from surefoot.numerics.engines import find_engine
 from surefoot.policies.features import critic_features, effects, policy_features
 from tests.problems import actor_problems, critic_problems
 
@@ -95,10 +95,10 @@ def test_methods(name):
 
 def test_an_engine_that_is_not_there_is_named():
     with pytest.raises(sf.InputError, match="did you mean 'torch'"):
-        engine("toch")
+        find_engine("toch")
     if not torch.cuda.is_available():
         with pytest.raises(sf.InputError, match="needs a CUDA device"):
-            engine("gpu")
+            find_engine("gpu")
 
 
 def test_derivatives():

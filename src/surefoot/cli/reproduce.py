@@ -53,7 +53,7 @@ def reproduce(
     from surefoot.experiments import runner
     from surefoot.experiments.s5_outputs import RobustnessSettings, run_robustness
     from surefoot.experiments.settings import EXPERIMENTS, Settings
-    from surefoot.numerics.parallel import cores
+    from surefoot.numerics.parallel import count_cores
 
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
@@ -71,7 +71,7 @@ def reproduce(
     further = RobustnessSettings(seed=seed, **(QUICK_S5 if quick else {}))
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    processes, progress = jobs or cores(), runner.progress_for_terminal()
+    processes, progress = jobs or count_cores(), runner.progress_for_terminal()
     summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()

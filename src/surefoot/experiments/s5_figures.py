@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from surefoot.experiments.s5 import CoefficientErrors, Problem, Scenario, log_normal_logs, problems, robust_fit
 from surefoot.learning.critics import capped
-from surefoot.numerics.fences import CLEARLY, SKEWNESS_DEVIATION, WINDOW
+from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW
 from surefoot.numerics.masked_quantiles import scaled_mad
 from surefoot.numerics.skewness import medcouple
 from surefoot.reports import figures
@@ -90,7 +90,7 @@ def skewness_figure(*, participants: int = 200, seed: int = 2025) -> Figure:
         for (name, found), colour in zip(cases.items(), (figures.GREY, figures.ORANGE, figures.BLUE), strict=True):
             panel.hist(found[which], bins=bins, alpha=0.6, color=colour, label=name)
         figures.plain(panel, x=title, y="people")
-    axes[1].axvline(CLEARLY, color="black", linewidth=1)
-    axes[1].annotate("taken as skewed", (CLEARLY, 0.97), (4, 0), ("data", "axes fraction"), "offset points", va="top")
+    axes[1].axvline(SKEWNESS_Z, color="black", linewidth=1)
+    axes[1].annotate("taken as skewed", (SKEWNESS_Z, 0.97), (4, 0), ("data", "axes fraction"), "offset points", va="top")
     axes[0].legend(frameon=False)
     return figure

@@ -15,9 +15,8 @@ from surefoot.fitting.dask import fit_on_cluster
 from surefoot.fitting.manifest import hashed, manifest_of
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.partition import Plan
-from surefoot.numerics.engines import ENGINES
-from surefoot.numerics.engines import engine as find_engine
-from surefoot.numerics.parallel import ahead
+from surefoot.numerics.engines import ENGINES, find_engine
+from surefoot.numerics.parallel import prefetch
 from surefoot.policies import policies
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs
@@ -147,7 +146,7 @@ def _through_parts(
     with WorkingFolder(out, key, force) as working:
         missing = [number for number in range(len(plan.parts)) if not working.has(number)]
         people = plan.people - sum(len(plan.parts[number]) for number in missing)
-        read = ahead((number, plan.read(plan.parts[number])) for number in missing)
+        read = prefetch((number, plan.read(plan.parts[number])) for number in missing)
         here = ((number, fit_part(study, logs, engine)) for number, logs in read)
         for number, part in fit_on_cluster(plan, missing, scheduler) if engine == "dask" and missing else here:
             working.keep(number, part)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from surefoot.errors import InputError
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.partition import Plan
-from surefoot.numerics.parallel import cores
+from surefoot.numerics.parallel import count_cores
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -34,7 +34,7 @@ def fit_on_cluster(plan: Plan, numbers: list[int], scheduler: str | None) -> Ite
         raise InputError("engine 'dask' needs Dask; install it with: pip install 'surefoot[cluster]'") from None
     with ExitStack() as stack:
         if scheduler is None:
-            workers = min(cores(), max(1, len(numbers)))
+            workers = min(count_cores(), max(1, len(numbers)))
             cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             scheduler = stack.enter_context(cluster).scheduler_address
         client = stack.enter_context(_connected(scheduler))

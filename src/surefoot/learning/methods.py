@@ -23,9 +23,8 @@ from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.learning.diagnostics import fit_troubles, trouble_names
 from surefoot.numerics.arrays import Array, array_namespace, contiguous, keep_freed_memory
 from surefoot.numerics.batched_cholesky import Cholesky
-from surefoot.numerics.engines import Engine
-from surefoot.numerics.engines import engine as find_engine
-from surefoot.numerics.parallel import in_threads, threads
+from surefoot.numerics.engines import Engine, find_engine
+from surefoot.numerics.parallel import count_threads, map_threads
 from surefoot.policies.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann, DecisionRule, UpperConfidence
@@ -60,12 +59,12 @@ class Batch:
         for j in range(state.shape[1]):
             state[:, j, :] = np.where(usable, logs.state[:, j][rows], 0.0)
         return cls(
-            state=engine.take(np.swapaxes(state, 1, 2)),
-            action=engine.take(np.where(usable, logs.action[rows], 0)),
-            reward=engine.take(np.where(usable, logs.reward[rows], 0.0)),
-            usable=engine.take(usable.astype(np.float64)),
+            state=engine.to_device(np.swapaxes(state, 1, 2)),
+            action=engine.to_device(np.where(usable, logs.action[rows], 0)),
+            reward=engine.to_device(np.where(usable, logs.reward[rows], 0.0)),
+            usable=engine.to_device(usable.astype(np.float64)),
             actions=logs.actions,
-            **{name: engine.take(values) for name, values in more.items()},
+            **{name: engine.to_device(values) for name, values in more.items()},
         )
 
 
@@ -143,7 +142,7 @@ class Method(ABC):
         keep_freed_memory()
         blocks = self.logs_.pooled() if pooled else self.logs_.blocks(_block_cells(len(logs)))
         # Blocks write to rows and people of their own, so threads need not wait for each other.
-        who, rules = zip(*in_threads(lambda block: self._fit_block(*block, can_use, where), blocks), strict=True)
+        who, rules = zip(*map_threads(lambda block: self._fit_block(*block, can_use, where), blocks), strict=True)
         self.weights_, self.residuals_ = self.weights_[:-1], self.residuals_[:-1]
         back = np.argsort(np.concatenate(who))
         kind = type(rules[0])
@@ -161,17 +160,17 @@ class Method(ABC):
         sees = {"critic_sees": self._critic_sees, "policy_sees": self._policy_sees}
         batch = Batch.of(self.logs_, can_use, rows, engine, **sees)
         learned = self.fit_batch(batch)
-        fit, used = learned.critic, engine.give(batch.usable) > 0
+        fit, used = learned.critic, engine.to_numpy(batch.usable) > 0
         troubles = fit_troubles(
             *(batch.state, batch.action, batch.usable, fit.weights), actions=batch.actions, features=self._seen_features
         )
-        self._troubles[people] = engine.give(troubles)
-        self.critic_coef_[people], self.threshold_[people] = engine.give(fit.coef), engine.give(fit.threshold)
-        self.n_iter_[people], self.scale_[people] = engine.give(fit.n_iter), engine.give(learned.scale)
-        self._converged[people] = engine.give(learned.converged)
-        self.weights_[rows] = np.where(used, engine.give(fit.weights), np.nan)
-        self.residuals_[rows] = np.where(used, engine.give(learned.residuals), np.nan)
-        return people, type(learned.rule)(**{name: engine.give(part) for name, part in learned.rule.arrays().items()})
+        self._troubles[people] = engine.to_numpy(troubles)
+        self.critic_coef_[people], self.threshold_[people] = engine.to_numpy(fit.coef), engine.to_numpy(fit.threshold)
+        self.n_iter_[people], self.scale_[people] = engine.to_numpy(fit.n_iter), engine.to_numpy(learned.scale)
+        self._converged[people] = engine.to_numpy(learned.converged)
+        self.weights_[rows] = np.where(used, engine.to_numpy(fit.weights), np.nan)
+        self.residuals_[rows] = np.where(used, engine.to_numpy(learned.residuals), np.nan)
+        return people, type(learned.rule)(**{name: engine.to_numpy(part) for name, part in learned.rule.arrays().items()})
 
     def fit_batch(self, batch: Batch) -> BatchFit:
         """The method on arrays: critic, then decision rule, for all people of a block at once."""
@@ -395,8 +394,8 @@ def _mask(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str
 
 def _block_cells(rows: int) -> int:
     """One block or more for every thread; many threads need larger ones, or they wait for each other in Python."""
-    most = BLOCK_CELLS if threads() <= 2 else 2 * BLOCK_CELLS
-    return min(max(rows // threads(), BLOCK_CELLS), most)
+    most = BLOCK_CELLS if count_threads() <= 2 else 2 * BLOCK_CELLS
+    return min(max(rows // count_threads(), BLOCK_CELLS), most)
 
 
 def _warn_of(participants: NDArray[Any], what: str) -> None:

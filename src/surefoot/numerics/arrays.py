@@ -36,7 +36,7 @@ class PerParticipant:
 
 
 def contiguous(values: Array) -> Array:
-    """A copy with the last axis side by side in memory.
+    """C-contiguous copy.
 
     A view on other axes would be slower to pass over, and the layout decides how products are rounded.
     """

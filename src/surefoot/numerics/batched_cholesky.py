@@ -1,7 +1,7 @@
 """Cholesky factorisation of many small symmetric systems at once, one per participant.
 
 LAPACK is called once per matrix and gives up on the whole stack when one matrix is not positive definite. Here the loop
-runs over the few columns instead of the many people, and a participant whose matrix is singular does not disturb the others.
+runs over the few columns instead of the many people, and one singular matrix does not disturb the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Solved(NamedTuple):
 def solve(matrix: Array, right: Array) -> Solved:
     """Solve A Y = B for matrices (people, n, n) and right-hand sides (people, n, m).
 
-    Elimination that takes B along is quicker than to factor first. People who are singular are left to `Cholesky`.
+    Eliminating A and B together is quicker than factoring first. Singular systems fall back to `Cholesky`.
 
     >>> import numpy as np
     >>> solve(np.array([[[4.0, 2.0], [2.0, 5.0]]]), np.array([[[8.0], [12.0]]])).solution
@@ -41,7 +41,7 @@ def solve(matrix: Array, right: Array) -> Solved:
     pivots = xp.reshape(a, (size * (size + m), people))[:: size + m + 1, :]
     diagonal = xp.where(pivots > 0, pivots, 1.0)
     y = a[:, size:, :]
-    with np.errstate(all="ignore"):  # Singular people's numbers are thrown away.
+    with np.errstate(all="ignore"):  # The numbers of singular systems are replaced below.
         for j in range(size - 1):
             row = a[j, j + 1 :, :]
             a[j + 1 :, j + 1 :, :] -= (row[: size - j - 1, :] / pivots[j, :])[:, None, :] * row

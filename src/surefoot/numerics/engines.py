@@ -21,7 +21,7 @@ class Engine:
 
     name: str
 
-    def take(self, values: NDArray[Any]) -> Array:
+    def to_device(self, values: NDArray[Any]) -> Array:
         """A NumPy array as one of this engine's."""
         if self.name == "numpy":
             return values
@@ -29,7 +29,7 @@ class Engine:
 
         return torch.asarray(values, device="cuda" if self.name == "gpu" else "cpu", copy=True)
 
-    def give(self, values: Array) -> NDArray[Any]:
+    def to_numpy(self, values: Array) -> NDArray[Any]:
         """One of this engine's arrays as a NumPy array."""
         return values if self.name == "numpy" else np.asarray(values.cpu())
 
@@ -53,7 +53,7 @@ class Engine:
 NUMPY = Engine("numpy")
 
 
-def engine(name: str) -> Engine:
+def find_engine(name: str) -> Engine:
     """The engine of that name, if this machine has it."""
     if name not in ENGINES:
         raise InputError(f"there is no engine '{name}'{did_you_mean(name, ENGINES)}; choose from {list(ENGINES)}")

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, ordered, quantiles
+from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, quantiles, sort_present
 
 WINDOW = 2.5
-"""Skewness is measured on the values within so many scales of the centre: no artefact is among them."""
+"""Skewness is measured on the values within this many scales of the centre, where no artefact lies."""
 SKEWNESS_DEVIATION = 1.8
 """√n × its standard deviation for normal values."""
 SKEWNESS_TO_G = 0.9
-"""A log-normal exp(gZ) in units of its MAD about its median has g of about so many times that skewness."""
+"""For a log-normal exp(gZ), centred at its median and scaled by its MAD, g is about this many times the skewness."""
 GAP = 3.0
-"""A value that is so many times as far out as all before it lies apart."""
-CLEARLY = 2.75
-"""So many standard deviations from zero is a skewness that one believes."""
+"""A value this many times as far out as all values before it lies apart."""
+SKEWNESS_Z = 2.75
+"""Skewness beyond this many standard errors counts as real."""
 
 
 def normal_cdf(values: Array) -> Array:
@@ -57,17 +57,17 @@ def core_skewness(scores: Array, present: Array) -> Array:
     variance = xp.sum(squares, axis=-1) / count
     third = xp.sum(squares * deviation, axis=-1) / count  # a power of three would be taken by logarithms
     skewness = third / xp.where(variance > 0, variance, 1.0) ** 1.5
-    clear = xp.abs(skewness) * xp.sqrt(count) > CLEARLY * SKEWNESS_DEVIATION
+    clear = xp.abs(skewness) * xp.sqrt(count) > SKEWNESS_Z * SKEWNESS_DEVIATION
     return xp.where(clear, skewness, 0.0)
 
 
-def unskewed(values: Array, g: Array) -> Array:
+def remove_skewness(values: Array, g: Array) -> Array:
     """log(1 + gx) / g on the long side of a skewed distribution, x on the short: log-normal tails become normal.
 
     The short side is left as it is: skewness never makes a fence narrower.
 
     >>> import numpy as np
-    >>> unskewed(np.array([[-1.0, np.e - 1]]), np.array([1.0]))
+    >>> remove_skewness(np.array([[-1.0, np.e - 1]]), np.array([1.0]))
     array([[-1.,  1.]])
     """
     xp = array_namespace(values)
@@ -77,20 +77,20 @@ def unskewed(values: Array, g: Array) -> Array:
     return xp.where(long, xp.where(values > 0, stretched, -stretched), values)
 
 
-def standardised(values: Array, present: Array) -> Array:
+def standardise(values: Array, present: Array) -> Array:
     """Values about their median in units of their scaled MAD, straightened where they are clearly skewed."""
     xp = array_namespace(values)
     centre = median(values, present)
     deviation = xp.where(present, values - xp.where(xp.isfinite(centre), centre, 0.0)[..., None], 0.0)
     unit = MAD_TO_STANDARD_DEVIATION * median(xp.abs(deviation), present)
     z = deviation / xp.where((unit > 0) & xp.isfinite(unit), unit, 1.0)[..., None]
-    return unskewed(z, SKEWNESS_TO_G * core_skewness(z, present))
+    return remove_skewness(z, SKEWNESS_TO_G * core_skewness(z, present))
 
 
-def few_valued(values: Array, present: Array, share: float) -> Array:
-    """Whether one value fills more than this share of the row: then it comes again so much further on in sorted order."""
+def has_few_values(values: Array, present: Array, share: float) -> Array:
+    """Whether one value fills more than this share of the row: sorted, it equals the entry share·n places later."""
     xp = array_namespace(values)
-    in_order = ordered(values, present)
+    in_order = sort_present(values, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     step = xp.astype(xp.floor(share * xp.astype(count, values.dtype)), xp.int64)
     place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1) - 1
@@ -111,7 +111,7 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     array([2.95])
     """
     xp = array_namespace(scores)
-    in_order = ordered(scores, present)
+    in_order = sort_present(scores, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     n = xp.astype(xp.maximum(count, xp.ones_like(count)), scores.dtype)
     earlier = xp.cumulative_sum(xp.ones_like(in_order), axis=-1) - 1
@@ -144,7 +144,7 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
     unit = median(size, present)
     (otherwise,) = quantiles(size, present & (size > 0), (0.1,))
     unit = xp.where((unit > 0) & xp.isfinite(unit), unit, xp.where(xp.isfinite(otherwise), otherwise, 1.0))[..., None]
-    in_order = ordered(size, present)
+    in_order = sort_present(size, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1)  # the place of the next value
     following = xp.concat([in_order[..., 1:], xp.full_like(in_order[..., :1], xp.inf)], axis=-1)

@@ -8,7 +8,7 @@ MAD_TO_STANDARD_DEVIATION = 1.4826
 """Makes the median absolute deviation of normal noise estimate its standard deviation."""
 
 
-def ordered(values: Array, present: Array) -> Array:
+def sort_present(values: Array, present: Array) -> Array:
     """The present values along the last axis from small to large, then +∞ for each that is not."""
     xp = array_namespace(values)
     # Sorting beats selecting here: NumPy sorts a few hundred numbers faster than it partitions them, if not asked for order
@@ -26,7 +26,7 @@ def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[
     [array([2.])]
     """
     xp = array_namespace(values)
-    in_order = ordered(values, present)
+    in_order = sort_present(values, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     last = xp.maximum(count - 1, xp.zeros_like(count))
     results = []

@@ -17,7 +17,7 @@ MOST_THREADS = 8
 """More threads than this wait for each other in Python longer than they compute (docs/scaling.md). Processes do not."""
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many cores to use: all that the process may, unless SUREFOOT_THREADS says otherwise. It never changes a number."""
     asked = os.environ.get("SUREFOOT_THREADS", "")
     if asked:
@@ -27,17 +27,17 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def threads() -> int:
+def count_threads() -> int:
     """How many threads share a fit."""
-    return min(cores(), MOST_THREADS)
+    return min(count_cores(), MOST_THREADS)
 
 
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def map_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """The function's results in the order of the items. NumPy lets other threads work while it computes.
 
     Items are asked for when a thread is free for them: they need not all fit into memory.
     """
-    workers = threads()
+    workers = count_threads()
     if workers == 1:
         yield from map(function, items)
         return
@@ -51,8 +51,8 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
             yield running.popleft().result()
 
 
-def ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items, each made in another thread while the one before is worked on."""
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items, each prepared in another thread while the caller works on the one before."""
     waiting, end = iter(items), object()
     with ThreadPoolExecutor(1) as pool:
         coming: Future[Any] = pool.submit(next, waiting, end)

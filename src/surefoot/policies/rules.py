@@ -47,7 +47,7 @@ class DecisionRule(ABC):
 
     def on(self, engine: Engine) -> Self:
         """The same rules with their arrays where the engine works."""
-        return type(self)(**{name: engine.take(values) for name, values in self.arrays().items()})
+        return type(self)(**{name: engine.to_device(values) for name, values in self.arrays().items()})
 
     @classmethod
     def stack(cls, rules: Sequence[Self]) -> Self:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.engines import NUMPY, Engine
-from surefoot.numerics.engines import engine as find_engine
+from surefoot.numerics.engines import NUMPY, Engine, find_engine
 from surefoot.numerics.random_streams import streams
 from surefoot.policies.policies import Policies, Policy
 from surefoot.policies.rules import Chooser, DecisionRule
@@ -137,7 +136,7 @@ class Simulator(ABC):
                     if t == steps - keep:
                         course.forget()
                     advance()
-                earned, sent = where.give(course.earned), where.give(course.sent)
+                earned, sent = where.to_numpy(course.earned), where.to_numpy(course.sent)
                 for place, name in enumerate(names):
                     reward[name][block] = earned[place] / keep
                     treated[name][block] = sent[place] / keep
@@ -160,12 +159,12 @@ class Simulator(ABC):
         return _Course(
             self,
             rule.on(where).chooser(),
-            state=where.take(np.broadcast_to(begun, (len(begun), *rule.batch)).copy()),
-            driving=where.take(np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0))),
-            uniform=where.take(uniform),
-            time=where.take(np.zeros(1, dtype=np.int64)),
-            earned=where.take(np.zeros(rule.batch)),
-            sent=where.take(np.zeros(rule.batch)),
+            state=where.to_device(np.broadcast_to(begun, (len(begun), *rule.batch)).copy()),
+            driving=where.to_device(np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0))),
+            uniform=where.to_device(uniform),
+            time=where.to_device(np.zeros(1, dtype=np.int64)),
+            earned=where.to_device(np.zeros(rule.batch)),
+            sent=where.to_device(np.zeros(rule.batch)),
         )
 
 

@@ -23,7 +23,14 @@ from dataclasses import dataclass, replace
 from surefoot.learning.critics.capped import CriticFit, fit_ridge, residuals, ridge
 from surefoot.learning.critics.state_outliers import ENOUGH, smallest_half, state_outlyingness
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.fences import adaptive_fence, core_skewness, few_valued, gap_fence, half_normal_cdf, unskewed
+from surefoot.numerics.fences import (
+    adaptive_fence,
+    core_skewness,
+    gap_fence,
+    half_normal_cdf,
+    has_few_values,
+    remove_skewness,
+)
 from surefoot.numerics.masked_quantiles import median, quantiles, scaled_mad
 
 FEW_VALUED_REWARD = 0.25
@@ -90,7 +97,7 @@ class _Arm:
             size = xp.abs(g[skewed])
             core = (high - low) * size / (2 * xp.sinh(0.6745 * size))
             scale[skewed], centre[skewed] = xp.maximum(core, self.rounding[skewed]), middle
-        score = xp.abs(unskewed((self.residuals - centre[:, None]) / scale[:, None], g))
+        score = xp.abs(remove_skewness((self.residuals - centre[:, None]) / scale[:, None], g))
         fence = adaptive_fence(score, self.inside, *FENCE, half_normal_cdf)
         self.fit(self.inside & (score <= fence[:, None]))
         return score / fence[:, None], fence * scale
@@ -162,7 +169,7 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
         arm.round(nothing, efficient=False)
     scores = xp.concat([arm.residuals / arm.scale(efficient=False)[:, None] for arm in arms], axis=1)
     g = SKEWNESS_TO_G * core_skewness(scores, xp.concat([arm.kept for arm in arms], axis=1))
-    alone = few_valued(rewards, inside, FEW_VALUED_REWARD)
+    alone = has_few_values(rewards, inside, FEW_VALUED_REWARD)
     share, narrowest = xp.zeros_like(rewards), xp.full_like(rounding, xp.inf)
     by_itself = alone
     for enough in large:

@@ -13,8 +13,8 @@ from array_api_compat import device
 
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.batched_cholesky import Cholesky
-from surefoot.numerics.fences import adaptive_fence, few_valued, gap_fence, normal_cdf, standardised
-from surefoot.numerics.masked_quantiles import median, ordered
+from surefoot.numerics.fences import adaptive_fence, gap_fence, has_few_values, normal_cdf, standardise
+from surefoot.numerics.masked_quantiles import median, sort_present
 
 FEW_VALUED = 0.1
 """A variable with one value in more than this share of the rows is judged by itself."""
@@ -45,13 +45,13 @@ def state_outlyingness(state: Array, present: Array) -> Array:
     columns = xp.permute_dims(state, (0, 2, 1))
     there = present[:, None, :] & (columns == columns)  # noqa: PLR0124 - broadcasts to every variable
     count = xp.sum(xp.astype(present, xp.int64), axis=1)
-    by_itself = few_valued(columns, there, FEW_VALUED) | (count < ROWS_PER_VARIABLE * state.shape[-1])[:, None]
+    by_itself = has_few_values(columns, there, FEW_VALUED) | (count < ROWS_PER_VARIABLE * state.shape[-1])[:, None]
     alone = xp.zeros_like(state[..., 0])
     people = xp.nonzero(xp.any(by_itself, axis=1))[0]
     if people.shape[0]:
         size, fence = gap_fence(columns[people], there[people])
         alone[people] = xp.max(xp.where(by_itself[people][..., None], size / fence[..., None], 0.0), axis=1)
-    z = xp.permute_dims(xp.where(by_itself[..., None], 0.0, standardised(columns, there)), (0, 2, 1))
+    z = xp.permute_dims(xp.where(by_itself[..., None], 0.0, standardise(columns, there)), (0, 2, 1))
     kept = _concentrated(z, present)
     for _ in range(REWEIGHTINGS):
         kept = present & (_together(z, present, kept) <= 1)
@@ -63,7 +63,7 @@ def state_outlyingness(state: Array, present: Array) -> Array:
 def smallest_half(values: Array, present: Array, features: int) -> Array:
     """The ⌊(n + features + 1) / 2⌋ present rows with the smallest values (more where they tie)."""
     xp = array_namespace(values)
-    in_order = ordered(values, present)
+    in_order = sort_present(values, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     place = xp.maximum(xp.minimum((count + features + 1) // 2, count) - 1, xp.zeros_like(count))
     return present & (values <= xp.take_along_axis(in_order, place, axis=-1))
