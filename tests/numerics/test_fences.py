@@ -39,7 +39,7 @@ def test_a_log_normal_variable_is_straightened(g):
     z = np.random.default_rng(4).standard_normal((50, 2000))
     x = np.exp(g * z)
     for sign in (1, -1):
-        straight = sign * fences.standardised(sign * x, everywhere(x))
+        straight = sign * fences.standardise(sign * x, everywhere(x))
         assert_allclose(np.quantile(straight, 0.99, axis=1).mean(), stats.norm.ppf(0.99), rtol=0.2)
 
 
@@ -56,11 +56,11 @@ def test_unskewed_makes_the_long_side_normal_and_leaves_the_short():
     z = np.linspace(-2, 2, 9)[None]
     for g in (0.7, -0.7):
         skewed = (np.exp(g * z) - 1) / g
-        back = fences.unskewed(skewed, np.array([g]))
+        back = fences.remove_skewness(skewed, np.array([g]))
         long = z * g > 0
         assert_allclose(back[long], z[long], rtol=1e-12)
         assert_array_equal(back[~long], skewed[~long])
-    assert_array_equal(fences.unskewed(z, np.zeros(1)), z)
+    assert_array_equal(fences.remove_skewness(z, np.zeros(1)), z)
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,7 +90,7 @@ def test_few_valued_counts_the_commonest_value(values, share):
     x = np.array([[*values, 0, 0, 0]], dtype=float)
     present = np.arange(x.shape[1])[None] < len(values)
     commonest = np.unique(values, return_counts=True)[1].max()
-    assert fences.few_valued(x, present, share)[0] == (commonest > np.floor(share * len(values)))
+    assert fences.has_few_values(x, present, share)[0] == (commonest > np.floor(share * len(values)))
 
 
 def test_a_gap_sets_artefacts_apart_and_nothing_else_does():
