@@ -7,10 +7,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import surefoot as sf
 from surefoot.atomic_files import json_text
 from surefoot.explain import explain
-from surefoot.explain.policy_card import card
+from surefoot.explain.policy_card import make_card
 from surefoot.inference import participant_bootstrap as resampled
-from surefoot.inference.participant_bootstrap import bootstrap
-from surefoot.inference.sandwich import influences
+from surefoot.inference.participant_bootstrap import bootstrap_coefficients
+from surefoot.inference.sandwich import compute_influences
 from surefoot.numerics import random_streams
 from tests.studies import many
 
@@ -32,7 +32,7 @@ def pooled(logs):
 
 def test_bootstrap_is_the_fit_of_resampled_people(logs, per_participant):
     """Literally: draw each participant's rows from their stream, fit them alone, take percentiles."""
-    found = bootstrap(per_participant, draws=25, seed=3)
+    found = bootstrap_coefficients(per_participant, draws=25, seed=3)
     for participant in (0, 7):
         rng = next(iter(random_streams.streams(3, "bootstrap", [participant])))
         rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
@@ -45,9 +45,9 @@ def test_bootstrap_is_the_fit_of_resampled_people(logs, per_participant):
 
 
 def test_bootstrap_does_not_depend_on_blocks_or_company(logs, per_participant, monkeypatch):
-    whole = bootstrap(per_participant, draws=20, seed=1)
+    whole = bootstrap_coefficients(per_participant, draws=20, seed=1)
     monkeypatch.setattr(resampled, "BLOCK_ROWS", 1500)
-    small = bootstrap(per_participant, draws=20, seed=1)
+    small = bootstrap_coefficients(per_participant, draws=20, seed=1)
     for name, values in vars(whole).items():
         assert_array_equal(getattr(small, name), values)
 
@@ -55,7 +55,7 @@ def test_bootstrap_does_not_depend_on_blocks_or_company(logs, per_participant, m
 def test_bootstrap_intervals_cover_the_truth_of_a_person():
     sim = sf.simulators.HeartSteps(participants=60)
     fitted = sf.method("accb").fit(sim.collect(sf.policies.coin(2), decision_points=210, seed=8))
-    found = bootstrap(fitted, draws=200)
+    found = bootstrap_coefficients(fitted, draws=200)
     inside = (found.critic_low <= sim.critic_coef) & (sim.critic_coef <= found.critic_high)
     assert 0.89 < inside.mean() < 0.98
 
@@ -69,15 +69,15 @@ def test_a_person_without_usable_rows_has_no_interval(logs):
     table = found.coefficients.to_frame("pandas")
     assert table.query("participant == 2")["low"].isna().all()
     assert table.query("participant != 2")["low"].notna().all()
-    assert "9 people" in card(found).markdown()
+    assert "9 people" in make_card(found).markdown()
 
 
 def test_pooled_intervals_are_the_sandwich(pooled):
     found = explain(pooled)
-    width = influences(pooled).half_width("policy")
+    width = compute_influences(pooled).half_width("policy")
     rows = [row for row in found.coefficients.rows if row.part == "policy"]
     assert_allclose([row.interval.low for row in rows], pooled.coef_[0] - width)
-    error = np.sqrt(np.diagonal(influences(pooled).covariance("policy")))
+    error = np.sqrt(np.diagonal(compute_influences(pooled).covariance("policy")))
     assert_allclose([row.interval.standard_error for row in rows], error)
     assert found.coefficients.of("critic", "fatigue", "nothing").people_above is None
 
@@ -164,13 +164,13 @@ def test_only_what_is_seen_is_explained(logs):
     found = explain(fitted)
     assert [curve.variable for curve in found.curves] == ["weather"]
     assert {row.feature for row in found.coefficients.rows if row.part == "policy"} == {"weather", "intercept"}
-    assert "does not look at engagement, fatigue" in card(found).markdown()
+    assert "does not look at engagement, fatigue" in make_card(found).markdown()
 
 
 @pytest.mark.parametrize(("name", "pooling"), [("ro-saccb", "all"), ("ro-accb", "person"), ("linucb", "person")])
 def test_the_card_says_what_goes_into_a_protocol(logs, name, pooling):
     found = explain(sf.method(name, pooling=pooling).fit(logs), draws=20, scaling={"weather": (0.0, 5.0)})
-    text = card(found, title="Card_1", method=name, limits=(0.1, 0.9), transform="sqrt", verdict="look").markdown()
+    text = make_card(found, title="Card_1", method=name, limits=(0.1, 0.9), transform="sqrt", verdict="look").markdown()
     assert text.startswith("# Card_1\n")
     for part in ("one of nothing, send", "kept between 0.1 and 0.9", f"Method {name}", "audit of the fit says: look",
                  "10 people, 600 of 600", "as sqrt"):  # fmt: skip
@@ -191,4 +191,4 @@ def test_nothing_to_explain_is_said(logs):
     with pytest.raises(sf.InputError, match="no policy to explain"):
         explain(empty)
     with pytest.raises(sf.InputError, match="with a pooled one use the sandwich"):
-        bootstrap(sf.method("accb", pooling="all").fit(logs))
+        bootstrap_coefficients(sf.method("accb", pooling="all").fit(logs))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from surefoot.inference.intervals import PeopleBootstrap, mean_interval, per_participant, t_interval, t_quantile
+from surefoot.inference.intervals import PeopleBootstrap, mean_interval, sum_by_participant, t_interval, t_quantile
 
 
 def test_the_standard_error_of_a_mean_is_the_textbook_one():
@@ -56,7 +56,7 @@ def test_the_interval_of_a_mean_is_students(size):
 
 def test_quantile_and_sums():
     assert_allclose(t_quantile(7), stats.t.ppf(0.975, 7))
-    assert per_participant(np.array([0, 2, 2]), 3, np.array([1.0, 2.0, 3.0])).tolist() == [1, 0, 5]
+    assert sum_by_participant(np.array([0, 2, 2]), 3, np.array([1.0, 2.0, 3.0])).tolist() == [1, 0, 5]
     assert not t_interval(1.0, 1.0, 10).excludes_zero
     assert t_interval(5.0, 1.0, 10).excludes_zero
 

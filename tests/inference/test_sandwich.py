@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import surefoot as sf
-from surefoot.inference.sandwich import influences
+from surefoot.inference.sandwich import compute_influences
 from tests.studies import many
 
 
@@ -14,7 +14,7 @@ def pooled(name, logs, **parameters):
 def test_ridge_influences_are_those_of_leaving_each_person_out():
     (logs,), _, _ = many(1, 8, 30, seed=0, unit=500)
     fitted = pooled("accb", logs, actor_penalty=0.3)
-    found = influences(fitted)
+    found = compute_influences(fitted)
     for participant in range(8):
         without = pooled(
             "accb", logs.with_values(reward=np.where(logs.participant_index == participant, np.nan, logs.reward))
@@ -39,7 +39,7 @@ def test_policy_influences_follow_a_person_who_counts_a_little_more(name, parame
 
     everybody = np.tile(np.arange(6), 40)
     base = theta(everybody)
-    own = influences(base).policy
+    own = compute_influences(base).policy
     for participant in range(6):
         moved = theta(np.append(everybody, participant)).coef_[0] - base.coef_[0]
         assert_allclose(moved, own[participant], rtol=0.03, atol=0.03 * np.abs(own).max())
@@ -48,16 +48,18 @@ def test_policy_influences_follow_a_person_who_counts_a_little_more(name, parame
 def test_unseen_variables_have_no_uncertainty_and_small_people_errors_are_refused():
     (logs,), _, _ = many(1, 8, 30, seed=0, unit=500)
     seen = {"critic_variables": ("weather", "engagement"), "policy_variables": ("weather",)}
-    found = influences(pooled("ro-saccb", logs, **seen))
+    found = compute_influences(pooled("ro-saccb", logs, **seen))
     assert (found.half_width("critic")[[3, 7]] == 0).all()
     assert (found.half_width("policy")[[1, 2]] == 0).all()
     assert (np.delete(found.half_width("critic"), [3, 7]) > 0).all()
     with pytest.raises(sf.InputError, match="one fit to everybody"):
-        influences(sf.method("accb").fit(logs))
+        compute_influences(sf.method("accb").fit(logs))
     with pytest.raises(sf.InputError, match="at least 2 people"):
-        influences(pooled("accb", logs.with_values(reward=np.where(logs.participant_index > 0, np.nan, logs.reward))))
+        compute_influences(
+            pooled("accb", logs.with_values(reward=np.where(logs.participant_index > 0, np.nan, logs.reward)))
+        )
     with pytest.raises(sf.InputError, match="no coefficients of its own"):
-        influences(pooled("linucb", logs)).covariance("policy")
+        compute_influences(pooled("linucb", logs)).covariance("policy")
 
 
 def coverage(name, studies, people, points, seed):
@@ -66,7 +68,9 @@ def coverage(name, studies, people, points, seed):
     hits = []
     for one in logs:
         fitted = pooled(name, one)
-        hits.append(np.abs(fitted.critic_coef_[0] - sim.critic_coef / 500) <= influences(fitted).half_width("critic"))
+        hits.append(
+            np.abs(fitted.critic_coef_[0] - sim.critic_coef / 500) <= compute_influences(fitted).half_width("critic")
+        )
     return np.mean(hits, axis=0)
 
 
@@ -96,7 +100,7 @@ def test_pooled_policy_intervals_cover():
     hits = []
     for one in logs:
         fitted = pooled("accb", one, actor_penalty=0.1)
-        hits.append(np.abs(fitted.coef_[0] - truth) <= influences(fitted).half_width("policy"))
+        hits.append(np.abs(fitted.coef_[0] - truth) <= compute_influences(fitted).half_width("policy"))
     found = np.mean(hits, axis=0)
     assert 0.92 <= found.mean() <= 0.98, found
     assert found.min() > 0.9, found

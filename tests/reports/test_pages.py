@@ -7,7 +7,7 @@ from surefoot import audit, evaluation, explain
 from surefoot.audit import page as audit_report
 from surefoot.evaluation import page as off_policy_report
 from surefoot.explain import page as explain_report
-from surefoot.explain.policy_card import card
+from surefoot.explain.policy_card import make_card
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
@@ -21,11 +21,11 @@ def pages():
     linear = explain.explain(sf.method("linucb").fit(logs), draws=20)
     found = evaluation.evaluate(logs, {NASTY: sf.policies.fixed([0.3, 0.7])})
     return {
-        "audit": audit_report.page(audit.audit(sf.method("ro-accb").fit(logs)), title=NASTY, source=NASTY),
-        "audit-ridge": audit_report.page(audit.audit(sf.method("accb").fit(logs)), title=NASTY),
-        "explain": explain_report.page(pooled, card(pooled, title=NASTY, method=NASTY)),
-        "explain-linucb": explain_report.page(linear, card(linear)),
-        "evaluate": off_policy_report.page(found, title=NASTY, unit=NASTY),
+        "audit": audit_report.render_page(audit.audit(sf.method("ro-accb").fit(logs)), title=NASTY, source=NASTY),
+        "audit-ridge": audit_report.render_page(audit.audit(sf.method("accb").fit(logs)), title=NASTY),
+        "explain": explain_report.render_page(pooled, make_card(pooled, title=NASTY, method=NASTY)),
+        "explain-linucb": explain_report.render_page(linear, make_card(linear)),
+        "evaluate": off_policy_report.render_page(found, title=NASTY, unit=NASTY),
     }
 
 
@@ -69,7 +69,7 @@ def test_the_browser_would_notice(tmp_path):
 def test_a_page_is_the_same_bytes_again_and_names_no_other_host():
     logs = sf.simulators.HeartSteps(participants=5).collect(sf.policies.coin(2), decision_points=40, seed=0)
     first, second = (evaluation.evaluate(logs, {"coin": sf.policies.coin(2)}) for _ in range(2))
-    pages = [off_policy_report.page(found, title="Value", unit="steps") for found in (first, second)]
+    pages = [off_policy_report.render_page(found, title="Value", unit="steps") for found in (first, second)]
     assert pages[0] == pages[1]
     assert "<script" not in pages[0]
     assert "http" not in pages[0].replace("http://www.w3.org/", "")

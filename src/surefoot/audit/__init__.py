@@ -13,7 +13,7 @@ from surefoot.audit.checks import Check, judge, worst
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
-from surefoot.inference.intervals import per_participant
+from surefoot.inference.intervals import sum_by_participant
 from surefoot.learning.methods import Method
 
 
@@ -60,7 +60,7 @@ class Audit:
             "removed_below": count(measures.removed & ~above),
         }
         size = np.where(measures.removed, np.abs(measures.fitted.residuals_), 0.0)
-        sizes = per_participant(logs.participant_index, len(logs.participants), size)
+        sizes = sum_by_participant(logs.participant_index, len(logs.participants), size)
         found["mean_removed_residual"] = sizes / np.where(found["removed"] > 0, found["removed"], 1)
         found["reward_share"] = measures.reward_share()[1]
         for j, name in enumerate(logs.state_names):

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import FitWarning, InputError
-from surefoot.inference.intervals import Interval, PeopleBootstrap, per_participant, t_interval
-from surefoot.inference.sandwich import influences
+from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant, t_interval
+from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import effects, policy_features
 
@@ -65,7 +65,7 @@ class Measures:
     def total(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         """How many of the rows each participant has."""
         logs = self.fitted.logs_
-        return per_participant(logs.participant_index, len(logs.participants), rows.astype(np.float64))
+        return sum_by_participant(logs.participant_index, len(logs.participants), rows.astype(np.float64))
 
     @property
     def treated(self) -> NDArray[np.bool_]:
@@ -81,8 +81,8 @@ class Measures:
         participant."""
         logs = self.fitted.logs_
         size = np.abs(np.where(self.used, self.raw_reward, 0.0))
-        lost = per_participant(logs.participant_index, len(logs.participants), np.where(self.removed, size, 0.0))
-        whole = per_participant(logs.participant_index, len(logs.participants), size)
+        lost = sum_by_participant(logs.participant_index, len(logs.participants), np.where(self.removed, size, 0.0))
+        whole = sum_by_participant(logs.participant_index, len(logs.participants), size)
         everything = float(whole.sum())
         return float(lost.sum()) / everything if everything > 0 else 0.0, lost / np.where(whole > 0, whole, 1.0)
 
@@ -127,11 +127,11 @@ def _at(measures: Measures, fitted: Method, tau: float) -> Sensitivity:
     logs, rows = fitted.logs_, np.flatnonzero(measures.used)
     z, participant_index, people = policy_features(logs.state[rows]), logs.participant_index[rows], len(logs.participants)
     gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted._unit[rows]])
-    effect = measures.bootstrap.ratio(per_participant(participant_index, people, gain), measures.total(measures.used))
+    effect = measures.bootstrap.ratio(sum_by_participant(participant_index, people, gain), measures.total(measures.used))
     if fitted.pooling == "all" and people > 1:
         # Everybody shares the coefficients: their error, and not the spread over people, is what is uncertain.
         direction = _mean_contrast(z.mean(axis=0), logs.actions)
-        spread = influences(fitted).critic @ direction
+        spread = compute_influences(fitted).critic @ direction
         effect = t_interval(
             gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.audit import Audit
 from surefoot.audit.checks import percent
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, new_figure, plain
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ WIDEST = 4.0
 SHOWN_TUPLES = 12
 
 
-def page(audit: Audit, *, title: str, source: str = "") -> str:
+def render_page(audit: Audit, *, title: str, source: str = "") -> str:
     """A self-contained HTML page."""
     charts = [_residuals(audit), _people(audit), _time(audit)]
     if len(audit.sensitivity) > 1:
@@ -61,7 +61,7 @@ def _residuals(audit: Audit) -> tuple[Markup, str]:
     if measures.fitted.critic != "ridge":
         for edge in (-1, 1):
             axes.axvline(edge, color="black", linewidth=0.8, linestyle="--")
-    plain(
+    label_axes(
         axes,
         x="residual, in caps (± 4 and beyond at the edge)",
         y="decision points (log scale)",
@@ -80,7 +80,7 @@ def _people(audit: Audit) -> tuple[Markup, str]:
     axes.plot(np.arange(1, len(share) + 1), share, "o", color=BLUE, markersize=4)
     axes.axhline(100 * removed.sum() / used.sum(), color=ORANGE, label="over all")
     axes.set_ylim(bottom=0)
-    plain(axes, x="people, by share removed", y="decision points removed (%)", title="Removal by participant")
+    label_axes(axes, x="people, by share removed", y="decision points removed (%)", title="Removal by participant")
     axes.legend(frameon=False, fontsize="small")
     return inline_svg(figure, "Share of decision points removed for every participant"), "One dot is one participant."
 
@@ -102,7 +102,7 @@ def _time(audit: Audit) -> tuple[Markup, str]:
                 middles.append(10 * tenth + 5 + (0.8 if label == "sent" else -0.8))
         axes.errorbar(middles, rates, halves, fmt="o", color=colour, label=label, markersize=4, linewidth=1)
     axes.set_ylim(bottom=0)
-    plain(
+    label_axes(
         axes, x="part of the participant's study (%)", y="decision points removed (%)", title="Removal over time, by action"
     )
     axes.legend(frameon=False, fontsize="small")
@@ -123,7 +123,7 @@ def _effects(audit: Audit) -> tuple[Markup, str]:
     axes.axhline(audit.sensitivity[-1].effect.value, color=GREEN, linestyle="--", label="without the cap")
     axes.axvline(audit.measures.fitted.tau, color=GREY, linewidth=0.8, label="this fit")
     _logarithmic(axes, taus)
-    plain(
+    label_axes(
         axes, x="τ (height of the cap)", y="mean effect of sending\n(units of the fitted reward)", title="Effect and the cap"
     )
     axes.legend(frameon=False, fontsize="small")
@@ -141,7 +141,7 @@ def _send_rates(audit: Audit) -> tuple[Markup, str]:
     axes.axvline(audit.measures.fitted.tau, color=GREY, linewidth=0.8)
     axes.set_ylim(0, 100)
     _logarithmic(axes, taus)
-    plain(axes, x="τ (height of the cap)", y="%", title="Sending and the cap")
+    label_axes(axes, x="τ (height of the cap)", y="%", title="Sending and the cap")
     axes.legend(frameon=False, fontsize="small")
     return inline_svg(figure, "Send rate and share removed at several heights of the cap"), "At the logged states."
 

@@ -29,11 +29,11 @@ MOST_PEOPLE = 5
 def audit(logs: Logs, study: StudyFile = Path("study.toml"), html: HtmlFile = None, as_json: AsJson = False) -> None:
     """Say what the fit left out, and whether that was safe: fine, look or unsafe, with the reason and the remedy."""
     from surefoot.audit import audit as audit_fit
-    from surefoot.audit.page import page
+    from surefoot.audit.page import render_page
 
     studied = LoadedStudy.of(logs, study)
     found = audit_fit(studied.fitted(), raw_reward=studied.read.raw_reward, implausible=studied.read.implausible)
-    write_outputs({html: page(found, title=f"Audit of {logs.name}", source=studied.source)} if html else {})
+    write_outputs({html: render_page(found, title=f"Audit of {logs.name}", source=studied.source)} if html else {})
     if as_json:
         print_json(found.to_dict())
     else:
@@ -46,7 +46,7 @@ def _say(found: Audit) -> None:
     from rich.text import Text
 
     from surefoot.audit.checks import percent
-    from surefoot.reports.numbers import number, span
+    from surefoot.reports.numbers import format_interval, format_number
 
     out, totals = console(), found.totals()
     out.print(
@@ -69,7 +69,13 @@ def _say(found: Audit) -> None:
         grid = new_table("tau", "removed", "mean effect", "95 % interval", "send rate")
         for row in found.sensitivity:
             tau = "no cap" if row.tau == float("inf") else f"{row.tau:g}"
-            grid.add_row(tau, percent(row.removed), number(row.effect.value), span(row.effect), percent(row.send_rate))
+            grid.add_row(
+                tau,
+                percent(row.removed),
+                format_number(row.effect.value),
+                format_interval(row.effect),
+                percent(row.send_rate),
+            )
         out.print(grid)
     rows = sorted(found.people("pyarrow").to_pylist(), key=lambda row: -row["removed"] / max(row["used"], 1))[:MOST_PEOPLE]
     participant = found.measures.fitted.logs_.names.participant

@@ -47,7 +47,7 @@ def evaluate(
 ) -> None:
     """Estimate the value of a policy beside never, always and what was logged, with intervals over people."""
     from surefoot.evaluation import evaluate as evaluate_policies
-    from surefoot.evaluation.page import page
+    from surefoot.evaluation.page import render_page
 
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
@@ -56,7 +56,9 @@ def evaluate(
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
     found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, limited=studied.study.limited)
     source = f"{studied.source}. {note}"
-    write_outputs({html: page(found, title=f"Value from {logs.name}", unit=studied.unit, source=source)} if html else {})
+    write_outputs(
+        {html: render_page(found, title=f"Value from {logs.name}", unit=studied.unit, source=source)} if html else {}
+    )
     if as_json:
         print_json(found.to_dict())
     else:
@@ -93,7 +95,7 @@ def _say(found: OffPolicy, unit: str, note: str) -> None:
 
     from surefoot.evaluation import ESTIMATORS, LOGGED
     from surefoot.evaluation.page import headline
-    from surefoot.reports.numbers import number, span
+    from surefoot.reports.numbers import format_interval, format_number
 
     out = console()
     out.print(
@@ -107,16 +109,16 @@ def _say(found: OffPolicy, unit: str, note: str) -> None:
     table = new_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
     for value in found.values:
         if value.policy == LOGGED:
-            table.add_row(LOGGED, "mean", number(value.value.value), span(value.value), "–", "–")
+            table.add_row(LOGGED, "mean", format_number(value.value.value), format_interval(value.value), "–", "–")
             continue
-        ends = "–" if isnan(value.difference.low) else span(value.difference)
-        estimate = (ESTIMATORS[value.estimator], number(value.value.value), span(value.value))
-        table.add_row(escape(value.policy), *estimate, number(value.difference.value), ends)
+        ends = "–" if isnan(value.difference.low) else format_interval(value.difference)
+        estimate = (ESTIMATORS[value.estimator], format_number(value.value.value), format_interval(value.value))
+        table.add_row(escape(value.policy), *estimate, format_number(value.difference.value), ends)
     out.print(table)
     overlap = new_table("policy", "sends at", "effective sample", "largest ratio")
     for row in found.overlap:
         rate, size = f"{100 * row.send_rate:.0f} %", f"{row.effective_sample_size:.0f} of {found.decision_points}"
-        overlap.add_row(escape(row.policy), rate, size, number(row.largest_ratio))
+        overlap.add_row(escape(row.policy), rate, size, format_number(row.largest_ratio))
     out.print(overlap)
     for row in found.overlap:
         if row.warning:

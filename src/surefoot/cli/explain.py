@@ -37,8 +37,8 @@ def explain(
     """Explain the study's policy: coefficients with intervals, what carries it, how it answers, whom it treats when."""
     from surefoot.audit import audit
     from surefoot.explain import explain as explain_fit
-    from surefoot.explain.page import page
-    from surefoot.explain.policy_card import card
+    from surefoot.explain.page import render_page
+    from surefoot.explain.policy_card import make_card
 
     studied = LoadedStudy.of(logs, study)
     fitted, described = studied.fitted(), studied.study
@@ -50,7 +50,7 @@ def explain(
     found = explain_fit(fitted, limited=described.limited, scaling=scaling)
     verdict = audit(fitted, raw_reward=studied.read.raw_reward, implausible=studied.read.implausible).verdict
     limits = (described.probability_limits.minimum, described.probability_limits.maximum)
-    sheet = card(
+    sheet = make_card(
         found,
         title=f"Policy card: {logs.name}",
         method=described.method_name,
@@ -61,7 +61,7 @@ def explain(
     )
     texts: dict[Path | None, str] = {markdown: sheet.markdown()} if markdown else {}
     if html:
-        texts[html] = page(found, sheet, source=studied.source)
+        texts[html] = render_page(found, sheet, source=studied.source)
     write_outputs(texts)
     if as_json:
         print_json(found.to_dict())
@@ -89,7 +89,7 @@ def _say(found: Explanation, sheet: Card) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from surefoot.reports.numbers import number, span
+    from surefoot.reports.numbers import format_interval, format_number
 
     out = console()
     for heading, sentences in sheet.sections:
@@ -106,12 +106,12 @@ def _say(found: Explanation, sheet: Card) -> None:
     for row in found.coefficients.rows:
         counts = (str(row.people_above), str(row.people_below)) if per_participant else ()
         names = (row.part, escape(row.action), escape(row.feature))
-        table.add_row(*names, number(row.interval.value), span(row.interval), *counts)
+        table.add_row(*names, format_number(row.interval.value), format_interval(row.interval), *counts)
     out.print(table)
     out.print("[bold]How it answers[/], from the 5 % to the 95 % point of each state variable")
     answers = new_table("state variable", "from", "to", "probability of sending")
     for curve in found.curves:
         first, last = (f"{100 * (1 - curve.probability[place, 0]):.0f} %" for place in (0, -1))
-        ends = (number(float(curve.grid[0])), number(float(curve.grid[-1])))
+        ends = (format_number(float(curve.grid[0])), format_number(float(curve.grid[-1])))
         answers.add_row(escape(curve.variable), *ends, f"{first} → {last}")
     out.print(answers)

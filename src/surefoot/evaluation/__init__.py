@@ -21,7 +21,7 @@ from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.evaluation.cross_fitting import expected_rewards, folds_of, learned_without
-from surefoot.inference.intervals import DRAWS, Interval, PeopleBootstrap, per_participant
+from surefoot.inference.intervals import DRAWS, Interval, PeopleBootstrap, sum_by_participant
 from surefoot.learning.methods import Method
 from surefoot.policies import policies as reference
 from surefoot.policies.policies import Policies, Policy
@@ -224,12 +224,15 @@ def _values(
 ) -> list[Value]:
     people = bootstrap.people
     logged, count = (
-        per_participant(participant_index, people, reward),
-        per_participant(participant_index, people, np.ones_like(reward)),
+        sum_by_participant(participant_index, people, reward),
+        sum_by_participant(participant_index, people, np.ones_like(reward)),
     )
     found = []
     for estimator, (top, bottom) in scores.items():
-        tops, bottoms = per_participant(participant_index, people, top), per_participant(participant_index, people, bottom)
+        tops, bottoms = (
+            sum_by_participant(participant_index, people, top),
+            sum_by_participant(participant_index, people, bottom),
+        )
         value, difference = bootstrap.ratio(tops, bottoms), bootstrap.difference(tops, bottoms, logged, count)
         if (
             estimator == "direct"
@@ -242,7 +245,8 @@ def _values(
 def _logged(reward: NDArray[np.float64], participant_index: NDArray[np.int64], bootstrap: PeopleBootstrap) -> Value:
     people = bootstrap.people
     value = bootstrap.ratio(
-        per_participant(participant_index, people, reward), per_participant(participant_index, people, np.ones_like(reward))
+        sum_by_participant(participant_index, people, reward),
+        sum_by_participant(participant_index, people, np.ones_like(reward)),
     )
     return Value(LOGGED, "doubly robust", value, Interval(0.0, 0.0, 0.0, 0.0))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.evaluation import ESTIMATORS, LOGGED, OffPolicy
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, new_figure, plain
-from surefoot.reports.numbers import number, span
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, label_axes, new_figure
+from surefoot.reports.numbers import format_interval, format_number
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLOURS = {"ips": GREY, "snips": ORANGE, "direct": GREEN, "doubly robust": BLUE}
 
 
-def page(found: OffPolicy, *, title: str, unit: str, source: str = "") -> str:
+def render_page(found: OffPolicy, *, title: str, unit: str, source: str = "") -> str:
     """A self-contained HTML page; `unit` is what the reward is counted in."""
     headlines = [headline(found, row.policy, unit) for row in found.overlap]
     charts = [_values(found, unit), _differences(found, unit), _overlap(found)]
@@ -39,15 +39,18 @@ def page(found: OffPolicy, *, title: str, unit: str, source: str = "") -> str:
 def headline(found: OffPolicy, policy: str, unit: str) -> str:
     """What the doubly robust estimate says about a policy, in a sentence."""
     value = found.value(policy)
-    worth = f"{policy} is worth {number(value.value.value)} {unit} per decision point ({span(value.value)})"
+    worth = (
+        f"{policy} is worth {format_number(value.value.value)} {unit} per decision point ({format_interval(value.value)})"
+    )
     change = value.difference
     if change.low > 0:
-        return f"{worth}, more than what was done, by {number(change.value)} ({span(change)})."
+        return f"{worth}, more than what was done, by {format_number(change.value)} ({format_interval(change)})."
     if change.high < 0:
-        ends = f"{number(-change.high)} to {number(-change.low)}"
-        return f"{worth}, less than what was done, by {number(-change.value)} ({ends})."
+        ends = f"{format_number(-change.high)} to {format_number(-change.low)}"
+        return f"{worth}, less than what was done, by {format_number(-change.value)} ({ends})."
     return (
-        f"{worth}; whether that is more than what was done these logs cannot tell ({number(change.value)}, {span(change)})."
+        f"{worth}; these logs cannot tell whether that is more than what was done "
+        f"({format_number(change.value)}, {format_interval(change)})."
     )
 
 
@@ -64,7 +67,7 @@ def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axe
         )
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    plain(axes, x=x, y="", title=title)
+    label_axes(axes, x=x, y="", title=title)
     return figure, axes
 
 
@@ -91,5 +94,5 @@ def _overlap(found: OffPolicy) -> tuple[Markup, str]:
     axes.barh(names, share, color=[ORANGE if row.warning else BLUE for row in found.overlap], height=0.6)
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    plain(axes, x="effective sample size (% of decision points)", y="", title="Overlap with the logs")
+    label_axes(axes, x="effective sample size (% of decision points)", y="", title="Overlap with the logs")
     return inline_svg(figure, "Effective sample sizes"), "How much of the logs speaks about each policy; orange: too little."

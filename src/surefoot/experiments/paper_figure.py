@@ -10,7 +10,7 @@ from surefoot.experiments.replicate import scene_title
 from surefoot.experiments.results import Results
 from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
 from surefoot.inference.intervals import mean_interval
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, new_figure, plain
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, label_axes, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ def _curve(axes: Axes, at: Sequence[float], values: Sequence[Any], kind: str, *,
 
 def _labels(axes: Axes, scene: Scene, x: str, title: str) -> None:
     unit = "steps per decision point" if scene[0] == "heartsteps" else "points per step"
-    plain(axes, x=x, y=f"ElrAR ({unit})", title=f"{title}: {scene_title(*scene)}")
+    label_axes(axes, x=x, y=f"ElrAR ({unit})", title=f"{title}: {scene_title(*scene)}")
 
 
 def _tau_panel(axes: Axes, results: Results, settings: Settings, scene: Scene) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.explain.coefficients import Coefficient, Coefficients, coefficients
+from surefoot.explain.coefficients import Coefficient, Coefficients, estimate_coefficients
 from surefoot.explain.response import (
     Course,
     Curve,
@@ -21,7 +21,7 @@ from surefoot.explain.response import (
     importances,
     send_probability,
 )
-from surefoot.inference.intervals import per_participant
+from surefoot.inference.intervals import sum_by_participant
 from surefoot.learning.methods import Method
 
 __all__ = ["Coefficient", "Coefficients", "Course", "Curve", "Explanation", "Importance", "explain"]
@@ -92,12 +92,12 @@ def explain(
         raise InputError("no decision point was usable, so there is no policy to explain; see which columns are missing")
     send = send_probability(fitted, limited)
     people = len(logs.participants)
-    count = per_participant(logs.participant_index[used], people, np.ones(int(used.sum())))
-    sums = per_participant(logs.participant_index[used], people, send[used])
+    count = sum_by_participant(logs.participant_index[used], people, np.ones(int(used.sum())))
+    sums = sum_by_participant(logs.participant_index[used], people, send[used])
     return Explanation(
         fitted,
         scaling or {},
-        coefficients(fitted, draws=draws, seed=seed),
+        estimate_coefficients(fitted, draws=draws, seed=seed),
         importances(fitted),
         curves(fitted, limited=limited, scaling=scaling or {}, seed=seed),
         courses(fitted, send),

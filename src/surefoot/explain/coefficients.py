@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval, mean_interval, t_quantile
-from surefoot.inference.participant_bootstrap import bootstrap
-from surefoot.inference.sandwich import influences
+from surefoot.inference.participant_bootstrap import bootstrap_coefficients
+from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import critic_feature_names, policy_feature_names
 from surefoot.policies.rules import Boltzmann
@@ -49,7 +49,7 @@ class Coefficients:
         return make_frame(self.own, backend)
 
 
-def coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficients:
+def estimate_coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficients:
     """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant."""
     logs, pooled = fitted.logs_, fitted.pooling == "all"
     parts = [("critic", critic_feature_names(logs.state_names, logs.action_names), fitted.critic_coef_, fitted._critic_sees)]
@@ -98,7 +98,7 @@ def _over_people(
 
 
 def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    found = influences(fitted)
+    found = compute_influences(fitted)
     width = found.half_width("critic")
     ends = {"critic": (fitted.critic_coef_ - width, fitted.critic_coef_ + width)}
     if found.policy is not None:
@@ -108,7 +108,7 @@ def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray
 
 
 def _own_ends(fitted: Method, draws: int, seed: int) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    found = bootstrap(fitted, draws=draws, seed=seed)
+    found = bootstrap_coefficients(fitted, draws=draws, seed=seed)
     ends = {"critic": (found.critic_low, found.critic_high)}
     if found.policy_low is not None and found.policy_high is not None:
         ends["policy"] = (found.policy_low, found.policy_high)

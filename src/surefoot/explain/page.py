@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.explain import Course, Curve, Explanation
 from surefoot.explain.policy_card import Card
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, new_figure, plain
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 5.2, 3.4
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY)
 
 
-def page(explanation: Explanation, card: Card, *, source: str = "") -> str:
+def render_page(explanation: Explanation, card: Card, *, source: str = "") -> str:
     """A self-contained HTML page."""
     names = explanation.fitted.logs_.action_names
     charts = [_coefficients(explanation, part) for part in ("policy", "critic")]
@@ -52,10 +52,10 @@ def _coefficients(explanation: Explanation, part: str) -> tuple[Markup, str] | N
     axes.margins(y=0.5 / len(rows))
     axes.invert_yaxis()
     if part == "policy":
-        plain(axes, x="logit per unit", y="", title="Policy: what makes it send")
+        label_axes(axes, x="logit per unit", y="", title="Policy: what makes it send")
         note = "To the right of the dashed line: more likely to send."
     else:
-        plain(axes, x="reward per unit, over doing nothing", y="", title="Critic: the effect of sending")
+        label_axes(axes, x="reward per unit, over doing nothing", y="", title="Critic: the effect of sending")
         note = "The gain of sending that the critic expects, by feature."
     mean = "Mean over people" if explanation.fitted.pooling == "person" else "Estimates"
     return inline_svg(figure, f"Coefficients of the {part} with intervals"), f"{note} {mean}, bars 95 %."
@@ -80,7 +80,7 @@ def _curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:
     if len(names) > 2:
         axes.legend(frameon=False, fontsize="small")
     what = "probability (%)" if len(names) > 2 else f"probability of {names[1]} (%)"
-    plain(axes, x=curve.variable, y=what, title=f"As {curve.variable} moves")
+    label_axes(axes, x=curve.variable, y=what, title=f"As {curve.variable} moves")
     note = "Other variables as logged." + (f" Band: {curve.band}." if curve.band else "")
     return inline_svg(figure, f"Probability of each action by {curve.variable}"), note
 
@@ -91,7 +91,7 @@ def _course(course: Course) -> tuple[Markup, str]:
     axes.plot(course.place, course.people * course.treated, "o-", color=BLUE, markersize=4, label="would be treated")
     axes.plot(course.place, course.people * course.logged, "--", color=ORANGE, label="were treated")
     axes.set_ylim(bottom=0)
-    plain(axes, x=course.label, y="people", title="How many people, when")
+    label_axes(axes, x=course.label, y="people", title="How many people, when")
     axes.legend(frameon=False, fontsize="small")
     return inline_svg(figure, f"People who would be treated by {course.label}"), "Expected number at a decision point."
 
@@ -102,6 +102,6 @@ def _people(explanation: Explanation) -> tuple[Markup, str]:
     axes.plot(np.arange(1, len(rates) + 1), rates, "o", color=BLUE, markersize=4)
     axes.axhline(100 * explanation.logged_rate, color=ORANGE, linestyle="--", label="as logged, over all")
     axes.set_ylim(0, 100)
-    plain(axes, x="people, by send rate", y="would be sent something (%)", title="How often each participant")
+    label_axes(axes, x="people, by send rate", y="would be sent something (%)", title="How often each participant")
     axes.legend(frameon=False, fontsize="small")
     return inline_svg(figure, "Send rate of every participant"), "One dot is one participant."

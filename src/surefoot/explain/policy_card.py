@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.explain import Coefficient, Explanation
 from surefoot.policies.rules import Boltzmann
-from surefoot.reports.numbers import number, span
+from surefoot.reports.numbers import format_interval, format_number
 
 PARAMETERS = {
     "critic": "critic",
@@ -43,7 +43,7 @@ def _escaped(text: str) -> str:
     return text
 
 
-def card(
+def make_card(
     explanation: Explanation,
     *,
     title: str = "Policy card",
@@ -103,7 +103,8 @@ def _from_what(explanation: Explanation, descriptions: dict[str, str]) -> tuple[
         if name in seen:
             what = descriptions.get(name)
             middle = np.quantile(logs.state[rows, j], (0.05, 0.95))
-            logged = f"as fitted, 90 % of logged values lie from {number(float(middle[0]))} to {number(float(middle[1]))}"
+            low, high = map(format_number, middle.tolist())
+            logged = f"as fitted, 90 % of logged values lie from {low} to {high}"
             sentences.append(f"{name}: {what}; {logged}" if what else f"{name}: {logged}")
     unseen = [name for name in logs.state_names if name not in seen]
     if unseen:
@@ -131,9 +132,9 @@ def _probabilities(explanation: Explanation, limits: tuple[float, float] | None)
     )
 
 
-def words(row: Coefficient, people: int, more: str) -> str:
+def describe_coefficient(row: Coefficient, people: int, more: str) -> str:
     """One policy coefficient in a sentence; `more` says what one unit more of the variable is."""
-    interval = f"{number(row.interval.value)}, 95 % interval {span(row.interval)}"
+    interval = f"{format_number(row.interval.value)}, 95 % interval {format_interval(row.interval)}"
     if row.people_above is not None:
         own = f"above zero for {row.people_above}, below for {row.people_below} of {people} people"
         interval = f"mean {interval}; own interval {own}"
@@ -152,11 +153,12 @@ def _coefficients(explanation: Explanation) -> tuple[str, ...]:
     first = explanation.fitted.logs_.action_names[0]
     if part == "critic":
         return tuple(
-            f"{row.action}, {row.feature}: {number(row.interval.value)} more reward per unit, 95 % {span(row.interval)}"
+            f"{row.action}, {row.feature}: {format_number(row.interval.value)} more reward per unit, "
+            f"95 % {format_interval(row.interval)}"
             for row in rows
             if row.action != first
         )
-    return tuple(words(row, people, _one_more(explanation, row.feature)) for row in rows)
+    return tuple(describe_coefficient(row, people, _one_more(explanation, row.feature)) for row in rows)
 
 
 def _one_more(explanation: Explanation, feature: str) -> str:

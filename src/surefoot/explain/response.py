@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.inference.intervals import per_participant
-from surefoot.inference.sandwich import influences
+from surefoot.inference.intervals import sum_by_participant
+from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import Boltzmann, DecisionRule
@@ -133,7 +133,7 @@ def _curve(
         count = np.bincount(participant_index)
         own = np.stack(
             [
-                np.stack([per_participant(participant_index, len(present), column) / count for column in found.T], axis=1)
+                np.stack([sum_by_participant(participant_index, len(present), column) / count for column in found.T], axis=1)
                 for found in at
             ]
         )
@@ -154,7 +154,7 @@ def _curve(
 
 def _drawn_rules(fitted: Method, rule: Boltzmann, seed: int) -> Boltzmann:
     """Policies drawn from the normal approximation to θ, batch shape (draws, 1)."""
-    covariance = influences(fitted).covariance("policy")
+    covariance = compute_influences(fitted).covariance("policy")
     values, vectors = np.linalg.eigh(np.where(np.isfinite(covariance), covariance, 0.0))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = np.random.default_rng(seed).standard_normal((BAND_DRAWS, len(root))) @ root.T

@@ -115,6 +115,6 @@ def _linearised(
         return first - second, np.sqrt(np.maximum(variance, 0.0))
 
 
-def per_participant(participant_index: NDArray[np.int64], people: int, values: NDArray[Any]) -> NDArray[np.float64]:
+def sum_by_participant(participant_index: NDArray[np.int64], people: int, values: NDArray[Any]) -> NDArray[np.float64]:
     """The sum of `values` over each participant's rows."""
     return np.bincount(participant_index, weights=np.asarray(values, dtype=np.float64), minlength=people).astype(np.float64)

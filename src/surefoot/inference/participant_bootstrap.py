@@ -32,7 +32,7 @@ class Bootstrap:
     policy_high: NDArray[np.float64] | None
 
 
-def bootstrap(fitted: Method, *, draws: int = 200, seed: int = 0) -> Bootstrap:
+def bootstrap_coefficients(fitted: Method, *, draws: int = 200, seed: int = 0) -> Bootstrap:
     """Resample each participant's usable decision points, fit critic and policy anew, and take percentiles.
 
     Every drawn copy of a participant is one more participant to the batched solvers. A participant's draws come from a

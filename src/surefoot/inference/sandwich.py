@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.inference.intervals import per_participant, t_quantile
+from surefoot.inference.intervals import sum_by_participant, t_quantile
 from surefoot.learning.actor_objective import gain_gradient_curvature
 from surefoot.learning.methods import ACCB, Method
 from surefoot.numerics.boltzmann import boltzmann
@@ -83,11 +83,13 @@ class _Rows:
         found = np.empty((self.people, size, size))
         for i in range(size):
             for j in range(i + 1):
-                found[:, i, j] = per_participant(self.participant_index, self.people, weight * self.x[:, i] * self.x[:, j])
+                found[:, i, j] = sum_by_participant(
+                    self.participant_index, self.people, weight * self.x[:, i] * self.x[:, j]
+                )
                 found[:, j, i] = found[:, i, j]
         return found
 
-    def per_participant(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sum_by_participant(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums over each participant's rows of (rows, …)."""
         order = np.argsort(self.participant_index, kind="stable")
         starts = np.searchsorted(self.participant_index[order], np.arange(self.people))
@@ -103,7 +105,7 @@ def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDAr
     return np.where(np.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0)
 
 
-def influences(fitted: Method) -> Influences:
+def compute_influences(fitted: Method) -> Influences:
     """Every participant's influence on a method fitted with pooling="all".
 
     The critic solves Σ u x e = ζ w. Its derivative is not XᵀUX alone: moving w also moves decision points across the cap,
@@ -112,7 +114,7 @@ def influences(fitted: Method) -> Influences:
     would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n.
     """
     if fitted.pooling != "all":
-        raise InputError("the sandwich is for one fit to everybody; with one per participant use explain.bootstrap")
+        raise InputError("the sandwich is for one fit to everybody; with one per participant use bootstrap_coefficients")
     rows = _Rows.of(fitted)
     if rows.people < 2:
         raise InputError("the sandwich needs at least 2 people with usable decision points")
@@ -121,7 +123,8 @@ def influences(fitted: Method) -> Influences:
     weight = rows.kept - rows.cap * rows.at_cap
     own = rows.grams(weight)
     pull = (
-        rows.per_participant((rows.kept * rows.residual)[:, None] * rows.x) - penalty * fitted.critic_coef_[0] / rows.people
+        rows.sum_by_participant((rows.kept * rows.residual)[:, None] * rows.x)
+        - penalty * fitted.critic_coef_[0] / rows.people
     )
     hessian = own.sum(axis=0)
     used = np.diagonal(hessian) != 0  # A variable that the critic does not see has no row in the system.
@@ -153,7 +156,7 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
     stakes = advantage * (rows.kept / count)[:, None]
     _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
     cross = _cross_derivative(rows, probability, score) / count
-    own = rows.per_participant(rows.kept[:, None] * score - fitted.actor_penalty * theta.ravel()) / count
+    own = rows.sum_by_participant(rows.kept[:, None] * score - fitted.actor_penalty * theta.ravel()) / count
     pull, system = own + critic @ cross.T, curvature[0]
     radius = fitted._radius
     if radius is not None:
@@ -163,8 +166,8 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
         if theta.ravel() @ normal > (1 - 1e-6) * radius:
             multiplier = float(theta.ravel() @ gradient[0]) / radius
             logits = rows.z @ theta.T
-            along = rows.per_participant(share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(count, k * m))
-            size = rows.per_participant(share * ((logits**2).sum(axis=1) - radius)) / 2
+            along = rows.sum_by_participant(share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(count, k * m))
+            size = rows.sum_by_participant(share * ((logits**2).sum(axis=1) - radius)) / 2
             pull = np.concatenate([pull - multiplier * along, size[:, None]], axis=1)
             system = np.block([[system - multiplier * metric, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]])
     # A variable that the policy does not see, without a penalty, leaves a row of zeros.

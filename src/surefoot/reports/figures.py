@@ -24,7 +24,7 @@ def new_figure(
     return figure, figure.subplots(rows, columns, **more)
 
 
-def plain(axes: Axes, *, x: str, y: str, title: str = "") -> None:
+def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
     """Labels with units, no box, a light grid behind the data."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)

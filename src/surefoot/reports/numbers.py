@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """A number as people write it: three or four digits, thousands apart; what is missing is a dash; text stays text.
 
-    >>> number(14836.2), number(-12.3456), number(0.04321), number(float("nan"))
+    >>> format_number(14836.2), format_number(-12.3456), format_number(0.04321), format_number(float("nan"))
     ('14,836', '−12.35', '0.0432', '–')
     """
     if isinstance(value, float):
@@ -22,8 +22,8 @@ def number(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def span(interval: Any) -> str:
+def format_interval(interval: Any) -> str:
     """`low to high` of an interval; a dash where it has no ends."""
     if math.isnan(interval.low):
         return "–"
-    return f"{number(interval.low)} to {number(interval.high)}"
+    return f"{format_number(interval.low)} to {format_number(interval.high)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.explain.coefficients import coefficients
+from surefoot.explain.coefficients import estimate_coefficients
 from surefoot.learning.methods import Method
 
 DRAWS = 100
@@ -17,7 +17,7 @@ log = logging.getLogger("surefoot.service")
 def coefficient_intervals(method: Method) -> dict[str, Any]:
     """The policy's coefficients with 95 % intervals and where these come from; empty where they cannot be had."""
     try:
-        found = coefficients(method, draws=DRAWS, seed=0)
+        found = estimate_coefficients(method, draws=DRAWS, seed=0)
     except Exception as error:
         # A policy is worth having without them.
         log.error("the intervals failed with %s", type(error).__name__)
