@@ -44,10 +44,10 @@ def study_on_device(people):
     state = torch.empty((people, TUPLES, 3), device="cuda", dtype=torch.float64)
     reward = torch.empty((people, TUPLES), device="cuda", dtype=torch.float64)
     action = torch.randint(0, 2, (people, TUPLES), generator=make, device="cuda")
-    now = torch.randn((3, people), **draw)
+    now, model = torch.randn((3, people), **draw), HeartSteps(participants=1)
     for t in range(TUPLES):
         state[:, t, :] = now.T
-        now, reward[:, t] = HeartSteps.advance(now, action[:, t], torch.randn((4, people), **draw))
+        now, reward[:, t] = model.advance(now, action[:, t], torch.randn((4, people), **draw))
     spoiled = (torch.rand((people, TUPLES), **draw) < 0.08) & (action == 1)
     reward += spoiled * 5 * reward.abs().mean(dim=1, keepdim=True)
     return state, action, reward, torch.ones_like(reward)

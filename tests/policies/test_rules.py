@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from surefoot.policies.rules import Boltzmann, Fixed, UpperConfidence
+from surefoot.policies.rules import Boltzmann, Fixed, Pessimistic, UpperConfidence
 from tests.reference import literal
 
 RNG = np.random.default_rng(0)
@@ -16,6 +16,7 @@ def rules(actions):
         Boltzmann(RNG.standard_normal((LANES, actions - 1, 4))),
         UpperConfidence(RNG.standard_normal((LANES, actions, 4)), root @ np.swapaxes(root, -1, -2)),
         UpperConfidence(RNG.standard_normal((LANES, actions, 4)), np.zeros((LANES, actions, 4, 4))),
+        Pessimistic(RNG.standard_normal((LANES, actions, 4)), root @ np.swapaxes(root, -1, -2)),
     ]
 
 
@@ -70,3 +71,15 @@ def test_stacked_rules_decide_like_each_of_them():
     state, uniform = RNG.standard_normal((3, LANES)), RNG.random(LANES)
     together = both.chooser()(np.broadcast_to(state[:, None], (3, 2, LANES)), uniform)
     assert_array_equal(together, [one.chooser()(state, uniform), other.chooser()(state, uniform)])
+
+
+def test_the_reference_is_left_only_for_an_advantage_of_kappa_standard_errors():
+    state, root = RNG.standard_normal((LANES, 3)), RNG.standard_normal((LANES, 3, 4, 4))
+    mean, covariance, kappa = 3 * RNG.standard_normal((LANES, 3, 4)), root @ np.swapaxes(root, -1, -2), 1.5
+    mean[:, 0], covariance[:, 0] = 0.0, 0.0
+    found = Pessimistic(mean, kappa**2 * covariance).probabilities(state).argmax(axis=1)
+    for lane, s in enumerate(state):
+        z = np.append(s, 1.0)
+        margins = [z @ m - kappa * np.sqrt(z @ v @ z) for m, v in zip(mean[lane], covariance[lane], strict=True)]
+        assert found[lane] == (0 if max(margins[1:]) <= 0 else int(np.argmax(margins)))
+    assert {0, 1, 2} == set(found)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-PURPOSES = {"dynamics": 0, "actions": 1, "outliers": 2, "bootstrap": 3}
+PURPOSES = {"dynamics": 0, "actions": 1, "outliers": 2, "bootstrap": 3, "participants": 4}
 
 
 def streams(seed: int | np.random.SeedSequence, purpose: str, people: Iterable[int]) -> Iterator[np.random.Generator]:

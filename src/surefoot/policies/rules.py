@@ -144,34 +144,35 @@ class Boltzmann(DecisionRule):
 
 
 @dataclass(frozen=True, eq=False)
-class UpperConfidence(DecisionRule):
-    """The action with the highest m_aᵀ z(s) + √(z(s)ᵀ V_a z(s)); a tie goes to the lower action."""
+class _ConfidenceBound(DecisionRule):
+    """The action with the highest m_aᵀ z(s) ± √(z(s)ᵀ V_a z(s)); a tie goes to the lower action."""
 
-    kind: ClassVar[str] = "upper-confidence"
+    sign: ClassVar[float]
+    """+1: what is uncertain is tried; −1: it is shunned."""
     batch_axes_follow: ClassVar[int] = 2
     mean: NDArray[np.float64]
     """m, (*batch, actions, variables + 1)."""
     spread: NDArray[np.float64]
-    """V, (*batch, actions, variables + 1, variables + 1): the squared width of the confidence bound."""
+    """V, (*batch, actions, variables + 1, variables + 1): the squared half-width of the confidence bound."""
 
     def scores(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         z = policy_features(state)
         width = np.einsum("...m,...kmn,...n->...k", z, self.spread, z)
-        return np.asarray(np.einsum("...km,...m->...k", self.mean, z) + np.sqrt(np.maximum(width, 0.0)))
+        return np.asarray(np.einsum("...km,...m->...k", self.mean, z) + self.sign * np.sqrt(np.maximum(width, 0.0)))
 
     def probabilities(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self.scores(state)
         return np.asarray(np.eye(scores.shape[-1])[scores.argmax(axis=-1)])
 
     def scalar(self) -> Callable[[Sequence[float]], list[float]]:
-        rules = list(zip(self.mean.tolist(), self.spread.tolist(), strict=True))
+        rules, sign = list(zip(self.mean.tolist(), self.spread.tolist(), strict=True)), self.sign
 
         def probabilities(state: Sequence[float]) -> list[float]:
             z = [*state, 1.0]
             best, chosen = -inf, 0
             for action, (mean, spread) in enumerate(rules):
                 width = sum(map(mul, z, [sum(map(mul, row, z)) for row in spread]))
-                score = sum(map(mul, mean, z)) + sqrt(abs(width))
+                score = sum(map(mul, mean, z)) + sign * sqrt(abs(width))
                 if score > best:
                     best, chosen = score, action
             return [float(action == chosen) for action in range(len(rules))]
@@ -195,7 +196,7 @@ class UpperConfidence(DecisionRule):
                     row = row + 2 * spread[a, i, j] * state[j]
                 width = width + row * state[i]
             # Rounding may leave a width of zero slightly below it.
-            return mean + xp.sqrt(xp.abs(width))
+            return mean + self.sign * xp.sqrt(xp.abs(width))
 
         def choose(state: Array, uniform: Array) -> Array:
             best = score(0, state)
@@ -209,7 +210,29 @@ class UpperConfidence(DecisionRule):
         return choose
 
 
-RULES: dict[str, type[DecisionRule]] = {rule.kind: rule for rule in (Fixed, Boltzmann, UpperConfidence)}
+@dataclass(frozen=True, eq=False)
+class UpperConfidence(_ConfidenceBound):
+    """The action with the highest m_aᵀ z(s) + √(z(s)ᵀ V_a z(s)): of two equal actions the one that is less well known."""
+
+    kind: ClassVar[str] = "upper-confidence"
+    sign: ClassVar[float] = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Pessimistic(_ConfidenceBound):
+    """The action with the highest m_aᵀ z(s) − √(z(s)ᵀ V_a z(s)), m the advantage over a reference action and V κ² times its
+    covariance: the reference, whose m and V are zero, is left only where an advantage is more than κ standard errors.
+
+    >>> rule = Pessimistic(np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([np.zeros((2, 2)), np.diag([0.0, 4.0])]))
+    >>> rule.scalar()([1.9]), rule.scalar()([2.1])
+    ([1.0, 0.0], [0.0, 1.0])
+    """
+
+    kind: ClassVar[str] = "pessimistic"
+    sign: ClassVar[float] = -1.0
+
+
+RULES: dict[str, type[DecisionRule]] = {rule.kind: rule for rule in (Fixed, Boltzmann, UpperConfidence, Pessimistic)}
 
 
 def _linear(coef: Array) -> Callable[[int, Array], Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,8 @@ class Simulator(ABC):
     """Random numbers that the first state takes."""
     step_numbers: ClassVar[int]
     """Random numbers that one step takes."""
-    critic_coef: ClassVar[NDArray[np.float64]]
-    """w*, the best linear approximation of the expected reward under a coin."""
+    critic_coef: NDArray[np.float64]
+    """w*, the best linear approximation of the expected reward under a coin; (people, features) where people differ."""
 
     def __init__(self, participants: int = 50) -> None:
         if isinstance(participants, bool) or not isinstance(participants, int) or participants < 1:
@@ -68,19 +68,24 @@ class Simulator(ABC):
     def begin(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """First states (variables, *lanes) from random numbers (initial_numbers, *lanes)."""
 
-    @staticmethod
     @abstractmethod
-    def advance(state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
+    def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         """Next states and rewards from states, actions and random numbers (step_numbers, *lanes)."""
 
-    @staticmethod
     @abstractmethod
-    def expected_reward(states: NDArray[np.float64]) -> NDArray[np.float64]:
-        """True expected immediate reward of every action, (n, actions), at states (n, variables)."""
+    def expected_reward(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
+        """True expected immediate reward of every action, (…, actions), at states (…, variables).
+
+        Where people differ, the first axis of the states is people.
+        """
 
     @abstractmethod
-    def oracle_myopic(self) -> Policy:
+    def oracle_myopic(self) -> Policy | Policies:
         """The policy that takes the action with the highest expected immediate reward."""
+
+    def of(self, people: slice, engine: Engine) -> Self:
+        """The dynamics of some people, with arrays where the engine works; the same for all unless people differ."""
+        return self
 
     def collect(self, policy: Policy | Policies, *, decision_points: int = 210, seed: Seed) -> Trajectories:
         """Logs of all people under a policy. With the same seed a longer study begins with the shorter one."""
@@ -157,7 +162,7 @@ class Simulator(ABC):
         begun = self.begin(np.stack(first, axis=1))
         begun = begun.reshape(len(begun), *[1] * (len(rule.batch) - 1), -1)
         return _Course(
-            self,
+            self.of(block, where),
             rule.on(where).chooser(),
             state=where.to_device(np.broadcast_to(begun, (len(begun), *rule.batch)).copy()),
             driving=where.to_device(np.ascontiguousarray(np.stack(numbers).transpose(1, 2, 0))),

@@ -37,7 +37,7 @@ class ChainWalk(Simulator):
     initial_numbers: ClassVar[int] = 1
     step_numbers: ClassVar[int] = 1
     # Going left, (10, 10, 90, 90) in states 1 … 4 has mean 50 and slope 32; going right mirrors it.
-    critic_coef: ClassVar[NDArray[np.float64]] = np.array([-30.0, 32.0, 160.0, -64.0])
+    critic_coef = np.array([-30.0, 32.0, 160.0, -64.0])
 
     @staticmethod
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -47,8 +47,7 @@ class ChainWalk(Simulator):
     def begin(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.floor(4 * numbers) + 1
 
-    @staticmethod
-    def advance(state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
+    def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         xp = array_namespace(state)
         right = (action > 0) == (numbers[0] < SUCCESS)
         following = state + xp.where(right, 1.0, -1.0)
@@ -56,10 +55,9 @@ class ChainWalk(Simulator):
         middle = (following[0] > 1.5) & (following[0] < 3.5)
         return following, xp.where(middle, REWARD, 0.0)
 
-    @staticmethod
-    def expected_reward(states: NDArray[np.float64]) -> NDArray[np.float64]:
-        left, right = (REWARD * np.isin(np.clip(states[:, 0] + move, 1, 4), (2, 3)) for move in (-1, 1))
-        return np.column_stack([SUCCESS * left + (1 - SUCCESS) * right, SUCCESS * right + (1 - SUCCESS) * left])
+    def expected_reward(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
+        left, right = (REWARD * np.isin(np.clip(states[..., 0] + move, 1, 4), (2, 3)) for move in (-1, 1))
+        return np.stack([SUCCESS * left + (1 - SUCCESS) * right, SUCCESS * right + (1 - SUCCESS) * left], axis=-1)
 
     def oracle_myopic(self) -> Policy:
         mean = np.array([[0.0, 0.0], [-1.0, 2.5]])

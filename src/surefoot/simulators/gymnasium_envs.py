@@ -24,6 +24,7 @@ class HeartStepsEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
 
     def __init__(self) -> None:
+        self._model = HeartSteps(participants=1)
         self.observation_space = spaces.Box(-100.0, 100.0, (3,), np.float64)
         self.action_space = spaces.Discrete(2)
 
@@ -31,12 +32,12 @@ class HeartStepsEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float64], dict[str, Any]]:
         super().reset(seed=seed)
-        self._state = HeartSteps.begin(HeartSteps.draw(self.np_random, (HeartSteps.initial_numbers,)))
+        self._state = self._model.begin(self._model.draw(self.np_random, (self._model.initial_numbers,)))
         return self._state.copy(), {}
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
-        numbers = HeartSteps.draw(self.np_random, (HeartSteps.step_numbers,))
-        self._state, reward = HeartSteps.advance(self._state, np.asarray(action), numbers)
+        numbers = self._model.draw(self.np_random, (self._model.step_numbers,))
+        self._state, reward = self._model.advance(self._state, np.asarray(action), numbers)
         return self._state.copy(), float(reward), False, False, {}
 
 
@@ -50,15 +51,16 @@ class ChainWalkEnv(gymnasium.Env[np.int64, np.int64]):
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
 
     def __init__(self) -> None:
+        self._model = ChainWalk(participants=1)
         self.observation_space = spaces.Discrete(4, start=1)
         self.action_space = spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.int64, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state = ChainWalk.begin(ChainWalk.draw(self.np_random, (ChainWalk.initial_numbers,)))
+        self._state = self._model.begin(self._model.draw(self.np_random, (self._model.initial_numbers,)))
         return np.int64(self._state[0]), {}
 
     def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
-        numbers = ChainWalk.draw(self.np_random, (ChainWalk.step_numbers,))
-        self._state, reward = ChainWalk.advance(self._state, np.asarray(action), numbers)
+        numbers = self._model.draw(self.np_random, (self._model.step_numbers,))
+        self._state, reward = self._model.advance(self._state, np.asarray(action), numbers)
         return np.int64(self._state[0]), float(reward), False, False, {}

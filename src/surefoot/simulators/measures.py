@@ -82,7 +82,7 @@ def regret_at(simulator: Simulator, policies: Decides, states: NDArray[np.float6
     """The immediate regret at given states of every participant, (people, states, variables)."""
     # Every participant's rule meets all of that participant's states: the new axis makes the batch (people, states).
     probabilities = policies.rules_for(simulator.participants)[:, None].probabilities(states)
-    expected = simulator.expected_reward(states.reshape(-1, states.shape[-1])).reshape(probabilities.shape)
+    expected = simulator.expected_reward(states)
     loss = expected.max(axis=-1) - (probabilities * expected).sum(axis=-1)
     return Estimate.over(loss.mean(axis=1))
 
@@ -92,7 +92,7 @@ def coefficient_error(simulator: Simulator, fitted: Method) -> Estimate:
     return Estimate.over(np.linalg.norm(fitted.critic_coef_ - simulator.critic_coef, axis=1))
 
 
-def reference_policies(simulator: Simulator) -> dict[str, Policy]:
+def reference_policies(simulator: Simulator) -> dict[str, Decides]:
     """What every table is compared with: `never`, `always`, `coin` and `oracle-myopic`."""
     actions = len(simulator.action_names)
     return {
