@@ -28,14 +28,14 @@ from sqlalchemy.engine import make_url
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from tests.service.postgres import binaries, cluster, free_port  # noqa: E402
+from tests.service.support.postgres import binaries, cluster, free_port  # noqa: E402
 
 from surefoot import Study, __version__  # noqa: E402
 from surefoot.service.access import keys  # noqa: E402
 from surefoot.service.database import databases  # noqa: E402
 from surefoot.service.trial import decisions, outcomes, participants  # noqa: E402
 from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: E402
-from surefoot.service.trial.trial import open_service  # noqa: E402
+from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
 SECONDS, ROUNDS, CLIENTS, PEOPLE = 2.0, 5, 8, 20
@@ -92,7 +92,7 @@ def served(factory, workers, environment):
     port = free_port()
     # Both the same way, as surefoot serve does it.
     call = f"listen({factory!r}, '127.0.0.1', {port}, {workers}, access_log=False)"
-    script = f"from surefoot.service.listening import listen\nif __name__ == '__main__':\n    {call}\n"
+    script = f"from surefoot.service.server import listen\nif __name__ == '__main__':\n    {call}\n"
     (Path(environment["SUREFOOT_STUDY"]).parent / "listen.py").write_text(script)
     command = [sys.executable, str(Path(environment["SUREFOOT_STUDY"]).parent / "listen.py")]
     environment = {**environment, "PYTHONPATH": str(ROOT / "benchmarks")}
@@ -158,22 +158,22 @@ def load(port, key, first, seconds):
 
 def prepared(url):
     """A trial with a live policy for everybody, and the bare route's table."""
-    service = open_service(Study.parse(STUDY), url)
+    trial = open_trial(Study.parse(STUDY), url)
     rng = np.random.default_rng(0)
     for participant in (f"p{number}" for number in range(PEOPLE)):
-        participants.register(service.database, participant)
+        participants.register_participant(trial.database, participant)
         told = []
         for index in range(20):
             request = DecisionRequest.model_validate(body(participant, index))
-            decision = json.loads(decisions.decide(service, request))["decision_id"]
+            decision = json.loads(decisions.decide(trial, request))["decision_id"]
             told.append(Outcome(decision_id=decision, proximal_outcome=float(rng.normal()), timestamp=WHEN))
-        outcomes.record(service, told)
-    if updates.run(service, updates.begin(service, "benchmark")) != "done":
+        outcomes.record_outcomes(trial, told)
+    if updates.run_update(trial, updates.begin_update(trial, "benchmark")) != "done":
         raise SystemExit("the benchmark's policy did not go live")
-    with service.database.writing() as connection:
+    with trial.database.transaction() as connection:
         connection.exec_driver_sql("CREATE TABLE bare (id VARCHAR(32) PRIMARY KEY, body TEXT)")
-    key = keys.create(service.database, "app")
-    service.close()
+    key = keys.create_key(trial.database, "app")
+    trial.close()
     return key
 
 

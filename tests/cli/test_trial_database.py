@@ -8,10 +8,9 @@ from typer.testing import CliRunner
 
 from surefoot import InputError
 from surefoot.cli import app
-from surefoot.service.trial.trial import open_service
+from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
-from tests.service.conftest import STUDY
-from tests.service.trials import fill
+from tests.service.support.trials import STUDY, fill
 
 
 @pytest.fixture
@@ -19,9 +18,9 @@ def trial(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/trial.db")
     (tmp_path / "study.toml").write_text(STUDY)
-    service = open_service(Study.parse(STUDY), f"sqlite:///{tmp_path}/trial.db")
-    yield service
-    service.close()
+    trial = open_trial(Study.parse(STUDY), f"sqlite:///{tmp_path}/trial.db")
+    yield trial
+    trial.close()
 
 
 def run(*words, code=0):
@@ -51,7 +50,7 @@ def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
     assert len(Study.parse(STUDY).read(tmp_path / "decisions.parquet").logs) == 80
     assert "80 decisions, 64 outcomes" in run("backup", "trial.zip")
     monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/other.db")
-    assert "form 0001" in run("db", "upgrade")
+    assert "schema version 0001" in run("db", "upgrade")
     assert "0 differences" in run("restore", "trial.zip")
     assert "80 decisions replayed" in run("replay")
 

@@ -8,51 +8,11 @@ from sqlalchemy.engine import make_url
 from surefoot.service.access import keys
 from surefoot.service.app import create_app
 from surefoot.service.database import databases
-from surefoot.service.trial.trial import open_service
+from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
-from tests.service.client import Client
-from tests.service.postgres import binaries, cluster
-
-STUDY = """\
-[columns]
-participant = "participant"
-time = "time"
-available = "available"
-probability = "probability"
-
-[state.weather]
-range = [-10, 10]
-
-[state.engagement]
-
-[state.place]
-kind = "category"
-levels = ["other", "home"]
-
-[reward]
-column = "steps"
-
-[method]
-name = "ro-accb"
-pooling = "person"
-
-[probability_limits]
-minimum = 0.1
-maximum = 0.9
-
-[trial]
-warm_up_decision_points = 20
-warm_up_probability = 0.5
-fallback_probability = 0.25
-update_time = "never"
-
-[trial.guard_rails]
-max_removed = 0.5
-max_send_rate_change = 0.8
-
-[trial.limits]
-requests_per_second = 10000
-"""
+from tests.service.support.client import Client
+from tests.service.support.postgres import binaries, cluster
+from tests.service.support.trials import STUDY
 
 
 @pytest.fixture(scope="session")
@@ -92,18 +52,18 @@ def study():
 
 
 @pytest.fixture
-def service(study, url):
-    opened = open_service(study, url)
+def trial(study, url):
+    opened = open_trial(study, url)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def client(service):
+def client(trial):
     """A client with a key of every role, of the application in this process."""
-    given = {role: keys.create(service.database, role) for role in keys.ROLES}
-    with Client(create_app(service), given) as one:
-        one.service = service
+    given = {role: keys.create_key(trial.database, role) for role in keys.ROLES}
+    with Client(create_app(trial), given) as one:
+        one.trial = trial
         yield one
 
 

@@ -14,10 +14,10 @@ from surefoot.service.access import keys
 from surefoot.service.database import databases
 from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.replay import replay
-from surefoot.service.trial.trial import open_service
-from tests.service.client import CONTEXT, request
-from tests.service.conftest import STUDY
-from tests.service.server import ForkedServer, serving
+from surefoot.service.trial.trial import open_trial
+from tests.service.support.client import CONTEXT, request
+from tests.service.support.servers import ForkedServer, serving
+from tests.service.support.trials import STUDY
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def server(tmp_path, url):
     study_file.write_text(STUDY)
     with serving(study_file, url) as one:
         one.database = databases.connect(url)
-        one.key = keys.create(one.database, "app")
+        one.key = keys.create_key(one.database, "app")
         yield one
         one.database.close()
 
@@ -35,17 +35,17 @@ def server(tmp_path, url):
 def forked(tmp_path, url, study):
     study_file = tmp_path / "study.toml"
     study_file.write_text(STUDY)
-    opened = open_service(study, url)
+    opened = open_trial(study, url)
     one = ForkedServer(study_file, url, workers=2)
     one.start()
-    one.database, one.key = opened.database, keys.create(opened.database, "app")
+    one.database, one.key = opened.database, keys.create_key(opened.database, "app")
     yield one
     one.end()
     opened.close()
 
 
 def count(database, table=decisions):
-    with database.looking() as connection:
+    with database.autocommit() as connection:
         return connection.scalar(sa.select(sa.func.count()).select_from(table))
 
 
@@ -66,7 +66,7 @@ def test_two_hundred_requests_at_once_for_one_decision_point(server):
     assert [status for status, _ in replies if status not in (200, 409)] == []
     winner = json.loads(next(iter(good)))["decision_id"]
     assert count(server.database) == 1, "one row"
-    with server.database.looking() as connection:
+    with server.database.autocommit() as connection:
         row = connection.execute(sa.select(decisions)).mappings().one()
     assert row["id"] == winner and row["reply"].encode() in good
     same = json.loads(row["context"])
@@ -119,7 +119,7 @@ def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
         stop.set()
         for one in running:
             one.result()
-    with server.database.looking() as connection:
+    with server.database.autocommit() as connection:
         recorded = connection.execute(sa.select(decisions)).mappings().all()
         values = connection.execute(sa.select(outcomes.c.decision_id, outcomes.c.proximal_outcome)).all()
     by_point = {(row["participant_id"], row["decision_idx"]): row["reply"].encode() for row in recorded}

@@ -4,7 +4,7 @@ from datetime import time
 import pytest
 
 from surefoot import InputError, Study
-from tests.service.conftest import STUDY
+from tests.service.support.trials import STUDY
 
 
 def test_the_trial_section_has_defaults_for_everything():

@@ -9,14 +9,19 @@ import typer
 # Importing a command's module adds the command to the application.
 from surefoot.cli import (
     audit,  # noqa: F401
+    backup,  # noqa: F401
+    db,  # noqa: F401
     evaluate,  # noqa: F401
     explain,  # noqa: F401
+    export,  # noqa: F401
     fit,  # noqa: F401
     import_data,  # noqa: F401
     init,  # noqa: F401
+    keys,  # noqa: F401
+    replay,  # noqa: F401
     reproduce,  # noqa: F401
     serve,  # noqa: F401
-    trial_database,  # noqa: F401
+    update,  # noqa: F401
 )
 from surefoot.cli.application import app
 from surefoot.errors import InputError

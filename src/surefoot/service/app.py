@@ -1,4 +1,4 @@
-"""The application: routes, errors of one shape, the guard around it."""
+"""The application: routes, errors of one shape, middleware."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from starlette.exceptions import HTTPException
 
 from surefoot.service import dashboard
 from surefoot.service.access.keys import KeyCache
-from surefoot.service.access.rate_limit import Rates
+from surefoot.service.access.rate_limit import RateLimiter
 from surefoot.service.api import admin_routes, public_routes, routes
-from surefoot.service.api.middleware import Guard
+from surefoot.service.api.middleware import RequestMiddleware
 from surefoot.service.operations.metrics import Metrics
-from surefoot.service.trial.api_errors import Refusal, body_of
-from surefoot.service.trial.context import observed
-from surefoot.service.trial.trial import Service, open_service
+from surefoot.service.trial.api_errors import ApiError, error_body
+from surefoot.service.trial.context import context_to_state
+from surefoot.service.trial.trial import Trial, open_trial
 from surefoot.service.updates.schedule import Schedule
 from surefoot.study import Study
 from surefoot.version import __version__
@@ -29,70 +29,72 @@ from surefoot.version import __version__
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
 
-def create_app(service: Service) -> FastAPI:
+def create_app(trial: Trial) -> FastAPI:
     """The application of one trial."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        schedule = Schedule(service)
+        schedule = Schedule(trial)
         schedule.start()
         yield
         schedule.stop()
-        service.close()
+        trial.close()
 
     app = FastAPI(
-        title=service.trial.title,
+        title=trial.settings.title,
         version=__version__,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    limits = service.trial.limits
-    app.state.service, app.state.good_keys, app.state.rates = service, KeyCache(), Rates(limits.requests_per_second)
-    app.state.metrics = Metrics(service)
+    limits = trial.settings.limits
+    app.state.trial, app.state.key_cache, app.state.rate_limiter = trial, KeyCache(), RateLimiter(limits.requests_per_second)
+    app.state.metrics = Metrics(trial)
     # Imports that the first request would otherwise wait for.
-    observed(service.study, {})
+    context_to_state(trial.study, {})
     for part in (routes, admin_routes, public_routes, dashboard):
         app.include_router(part.router)
-    app.openapi_schema = _described(app)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(sa.exc.OperationalError, _no_database)
-    app.add_middleware(Guard, body_bytes=1024 * limits.body_kilobytes)
+    app.openapi_schema = _describe_api(app)
+    app.add_exception_handler(HTTPException, _answer_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(sa.exc.OperationalError, _answer_no_database)
+    app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes)
     return app
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _describe_api(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI description, with how a key is sent."""
-    described = app.openapi()
-    described["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    return described
+    description = app.openapi()
+    description["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return description
 
 
 def from_environment() -> FastAPI:
     """What every worker of `surefoot serve` runs; the database URL may hold a password and so stays off command lines."""
-    return create_app(open_service(Study.load(os.environ["SUREFOOT_STUDY"]), os.environ["SUREFOOT_DATABASE"]))
+    return create_app(open_trial(Study.load(os.environ["SUREFOOT_STUDY"]), os.environ["SUREFOOT_DATABASE"]))
 
 
-async def _refused(_request: Request, error: Exception) -> JSONResponse:
+async def _answer_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
-    if isinstance(error, Refusal):
-        body = body_of(error.code, str(error.detail), error.field)
+    if isinstance(error, ApiError):
+        body = error_body(error.code, str(error.detail), error.field)
     else:
-        body = body_of(CODES.get(error.status_code, "refused"), str(error.detail))
+        body = error_body(CODES.get(error.status_code, "refused"), str(error.detail))
     return JSONResponse(body, error.status_code, error.headers)
 
 
-async def _no_database(_request: Request, _error: Exception) -> JSONResponse:
+async def _answer_no_database(_request: Request, _error: Exception) -> JSONResponse:
     """Nothing was acknowledged, and sending it again is safe."""
-    return JSONResponse(body_of("no_database", "the database cannot be reached; send it again"), 503, {"Retry-After": "1"})
+    return JSONResponse(
+        error_body("no_database", "the database cannot be reached; send it again"), 503, {"Retry-After": "1"}
+    )
 
 
-async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+async def _answer_invalid(_request: Request, error: Exception) -> JSONResponse:
     """The first thing that is wrong, without repeating what was sent."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for nothing else
     first: Any = error.errors()[0]
     place = [str(part) for part in first["loc"] if part not in ("body", "Outcome", "Outcomes")]
     message = str(first["msg"]).removeprefix("Value error, ")
-    return JSONResponse(body_of("invalid", message, ".".join(place) or None), 422)
+    return JSONResponse(error_body("invalid", message, ".".join(place) or None), 422)

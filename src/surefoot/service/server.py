@@ -1,4 +1,4 @@
-"""Listening: uvicorn with one worker or several on one socket."""
+"""The server: uvicorn with one worker or several on one socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def listen(factory: str, host: str, port: int, workers: int, *, access_log: bool
     """Serve the application that a factory makes, until a signal ends it."""
     import uvicorn
 
-    with bound(host, port) as listening:
+    with bind_socket(host, port) as listening:
         where = listening.getsockname()
         print(f"Surefoot listens at http://{where[0]}:{where[1]}", flush=True)
         uvicorn.run(
@@ -26,7 +26,7 @@ def listen(factory: str, host: str, port: int, workers: int, *, access_log: bool
         )
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket at that address; several workers may share it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)

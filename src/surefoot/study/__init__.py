@@ -2,7 +2,7 @@
 
 from surefoot.study.log_reader import StudyLogs
 from surefoot.study.model import Actions, Columns, MethodChoice, ProbabilityLimits, Reward, Scaling, StateVariable, Study
-from surefoot.study.trial_section import Trial
+from surefoot.study.trial_section import TrialSection
 
 __all__ = [
     "Actions",
@@ -14,5 +14,5 @@ __all__ = [
     "StateVariable",
     "Study",
     "StudyLogs",
-    "Trial",
+    "TrialSection",
 ]

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.toml_types import Finite, Probability, Range, Section, Words
-from surefoot.study.trial_section import Alerts, GuardRails, Limits, Trial
+from surefoot.study.trial_section import Alerts, GuardRails, Limits, TrialSection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -166,7 +166,7 @@ class Study(Section):
     reward: Reward = Reward()
     method_choice: Annotated[MethodChoice, Field(alias="method")] = MethodChoice()
     probability_limits: ProbabilityLimits = ProbabilityLimits()
-    trial: Trial | None = None
+    trial: TrialSection | None = None
     """Only for studies that `surefoot serve` runs."""
 
     _text: str | None = PrivateAttr(default=None)
@@ -176,7 +176,7 @@ class Study(Section):
         "reward": Reward,
         "method": MethodChoice,
         "probability_limits": ProbabilityLimits,
-        "trial": Trial,
+        "trial": TrialSection,
         "trial.guard_rails": GuardRails,
         "trial.alerts": Alerts,
         "trial.limits": Limits,
@@ -232,7 +232,7 @@ class Study(Section):
             self._check_trial(self.trial)
         return self
 
-    def _check_trial(self, trial: Trial) -> None:
+    def _check_trial(self, trial: TrialSection) -> None:
         for role in ("available", "probability"):
             if getattr(self.columns, role) is None:
                 # What the service exports must be read back as what happened.

@@ -43,7 +43,7 @@ class Limits(Section):
     """How far ahead of the server's clock a timestamp may be."""
 
 
-class Trial(Section):
+class TrialSection(Section):
     """How the study is run: warm-up, nightly updates, fallback, guard rails, outcomes, alerts."""
 
     title: str = "Surefoot study"

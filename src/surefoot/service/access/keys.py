@@ -20,7 +20,7 @@ from surefoot.service.database.schema import keys
 ROLES = ("app", "analyst", "admin")
 Role = Literal["app", "analyst", "admin"]
 FORM = re.compile(r"sf_([0-9a-f]{12})_[0-9a-f]{64}")
-NOBODY = "0" * 12
+ANONYMOUS = "0" * 12
 """A prefix that no key has: malformed keys are looked up as well."""
 REMEMBERED_SECONDS = 1.0
 """For so long a process answers a good key without asking the database: a revocation takes effect within it."""
@@ -28,7 +28,7 @@ REMEMBERED_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks."""
+    """The holder of a key."""
 
     prefix: str
     role: str
@@ -38,7 +38,7 @@ class Caller:
         return self.role in (role, "admin")
 
 
-def create(database: Database, role: str, label: str = "") -> str:
+def create_key(database: Database, role: str, label: str = "") -> str:
     """A new key; this is the only time that it can be read."""
     if role not in ROLES:
         raise InputError(f"there is no role '{role}'{did_you_mean(role, ROLES)}; choose from {', '.join(ROLES)}")
@@ -47,22 +47,22 @@ def create(database: Database, role: str, label: str = "") -> str:
     prefix = secrets.token_hex(6)
     key = f"sf_{prefix}_{secrets.token_hex(32)}"
     row = {"prefix": prefix, "digest": _digest(key), "role": role, "label": label, "created_at": now()}
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.execute(sa.insert(keys), row)
     return key
 
 
-def listed(database: Database) -> list[dict[str, Any]]:
+def list_keys(database: Database) -> list[dict[str, Any]]:
     """All keys, without what is secret."""
     columns = [keys.c.prefix, keys.c.role, keys.c.label, keys.c.created_at, keys.c.revoked_at]
-    with database.looking() as connection:
+    with database.autocommit() as connection:
         return [dict(row) for row in connection.execute(sa.select(*columns).order_by(keys.c.created_at)).mappings()]
 
 
-def revoke(database: Database, prefix: str) -> None:
+def revoke_key(database: Database, prefix: str) -> None:
     """End a key; it stays in the list."""
     prefix = prefix.removeprefix("sf_").split("_")[0]
-    with database.writing() as connection:
+    with database.transaction() as connection:
         known = connection.scalar(sa.select(keys.c.prefix).where(keys.c.prefix == prefix))
         if known is None:
             raise InputError(f"there is no key '{prefix}'; surefoot keys list shows them")
@@ -71,12 +71,12 @@ def revoke(database: Database, prefix: str) -> None:
         )
 
 
-def caller_of(database: Database, key: str) -> Caller | None:
+def find_caller(database: Database, key: str) -> Caller | None:
     """Who holds this key; None for an unknown, revoked or malformed one, after the same work for each."""
     form = FORM.fullmatch(key)
     given = _digest(key)
-    with database.looking() as connection:
-        row = connection.execute(sa.select(keys).where(keys.c.prefix == (form[1] if form else NOBODY))).first()
+    with database.autocommit() as connection:
+        row = connection.execute(sa.select(keys).where(keys.c.prefix == (form[1] if form else ANONYMOUS))).first()
     kept = bytes(32) if row is None else bytes(row.digest)
     right = hmac.compare_digest(given, kept)
     return Caller(row.prefix, row.role) if right and row is not None and row.revoked_at is None else None
@@ -88,7 +88,7 @@ def _digest(key: str) -> bytes:
 
 
 class KeyCache:
-    """Keys that were good a moment ago, by their hash. Bad ones are never remembered: they all take the long way."""
+    """Keys that were good a moment ago, by their hash. Bad ones are never remembered: each is looked up in the database."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[Caller, float]] = {}

@@ -1,22 +1,22 @@
-"""How much one key may ask: a bucket of tokens that fills at the study's rate."""
+"""How often one key may ask: a bucket of tokens that fills at the study's rate."""
 
 from __future__ import annotations
 
 import time
 
 
-class Rates:
+class RateLimiter:
     """Requests of each key at this worker; the limit is per worker, so that no request waits for another process."""
 
     def __init__(self, per_second: float) -> None:
         self._rate, self._full = per_second, 2 * per_second
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def wait(self, who: str, at: float | None = None) -> float:
-        """Seconds until the next request is welcome; 0 when this one is.
+    def seconds_to_wait(self, who: str, at: float | None = None) -> float:
+        """Seconds until the next request is allowed; 0 when this one is.
 
-        >>> rates = Rates(1)
-        >>> [rates.wait("a", at=10.0), rates.wait("a", at=10.0), rates.wait("a", at=10.0), rates.wait("b", at=10.0)]
+        >>> limiter = RateLimiter(1)
+        >>> [limiter.seconds_to_wait(key, at=10.0) for key in ("a", "a", "a", "b")]
         [0.0, 0.0, 1.0, 0.0]
         """
         moment = time.monotonic() if at is None else at

@@ -1,4 +1,4 @@
-"""Signed sessions: who signed in until when, in a cookie that only the server can make; nothing to look up or to clean."""
+"""Signed sessions: who signed in until when, in a cookie that only the server can make; nothing to look up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 SESSION_SECONDS = 8 * 3600
 """A working day; then the key is asked for again."""
 FORM = re.compile(r"([0-9a-f]{12}|-)\.(\d{1,12})\.([0-9a-f]{32})\.([0-9a-f]{64})")
-NOBODY = "-"
+ANONYMOUS = "-"
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Sessions:
         # The draws use keys that begin with "draw-": this one can never be one of them.
         self._key = hmac.digest(secret, b"dashboard sessions", hashlib.sha256)
 
-    def new(self, prefix: str = NOBODY, at: float | None = None) -> Session:
+    def new(self, prefix: str = ANONYMOUS, at: float | None = None) -> Session:
         expires = int((time.time() if at is None else at) + SESSION_SECONDS)
         body = f"{prefix}.{expires}.{secrets.token_hex(16)}"
         return Session(prefix, f"{body}.{self._signature('session', body)}")
 
     def read(self, text: str, at: float | None = None) -> Session | None:
-        """The session of a cookie; None when it is forged, damaged or over.
+        """The session of a cookie; None when it is forged, damaged or expired.
 
         >>> sessions = Sessions(b"secret")
         >>> text = sessions.new("0123456789ab", at=1000.0).text

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from surefoot.service.api.authentication import Door, for_role
-from surefoot.service.api.routes import ERRORS, service_of
+from surefoot.service.api.authentication import AuthenticatedRoute, for_role
+from surefoot.service.api.routes import ERRORS, trial_of
 from surefoot.service.operations.export import FORMATS, Export, export_decisions, export_outcomes
-from surefoot.service.trial.api_errors import Refusal
-from surefoot.service.trial.api_models import Activated, PolicyList, UpdateStatus
+from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import Activation, PolicyList, UpdateStatus
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
-router = APIRouter(prefix="/api/v1", route_class=Door, responses=ERRORS)
+router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=ERRORS)
 Id = Annotated[int, Path(ge=1, lt=2**31)]
 Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 FILES: Any = {200: {"content": {"text/csv": {}, FORMATS["parquet"]: {}}, "description": "The file"}}
@@ -24,47 +24,47 @@ FILES: Any = {200: {"content": {"text/csv": {}, FORMATS["parquet"]: {}}, "descri
 @for_role("admin")
 def start_update(request: Request) -> Any:
     """Start a fit; it runs in a process of its own. One at a time: 409 while another is under way."""
-    service = service_of(request)
+    trial = trial_of(request)
     try:
-        update_id = update_process.start(service, f"key {request.state.caller.prefix}")
+        update_id = update_process.start_update(trial, f"key {request.state.caller.prefix}")
     except UpdateRunningError as error:
-        raise Refusal(409, "update_running", str(error)) from error
-    return queries.update_status(service, update_id)
+        raise ApiError(409, "update_running", str(error)) from error
+    return queries.update_status(trial, update_id)
 
 
 @router.get("/updates/{update_id}", response_model=UpdateStatus, tags=["admin"])
 @for_role("admin")
 def update_status(update_id: Id, request: Request) -> Any:
-    """How far an update is, its result, what the guard rails found."""
-    return queries.update_status(service_of(request), update_id)
+    """How far an update is, its result, what the policy checks found."""
+    return queries.update_status(trial_of(request), update_id)
 
 
 @router.get("/policies", response_model=PolicyList, tags=["admin"])
 @for_role("admin")
 def policies(request: Request) -> Any:
     """All policy versions, newest first, with coefficients."""
-    return {"policies": queries.policy_list(service_of(request))}
+    return {"policies": queries.list_policies(trial_of(request))}
 
 
-@router.post("/policies/{policy_id}/activate", response_model=Activated, tags=["admin"])
+@router.post("/policies/{policy_id}/activate", response_model=Activation, tags=["admin"])
 @for_role("admin")
 def activate(policy_id: Id, request: Request) -> Any:
     """Make a policy live; an older one to roll back."""
-    return queries.activate_policy(service_of(request), policy_id, f"key {request.state.caller.prefix}")
+    return queries.activate_policy(trial_of(request), policy_id, f"key {request.state.caller.prefix}")
 
 
 @router.get("/export/decisions", response_class=Response, responses=FILES, tags=["analyst"])
 @for_role("analyst")
 def decisions(request: Request, form: Form = "csv") -> Response:
     """One row per decision point, for the analysis of micro-randomised trials; the headers count the rows."""
-    return _file(export_decisions(service_of(request), form), form, "decisions")
+    return _file(export_decisions(trial_of(request), form), form, "decisions")
 
 
 @router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])
 @for_role("analyst")
 def outcomes(request: Request, form: Form = "csv") -> Response:
     """Every outcome that was ever sent, with corrections and late ones."""
-    return _file(export_outcomes(service_of(request), form), form, "outcomes")
+    return _file(export_outcomes(trial_of(request), form), form, "outcomes")
 
 
 def _file(export: Export, form: str, name: str) -> Response:

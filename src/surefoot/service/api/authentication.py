@@ -1,4 +1,4 @@
-"""The door of the API: who asks comes first, then strict JSON; only then does a route see the request."""
+"""Authentication of API requests: first the key, then strict JSON; only then does a route see the request."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 
 from surefoot.service.access import keys
 from surefoot.service.access.keys import Caller, Role
-from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_errors import ApiError
 
-DEEPEST = 20
+MAXIMUM_DEPTH = 20
 """How deeply a request may be nested; ours need four."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -31,13 +31,13 @@ def for_role(role: Role) -> Callable[[Endpoint], Endpoint]:
 
 
 class StrictRequest(Request):
-    """JSON without NaN, Infinity, zero bytes, half characters or towers of brackets."""
+    """JSON without NaN, Infinity, zero bytes, lone surrogates or deep nesting."""
 
     async def json(self) -> Any:
-        return strict_json(await self.body())
+        return parse_strict_json(await self.body())
 
 
-class Door(APIRoute):
+class AuthenticatedRoute(APIRoute):
     """A route that knows who may use it."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -50,55 +50,55 @@ class Door(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def enter(request: Request) -> Response:
+        async def handle_authenticated(request: Request) -> Response:
             if self.role is not None:
-                request.state.caller = await admitted(request, self.role)
+                request.state.caller = await authenticate(request, self.role)
             return await handle(StrictRequest(request.scope, request.receive))
 
-        return enter
+        return handle_authenticated
 
 
-async def admitted(request: Request, role: Role) -> Caller:
-    """Who asks, or 401, 403 or 429."""
+async def authenticate(request: Request, role: Role) -> Caller:
+    """The caller; 401, 403 or 429 for those who may not."""
     state = request.app.state
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     key = key.strip() if scheme.lower() == "bearer" else ""
-    caller: Caller | None = state.good_keys.find(key)
+    caller: Caller | None = state.key_cache.find(key)
     if caller is None:
-        caller = await run_in_threadpool(keys.caller_of, state.service.database, key)
+        caller = await run_in_threadpool(keys.find_caller, state.trial.database, key)
         if caller is None:
-            raise Refusal(
+            raise ApiError(
                 401, "unauthorised", "send a valid key: Authorization: Bearer sf_…", headers={"WWW-Authenticate": "Bearer"}
             )
-        state.good_keys.remember(key, caller)
-    wait = state.rates.wait(caller.prefix)
+        state.key_cache.remember(key, caller)
+    wait = state.rate_limiter.seconds_to_wait(caller.prefix)
     if wait > 0:
         headers = {"Retry-After": str(math.ceil(wait))}
-        raise Refusal(429, "too_many_requests", "this key asks too often; wait and send it again", headers=headers)
+        raise ApiError(429, "too_many_requests", "this key asks too often; wait and send it again", headers=headers)
     if not caller.may(role):
-        raise Refusal(403, "forbidden", f"this needs a key with the role {role}")
+        raise ApiError(403, "forbidden", f"this needs a key with the role {role}")
     return caller
 
 
-def strict_json(body: bytes) -> Any:
+def parse_strict_json(body: bytes) -> Any:
     """The value of a JSON text."""
     try:
         text = body.decode("utf-8")
-        _refuse_towers(text)
-        value = json.loads(text, parse_constant=_no_constant)
+        _check_nesting(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
         if "\\u" in text:
             plain = json.dumps(value, ensure_ascii=False)
             plain.encode("utf-8")
             if "\\u0000" in plain:
                 raise ValueError("a zero byte")
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, "not_json", "the body is not plain JSON in UTF-8 (no NaN, no Infinity)") from error
+        raise ApiError(400, "not_json", "the body is not plain JSON in UTF-8 (no NaN, no Infinity)") from error
     return value
 
 
-def _refuse_towers(text: str) -> None:
-    """Brackets inside text count too: a bound, not a parser."""
-    if text.count("[") + text.count("{") <= DEEPEST:
+def _check_nesting(text: str) -> None:
+    """Refuse deep nesting before the parser sees it; brackets inside strings do not count."""
+    if text.count("[") + text.count("{") <= MAXIMUM_DEPTH:
         return
     depth = deepest = 0
     quoted = escaped = False
@@ -112,9 +112,9 @@ def _refuse_towers(text: str) -> None:
             deepest = max(depth, deepest)
         elif character in "]}":
             depth -= 1
-    if deepest > DEEPEST:
-        raise Refusal(400, "too_deep", f"the body is nested more than {DEEPEST} deep")
+    if deepest > MAXIMUM_DEPTH:
+        raise ApiError(400, "too_deep", f"the body is nested more than {MAXIMUM_DEPTH} deep")
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(name)

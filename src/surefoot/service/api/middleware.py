@@ -1,4 +1,4 @@
-"""Around every request: bodies of limited size, no error without our shape, headers that keep answers private."""
+"""Middleware around every request: a limit on the body's size, one shape for every error, private headers."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import logging
 import traceback
 from typing import Any
 
-from surefoot.service.trial.api_errors import Refusal, body_of
+from surefoot.service.trial.api_errors import ApiError, error_body
 
 log = logging.getLogger("surefoot.service")
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 PRIVATE = (b"cache-control", b"no-store")
 
 
-class Guard:
-    """ASGI middleware; plain functions around the application, because every request pays for it."""
+class RequestMiddleware:
+    """ASGI middleware; written without a framework, because every request pays for it."""
 
     def __init__(self, app: Any, body_bytes: int) -> None:
         self._app, self._limit = app, body_bytes
 
     @property
-    def _too_large(self) -> Refusal:
+    def _too_large(self) -> ApiError:
         # The rest of the body is not read: the connection cannot be used again.
         message = f"a request is at most {self._limit // 1024} kilobytes"
-        return Refusal(413, "too_large", message, headers={"Connection": "close"})
+        return ApiError(413, "too_large", message, headers={"Connection": "close"})
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -33,7 +33,7 @@ class Guard:
         started = False
         taken = 0
 
-        async def counted() -> Any:
+        async def receive_counted() -> Any:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
@@ -41,7 +41,7 @@ class Guard:
                 raise self._too_large
             return message
 
-        async def marked(message: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -53,13 +53,13 @@ class Guard:
         try:
             if _declared_length(scope) > self._limit:
                 raise self._too_large
-            await self._app(scope, counted, marked)
-        except Refusal as refusal:
-            await _refuse(marked, refusal.status_code, refusal.code, str(refusal.detail))
+            await self._app(scope, receive_counted, send_with_headers)
+        except ApiError as error:
+            await _send_error(send_with_headers, error.status_code, error.code, str(error.detail))
         except Exception as error:
-            _log(scope, error)
+            _log_error(scope, error)
             if not started:
-                await _refuse(marked, 500, "internal", "the service made a mistake; it is in its log")
+                await _send_error(send_with_headers, 500, "internal", "an error in the service; its log says where")
 
 
 def _declared_length(scope: Any) -> int:
@@ -69,14 +69,14 @@ def _declared_length(scope: Any) -> int:
     return 0
 
 
-def _log(scope: Any, error: Exception) -> None:
+def _log_error(scope: Any, error: Exception) -> None:
     """Where it happened, never the message: that may hold what a participant sent."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     log.error("%s %s failed with %s\n%s", scope["method"], scope["path"], type(error).__name__, frames)
 
 
-async def _refuse(send: Any, status: int, code: str, message: str) -> None:
-    body = json.dumps(body_of(code, message)).encode()
+async def _send_error(send: Any, status: int, code: str, message: str) -> None:
+    body = json.dumps(error_body(code, message)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 413:
         headers.append((b"connection", b"close"))

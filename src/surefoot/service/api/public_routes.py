@@ -1,4 +1,4 @@
-"""The routes that need no key: is it alive, can it answer, how much did it do, how is it used."""
+"""The routes that need no key: health, readiness, metrics, documentation."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from surefoot.reports.render import render
-from surefoot.service.api.authentication import Door
-from surefoot.service.api.routes import service_of
+from surefoot.service.api.authentication import AuthenticatedRoute
+from surefoot.service.api.routes import trial_of
 from surefoot.service.database import databases
-from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import ErrorReply
 
-router = APIRouter(route_class=Door, tags=["public"], responses={500: {"model": ErrorReply}, 503: {"model": ErrorReply}})
+router = APIRouter(
+    route_class=AuthenticatedRoute, tags=["public"], responses={500: {"model": ErrorReply}, 503: {"model": ErrorReply}}
+)
 
 
 @router.get("/api/v1/healthz")
 @router.get("/healthz", include_in_schema=False)
-def alive() -> dict[str, str]:
+def check_health() -> dict[str, str]:
     """The process is alive."""
     return {"status": "alive"}
 
 
 @router.get("/api/v1/readyz")
 @router.get("/readyz", include_in_schema=False)
-def ready(request: Request) -> dict[str, str]:
-    """The service can answer: its database is there and has the right form."""
+def check_readiness(request: Request) -> dict[str, str]:
+    """The service can answer: its database can be reached and has the right schema version."""
     try:
-        form = databases.revision(service_of(request).database)
+        version = databases.schema_version(trial_of(request).database)
     except sa.exc.SQLAlchemyError as error:
-        raise Refusal(503, "no_database", "the database cannot be reached") from error
-    if form != databases.newest_revision():
-        raise Refusal(503, "old_database", "the database has another form; run surefoot db upgrade")
+        raise ApiError(503, "no_database", "the database cannot be reached") from error
+    if version != databases.newest_schema_version():
+        raise ApiError(503, "old_database", "the database has another schema version; run surefoot db upgrade")
     return {"status": "ready"}
 
 
 @router.get("/api/v1/metrics", response_class=PlainTextResponse)
 @router.get("/metrics", include_in_schema=False)
-def metrics(request: Request) -> Response:
+def show_metrics(request: Request) -> Response:
     """Counts for Prometheus."""
     return PlainTextResponse(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/docs", include_in_schema=False)
-def documentation(request: Request) -> HTMLResponse:
+def show_documentation(request: Request) -> HTMLResponse:
     """The API on one page, without a file from another host."""
     described: dict[str, Any] = request.app.openapi()
     return HTMLResponse(render("api.html", package="surefoot.service.api", api=described, title=described["info"]["title"]))

@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from surefoot.service.api.authentication import Door, for_role
+from surefoot.service.api.authentication import AuthenticatedRoute, for_role
 from surefoot.service.trial import decisions, outcomes, participants
-from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import (
     DecisionReply,
     DecisionRequest,
@@ -16,35 +16,35 @@ from surefoot.service.trial.api_models import (
     Outcome,
     OutcomeReceipts,
     Outcomes,
-    Registered,
+    Participant,
     Registration,
 )
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorReply} for code in (400, 401, 403, 404, 409, 413, 422, 429, 500, 503)
 }
-router = APIRouter(prefix="/api/v1", route_class=Door, responses=ERRORS)
+router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=ERRORS)
 
 
-def service_of(request: Request) -> Service:
+def trial_of(request: Request) -> Trial:
     """The trial that this application serves."""
-    service: Service = request.app.state.service
-    return service
+    trial: Trial = request.app.state.trial
+    return trial
 
 
-@router.post("/participants", response_model=Registered, tags=["app"])
+@router.post("/participants", response_model=Participant, tags=["app"])
 @for_role("app")
 def register(body: Registration, request: Request) -> Any:
     """Register a participant by a pseudonym; repeating it is harmless."""
-    return participants.register(service_of(request).database, body.participant_id)
+    return participants.register_participant(trial_of(request).database, body.participant_id)
 
 
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
 @for_role("app")
 def decide(body: DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
-    return Response(decisions.decide(service_of(request), body), media_type="application/json")
+    return Response(decisions.decide(trial_of(request), body), media_type="application/json")
 
 
 @router.post("/outcomes", response_model=OutcomeReceipts, tags=["app"])
@@ -52,7 +52,7 @@ def decide(body: DecisionRequest, request: Request) -> Response:
 def record_outcomes(body: Outcome | Outcomes, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
     single = isinstance(body, Outcome)
-    results = outcomes.record(service_of(request), [body] if isinstance(body, Outcome) else body.outcomes)
+    results = outcomes.record_outcomes(trial_of(request), [body] if isinstance(body, Outcome) else body.outcomes)
     if single and results[0]["status"] == "unknown_decision":
-        raise Refusal(404, "unknown_decision", "there is no such decision", "decision_id")
+        raise ApiError(404, "unknown_decision", "there is no such decision", "decision_id")
     return {"results": results}

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, decisions, outcomes, participants
 from surefoot.service.trial.outcomes import CURRENT
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 
 SOURCES = ("policy", "warm-up", "fallback", "unavailable")
 DAYS = 14
@@ -44,11 +44,11 @@ class Day:
         return self.sent / self.available, float(interval.low), float(interval.high)
 
 
-def days(service: Service, at: datetime, number: int = DAYS) -> list[Day]:
+def count_days(trial: Trial, at: datetime, number: int = DAYS) -> list[Day]:
     """The last days, today last."""
-    zone = service.trial.zone
+    zone = trial.settings.zone
     today = at.astimezone(zone).date()
-    with service.database.reading() as connection:
+    with trial.database.snapshot() as connection:
         return [_day(connection, zone, today - timedelta(days=back)) for back in reversed(range(number))]
 
 
@@ -75,7 +75,7 @@ class Participant:
     """Available decision points whose outcome can no longer come."""
 
 
-def people(service: Service, at: datetime) -> list[Participant]:
+def list_participants(trial: Trial, at: datetime) -> list[Participant]:
     """All participants, the longest silent first."""
     asked = sa.select(
         decisions.c.participant_id, sa.func.count().label("number"), sa.func.max(decisions.c.received_at).label("last")
@@ -85,11 +85,11 @@ def people(service: Service, at: datetime) -> list[Participant]:
         .join_from(outcomes, decisions)
         .group_by(decisions.c.participant_id)
     )
-    with service.database.reading() as connection:
+    with trial.database.snapshot() as connection:
         known = connection.execute(sa.select(participants)).all()
         decided = {row.participant_id: row for row in connection.execute(asked)}
         heard = {row.participant_id: row.last for row in connection.execute(told)}
-        missing = _missing_by_participant(connection, service, at)
+        missing = _missing_by_participant(connection, trial, at)
     found = []
     for row in known:
         own = decided.get(row.id)
@@ -99,35 +99,35 @@ def people(service: Service, at: datetime) -> list[Participant]:
     return sorted(found, key=lambda one: (one.last_contact or one.registered_at, one.id))
 
 
-def _missing_by_participant(connection: sa.Connection, service: Service, at: datetime) -> dict[str, int]:
+def _missing_by_participant(connection: sa.Connection, trial: Trial, at: datetime) -> dict[str, int]:
     missing = (
-        _with_outcomes(sa.select(decisions.c.participant_id, sa.func.count().label("number")))
-        .where(CURRENT.c.proximal_outcome.is_(None), decisions.c.decided_at <= _closed_before(service, at))
+        _join_outcomes(sa.select(decisions.c.participant_id, sa.func.count().label("number")))
+        .where(CURRENT.c.proximal_outcome.is_(None), decisions.c.decided_at <= _closed_before(trial, at))
         .group_by(decisions.c.participant_id)
     )
     return {row.participant_id: row.number for row in connection.execute(missing)}
 
 
-def _with_outcomes(query: Any) -> Any:
+def _join_outcomes(query: Any) -> Any:
     joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
     return query.select_from(joined).where(decisions.c.available)
 
 
-def _closed_before(service: Service, at: datetime) -> datetime:
-    return at - timedelta(hours=service.trial.outcome_hours)
+def _closed_before(trial: Trial, at: datetime) -> datetime:
+    return at - timedelta(hours=trial.settings.outcome_hours)
 
 
-def outcome_counts(service: Service, at: datetime) -> dict[str, int]:
+def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
     """Of all available decision points: outcome known, known to be missing, still awaited, never came."""
-    closed = decisions.c.decided_at <= _closed_before(service, at)
+    closed = decisions.c.decided_at <= _closed_before(trial, at)
     state = sa.case(
         (CURRENT.c.proximal_outcome.is_not(None), "known"),
         (CURRENT.c.id.is_not(None), "reported missing"),
         (closed, "never came"),
         else_="awaited",
     ).label("state")
-    counted = _with_outcomes(sa.select(state, sa.func.count().label("number"))).group_by(state)
-    with service.database.looking() as connection:
+    counted = _join_outcomes(sa.select(state, sa.func.count().label("number"))).group_by(state)
+    with trial.database.autocommit() as connection:
         found = {row.state: row.number for row in connection.execute(counted)}
         late = connection.scalar(sa.select(sa.func.count()).select_from(outcomes).where(outcomes.c.late))
     return {
@@ -136,10 +136,10 @@ def outcome_counts(service: Service, at: datetime) -> dict[str, int]:
     }
 
 
-def alert_list(service: Service, *, only_open: bool = False, newest: int = 200) -> Sequence[Any]:
+def list_alerts(trial: Trial, *, only_open: bool = False, newest: int = 200) -> Sequence[Any]:
     """Alerts, the newest first."""
     chosen = sa.select(alerts).order_by(alerts.c.id.desc()).limit(newest)
     if only_open:
         chosen = chosen.where(alerts.c.closed_at.is_(None))
-    with service.database.looking() as connection:
+    with trial.database.autocommit() as connection:
         return connection.execute(chosen).mappings().all()

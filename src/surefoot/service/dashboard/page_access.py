@@ -1,4 +1,4 @@
-"""A visit to the dashboard: who it is, what a form may do, and the headers that every page has."""
+"""Access to the dashboard's pages: who is signed in, what a form may do, and the headers that every page has."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from starlette.concurrency import run_in_threadpool
 
 from surefoot.reports.render import render
 from surefoot.service.access.keys import Caller, Role
-from surefoot.service.access.sessions import NOBODY, SESSION_SECONDS, Session, Sessions
+from surefoot.service.access.sessions import ANONYMOUS, SESSION_SECONDS, Session, Sessions
 from surefoot.service.database import clock
 from surefoot.service.database.schema import keys
-from surefoot.service.trial.api_errors import Refusal
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.trial import Trial
 
 COOKIE, SIGN_IN_COOKIE = "surefoot_session", "surefoot_sign_in"
 FORM_TYPE = "application/x-www-form-urlencoded"
@@ -37,10 +37,10 @@ class SignedOutError(Exception):
 
 
 @dataclass(frozen=True)
-class Visit:
-    """Who looks at a page."""
+class Viewer:
+    """Who is signed in, and the trial that they see."""
 
-    service: Service
+    trial: Trial
     caller: Caller
     token: str
 
@@ -50,7 +50,7 @@ class Visit:
 
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
         who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts}
-        frame = {"study": self.service.trial.title, "who": who, "token": self.token, "clock": clock.simulated()}
+        frame = {"study": self.trial.settings.title, "who": who, "token": self.token, "clock": clock.simulated()}
         return HTMLResponse(render_template(template, **frame, **content), status)
 
 
@@ -65,23 +65,23 @@ class Page(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def enter(request: Request) -> Response:
+        async def handle_page(request: Request) -> Response:
             try:
                 response = await handle(request)
             except SignedOutError:
                 response = RedirectResponse("/sign-in", 303)
-            except Refusal as refusal:
-                response = _error(request, refusal.status_code, str(refusal.detail), refusal.headers)
+            except ApiError as error:
+                response = _error_page(request, error.status_code, str(error.detail), error.headers)
             except RequestValidationError:
-                response = _error(request, 404, "there is no such page", None)
+                response = _error_page(request, 404, "there is no such page", None)
             response.headers.update(security_headers())
             return response
 
-        return enter
+        return handle_page
 
 
-def _error(request: Request, status: int, message: str, headers: Any) -> HTMLResponse:
-    study = request.app.state.service.trial.title
+def _error_page(request: Request, status: int, message: str, headers: Any) -> HTMLResponse:
+    study = request.app.state.trial.settings.title
     page = render_template("error", study=study, who=None, token="", clock=None, message=message, status=status)
     return HTMLResponse(page, status, dict(headers or {}))
 
@@ -107,7 +107,7 @@ def security_headers() -> dict[str, str]:
 
 def sessions_of(request: Request) -> Sessions:
     """The sessions of this trial."""
-    return Sessions(request.app.state.service.secret)
+    return Sessions(request.app.state.trial.secret)
 
 
 def set_session(request: Request, response: Response, name: str, session: Session) -> None:
@@ -119,59 +119,59 @@ def set_session(request: Request, response: Response, name: str, session: Sessio
     )
 
 
-async def visit(request: Request) -> Visit:
+async def find_viewer(request: Request) -> Viewer:
     """Who is signed in: analysts and admins, for as long as their key is good."""
     session = sessions_of(request).read(request.cookies.get(COOKIE, ""))
-    if session is None or session.prefix == NOBODY:
+    if session is None or session.prefix == ANONYMOUS:
         raise SignedOutError
-    service: Service = request.app.state.service
-    caller = await run_in_threadpool(_holder, service, session.prefix)
+    trial: Trial = request.app.state.trial
+    caller = await run_in_threadpool(_find_key_holder, trial, session.prefix)
     if caller is None:
         raise SignedOutError
     limit_rate(request, caller.prefix)
-    return Visit(service, caller, sessions_of(request).form_token(session))
+    return Viewer(trial, caller, sessions_of(request).form_token(session))
 
 
-def _holder(service: Service, prefix: str) -> Caller | None:
+def _find_key_holder(trial: Trial, prefix: str) -> Caller | None:
     good = sa.select(keys.c.role).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
-    with service.database.looking() as connection:
+    with trial.database.autocommit() as connection:
         role = connection.scalar(good)
     caller = None if role is None else Caller(prefix, role)
     return caller if caller is not None and caller.may("analyst") else None
 
 
-async def action(request: Request) -> Visit:
+async def find_acting_admin(request: Request) -> Viewer:
     """An admin who sent one of our forms."""
-    visitor = await visit(request)
-    check_token(visitor.token, await form(request))
+    viewer = await find_viewer(request)
+    check_token(viewer.token, await read_form(request))
     needed: Role = "admin"
-    if not visitor.caller.may(needed):
-        raise Refusal(
+    if not viewer.caller.may(needed):
+        raise ApiError(
             403, "forbidden", "this needs a key with the role admin; you are signed in with one that may only read"
         )
-    return visitor
+    return viewer
 
 
 def limit_rate(request: Request, who: str) -> None:
     """The same limit as for the API."""
-    wait = request.app.state.rates.wait(who)
+    wait = request.app.state.rate_limiter.seconds_to_wait(who)
     if wait > 0:
         headers = {"Retry-After": str(math.ceil(wait))}
-        raise Refusal(429, "too_many_requests", "too many requests; wait a moment and try again", headers=headers)
+        raise ApiError(429, "too_many_requests", "too many requests; wait a moment and try again", headers=headers)
 
 
 def check_token(expected: str, fields: dict[str, str]) -> None:
     """Refuse a form that this server did not make for this session."""
     if not hmac.compare_digest(expected.encode(), fields.get("token", "").encode("utf-8", "surrogateescape")):
-        raise Refusal(403, "stale_form", "this form is too old or not ours; go back, load the page again and repeat it")
+        raise ApiError(403, "stale_form", "this form is too old or not ours; go back, load the page again and repeat it")
 
 
-async def form(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form; the body's size is limited for all requests."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
-        raise Refusal(415, "unsupported_media_type", "send the form as a browser does")
+        raise ApiError(415, "unsupported_media_type", "send the form as a browser does")
     try:
         body = (await request.body()).decode("utf-8")
         return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=20))
     except ValueError as error:
-        raise Refusal(400, "bad_request", "the form cannot be read") from error
+        raise ApiError(400, "bad_request", "the form cannot be read") from error

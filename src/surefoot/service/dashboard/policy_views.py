@@ -1,4 +1,4 @@
-"""What was learned, as it is shown: updates with what they removed and why, policies with their coefficients."""
+"""Updates and policies as the dashboard shows them: what was removed and why, coefficients with intervals."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import sqlalchemy as sa
 from surefoot.policies.policies import Policies
 from surefoot.service.dashboard.charts import ShownCoefficient
 from surefoot.service.database.schema import activations, policies
-from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.policy_versions import coefficients
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import queries
 
 STATES = {
     "queued": ("look", "waiting for its process"),
     "fitting": ("look", "fitting"),
-    "checking": ("look", "checking the guard rails"),
+    "checking": ("look", "checking the policy checks"),
     "done": ("good", "done"),
     "waiting": ("look", "not enough data yet"),
-    "refused": ("bad", "refused by a guard rail"),
+    "refused": ("bad", "refused by a policy check"),
     "failed": ("bad", "failed"),
     "interrupted": ("bad", "interrupted"),
 }
 SHOWN = 100
 
 
-def removed(service: Service, status: dict[str, Any]) -> dict[str, Any]:
+def list_removed_rows(trial: Trial, status: dict[str, Any]) -> dict[str, Any]:
     """The outliers of an update: rows, how many of each participant, how many more than are listed."""
     result = status["result"]
     listed = result.get("removed_rows", [])
-    names = service.study.actions.names
+    names = trial.study.actions.names
     rows = [{**row, "action_name": names[row["action"]], "why": _why(row)} for row in listed[:SHOWN]]
     people = Counter(row["participant_id"] for row in listed)
     return {"rows": rows, "people": people.most_common(10), "total": result.get("removed", 0), "listed": len(rows)}
@@ -45,10 +45,10 @@ def _why(row: dict[str, Any]) -> str:
     return f"{abs(difference):,.4g} {side} what was expected{limit}"
 
 
-def history(service: Service) -> list[dict[str, Any]]:
+def list_policies(trial: Trial) -> list[dict[str, Any]]:
     """All policies, newest first: when they were live, what can be done with each. Without their content, which is large."""
     columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
-    with service.database.reading() as connection:
+    with trial.database.snapshot() as connection:
         found = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
         events = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
     live = events[-1]["policy_id"] if events else None
@@ -62,22 +62,22 @@ def _entry(row: Any, events: list[Any], live: int | None) -> dict[str, Any]:
     return {**row, "live": row["id"] == live, "events": events, "verb": verb}
 
 
-def policy(service: Service, policy_id: int) -> dict[str, Any]:
+def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
     """One policy with its coefficients and intervals."""
-    entry = next((one for one in history(service) if one["id"] == policy_id), None)
+    entry = next((one for one in list_policies(trial) if one["id"] == policy_id), None)
     if entry is None:
-        raise Refusal(404, "unknown_policy", "there is no such policy")
-    version = service.policies.get(policy_id)
+        raise ApiError(404, "unknown_policy", "there is no such policy")
+    version = trial.policies.get(policy_id)
     made = None if version is None else version.policies
-    rows, how = _estimates(service, entry["update_id"], made)
+    rows, how = _estimates(trial, entry["update_id"], made)
     people = None if made is None or made.participants is None else len(made.participants)
     return {**entry, "readable": made is not None, "people": people, "estimates": rows, "how": how}
 
 
-def _estimates(service: Service, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
+def _estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
     """The coefficients with their intervals, and in words where the intervals come from."""
     if update_id is not None:
-        kept = queries.update_status(service, update_id)["result"].get("coefficients")
+        kept = queries.update_status(trial, update_id)["result"].get("coefficients")
         if kept:
             return [ShownCoefficient(**row) for row in kept["rows"]], f"95 % intervals: {kept['how']}"
     values: dict[tuple[str, str], list[float]] = {}
@@ -90,7 +90,7 @@ def _estimates(service: Service, update_id: int | None, made: Policies | None) -
     return means, "no intervals were computed with this policy"
 
 
-def previous(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
+def find_previous(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The policy that was live before the one that is."""
     events = sorted((event["id"], entry["id"]) for entry in entries for event in entry["events"])
     live = next((entry["id"] for entry in entries if entry["live"]), None)

@@ -16,26 +16,26 @@ from surefoot.service.dashboard.page_access import (
     SIGN_IN_COOKIE,
     Page,
     SignedOutError,
-    Visit,
-    action,
+    Viewer,
     check_token,
-    form,
+    find_acting_admin,
+    find_viewer,
     limit_rate,
+    read_form,
     render_template,
     sessions_of,
     set_session,
-    visit,
 )
 from surefoot.service.database import clock
 from surefoot.service.trial.alerts import close_alert
-from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-Reader = Annotated[Visit, Depends(visit)]
-Actor = Annotated[Visit, Depends(action)]
-Fields = Annotated[dict[str, str], Depends(form)]
+Reader = Annotated[Viewer, Depends(find_viewer)]
+Actor = Annotated[Viewer, Depends(find_acting_admin)]
+Fields = Annotated[dict[str, str], Depends(read_form)]
 Id = Annotated[int, Path(ge=1, lt=2**31)]
 
 
@@ -47,7 +47,7 @@ def _to(path: str) -> RedirectResponse:
 async def sign_in_page(request: Request) -> Response:
     """Ask for a key, unless somebody is signed in."""
     try:
-        await visit(request)
+        await find_viewer(request)
     except SignedOutError:
         return _ask_for_key(request, sessions_of(request).new(), "")
     return _to("/")
@@ -55,7 +55,7 @@ async def sign_in_page(request: Request) -> Response:
 
 def _ask_for_key(request: Request, session: Session, message: str, status: int = 200) -> Response:
     token = sessions_of(request).form_token(session)
-    study = request.app.state.service.trial.title
+    study = request.app.state.trial.settings.title
     page = render_template("sign_in", study=study, who=None, clock=None, token=token, message=message)
     response = HTMLResponse(page, status)
     set_session(request, response, SIGN_IN_COOKIE, session)
@@ -71,7 +71,7 @@ async def sign_in(request: Request, fields: Fields) -> Response:
     if session is None:
         return _ask_for_key(request, sessions.new(), "The page was open for too long. Please try again.", 403)
     check_token(sessions.form_token(session), fields)
-    caller = await run_in_threadpool(keys.caller_of, request.app.state.service.database, fields.get("key", "").strip())
+    caller = await run_in_threadpool(keys.find_caller, request.app.state.trial.database, fields.get("key", "").strip())
     if caller is None or not caller.may("analyst"):
         told = "This is not a valid key of an analyst or an admin."
         return _ask_for_key(request, session, told, 401 if caller is None else 403)
@@ -84,132 +84,132 @@ async def sign_in(request: Request, fields: Fields) -> Response:
 @router.post("/sign-out")
 async def sign_out(request: Request, fields: Fields) -> Response:
     """Forget the session in this browser."""
-    visitor = await visit(request)
-    check_token(visitor.token, fields)
+    viewer = await find_viewer(request)
+    check_token(viewer.token, fields)
     response = _to("/sign-in")
     response.delete_cookie(COOKIE, path="/")
     return response
 
 
 @router.get("/")
-def overview_page(visitor: Reader) -> Response:
-    """How the trial is doing."""
-    service, at = visitor.service, clock.now()
-    days = overview.days(service, at)
-    limits = (service.study.probability_limits.minimum, service.study.probability_limits.maximum)
-    people = overview.people(service, at)
-    return visitor.page(
+def overview_page(viewer: Reader) -> Response:
+    """Counts, charts, alerts: the state of the trial."""
+    trial, at = viewer.trial, clock.now()
+    days = overview.count_days(trial, at)
+    limits = (trial.study.probability_limits.minimum, trial.study.probability_limits.maximum)
+    people = overview.list_participants(trial, at)
+    return viewer.page(
         "overview",
-        at=at.astimezone(service.trial.zone),
+        at=at.astimezone(trial.settings.zone),
         today=days[-1],
         sources=overview.SOURCES,
         decisions_chart=charts.decisions_by_day(days),
         send_chart=charts.send_rate_by_day(days, limits),
         limits=limits,
-        outcomes=overview.outcome_counts(service, at),
-        outcome_hours=service.trial.outcome_hours,
+        outcomes=overview.count_outcomes(trial, at),
+        outcome_hours=trial.settings.outcome_hours,
         people=people,
         silent=people[:8],
-        alerts=overview.alert_list(service, only_open=True),
-        live=service.policies.live(),
-        updates=queries.update_list(service, 1),
+        alerts=overview.list_alerts(trial, only_open=True),
+        live=trial.policies.live(),
+        updates=queries.list_updates(trial, 1),
         states=policy_views.STATES,
     )
 
 
 @router.get("/participants")
-def participants_page(visitor: Reader) -> Response:
+def participants_page(viewer: Reader) -> Response:
     """Everybody, the longest silent first."""
     at = clock.now()
-    return visitor.page(
+    return viewer.page(
         "participants",
-        at=at.astimezone(visitor.service.trial.zone),
-        people=overview.people(visitor.service, at),
-        outcome_hours=visitor.service.trial.outcome_hours,
+        at=at.astimezone(viewer.trial.settings.zone),
+        people=overview.list_participants(viewer.trial, at),
+        outcome_hours=viewer.trial.settings.outcome_hours,
     )
 
 
 @router.get("/updates")
-def updates_page(visitor: Reader) -> Response:
+def updates_page(viewer: Reader) -> Response:
     """The newest update in full, the others as a list."""
-    newest = queries.update_list(visitor.service, 1)
-    return _update_page(visitor, newest[0] if newest else None)
+    newest = queries.list_updates(viewer.trial, 1)
+    return _update_page(viewer, newest[0] if newest else None)
 
 
 @router.get("/updates/{update_id}")
-def update_page(update_id: Id, visitor: Reader) -> Response:
+def update_page(update_id: Id, viewer: Reader) -> Response:
     """One update."""
-    return _update_page(visitor, queries.update_status(visitor.service, update_id))
+    return _update_page(viewer, queries.update_status(viewer.trial, update_id))
 
 
-def _update_page(visitor: Visit, update: dict[str, Any] | None) -> Response:
-    removed = None if update is None else policy_views.removed(visitor.service, update)
-    listed = queries.update_list(visitor.service, 60)
-    when = visitor.service.trial.update_time
-    return visitor.page("updates", update=update, removed=removed, listed=listed, states=policy_views.STATES, when=when)
+def _update_page(viewer: Viewer, update: dict[str, Any] | None) -> Response:
+    removed = None if update is None else policy_views.list_removed_rows(viewer.trial, update)
+    listed = queries.list_updates(viewer.trial, 60)
+    when = viewer.trial.settings.update_time
+    return viewer.page("updates", update=update, removed=removed, listed=listed, states=policy_views.STATES, when=when)
 
 
 @router.post("/updates")
-def start_update(visitor: Actor) -> Response:
+def start_update(viewer: Actor) -> Response:
     """Fit now, in a process of its own."""
     try:
-        update_id = update_process.start(visitor.service, f"key {visitor.caller.prefix}")
+        update_id = update_process.start_update(viewer.trial, f"key {viewer.caller.prefix}")
     except UpdateRunningError as error:
-        raise Refusal(409, "update_running", str(error)) from error
+        raise ApiError(409, "update_running", str(error)) from error
     return _to(f"/updates/{update_id}")
 
 
 @router.get("/policies")
-def policies_page(visitor: Reader) -> Response:
+def policies_page(viewer: Reader) -> Response:
     """The live policy's coefficients, and the history."""
-    entries = policy_views.history(visitor.service)
+    entries = policy_views.list_policies(viewer.trial)
     live = next((entry["id"] for entry in entries if entry["live"]), None)
-    shown = None if live is None else policy_views.policy(visitor.service, live)
-    return _policy_page(visitor, shown, entries)
+    shown = None if live is None else policy_views.describe_policy(viewer.trial, live)
+    return _policy_page(viewer, shown, entries)
 
 
 @router.get("/policies/{policy_id}")
-def policy_page(policy_id: Id, visitor: Reader) -> Response:
+def policy_page(policy_id: Id, viewer: Reader) -> Response:
     """One policy, live or not."""
-    shown = policy_views.policy(visitor.service, policy_id)
-    return _policy_page(visitor, shown, policy_views.history(visitor.service))
+    shown = policy_views.describe_policy(viewer.trial, policy_id)
+    return _policy_page(viewer, shown, policy_views.list_policies(viewer.trial))
 
 
-def _policy_page(visitor: Visit, shown: dict[str, Any] | None, entries: list[dict[str, Any]]) -> Response:
+def _policy_page(viewer: Viewer, shown: dict[str, Any] | None, entries: list[dict[str, Any]]) -> Response:
     chart = charts.coefficients(shown["estimates"]) if shown and shown["estimates"] else None
-    before = policy_views.previous(entries)
-    return visitor.page("policies", shown=shown, chart=chart, entries=entries, before=before)
+    before = policy_views.find_previous(entries)
+    return viewer.page("policies", shown=shown, chart=chart, entries=entries, before=before)
 
 
 @router.get("/policies/{policy_id}/activate")
-def ask_to_activate(policy_id: Id, visitor: Reader) -> Response:
+def ask_to_activate(policy_id: Id, viewer: Reader) -> Response:
     """Say what would change before it does."""
-    entries = policy_views.history(visitor.service)
+    entries = policy_views.list_policies(viewer.trial)
     entry = next((one for one in entries if one["id"] == policy_id), None)
     if entry is None:
-        raise Refusal(404, "unknown_policy", "there is no such policy")
+        raise ApiError(404, "unknown_policy", "there is no such policy")
     live = next((one for one in entries if one["live"]), None)
-    return visitor.page("activate", entry=entry, live=live)
+    return viewer.page("activate", entry=entry, live=live)
 
 
 @router.post("/policies/{policy_id}/activate")
-def activate(policy_id: Id, visitor: Actor, fields: Fields) -> Response:
-    """Put a policy live, if what the participant saw is still true."""
-    live = visitor.service.policies.live()
+def activate(policy_id: Id, viewer: Actor, fields: Fields) -> Response:
+    """Put a policy live, if the live policy is still the one that the admin saw."""
+    live = viewer.trial.policies.live()
     if fields.get("live", "") != ("" if live is None else str(live[0])):
-        raise Refusal(409, "changed", "another policy went live meanwhile; look at the history and decide again")
-    queries.activate_policy(visitor.service, policy_id, f"key {visitor.caller.prefix}")
+        raise ApiError(409, "changed", "another policy went live meanwhile; look at the history and decide again")
+    queries.activate_policy(viewer.trial, policy_id, f"key {viewer.caller.prefix}")
     return _to("/policies")
 
 
 @router.get("/alerts")
-def alerts_page(visitor: Reader) -> Response:
+def alerts_page(viewer: Reader) -> Response:
     """Open alerts, then those dealt with."""
-    return visitor.page("alerts", alerts=overview.alert_list(visitor.service))
+    return viewer.page("alerts", alerts=overview.list_alerts(viewer.trial))
 
 
 @router.post("/alerts/{alert_id}/close")
-def close(alert_id: Id, visitor: Actor) -> Response:
+def close(alert_id: Id, viewer: Actor) -> Response:
     """Mark an alert as dealt with; closing a closed one changes nothing."""
-    close_alert(visitor.service.database, alert_id)
+    close_alert(viewer.trial.database, alert_id)
     return _to("/alerts")

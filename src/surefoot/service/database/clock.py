@@ -25,7 +25,9 @@ def simulated() -> datetime | None:
     try:
         moment = datetime.fromisoformat(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, ValueError) as error:
-        raise InputError(f"{VARIABLE} is set, but {path} holds no time; unset it, unless this is a simulation") from error
+        raise InputError(
+            f"{VARIABLE} is set, but {path} does not hold a time; unset it, unless this is a simulation"
+        ) from error
     if moment.tzinfo is None:
         raise InputError(f"{path}: the time needs a zone, like 2026-03-01T09:30:00+00:00")
     return moment.astimezone(UTC)

@@ -34,19 +34,19 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     @contextmanager
-    def looking(self) -> Iterator[sa.Connection]:
+    def autocommit(self) -> Iterator[sa.Connection]:
         """For single statements that only read: no transaction around them."""
         with self._quick.connect() as connection:
             yield connection
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
+    def snapshot(self) -> Iterator[sa.Connection]:
         """Several statements that see the database at one moment."""
         with self._snapshot.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
+    def transaction(self) -> Iterator[sa.Connection]:
         """One transaction; committed, to the disk, when the block ends without an error."""
         if not self.is_sqlite:
             with self.engine.begin() as connection:
@@ -56,7 +56,7 @@ class Database:
         with self._turn, self.engine.begin() as connection:
             yield connection
 
-    def add(self, statement: sa.Executable, row: dict[str, Any]) -> None:
+    def insert(self, statement: sa.Executable, row: dict[str, Any]) -> None:
         """One statement that is a transaction by itself; committed, to the disk, when this returns."""
         with self._turn if self.is_sqlite else nullcontext(), self._quick.connect() as connection:
             connection.execute(statement, row)
@@ -72,7 +72,7 @@ class Database:
         return self.engine.execution_options(**options)
 
     def insert_new(self, table: sa.Table) -> Any:
-        """An INSERT that leaves rows alone which are there already."""
+        """An INSERT that skips rows that exist already."""
         from sqlalchemy.dialects import postgresql, sqlite
 
         insert = sqlite.insert if self.is_sqlite else postgresql.insert
@@ -88,7 +88,7 @@ def connect(url: str | None = None) -> Database:
     try:
         parsed = make_url(text)
     except sa.exc.ArgumentError as error:
-        raise InputError("the database is no URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
+        raise InputError("the database is not a URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
         return Database(_sqlite(parsed), text)
@@ -142,7 +142,7 @@ def _alembic(database: Database) -> Any:
 
 
 def upgrade(database: Database) -> None:
-    """Bring the tables to the newest form; nothing happens when they have it."""
+    """Bring the tables to the newest schema version; nothing happens when they have it."""
     from alembic import command
 
     try:
@@ -151,16 +151,16 @@ def upgrade(database: Database) -> None:
         raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
 
 
-def revision(database: Database) -> str | None:
-    """Which form the tables have; None for an empty database."""
+def schema_version(database: Database) -> str | None:
+    """The schema version of the tables; None for an empty database."""
     from alembic.runtime.migration import MigrationContext
 
-    with database.looking() as connection:
+    with database.autocommit() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
-def newest_revision() -> str:
-    """Which form this version of Surefoot needs."""
+def newest_schema_version() -> str:
+    """The schema version that this release of Surefoot needs."""
     from alembic.script import ScriptDirectory
 
     head = ScriptDirectory(str(Path(__file__).parent / "migrations")).get_current_head()
@@ -168,14 +168,15 @@ def newest_revision() -> str:
 
 
 def prepare(database: Database) -> None:
-    """Make the tables of an empty database; refuse one of another form, which a participant should back up first."""
+    """Make the tables of an empty database; refuse one of another schema version, which should be backed up first."""
     try:
-        found = revision(database)
+        found = schema_version(database)
     except sa.exc.OperationalError as error:
         raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
     if found is None:
         upgrade(database)
-    elif found != newest_revision():
+    elif found != newest_schema_version():
         raise InputError(
-            f"the database has form {found}, this version needs {newest_revision()}; back it up and run surefoot db upgrade"
+            f"the database has schema version {found}, this release needs {newest_schema_version()}; "
+            "back it up and run surefoot db upgrade"
         )

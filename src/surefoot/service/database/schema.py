@@ -79,7 +79,7 @@ updates = sa.Table(
     sa.Column("host", sa.String(255)),
     sa.Column("process", sa.Integer),
     sa.Column("finished_at", Instant),
-    sa.Column("findings", sa.Text, nullable=False, comment="JSON: what the guard rails found"),
+    sa.Column("findings", sa.Text, nullable=False, comment="JSON: what the policy checks found"),
     sa.Column("result", sa.Text, nullable=False, comment="JSON: counts, rows removed and why"),
     sa.Column("message", sa.Text),
 )
@@ -91,7 +91,7 @@ policies = sa.Table(
     sa.Column("update_id", Serial, sa.ForeignKey("updates.id"), unique=True),
     sa.Column("study_id", sa.String(64), sa.ForeignKey("studies.id"), nullable=False),
     sa.Column("created_at", Instant, nullable=False),
-    sa.Column("accepted", sa.Boolean, nullable=False, comment="whether the guard rails let it pass"),
+    sa.Column("accepted", sa.Boolean, nullable=False, comment="whether the policy checks let it pass"),
     sa.Column("content", sa.Text, nullable=False, comment="JSON as surefoot.policies writes it"),
 )
 

@@ -31,12 +31,12 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
     with (
         atomic_write(path, private=True) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
-        database.reading() as connection,
+        database.snapshot() as connection,
     ):
         for table in metadata.sorted_tables:
             digest, count = hashlib.sha256(), 0
             with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file:
-                for line in _lines(connection, table):
+                for line in _dump_lines(connection, table):
                     file.write(line)
                     digest.update(line)
                     count += 1
@@ -44,7 +44,7 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
         manifest = {
             "format": FORMAT,
             "surefoot": __version__,
-            "revision": databases.newest_revision(),
+            "revision": databases.newest_schema_version(),
             "rows": counts,
             "sha256": hashes,
         }
@@ -52,16 +52,16 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
     return counts
 
 
-def _lines(connection: sa.Connection, table: sa.Table) -> Iterator[bytes]:
+def _dump_lines(connection: sa.Connection, table: sa.Table) -> Iterator[bytes]:
     # As the database holds them: moments stay microseconds.
-    raw = [sa.type_coerce(column, _plain(column)).label(column.name) for column in table.c]
+    raw = [sa.type_coerce(column, _raw_type(column)).label(column.name) for column in table.c]
     ordered = sa.select(*raw).order_by(*table.primary_key.columns)
     for row in connection.execution_options(yield_per=BATCH).execute(ordered).mappings():
         values = {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
         yield json.dumps(values, allow_nan=False).encode() + b"\n"
 
 
-def _plain(column: sa.Column[Any]) -> Any:
+def _raw_type(column: sa.Column[Any]) -> Any:
     return sa.BigInteger() if type(column.type).__name__ == "Instant" else column.type
 
 
@@ -72,22 +72,23 @@ def restore(path: Path, database: Database) -> dict[str, int]:
             manifest = json.loads(archive.read("manifest.json"))
             if manifest.get("format") != FORMAT:
                 raise InputError(f"{path}: not a backup of this kind")
-            return _fill(archive, manifest, path, database)
+            return _fill_database(archive, manifest, path, database)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: cannot be read as a backup ({type(error).__name__})") from error
 
 
-def _fill(archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, database: Database) -> dict[str, int]:
-    if manifest["revision"] != databases.newest_revision():
+def _fill_database(archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, database: Database) -> dict[str, int]:
+    if manifest["revision"] != databases.newest_schema_version():
         raise InputError(
-            f"{path}: made with form {manifest['revision']}, this version needs {databases.newest_revision()}; "
+            f"{path}: made with schema version {manifest['revision']}, "
+            f"this release needs {databases.newest_schema_version()}; "
             f"restore it with surefoot {manifest['surefoot']} and then run surefoot db upgrade"
         )
     databases.prepare(database)
     counts = {}
-    with database.writing() as connection:
+    with database.transaction() as connection:
         for table in metadata.sorted_tables:
             if connection.scalar(sa.select(sa.func.count()).select_from(table)):
                 raise InputError(f"the database has rows in '{table.name}' already; restore into an empty one")
@@ -100,7 +101,7 @@ def _fill_table(
     archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, connection: sa.Connection, table: sa.Table
 ) -> int:
     digest, count, batch = hashlib.sha256(), 0, []
-    columns = [sa.Column(column.name, _plain(column)) for column in table.c]
+    columns = [sa.Column(column.name, _raw_type(column)) for column in table.c]
     plain = sa.Table(table.name, sa.MetaData(), *columns)
     binary = [column.name for column in table.c if isinstance(column.type, sa.LargeBinary)]
     with archive.open(f"{table.name}.jsonl") as file:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import outcomes
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ class Export:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def export_decisions(service: Service, form: str) -> Export:
+def export_decisions(trial: Trial, form: str) -> Export:
     """Every decision point with the outcome that counts, as it is known at this moment."""
-    with service.database.reading() as connection:
-        found = trial_logs.rows(connection)
+    with trial.database.snapshot() as connection:
+        found = trial_logs.read_rows(connection)
         counts = connection.execute(
             sa.select(
                 outcomes.c.decision_id,
@@ -45,15 +45,15 @@ def export_decisions(service: Service, form: str) -> Export:
             ).group_by(outcomes.c.decision_id)
         )
         sent = {row.decision_id: (row.sent, row.late) for row in counts}
-    table = _table(service, found, sent)
-    return Export(written(table, form), len(found), len({row["participant_id"] for row in found}))
+    table = _table(trial, found, sent)
+    return Export(encode_table(table, form), len(found), len({row["participant_id"] for row in found}))
 
 
-def _table(service: Service, found: list[Any], sent: dict[str, tuple[int, int]]) -> pa.Table:
+def _table(trial: Trial, found: list[Any], sent: dict[str, tuple[int, int]]) -> pa.Table:
     import pyarrow as pa
 
-    study = service.study
-    named = trial_logs.columns(study, found)
+    study = trial.study
+    named = trial_logs.make_columns(study, found)
     moment = pa.timestamp("us", "UTC")
     decided = pa.array([row["decided_at"] for row in found], moment)
     if study.columns.time != "decision_idx":
@@ -84,11 +84,11 @@ def _table(service: Service, found: list[Any], sent: dict[str, tuple[int, int]])
     return pa.table(named)
 
 
-def export_outcomes(service: Service, form: str) -> Export:
+def export_outcomes(trial: Trial, form: str) -> Export:
     """Every outcome that was ever sent, in the order of arrival: corrections, late ones, known missing ones."""
     import pyarrow as pa
 
-    with service.database.reading() as connection:
+    with trial.database.snapshot() as connection:
         found = connection.execute(sa.select(outcomes).order_by(outcomes.c.id)).mappings().all()
     moment = pa.timestamp("us", "UTC")
     kinds = {
@@ -101,10 +101,10 @@ def export_outcomes(service: Service, form: str) -> Export:
         "echoed_probability": pa.float64(),
     }
     table = pa.table({name: pa.array([row[name] for row in found], kind) for name, kind in kinds.items()})
-    return Export(written(table, form), len(found), 0)
+    return Export(encode_table(table, form), len(found), 0)
 
 
-def written(table: pa.Table, form: str) -> bytes:
+def encode_table(table: pa.Table, form: str) -> bytes:
     """A table as the bytes of a CSV or Parquet file."""
     from pyarrow import csv, parquet
 

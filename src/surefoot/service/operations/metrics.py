@@ -8,26 +8,26 @@ import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, decisions, outcomes, participants, updates
 from surefoot.service.trial.policy_versions import LIVE
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 
 FRESH_SECONDS = 5.0
 
 
 class Metrics:
-    """Counts at most every few seconds: anybody may ask."""
+    """Counted at most every few seconds, because anybody may ask."""
 
-    def __init__(self, service: Service) -> None:
-        self._service, self._text, self._until = service, "", 0.0
+    def __init__(self, trial: Trial) -> None:
+        self._trial, self._text, self._until = trial, "", 0.0
 
     def text(self) -> str:
         if time.monotonic() >= self._until:
-            self._text = _counted(self._service)
+            self._text = _count(self._trial)
             self._until = time.monotonic() + FRESH_SECONDS
         return self._text
 
 
-def _counted(service: Service) -> str:
-    with service.database.reading() as connection:
+def _count(trial: Trial) -> str:
+    with trial.database.snapshot() as connection:
         sources = connection.execute(sa.select(decisions.c.source, sa.func.count()).group_by(decisions.c.source)).all()
         states = connection.execute(sa.select(updates.c.state, sa.func.count()).group_by(updates.c.state)).all()
         people = connection.scalar(sa.select(sa.func.count()).select_from(participants))

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import alerts, decisions
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 
-ENOUGH = 20
-"""Decision points that a share is worth talking about."""
+MINIMUM_DECISIONS = 20
+"""A share of fewer decision points raises no alert."""
 
 
 def raise_alert(database: Database, connection: sa.Connection, *, kind: str, occasion: str, message: str) -> None:
@@ -24,22 +24,22 @@ def raise_alert(database: Database, connection: sa.Connection, *, kind: str, occ
 def close_alert(database: Database, alert_id: int) -> bool:
     """Mark an alert as dealt with; False when there is none."""
     open_one = sa.update(alerts).where(alerts.c.id == alert_id, alerts.c.closed_at.is_(None)).values(closed_at=now())
-    with database.writing() as connection:
+    with database.transaction() as connection:
         return bool(connection.execute(open_one).rowcount)
 
 
-def raise_periodic_alerts(service: Service, at: datetime) -> None:
+def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
     """Raise the alerts that no request would: no data, and too many fallbacks; at most once a day each."""
-    found = [_no_data(service, at), _fallbacks(service, at)]
-    day = at.astimezone(service.trial.zone).date().isoformat()
-    with service.database.writing() as connection:
+    found = [_no_data_alert(trial, at), _fallback_alert(trial, at)]
+    day = at.astimezone(trial.settings.zone).date().isoformat()
+    with trial.database.transaction() as connection:
         for kind, message in (alert for alert in found if alert is not None):
-            raise_alert(service.database, connection, kind=kind, occasion=f"{kind}:{day}", message=message)
+            raise_alert(trial.database, connection, kind=kind, occasion=f"{kind}:{day}", message=message)
 
 
-def _no_data(service: Service, at: datetime) -> tuple[str, str] | None:
-    hours = service.trial.alerts.no_data_hours
-    with service.database.looking() as connection:
+def _no_data_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
+    hours = trial.settings.alerts.no_data_hours
+    with trial.database.autocommit() as connection:
         last = connection.scalar(sa.select(decisions.c.received_at).order_by(decisions.c.received_at.desc()).limit(1))
     # A study without any decision has not begun.
     if last is None or at - last <= timedelta(hours=hours):
@@ -47,13 +47,13 @@ def _no_data(service: Service, at: datetime) -> tuple[str, str] | None:
     return "no-data", f"no decision was asked for in the last {hours:g} hours; the last was at {last:%Y-%m-%d %H:%M} UTC"
 
 
-def _fallbacks(service: Service, at: datetime) -> tuple[str, str] | None:
+def _fallback_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
     recent = sa.select(decisions.c.source, sa.func.count().label("number")).where(
         decisions.c.received_at > at - timedelta(hours=24), decisions.c.available
     )
-    with service.database.looking() as connection:
+    with trial.database.autocommit() as connection:
         counts = {row.source: row.number for row in connection.execute(recent.group_by(decisions.c.source))}
     total, fallbacks = sum(counts.values()), counts.get("fallback", 0)
-    if total < ENOUGH or fallbacks / total <= service.trial.alerts.max_fallback_share:
+    if total < MINIMUM_DECISIONS or fallbacks / total <= trial.settings.alerts.max_fallback_share:
         return None
     return "fallbacks", f"{fallbacks} of {total} decisions of the last 24 hours were made by the fallback"

@@ -1,4 +1,4 @@
-"""What the service says when it refuses: one shape for every error."""
+"""Errors of the API: one shape for all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import HTTPException
 
 
-class Refusal(HTTPException):
+class ApiError(HTTPException):
     """An honest 4xx or 5xx; the body is `{"error": {"code", "message", "field"}}`."""
 
     def __init__(
@@ -17,6 +17,6 @@ class Refusal(HTTPException):
         self.code, self.field = code, field
 
 
-def body_of(code: str, message: str, field: str | None = None) -> dict[str, Any]:
+def error_body(code: str, message: str, field: str | None = None) -> dict[str, Any]:
     """The body of an error."""
     return {"error": {"code": code, "message": message, "field": field}}

@@ -1,4 +1,4 @@
-"""What clients may send, and what they get: the shapes behind the OpenAPI description."""
+"""Requests and replies of the API, as the OpenAPI description gives them."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ Value = StrictBool | Whole | Finite | Annotated[StrictStr, Field(max_length=200)
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class Shape(BaseModel):
+class RequestModel(BaseModel):
     """Unknown fields are refused: a misspelt one would be lost in silence."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Registration(Shape):
+class Registration(RequestModel):
     """A participant, by a pseudonym."""
 
     participant_id: ParticipantId
 
 
-class Registered(BaseModel):
+class Participant(BaseModel):
     """A participant that the study knows."""
 
     participant_id: str
     registered_at: datetime
 
 
-class DecisionRequest(Shape):
+class DecisionRequest(RequestModel):
     """One decision point."""
 
     participant_id: ParticipantId
@@ -90,7 +90,7 @@ class DecisionReply(BaseModel):
     """Why the fallback decided."""
 
 
-class Outcome(Shape):
+class Outcome(RequestModel):
     """What came after a decision point; null means that it is known to be missing."""
 
     decision_id: DecisionId
@@ -100,7 +100,7 @@ class Outcome(Shape):
     """The probability of the action taken as the client believes it; compared, never used."""
 
 
-class Outcomes(Shape):
+class Outcomes(RequestModel):
     """Several outcomes at once."""
 
     outcomes: Annotated[list[Outcome], Field(min_length=1, max_length=1000)]
@@ -172,7 +172,7 @@ class PolicyList(BaseModel):
     policies: list[PolicySummary]
 
 
-class Activated(BaseModel):
+class Activation(BaseModel):
     """The policy that is live now."""
 
     policy_id: int

@@ -30,7 +30,7 @@ class Observation:
     """What keeps a policy from deciding on it: variables that are missing, implausible or unknown."""
 
 
-def observed(study: Study, context: Mapping[str, Value]) -> Observation:
+def context_to_state(study: Study, context: Mapping[str, Value]) -> Observation:
     """Read one context; nothing in it is an error here, only a reason."""
     reasons = [f"unknown: {name}" for name in context if name not in study.state]
     readable: dict[str, Value] = {}

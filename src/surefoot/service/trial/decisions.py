@@ -1,4 +1,4 @@
-"""Deciding: one draw per decision point, recorded before it is answered."""
+"""Decisions: one draw per decision point, recorded before it is answered."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions, participants
-from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.context import Value, observed
+from surefoot.service.trial.context import Value, context_to_state
 from surefoot.service.trial.policy_versions import PolicyVersion
-from surefoot.service.trial.randomisation import drawn, random_key, uniform
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
+from surefoot.service.trial.trial import Trial
 from surefoot.study import Study
 
 INSERT = sa.insert(decisions)
@@ -38,44 +38,45 @@ class Choice:
     reasons: tuple[str, ...] = ()
 
 
-def decide(service: Service, request: DecisionRequest) -> str:
+def decide(trial: Trial, request: DecisionRequest) -> str:
     """The reply to a request, as text: a new draw, or what was answered before."""
     received = now()
-    check_timestamp(request.timestamp, received, service.trial.limits.future_minutes)
-    row = _new_row(service, request, received)
+    check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
+    row = _make_row(trial, request, received)
     try:
-        service.database.add(INSERT, row)
+        trial.database.insert(INSERT, row)
     except sa.exc.IntegrityError:
-        return _earlier_reply(service, request)
+        return _find_earlier_reply(trial, request)
     return str(row["reply"])
 
 
 def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> None:
-    """Refuse clocks that are plainly wrong."""
+    """Refuse a timestamp that only a wrong clock can give."""
     if moment.year < 2000:
-        raise Refusal(422, "timestamp_too_old", "the timestamp is before the year 2000; set the clock", "timestamp")
+        raise ApiError(422, "timestamp_too_old", "the timestamp is before the year 2000; set the clock", "timestamp")
     if moment > at + timedelta(minutes=future_minutes):
-        raise Refusal(
+        raise ApiError(
             422, "timestamp_in_future", f"the timestamp is over {future_minutes:g} minutes ahead; set the clock", "timestamp"
         )
 
 
-def _new_row(service: Service, request: DecisionRequest, received: datetime) -> dict[str, Any]:
-    observation = observed(service.study, request.context)
-    choice = _choose(service, request, observation.state, observation.reasons, received)
+def _make_row(trial: Trial, request: DecisionRequest, received: datetime) -> dict[str, Any]:
+    observation = context_to_state(trial.study, request.context)
+    choice = _choose(trial, request, observation.state, observation.reasons, received)
     key = random_key(request.participant_id, request.decision_idx)
-    number = uniform(service.secret, key)
-    action = drawn(number, choice.probabilities)
-    row = {
-        "id": uuid.uuid4().hex,
+    number = draw_uniform(trial.secret, key)
+    action = draw_action(number, choice.probabilities)
+    decision_id = uuid.uuid4().hex
+    return {
+        "id": decision_id,
         "participant_id": request.participant_id,
         "decision_idx": request.decision_idx,
         "decided_at": request.timestamp,
         "received_at": received,
-        "study_id": service.study_id,
+        "study_id": trial.study_id,
         "available": request.availability,
         "availability_reasons": json.dumps(request.reasons),
-        "context": as_sent(request.context),
+        "context": context_text(request.context),
         "state": json.dumps(observation.state),
         "source": choice.source,
         "fallback_reasons": json.dumps(choice.reasons),
@@ -85,60 +86,59 @@ def _new_row(service: Service, request: DecisionRequest, received: datetime) -> 
         "uniform": number,
         "action": action,
         "probability": choice.probabilities[action],
+        "reply": make_reply(decision_id, action, choice, trial.study.actions.names),
     }
-    row["reply"] = reply_of(row, service.study.actions.names)
-    return row
 
 
-def reply_of(row: Any, action_names: tuple[str, ...]) -> str:
-    """The answer that belongs to a recorded decision."""
+def make_reply(decision_id: str, action: int, choice: Choice, action_names: tuple[str, ...]) -> str:
+    """The answer to a decision point, as text."""
     return json.dumps(
         {
-            "decision_id": row["id"],
-            "action": row["action"],
-            "action_name": action_names[row["action"]],
-            "action_prob": json.loads(row["probabilities"]),
-            "policy_id": row["policy_id"],
-            "source": row["source"],
-            "reasons": json.loads(row["fallback_reasons"]),
+            "decision_id": decision_id,
+            "action": action,
+            "action_name": action_names[action],
+            "action_prob": choice.probabilities,
+            "policy_id": choice.policy_id,
+            "source": choice.source,
+            "reasons": choice.reasons,
         }
     )
 
 
-def as_sent(context: dict[str, Value]) -> str:
+def context_text(context: dict[str, Value]) -> str:
     """A context as text that is equal for equal contexts."""
     return json.dumps(context, sort_keys=True, allow_nan=False)
 
 
-def _choose(
-    service: Service, request: DecisionRequest, state: list[float | None], reasons: list[str], at: datetime
-) -> Choice:
-    """Unavailable; else the fallback where the context is wanting; else the live policy, or warm-up before there is one."""
-    study, trial = service.study, service.trial
+def _choose(trial: Trial, request: DecisionRequest, state: list[float | None], reasons: list[str], at: datetime) -> Choice:
+    """Unavailable; else the fallback for an incomplete context; else the live policy, or warm-up before there is one."""
+    study, settings = trial.study, trial.settings
     if not request.availability:
         return Choice("unavailable", unavailable_probabilities(study))
     if reasons:
-        return Choice("fallback", fixed_probabilities(study, trial.fallback_probability), None, tuple(reasons))
-    live = service.policies.live()
-    version = None if live is None else service.policies.get(live[0])
+        return Choice("fallback", fixed_probabilities(study, settings.fallback_probability), None, tuple(reasons))
+    live = trial.policies.live()
+    version = None if live is None else trial.policies.get(live[0])
     if live is None or (version is not None and not version.covers(request.participant_id)):
-        return Choice("warm-up", fixed_probabilities(study, trial.warm_up_probability))
-    trouble = _trouble(service, version, *live, at)
-    if trouble is None and version is not None:
+        return Choice("warm-up", fixed_probabilities(study, settings.warm_up_probability))
+    problem = _policy_problem(trial, version, *live, at)
+    if problem is None and version is not None:
         try:
             return Choice("policy", policy_probabilities(study, version, request.participant_id, state), version.id)
         except InputError:
-            trouble = f"no probability from policy: {version.id}"
-    return Choice("fallback", fixed_probabilities(study, trial.fallback_probability), None, (str(trouble),))
+            problem = f"no probability from policy: {version.id}"
+    return Choice("fallback", fixed_probabilities(study, settings.fallback_probability), None, (str(problem),))
 
 
-def _trouble(service: Service, version: PolicyVersion | None, policy_id: int, since: datetime, at: datetime) -> str | None:
+def _policy_problem(
+    trial: Trial, version: PolicyVersion | None, policy_id: int, since: datetime, at: datetime
+) -> str | None:
     """Why the live policy cannot decide."""
     if version is None:
         return f"unreadable policy: {policy_id}"
-    if not service.fits(version):
+    if not trial.can_use(version):
         return f"policy for other variables or actions: {policy_id}"
-    if at - since > timedelta(days=service.trial.policy_days):
+    if at - since > timedelta(days=trial.settings.policy_days):
         return f"stale policy: {policy_id}"
     return None
 
@@ -161,23 +161,23 @@ def fixed_probabilities(study: Study, send: float) -> list[float]:
 
 
 def unavailable_probabilities(study: Study) -> list[float]:
-    """Nothing, for certain."""
+    """Action 0 with probability 1."""
     return [1.0] + [0.0] * (len(study.actions.names) - 1)
 
 
-def _earlier_reply(service: Service, request: DecisionRequest) -> str:
-    """The database refused a second row: this is a retry, a conflict, or nobody we know."""
-    with service.database.looking() as connection:
+def _find_earlier_reply(trial: Trial, request: DecisionRequest) -> str:
+    """The database refused a second row: this is a retry, a conflict, or an unknown participant."""
+    with trial.database.autocommit() as connection:
         point = {"participant": request.participant_id, "decision_idx": request.decision_idx}
         stored = connection.execute(STORED, point).first()
         known = connection.scalar(sa.select(participants.c.id).where(participants.c.id == request.participant_id))
     if stored is None and known is None:
-        raise Refusal(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
+        raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
     if stored is None:
-        raise Refusal(503, "try_again", "the decision could not be recorded; send it again")
-    now_sent = (request.timestamp, request.availability, json.dumps(request.reasons), as_sent(request.context))
+        raise ApiError(503, "try_again", "the decision could not be recorded; send it again")
+    now_sent = (request.timestamp, request.availability, json.dumps(request.reasons), context_text(request.context))
     if now_sent != (stored.decided_at, stored.available, stored.availability_reasons, stored.context):
-        raise Refusal(
+        raise ApiError(
             409,
             "decided_otherwise",
             "it was decided for another timestamp, availability or context; a retry repeats the request as it was",

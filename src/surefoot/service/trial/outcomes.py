@@ -15,7 +15,7 @@ from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.api_models import Outcome
 from surefoot.service.trial.decisions import check_timestamp
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 
 AGREES = 1e-6
 """How far an echoed probability may be off: JSON writers round."""
@@ -28,13 +28,13 @@ CURRENT = sa.select(_ranked).where(_ranked.c.rank == 1).subquery("current_outcom
 """For every decision the outcome that counts: the newest that was not late."""
 
 
-def record(service: Service, given: Sequence[Outcome]) -> list[dict[str, Any]]:
+def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Record outcomes in one transaction; what became of each."""
     received = now()
     for outcome in given:
-        check_timestamp(outcome.timestamp, received, service.trial.limits.future_minutes)
-    known, repeated = _known(service, given)
-    open_for = timedelta(hours=service.trial.outcome_hours)
+        check_timestamp(outcome.timestamp, received, trial.settings.limits.future_minutes)
+    known, repeated = _find_known(trial, given)
+    open_for = timedelta(hours=trial.settings.outcome_hours)
     rows, receipts = [], []
     for outcome in given:
         decision = known.get(outcome.decision_id)
@@ -58,30 +58,30 @@ def record(service: Service, given: Sequence[Outcome]) -> list[dict[str, Any]]:
                 "echoed_probability": echoed,
             }
         )
-    _write(service, rows, receipts)
+    _write(trial, rows, receipts)
     return receipts
 
 
-def _known(service: Service, given: Sequence[Outcome]) -> tuple[dict[str, Any], set[str]]:
+def _find_known(trial: Trial, given: Sequence[Outcome]) -> tuple[dict[str, Any], set[str]]:
     """The decisions that the outcomes belong to, and which outcomes were recorded before."""
     columns = (decisions.c.id, decisions.c.decided_at, decisions.c.probability)
     ids = {outcome.decision_id for outcome in given}
     marks = {fingerprint(outcome) for outcome in given}
-    with service.database.looking() as connection:
+    with trial.database.autocommit() as connection:
         known = {row.id: row for row in connection.execute(sa.select(*columns).where(decisions.c.id.in_(ids)))}
         repeated = set(connection.scalars(sa.select(outcomes.c.fingerprint).where(outcomes.c.fingerprint.in_(marks))))
     return known, repeated
 
 
-def _write(service: Service, rows: list[dict[str, Any]], receipts: list[dict[str, Any]]) -> None:
+def _write(trial: Trial, rows: list[dict[str, Any]], receipts: list[dict[str, Any]]) -> None:
     if not rows:
         return
-    with service.database.writing() as connection:
-        connection.execute(service.database.insert_new(outcomes), rows)
+    with trial.database.transaction() as connection:
+        connection.execute(trial.database.insert_new(outcomes), rows)
         for receipt in receipts:
             if receipt["action_prob_agrees"] is False:
                 raise_alert(
-                    service.database,
+                    trial.database,
                     connection,
                     kind="probability",
                     occasion=f"probability:{receipt['decision_id']}",

@@ -11,9 +11,9 @@ from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import participants
 
 
-def register(database: Database, participant_id: str) -> dict[str, Any]:
+def register_participant(database: Database, participant_id: str) -> dict[str, Any]:
     """Add a participant; repeating it changes nothing."""
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.execute(database.insert_new(participants), {"id": participant_id, "registered_at": now()})
         since = connection.scalar(sa.select(participants.c.registered_at).where(participants.c.id == participant_id))
     return {"participant_id": participant_id, "registered_at": since}

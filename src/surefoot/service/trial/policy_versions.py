@@ -67,7 +67,7 @@ class PolicyVersions:
 
     def live(self) -> tuple[int, datetime] | None:
         """The live version's id and when it went live; asked of the database every time."""
-        with self._database.looking() as connection:
+        with self._database.autocommit() as connection:
             row = connection.execute(LIVE).first()
         return None if row is None else (row.policy_id, row.activated_at)
 
@@ -76,9 +76,9 @@ class PolicyVersions:
         with self._lock:
             if version in self._known:
                 return self._known[version]
-        with self._database.looking() as connection:
+        with self._database.autocommit() as connection:
             row = connection.execute(sa.select(versions).where(versions.c.id == version)).first()
-        found = None if row is None else _readable(version, row.study_id, row.content)
+        found = None if row is None else _parse_version(version, row.study_id, row.content)
         with self._lock:
             while len(self._known) >= KEPT:
                 self._known.pop(next(iter(self._known)))
@@ -86,7 +86,7 @@ class PolicyVersions:
         return found
 
 
-def _readable(version: int, study_id: str, content: str) -> PolicyVersion | None:
+def _parse_version(version: int, study_id: str, content: str) -> PolicyVersion | None:
     try:
         return PolicyVersion(version, study_id, from_text(content))
     except ValueError:
@@ -124,7 +124,7 @@ def coefficients(fitted: Policies) -> list[dict[str, Any]]:
     ]
 
 
-def restricted(fitted: Policies, people: list[str]) -> Policies:
+def select_participants(fitted: Policies, people: list[str]) -> Policies:
     """Only the rules of those people."""
     if fitted.participants is None:
         return fitted

@@ -16,18 +16,18 @@ def random_key(participant_id: str, decision_idx: int) -> str:
     return f"draw-1:{len(participant_id)}:{participant_id}:{decision_idx}"
 
 
-def uniform(secret: bytes, key: str) -> float:
+def draw_uniform(secret: bytes, key: str) -> float:
     """The first 53 bits of HMAC-SHA256(secret, key) over 2⁵³: uniform on [0, 1), the same wherever it is computed."""
     digest = hmac.digest(secret, key.encode(), hashlib.sha256)
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
-def drawn(number: float, probabilities: Sequence[float]) -> int:
+def draw_action(number: float, probabilities: Sequence[float]) -> int:
     """The first action whose cumulative probability exceeds the number.
 
     Rounding can leave the sum a hair below 1; the last possible action takes what is left, never an impossible one.
 
-    >>> [drawn(u, [0.5, 0.5, 0.0]) for u in (0.0, 0.49, 0.5, 0.9999999999999999)]
+    >>> [draw_action(u, [0.5, 0.5, 0.0]) for u in (0.0, 0.49, 0.5, 0.9999999999999999)]
     [0, 0, 1, 1]
     """
     total, last = 0.0, 0

@@ -1,4 +1,4 @@
-"""Opening a trial: the study, its database, its secret."""
+"""A trial: the study, its database, its secret."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from surefoot.service.database import databases, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.trial.policy_versions import PolicyVersion, PolicyVersions
-from surefoot.study import Study, Trial
+from surefoot.study import Study, TrialSection
 
 
 @dataclass(frozen=True, eq=False)
-class Service:
+class Trial:
     """Everything that a request needs: no state of its own that another worker would not have."""
 
     database: Database
@@ -28,55 +28,55 @@ class Service:
     policies: PolicyVersions
 
     @property
-    def trial(self) -> Trial:
+    def settings(self) -> TrialSection:
         if self.study.trial is None:
             raise InputError("the study has no [trial] section; add one to run it")
         return self.study.trial
 
-    def fits(self, version: PolicyVersion) -> bool:
+    def can_use(self, version: PolicyVersion) -> bool:
         """Whether a policy sees states and actions as the study has them now: names, kinds, levels and scaling."""
         if version.study_id == self.study_id:
             return True
-        return _seen(stored_study(self.database, version.study_id)) == _seen(self.study)
+        return _policy_inputs(load_stored_study(self.database, version.study_id)) == _policy_inputs(self.study)
 
     def close(self) -> None:
         self.database.close()
 
 
-def _seen(study: Study) -> object:
+def _policy_inputs(study: Study) -> object:
     state = [(name, one.kind, one.levels, one.scaling, one.use) for name, one in study.state.items()]
     return state, study.actions.names
 
 
-def open_service(study: Study, url: str | None = None) -> Service:
+def open_trial(study: Study, url: str | None = None) -> Trial:
     """Open the trial's database, make its tables and its secret if it is new, and remember the study's text."""
     if study.trial is None:
         raise InputError("the study has no [trial] section; add one (it may be empty) to run it as a trial")
     database = databases.connect(url)
     databases.prepare(database)
     study_id = hashlib.sha256(study.text.encode()).hexdigest()
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.execute(database.insert_new(schema.studies), {"id": study_id, "text": study.text, "first_used": now()})
         connection.execute(database.insert_new(schema.secrets), {"name": "draws", "value": random_source.token_bytes(32)})
-    return Service(database, study, study_id, draw_secret(database), PolicyVersions(database))
+    return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database))
 
 
-def draw_secret(database: Database) -> bytes:
+def read_draw_secret(database: Database) -> bytes:
     """The key of the random draws."""
-    with database.looking() as connection:
+    with database.autocommit() as connection:
         value = connection.scalar(sa.select(schema.secrets.c.value).where(schema.secrets.c.name == "draws"))
     if value is None:
         raise InputError("the database holds no trial yet; start it with surefoot serve")
     return bytes(value)
 
 
-def stored_study(database: Database, study_id: str) -> Study:
+def load_stored_study(database: Database, study_id: str) -> Study:
     """A study as it was when decisions were made under it."""
-    return _parsed(_text_of(database, study_id))
+    return _parse_study(_read_study_text(database, study_id))
 
 
-def _text_of(database: Database, study_id: str) -> str:
-    with database.looking() as connection:
+def _read_study_text(database: Database, study_id: str) -> str:
+    with database.autocommit() as connection:
         text = connection.scalar(sa.select(schema.studies.c.text).where(schema.studies.c.id == study_id))
     if text is None:
         raise InputError(f"the database holds no study {study_id[:12]}")
@@ -84,7 +84,7 @@ def _text_of(database: Database, study_id: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _parsed(text: str) -> Study:
+def _parse_study(text: str) -> Study:
     # A study made in Python keeps its content as JSON.
     if text.lstrip().startswith("{"):
         study = Study.model_validate_json(text)

@@ -1,4 +1,4 @@
-"""Guard rails: what a new policy must satisfy before it may decide about people."""
+"""Policy checks: what a new policy must satisfy before it may decide about people."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from numpy.typing import NDArray
 
 from surefoot.fitting.part_fit import PartFit
 from surefoot.policies.policies import Policies
-from surefoot.study import Study, StudyLogs
-from surefoot.study.trial_section import GuardRails
+from surefoot.study import Study, StudyLogs, TrialSection
 
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One rail: what was found, what is allowed."""
+    """The result of one check: what was found, what is allowed."""
 
-    rail: str
+    check: str
     passed: bool
     found: float | None
     allowed: float | None
@@ -30,41 +29,43 @@ class Finding:
         return asdict(self)
 
 
-def inspect(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old: Policies | None) -> list[Finding]:
-    """All rails, whether or not an earlier one failed; `old` decided until now, the warm-up where there is none."""
-    trial = study.trial
-    rails = GuardRails() if trial is None else trial.guard_rails
+def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old: Policies | None) -> list[Finding]:
+    """All checks, whether or not an earlier one failed; `old` decided until now, the warm-up where there is none."""
+    settings = study.trial or TrialSection()
+    finite = _check_finite(new)
+    removed = _check_removed(fit, settings.guard_rails.max_removed)
+    if not finite.passed:
+        return [finite, removed]
+    people, states = _select_covered(logs, new)
+    after = study.limited(new.probabilities(people, states))
+    before = _mean_send_probability(study, people, states, old, settings.warm_up_probability)
+    return [
+        finite,
+        removed,
+        check_limits(study, after),
+        _check_send_rate(before, after, settings.guard_rails.max_send_rate_change),
+    ]
+
+
+def _check_finite(new: Policies) -> Finding:
     finite = all(bool(np.isfinite(values).all()) for values in new.rule.arrays().values())
-    findings = [Finding("finite", finite, None, None, "every number of the policy is finite")]
+    return Finding("finite", finite, None, None, "every number of the policy is finite")
+
+
+def _check_removed(fit: PartFit, allowed: float) -> Finding:
     used, removed = fit.summary["used"], fit.summary["removed"]
     share = removed / used if used else 0.0
-    findings.append(
-        Finding(
-            "removed", share <= rails.max_removed, share, rails.max_removed, f"{removed} of {used} rows removed as outliers"
-        )
-    )
-    if not finite:
-        return findings
-    people, states = _covered(logs, new)
-    after = study.limited(new.probabilities(people, states))
-    findings.append(_limits(study, after))
-    warm_up = 0.5 if trial is None else trial.warm_up_probability
-    before = _send_rate(study, people, states, old, warm_up)
+    return Finding("removed", share <= allowed, share, allowed, f"{removed} of {used} rows removed as outliers")
+
+
+def _check_send_rate(before: float, after: NDArray[np.float64], allowed: float) -> Finding:
     rate = float(1 - after[:, 0].mean()) if len(after) else before
     change = abs(rate - before)
-    findings.append(
-        Finding(
-            "send rate",
-            change <= rails.max_send_rate_change,
-            change,
-            rails.max_send_rate_change,
-            f"mean probability of sending {before:.3f} before, {rate:.3f} after",
-        )
-    )
-    return findings
+    message = f"mean probability of sending {before:.3f} before, {rate:.3f} after"
+    return Finding("send rate", change <= allowed, change, allowed, message)
 
 
-def _covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def _select_covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """People and states of the complete, available decision points of those whom the new policy has a rule for."""
     data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1)
@@ -73,7 +74,7 @@ def _covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArray[np.f
     return data.participant[chosen], data.state[chosen]
 
 
-def _limits(study: Study, probabilities: NDArray[np.float64]) -> Finding:
+def check_limits(study: Study, probabilities: NDArray[np.float64]) -> Finding:
     """After the study's limits nothing may lie outside them."""
     send, limits = 1 - probabilities[:, 0], study.probability_limits
     sums = np.abs(probabilities.sum(axis=1) - 1) <= ROUNDING
@@ -82,7 +83,7 @@ def _limits(study: Study, probabilities: NDArray[np.float64]) -> Finding:
     return Finding("limits", bool(good.all()), float((~good).sum()), 0.0, "probabilities within the study's limits")
 
 
-def _send_rate(
+def _mean_send_probability(
     study: Study, people: NDArray[Any], states: NDArray[np.float64], old: Policies | None, warm_up: float
 ) -> float:
     send = np.full(len(people), warm_up)

@@ -1,4 +1,4 @@
-"""What an admin sees of learning: updates, policy versions, which one is live."""
+"""Queries about updates and policy versions, and the activation of one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import activations, policies, updates
-from surefoot.service.trial.api_errors import Refusal
+from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.policy_versions import LIVE, coefficients
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 from surefoot.service.updates.updates import activate
 
 STATUS = sa.select(updates, policies.c.id.label("policy_id")).select_from(
@@ -18,23 +18,23 @@ STATUS = sa.select(updates, policies.c.id.label("policy_id")).select_from(
 )
 
 
-def update_status(service: Service, update_id: int) -> dict[str, Any]:
-    """One update: its progress, its result, what the guard rails found."""
-    with service.database.looking() as connection:
+def update_status(trial: Trial, update_id: int) -> dict[str, Any]:
+    """One update: its progress, its result, what the policy checks found."""
+    with trial.database.autocommit() as connection:
         row = connection.execute(STATUS.where(updates.c.id == update_id)).mappings().first()
     if row is None:
-        raise Refusal(404, "unknown_update", "there is no such update", "update_id")
-    return _status(row)
+        raise ApiError(404, "unknown_update", "there is no such update", "update_id")
+    return _describe_update(row)
 
 
-def update_list(service: Service, newest: int = 50) -> list[dict[str, Any]]:
+def list_updates(trial: Trial, newest: int = 50) -> list[dict[str, Any]]:
     """The newest updates first."""
-    with service.database.looking() as connection:
+    with trial.database.autocommit() as connection:
         found = connection.execute(STATUS.order_by(updates.c.id.desc()).limit(newest)).mappings().all()
-    return [_status(row) for row in found]
+    return [_describe_update(row) for row in found]
 
 
-def _status(row: Any) -> dict[str, Any]:
+def _describe_update(row: Any) -> dict[str, Any]:
     names = ("id", "state", "started_by", "created_at", "finished_at", "policy_id", "message")
     return {
         **{name: row[name] for name in names},
@@ -43,18 +43,18 @@ def _status(row: Any) -> dict[str, Any]:
     }
 
 
-def policy_list(service: Service) -> list[dict[str, Any]]:
+def list_policies(trial: Trial) -> list[dict[str, Any]]:
     """All versions, newest first, with their coefficients and when they were live."""
     columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
-    with service.database.reading() as connection:
+    with trial.database.snapshot() as connection:
         found = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
         history = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
         live = connection.scalar(LIVE)
-    return [_summary(service, row, history, live) for row in found]
+    return [_describe_policy(trial, row, history, live) for row in found]
 
 
-def _summary(service: Service, row: Any, history: Any, live: int | None) -> dict[str, Any]:
-    version = service.policies.get(row["id"])
+def _describe_policy(trial: Trial, row: Any, history: Any, live: int | None) -> dict[str, Any]:
+    version = trial.policies.get(row["id"])
     made = None if version is None else version.policies
     return {
         **row,
@@ -72,18 +72,18 @@ def _summary(service: Service, row: Any, history: Any, live: int | None) -> dict
     }
 
 
-def activate_policy(service: Service, policy_id: int, by: str) -> dict[str, Any]:
+def activate_policy(trial: Trial, policy_id: int, by: str) -> dict[str, Any]:
     """Make a version live, newer or older than the one that is: one call rolls back."""
-    version = service.policies.get(policy_id)
-    with service.database.looking() as connection:
+    version = trial.policies.get(policy_id)
+    with trial.database.autocommit() as connection:
         accepted = connection.scalar(sa.select(policies.c.accepted).where(policies.c.id == policy_id))
     if accepted is None:
-        raise Refusal(404, "unknown_policy", "there is no such policy", "policy_id")
+        raise ApiError(404, "unknown_policy", "there is no such policy", "policy_id")
     if not accepted:
-        raise Refusal(409, "refused_by_guard_rail", "a guard rail refused this policy; it cannot go live", "policy_id")
-    if version is None or not service.fits(version):
-        raise Refusal(409, "other_study", "this policy was made for other variables or actions", "policy_id")
-    with service.database.writing() as connection:
+        raise ApiError(409, "refused_by_policy_check", "a policy check refused this policy; it cannot go live", "policy_id")
+    if version is None or not trial.can_use(version):
+        raise ApiError(409, "other_study", "this policy was made for other variables or actions", "policy_id")
+    with trial.database.transaction() as connection:
         previous = connection.scalar(LIVE)
         activate(connection, policy_id, by)
     return {"policy_id": policy_id, "previous_policy_id": previous}

@@ -1,4 +1,4 @@
-"""The schedule: every worker looks at the clock, the database decides which one of them acts."""
+"""The schedule: every worker checks the clock, the database decides which one of them acts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import scheduled, studies
 from surefoot.service.trial.alerts import raise_periodic_alerts
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
@@ -20,10 +20,10 @@ log = logging.getLogger("surefoot.service")
 
 
 class Schedule:
-    """A thread that looks at the clock for as long as the application runs."""
+    """A thread that checks the clock for as long as the application runs."""
 
-    def __init__(self, service: Service) -> None:
-        self._service, self._stop = service, threading.Event()
+    def __init__(self, trial: Trial) -> None:
+        self._trial, self._stop = trial, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
@@ -36,44 +36,44 @@ class Schedule:
     def _watch(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
             try:
-                tick(self._service, now())
+                tick(self._trial, now())
             except Exception as error:
                 # The next tick tries again; only the kind is logged, the message may hold data.
                 log.error("the schedule failed with %s", type(error).__name__)
 
 
-def tick(service: Service, at: datetime) -> int | None:
-    """Do what is due and not yet taken; the id of the update that was started, if one was."""
-    if take(service, f"look:{at.astimezone(UTC):%Y-%m-%dT%H}"):
-        raise_periodic_alerts(service, at)
-    due = last_update_moment(service, at)
-    if due is None or not take(service, f"update:{due.date().isoformat()}"):
+def tick(trial: Trial, at: datetime) -> int | None:
+    """Do what is due and not yet claimed; the id of the update that was started, if one was."""
+    if claim_job(trial, f"look:{at.astimezone(UTC):%Y-%m-%dT%H}"):
+        raise_periodic_alerts(trial, at)
+    due = last_update_moment(trial, at)
+    if due is None or not claim_job(trial, f"update:{due.date().isoformat()}"):
         return None
     try:
-        return update_process.start(service, "schedule")
+        return update_process.start_update(trial, "schedule")
     except UpdateRunningError:
         return None
 
 
-def last_update_moment(service: Service, at: datetime) -> datetime | None:
-    """The latest moment of a nightly update that has passed since the trial began; also when nobody was awake then."""
-    when = service.trial.update_at
+def last_update_moment(trial: Trial, at: datetime) -> datetime | None:
+    """The latest moment of a nightly update that has passed since the trial began; also when no worker ran then."""
+    when = trial.settings.update_at
     if when is None:
         return None
-    local = at.astimezone(service.trial.zone)
-    today = datetime.combine(local.date(), when, service.trial.zone)
-    due = today if today <= local else datetime.combine(local.date() - timedelta(days=1), when, service.trial.zone)
-    with service.database.looking() as connection:
+    local = at.astimezone(trial.settings.zone)
+    today = datetime.combine(local.date(), when, trial.settings.zone)
+    due = today if today <= local else datetime.combine(local.date() - timedelta(days=1), when, trial.settings.zone)
+    with trial.database.autocommit() as connection:
         began = connection.scalar(sa.select(studies.c.first_used).order_by(studies.c.first_used).limit(1))
     return due if began is not None and due >= began else None
 
 
-def take(service: Service, job: str) -> bool:
-    """Whether this worker is the one that got the job."""
-    with service.database.looking() as connection:
+def claim_job(trial: Trial, job: str) -> bool:
+    """Claim a job for this worker; False when another one has it."""
+    with trial.database.autocommit() as connection:
         if connection.scalar(sa.select(scheduled.c.job).where(scheduled.c.job == job)) is not None:
             return False
-    with service.database.writing() as connection:
+    with trial.database.transaction() as connection:
         row = {"job": job, "taken_at": now()}
-        taken = service.database.insert_new(scheduled).returning(scheduled.c.job)
+        taken = trial.database.insert_new(scheduled).returning(scheduled.c.job)
         return connection.scalar(taken, row) is not None

@@ -26,12 +26,12 @@ DECISIONS = _known.select_from(decisions.outerjoin(CURRENT, CURRENT.c.decision_i
 """Every decision once, with the outcome that counts."""
 
 
-def rows(connection: sa.Connection) -> list[Any]:
+def read_rows(connection: sa.Connection) -> list[Any]:
     """All decisions, by participant and decision index."""
     return list(connection.execute(DECISIONS).mappings())
 
 
-def columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
+def make_columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
     """The columns that the study names. The time is the decision index: unique where two timestamps may be equal."""
     import pyarrow as pa
 
@@ -43,7 +43,7 @@ def columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
         str(roles.probability): pa.array([row["probability"] for row in found], pa.float64()),
         study.actions.column: action_column(study, found),
         study.reward.column: pa.array([row["proximal_outcome"] for row in found], pa.float64()),
-        **arrow_columns(study, [_readable(study, row) for row in found]),
+        **arrow_columns(study, [_parse_context(study, row) for row in found]),
     }
 
 
@@ -56,13 +56,13 @@ def action_column(study: Study, found: list[Any]) -> pa.Array:
     return pa.array([study.actions.texts[row["action"]] for row in found], pa.string())
 
 
-def study_logs(study: Study, found: list[Any]) -> StudyLogs:
+def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
     """The log as a fit takes it; `row` counts the given rows."""
     import pyarrow as pa
 
-    return described(study, Rows(pa.table(columns(study, found)), frame_row, np.arange(len(found))))
+    return described(study, Rows(pa.table(make_columns(study, found)), frame_row, np.arange(len(found))))
 
 
-def _readable(study: Study, row: Any) -> dict[str, Any]:
+def _parse_context(study: Study, row: Any) -> dict[str, Any]:
     context = json.loads(row["context"])
     return {name: typed(variable, context.get(name)) for name, variable in study.state.items()}

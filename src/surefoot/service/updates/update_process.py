@@ -13,34 +13,34 @@ from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.alerts import raise_alert
-from surefoot.service.trial.trial import Service, open_service, stored_study
+from surefoot.service.trial.trial import Trial, load_stored_study, open_trial
 from surefoot.service.updates import updates
 
 
-def start(service: Service, started_by: str) -> int:
+def start_update(trial: Trial, started_by: str) -> int:
     """Begin an update and leave it to a new process; its id."""
-    update_id = updates.begin(service, started_by)
-    command = [sys.executable, "-m", "surefoot.service.updates.update_process", str(update_id), service.study_id]
+    update_id = updates.begin_update(trial, started_by)
+    command = [sys.executable, "-m", "surefoot.service.updates.update_process", str(update_id), trial.study_id]
     # The URL may hold a password: other users of the machine can read command lines, not environments.
-    environment = {**os.environ, "SUREFOOT_DATABASE": service.database.url}
+    environment = {**os.environ, "SUREFOOT_DATABASE": trial.database.url}
     process = subprocess.Popen(  # noqa: S603 - our own words
         command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
     )
-    threading.Thread(target=_watch, args=(service, process, update_id), daemon=True).start()
+    threading.Thread(target=_watch_process, args=(trial, process, update_id), daemon=True).start()
     return update_id
 
 
-def _watch(service: Service, process: subprocess.Popen[bytes], update_id: int) -> None:
-    """Give the slot back at once when the process dies without a word."""
+def _watch_process(trial: Trial, process: subprocess.Popen[bytes], update_id: int) -> None:
+    """Release the slot at once when the process ends without having finished the update."""
     if process.wait() == 0:
         return
     ended = {"state": "interrupted", "slot": None, "finished_at": now(), "message": "its process died"}
     own = sa.and_(update_rows.c.id == update_id, update_rows.c.slot.is_not(None))
     try:
-        with service.database.writing() as connection:
+        with trial.database.transaction() as connection:
             if connection.execute(sa.update(update_rows).where(own).values(**ended)).rowcount:
                 message = f"update {update_id} was interrupted; the policy before it is still live"
-                raise_alert(service.database, connection, kind="update", occasion=f"update:{update_id}", message=message)
+                raise_alert(trial.database, connection, kind="update", occasion=f"update:{update_id}", message=message)
     except sa.exc.SQLAlchemyError:
         # The next update finds it dead.
         return
@@ -50,11 +50,11 @@ def main() -> None:
     """Run the update that the command line names."""
     update_id, study_id = int(sys.argv[1]), sys.argv[2]
     database = databases.connect(os.environ["SUREFOOT_DATABASE"])
-    study = stored_study(database, study_id)
+    study = load_stored_study(database, study_id)
     database.close()
-    service = open_service(study, os.environ["SUREFOOT_DATABASE"])
-    updates.run(service, update_id)
-    service.close()
+    trial = open_trial(study, os.environ["SUREFOOT_DATABASE"])
+    updates.run_update(trial, update_id)
+    trial.close()
 
 
 if __name__ == "__main__":

@@ -20,15 +20,15 @@ from surefoot.policies.policies import Policies
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations, policies, updates
 from surefoot.service.trial.alerts import raise_alert
-from surefoot.service.trial.policy_versions import restricted, to_text
-from surefoot.service.trial.trial import Service
+from surefoot.service.trial.policy_versions import select_participants, to_text
+from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import policy_checks, trial_logs
 from surefoot.service.updates.coefficient_intervals import coefficient_intervals
 from surefoot.study import StudyLogs
 
 BEAT_SECONDS = 2.0
 DEAD_AFTER = timedelta(seconds=20)
-"""Without a sign of life for so long, an update is taken for dead."""
+"""An update without a heartbeat for this long is presumed dead."""
 SHOWN = 500
 """Rows removed as outliers that a result lists."""
 
@@ -37,14 +37,16 @@ class UpdateRunningError(InputError):
     """Another update is under way."""
 
 
-def begin(service: Service, started_by: str) -> int:
+def begin_update(trial: Trial, started_by: str) -> int:
     """Take the one slot that the database has for updates; the id of the new update."""
-    release_dead_update(service)
+    release_dead_update(trial)
     row = {"state": "queued", "slot": 1, "started_by": started_by, "findings": "[]", "result": "{}"}
     moment = now()
     try:
-        with service.database.writing() as connection:
-            added = connection.execute(sa.insert(updates), {**row, **_who(), "created_at": moment, "beat_at": moment})
+        with trial.database.transaction() as connection:
+            added = connection.execute(
+                sa.insert(updates), {**row, **_process_identity(), "created_at": moment, "beat_at": moment}
+            )
             return new_id(added)
     except sa.exc.IntegrityError as error:
         raise UpdateRunningError("another update is under way; wait until it has ended") from error
@@ -56,23 +58,23 @@ def new_id(added: sa.CursorResult[Any]) -> int:
     return int(key[0])
 
 
-def _who() -> dict[str, Any]:
+def _process_identity() -> dict[str, Any]:
     return {"host": socket.gethostname(), "process": os.getpid()}
 
 
-def release_dead_update(service: Service) -> None:
+def release_dead_update(trial: Trial) -> None:
     """End updates whose process has died, so that the next one can begin."""
-    with service.database.looking() as connection:
+    with trial.database.autocommit() as connection:
         running = connection.execute(sa.select(updates).where(updates.c.slot.is_not(None))).mappings().first()
     if running is None or not _is_dead(running):
         return
-    with service.database.writing() as connection:
+    with trial.database.transaction() as connection:
         # Only as it was seen: somebody else may have dealt with it meanwhile.
         seen = sa.and_(updates.c.id == running["id"], updates.c.slot.is_not(None), updates.c.beat_at == running["beat_at"])
         ended = {"state": "interrupted", "slot": None, "finished_at": now(), "message": "its process died"}
         if connection.execute(sa.update(updates).where(seen).values(**ended)).rowcount:
             message = f"update {running['id']} was interrupted; the policy before it is still live"
-            raise_alert(service.database, connection, kind="update", occasion=f"update:{running['id']}", message=message)
+            raise_alert(trial.database, connection, kind="update", occasion=f"update:{running['id']}", message=message)
 
 
 def _is_dead(running: Any) -> bool:
@@ -89,75 +91,75 @@ def _is_dead(running: Any) -> bool:
     return False
 
 
-def run(service: Service, update_id: int) -> str:
-    """Do an update that has begun; its final state."""
+def run_update(trial: Trial, update_id: int) -> str:
+    """Run an update that has begun; its final state."""
     try:
-        with _beating(service, update_id):
-            return _learn(service, update_id)
+        with _heartbeat(trial, update_id):
+            return _fit_and_publish(trial, update_id)
     except Exception as error:
         # The message of our own errors names columns and rows; that of others might hold anything.
         told = str(error) if isinstance(error, InputError) else f"the fit failed with {type(error).__name__}"
-        _end(service, update_id, "failed", message=told, alert=f"update {update_id} failed: {told}")
+        _finish_update(trial, update_id, "failed", message=told, alert=f"update {update_id} failed: {told}")
         if isinstance(error, InputError):
             return "failed"
         raise
 
 
 @contextmanager
-def _beating(service: Service, update_id: int) -> Iterator[None]:
-    """Show signs of life from this process while the block runs."""
+def _heartbeat(trial: Trial, update_id: int) -> Iterator[None]:
+    """Write a heartbeat while the block runs."""
     stop = threading.Event()
 
     def beat() -> None:
         while True:
-            with service.database.writing() as connection:
-                alive = {"beat_at": now(), **_who()}
+            with trial.database.transaction() as connection:
+                alive = {"beat_at": now(), **_process_identity()}
                 connection.execute(sa.update(updates).where(updates.c.id == update_id).values(**alive))
             if stop.wait(BEAT_SECONDS):
                 return
 
-    heart = threading.Thread(target=beat, daemon=True)
-    heart.start()
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         stop.set()
-        heart.join()
+        thread.join()
 
 
-def _learn(service: Service, update_id: int) -> str:
-    _set_state(service, update_id, "fitting")
-    with service.database.reading() as connection:
-        found = trial_logs.rows(connection)
+def _fit_and_publish(trial: Trial, update_id: int) -> str:
+    _set_state(trial, update_id, "fitting")
+    with trial.database.snapshot() as connection:
+        found = trial_logs.read_rows(connection)
     if not found:
-        return _end(service, update_id, "waiting", message="there are no decisions yet")
-    logs = trial_logs.study_logs(service.study, found)
-    fit = fit_part(service.study, logs)
-    result = _result(service, logs, fit, found)
-    ready = _ready(service, fit)
+        return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
+    logs = trial_logs.make_study_logs(trial.study, found)
+    fit = fit_part(trial.study, logs)
+    result = _describe_result(trial, logs, fit, found)
+    ready = _find_ready_participants(trial, fit)
     if not ready:
-        needed = service.trial.warm_up_decision_points
-        return _end(
-            service, update_id, "waiting", result=result, message=f"nobody has {needed} complete decision points yet"
+        needed = trial.settings.warm_up_decision_points
+        return _finish_update(
+            trial, update_id, "waiting", result=result, message=f"nobody has {needed} complete decision points yet"
         )
-    new = restricted(fit.policies, ready)
-    _set_state(service, update_id, "checking")
-    live = service.policies.live()
-    old = None if live is None else service.policies.get(live[0])
-    before = old.policies if old is not None and service.fits(old) else None
-    findings = policy_checks.inspect(service.study, logs, fit, new, before)
+    new = select_participants(fit.policies, ready)
+    _set_state(trial, update_id, "checking")
+    live = trial.policies.live()
+    old = None if live is None else trial.policies.get(live[0])
+    before = old.policies if old is not None and trial.can_use(old) else None
+    findings = policy_checks.check_policy(trial.study, logs, fit, new, before)
     if findings[0].passed:  # every number is finite
         result["coefficients"] = coefficient_intervals(fit.method)
-    return _publish(service, update_id, new, findings, result)
+    return _publish_policy(trial, update_id, new, findings, result)
 
 
-def _ready(service: Service, fit: PartFit) -> list[str]:
+def _find_ready_participants(trial: Trial, fit: PartFit) -> list[str]:
     """Who has enough complete decision points (pooled: everyone, or nobody)."""
     used = dict(zip(fit.critic["participant"].to_pylist(), fit.critic["used"].to_pylist(), strict=True))
-    return [str(participant) for participant, count in used.items() if count >= service.trial.warm_up_decision_points]
+    return [str(participant) for participant, count in used.items() if count >= trial.settings.warm_up_decision_points]
 
 
-def _result(service: Service, logs: StudyLogs, fit: PartFit, found: list[Any]) -> dict[str, Any]:
+def _describe_result(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[Any]) -> dict[str, Any]:
     """Counts, and the rows that the critic removed with what it expected there."""
     weights = fit.weights["weight"].to_numpy(zero_copy_only=False)
     residuals = fit.weights["residual"].to_numpy(zero_copy_only=False)
@@ -178,27 +180,29 @@ def _result(service: Service, logs: StudyLogs, fit: PartFit, found: list[Any]) -
                 "limit": float(np.sqrt(threshold)) if np.isfinite(threshold) else None,
             }
         )
-    return {**fit.summary, "study_id": service.study_id, "removed_rows": removed}
+    return {**fit.summary, "study_id": trial.study_id, "removed_rows": removed}
 
 
-def _publish(
-    service: Service, update_id: int, new: Policies, findings: list[policy_checks.Finding], result: dict[str, Any]
+def _publish_policy(
+    trial: Trial, update_id: int, new: Policies, findings: list[policy_checks.Finding], result: dict[str, Any]
 ) -> str:
     """Policy, activation and the update's end in one transaction."""
     accepted = all(finding.passed for finding in findings)
     failed = [finding for finding in findings if not finding.passed]
-    message = "; ".join(f"{finding.rail}: {finding.message}" for finding in failed) or None
-    alert = None if accepted else f"update {update_id} was refused by a guard rail ({message}); the old policy is still live"
-    finite = next(finding.passed for finding in findings if finding.rail == "finite")
-    with service.database.writing() as connection:
+    message = "; ".join(f"{finding.check}: {finding.message}" for finding in failed) or None
+    alert = (
+        None if accepted else f"update {update_id} was refused by a policy check ({message}); the old policy is still live"
+    )
+    finite = next(finding.passed for finding in findings if finding.check == "finite")
+    with trial.database.transaction() as connection:
         if finite:
-            row = {"update_id": update_id, "study_id": service.study_id, "created_at": now(), "accepted": accepted}
+            row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
             added = connection.execute(sa.insert(policies), {**row, "content": to_text(new)})
             policy_id = new_id(added)
-            if accepted and service.trial.activation == "automatic":
+            if accepted and trial.settings.activation == "automatic":
                 activate(connection, policy_id, f"update {update_id}")
-        return _close(
-            service,
+        return _write_end(
+            trial,
             connection,
             update_id,
             "done" if accepted else "refused",
@@ -215,18 +219,18 @@ def activate(connection: sa.Connection, policy_id: int, by: str) -> None:
     connection.execute(sa.insert(activations), row)
 
 
-def _set_state(service: Service, update_id: int, state: str) -> None:
-    with service.database.writing() as connection:
+def _set_state(trial: Trial, update_id: int, state: str) -> None:
+    with trial.database.transaction() as connection:
         connection.execute(sa.update(updates).where(updates.c.id == update_id).values(state=state))
 
 
-def _end(service: Service, update_id: int, state: str, **told: Any) -> str:
-    with service.database.writing() as connection:
-        return _close(service, connection, update_id, state, **told)
+def _finish_update(trial: Trial, update_id: int, state: str, **told: Any) -> str:
+    with trial.database.transaction() as connection:
+        return _write_end(trial, connection, update_id, state, **told)
 
 
-def _close(
-    service: Service,
+def _write_end(
+    trial: Trial,
     connection: sa.Connection,
     update_id: int,
     state: str,
@@ -236,13 +240,13 @@ def _close(
     message: str | None = None,
     alert: str | None = None,
 ) -> str:
-    """Write the end of an update and give its slot back. One that was taken for dead meanwhile may not end any more."""
+    """Write the end of an update and give its slot back. One that was presumed dead meanwhile may not end any more."""
     ended = {"state": state, "slot": None, "finished_at": now(), "message": message}
     texts = {"findings": json.dumps(findings or []), "result": json.dumps(result or {}, allow_nan=False)}
     own = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None))
     if not connection.execute(sa.update(updates).where(own).values(**ended, **texts)).rowcount:
-        raise InputError(f"update {update_id} was taken for dead; nothing of it goes live")
+        raise InputError(f"update {update_id} was presumed dead; nothing of it goes live")
     if alert is not None:
-        kind = "guard-rail" if state == "refused" else "update"
-        raise_alert(service.database, connection, kind=kind, occasion=f"update:{update_id}", message=alert)
+        kind = "policy-check" if state == "refused" else "update"
+        raise_alert(trial.database, connection, kind=kind, occasion=f"update:{update_id}", message=alert)
     return state

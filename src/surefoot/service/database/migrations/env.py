@@ -1,4 +1,4 @@
-"""How Alembic reaches the database that `surefoot.service.storage` gives it."""
+"""How Alembic reaches the database that `surefoot.service.database` gives it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCK = 7_355_203
 def upgrade() -> None:
     """One transaction: an upgrade happens whole or not at all."""
     database: Database = context.config.attributes["database"]
-    with database.writing() as connection:
+    with database.transaction() as connection:
         if not database.is_sqlite:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         context.configure(connection=connection, target_metadata=metadata, transactional_ddl=False)

@@ -12,10 +12,10 @@ import uvicorn
 
 from surefoot.service.access import keys
 from surefoot.service.app import create_app
-from surefoot.service.trial.trial import open_service
+from surefoot.service.trial.trial import open_trial
 from tests.browser import CHROMIUM, WHY_NOT, Browser
-from tests.service.postgres import free_port
-from tests.service.seeded import NASTY, Clock, seed
+from tests.service.support.postgres import free_port
+from tests.service.support.seeded_trial import NASTY, Clock, seed
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
 PAGES = ("/", "/participants", "/updates", "/policies", "/alerts", "/policies/1/activate")
@@ -73,9 +73,9 @@ class Reader(Browser):
 
 
 @contextmanager
-def running(service):
+def running(trial):
     """The application on a loopback port, in a thread."""
-    settings = uvicorn.Config(create_app(service), port=free_port(), log_level="warning", server_header=False)
+    settings = uvicorn.Config(create_app(trial), port=free_port(), log_level="warning", server_header=False)
     server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -90,10 +90,10 @@ def running(service):
 
 @needs_chromium
 def test_a_trial_team_at_work(study, monkeypatch, tmp_path):
-    service = open_service(study, f"sqlite:///{tmp_path}/trial.db")
-    seed(service, Clock(monkeypatch, tmp_path))
-    key = keys.create(service.database, "admin")
-    with running(service) as site, Reader() as browser:
+    trial = open_trial(study, f"sqlite:///{tmp_path}/trial.db")
+    seed(trial, Clock(monkeypatch, tmp_path))
+    key = keys.create_key(trial.database, "admin")
+    with running(trial) as site, Reader() as browser:
         browser.size(DESKTOP)
         browser.open(f"{site}/")
         assert browser.evaluate("location.pathname") == "/sign-in"
@@ -105,7 +105,7 @@ def test_a_trial_team_at_work(study, monkeypatch, tmp_path):
             for path in PAGES:
                 browser.open(site + path)
                 look(browser, path, width)
-        roll_back_and_forth(browser, site, service)
+        roll_back_and_forth(browser, site, trial)
         browser.press("nav button")
         assert browser.evaluate("location.pathname") == "/sign-in"
         assert {url.split("/")[2] for url in browser.asked if not url.startswith("data:")} == {site.split("/")[2]}
@@ -126,16 +126,16 @@ def look(browser, path, width):
         browser.picture(Path(folder) / f"{path.strip('/').replace('/', '-') or 'overview'}-{width}.png")
 
 
-def roll_back_and_forth(browser, site, service):
-    assert service.policies.live()[0] == 2
+def roll_back_and_forth(browser, site, trial):
+    assert trial.policies.live()[0] == 2
     browser.open(f"{site}/policies")
     browser.press("a[href='/policies/1/activate']")
     browser.press("main form button")
-    assert browser.evaluate("location.pathname") == "/policies" and service.policies.live()[0] == 1
+    assert browser.evaluate("location.pathname") == "/policies" and trial.policies.live()[0] == 1
     assert browser.evaluate("document.querySelector('h1').innerText") == "Policy 1 (live)"
     browser.press("a[aria-label='Activate policy 2']")
     browser.press("main form button")
-    assert service.policies.live()[0] == 2
+    assert trial.policies.live()[0] == 2
     browser.open(f"{site}/alerts")
     browser.press("main form button")
     assert browser.evaluate("document.querySelectorAll('main .alert').length") == 1

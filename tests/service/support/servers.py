@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from tests.service.postgres import free_port
+from tests.service.support.postgres import free_port
 
 
 class Server:
@@ -64,7 +64,7 @@ class ForkedServer(Server):
     def __init__(self, study_file, url, workers):
         super().__init__(study_file, url, workers)
         self._environment["SUREFOOT_STUDY"] = str(study_file)
-        command = [sys.executable, "-m", "tests.service.forked", str(self.port), str(workers)]
+        command = [sys.executable, "-m", "tests.service.support.forked_server", str(self.port), str(workers)]
         with self._log.open("ab") as log:
             self._parent = subprocess.Popen(  # noqa: S603 - our own words
                 command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

@@ -4,11 +4,11 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions
-from tests.service.client import CONTEXT, WHEN
+from tests.service.support.client import CONTEXT, WHEN
 
 
-def rows(service, table=decisions):
-    with service.database.looking() as connection:
+def rows(trial, table=decisions):
+    with trial.database.autocommit() as connection:
         return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
 
 
@@ -16,7 +16,7 @@ def test_a_decision_is_recorded_as_it_was_answered(client):
     client.register("p1")
     reply = client.decide()
     assert reply.status_code == 200
-    (row,) = rows(client.service)
+    (row,) = rows(client.trial)
     assert reply.text == row["reply"]
     answer = reply.json()
     assert answer["source"] == "warm-up" and answer["action_prob"] == [0.5, 0.5] and answer["policy_id"] is None
@@ -39,14 +39,14 @@ def test_a_retry_gets_the_same_bytes_and_another_request_409(client):
     ):
         reply = client.decide(**change)
         assert reply.status_code == 409 and reply.json()["error"]["code"] == "decided_otherwise"
-    assert len(rows(client.service)) == 1
+    assert len(rows(client.trial)) == 1
 
 
 def test_unavailable_is_nothing_for_certain_with_a_row_and_reasons(client):
     client.register("p1")
     answer = client.decide(availability=False, reasons=["driving", "asleep"], context={}).json()
     assert (answer["action"], answer["action_prob"], answer["source"]) == (0, [1.0, 0.0], "unavailable")
-    (row,) = rows(client.service)
+    (row,) = rows(client.trial)
     assert json.loads(row["availability_reasons"]) == ["driving", "asleep"] and not row["available"]
     assert client.decide(index=1, availability=False).status_code == 422
 
@@ -67,7 +67,7 @@ def test_a_wanting_context_is_decided_by_the_fallback(client, context, reasons):
     client.register("p1")
     answer = client.decide(context=context).json()
     assert (answer["source"], answer["reasons"], answer["action_prob"]) == ("fallback", reasons, [0.75, 0.25])
-    (row,) = rows(client.service)
+    (row,) = rows(client.trial)
     assert json.loads(row["fallback_reasons"]) == reasons and json.loads(row["context"]) == context
 
 
@@ -87,7 +87,7 @@ def test_rows_cannot_be_changed_or_deleted(client):
     client.register("p1")
     client.decide()
     for statement in (sa.update(decisions).values(action=1), sa.delete(decisions)):
-        with pytest.raises(sa.exc.DBAPIError, match="append-only"), client.service.database.writing() as connection:
+        with pytest.raises(sa.exc.DBAPIError, match="append-only"), client.trial.database.transaction() as connection:
             connection.execute(statement)
-    assert rows(client.service)[0]["decided_at"].isoformat() == "2026-03-01T09:00:00+00:00"
+    assert rows(client.trial)[0]["decided_at"].isoformat() == "2026-03-01T09:00:00+00:00"
     assert WHEN.startswith("2026-03-01T10")

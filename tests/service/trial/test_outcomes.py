@@ -4,29 +4,29 @@ from surefoot.service.database.schema import alerts, outcomes
 from surefoot.service.trial.outcomes import CURRENT
 
 
-def current(service):
-    with service.database.looking() as connection:
+def current(trial):
+    with trial.database.autocommit() as connection:
         return list(connection.scalars(sa.select(CURRENT.c.proximal_outcome)))
 
 
-def count(service, table=outcomes):
-    with service.database.looking() as connection:
+def count(trial, table=outcomes):
+    with trial.database.autocommit() as connection:
         return connection.scalar(sa.select(sa.func.count()).select_from(table))
 
 
 def test_the_newest_counts_and_corrections_leave_a_trace(client):
     client.register("p1")
     decision = client.decide().json()["decision_id"]
-    assert current(client.service) == []
+    assert current(client.trial) == []
     assert client.outcome(decision, 5, "2026-03-01T12:00:00+01:00").json()["results"][0]["status"] == "recorded"
     assert client.outcome(decision, 5, "2026-03-01T11:00:00Z").json()["results"][0]["status"] == "repeated"
-    assert (current(client.service), count(client.service)) == ([5.0], 1)
+    assert (current(client.trial), count(client.trial)) == ([5.0], 1)
     client.outcome(decision, 7.5, "2026-03-01T13:00:00+01:00")
-    assert (current(client.service), count(client.service)) == ([7.5], 2)
+    assert (current(client.trial), count(client.trial)) == ([7.5], 2)
     client.outcome(decision, 6, "2026-03-01T12:30:00+01:00")
-    assert (current(client.service), count(client.service)) == ([7.5], 3)
+    assert (current(client.trial), count(client.trial)) == ([7.5], 3)
     client.outcome(decision, None, "2026-03-01T14:00:00+01:00")
-    assert (current(client.service), count(client.service)) == ([None], 4)
+    assert (current(client.trial), count(client.trial)) == ([None], 4)
 
 
 def test_an_outcome_after_the_window_is_kept_as_late_and_does_not_count(client):
@@ -34,16 +34,16 @@ def test_an_outcome_after_the_window_is_kept_as_late_and_does_not_count(client):
     decision = client.decide().json()["decision_id"]
     client.outcome(decision, 5, "2026-03-03T10:00:00+01:00")
     assert client.outcome(decision, 6, "2026-03-03T10:00:01+01:00").json()["results"][0]["status"] == "late"
-    assert (current(client.service), count(client.service)) == ([5.0], 2)
+    assert (current(client.trial), count(client.trial)) == ([5.0], 2)
 
 
 def test_an_echoed_probability_is_compared_never_used(client):
     client.register("p1")
     decision = client.decide().json()["decision_id"]
     assert client.outcome(decision, 5, action_prob=0.5).json()["results"][0]["action_prob_agrees"] is True
-    assert count(client.service, alerts) == 0
+    assert count(client.trial, alerts) == 0
     assert client.outcome(decision, 6, action_prob=0.9).json()["results"][0]["action_prob_agrees"] is False
-    assert count(client.service, alerts) == 1
+    assert count(client.trial, alerts) == 1
     exported = client.get("/api/v1/export/decisions", headers=client.as_role("analyst")).text
     cells = [cell for line in exported.splitlines() for cell in line.split(",")]
     assert "0.5" in cells and "0.9" not in cells
@@ -60,5 +60,5 @@ def test_batches_say_what_became_of_each(client):
     assert [one["status"] for one in results] == ["recorded"] * 3 + ["unknown_decision"]
     again = client.ask("/outcomes", {"outcomes": given}).json()["results"]
     assert [one["status"] for one in again] == ["repeated"] * 3 + ["unknown_decision"]
-    assert count(client.service) == 3
+    assert count(client.trial) == 3
     assert client.outcome("f" * 32, 1).status_code == 404

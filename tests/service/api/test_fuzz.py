@@ -11,24 +11,24 @@ from schemathesis.errors import SchemathesisError
 
 from surefoot.service.access import keys
 from surefoot.service.app import create_app
-from surefoot.service.trial.participants import register
-from surefoot.service.trial.trial import open_service
+from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
-from tests.service.conftest import STUDY
+from tests.service.support.trials import STUDY
 
 EXAMPLES = 40
 
 
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory):
-    service = open_service(Study.parse(STUDY), f"sqlite:///{tmp_path_factory.mktemp('fuzz')}/trial.db")
-    register(service.database, "0")
-    app = create_app(service)
+    trial = open_trial(Study.parse(STUDY), f"sqlite:///{tmp_path_factory.mktemp('fuzz')}/trial.db")
+    register_participant(trial.database, "0")
+    app = create_app(trial)
     # Fits in processes of their own have tests of their own.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("surefoot.service.updates.update_process.start", lambda service, by: 1)
-        yield app, keys.create(service.database, "admin")
-    service.close()
+        patch.setattr("surefoot.service.updates.update_process.start_update", lambda trial, by: 1)
+        yield app, keys.create_key(trial.database, "admin")
+    trial.close()
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=str)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from surefoot.service.trial.randomisation import drawn, random_key, uniform
+from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
 
 SECRET = bytes(range(32))
 PEOPLE, POINTS = 1000, 1000
@@ -11,7 +11,10 @@ PEOPLE, POINTS = 1000, 1000
 
 def test_a_million_draws_are_uniform_and_uncorrelated():
     numbers = np.array(
-        [[uniform(SECRET, random_key(f"p{participant}", point)) for point in range(POINTS)] for participant in range(PEOPLE)]
+        [
+            [draw_uniform(SECRET, random_key(f"p{participant}", point)) for point in range(POINTS)]
+            for participant in range(PEOPLE)
+        ]
     )
     assert numbers.min() >= 0 and numbers.max() < 1
     bins = np.bincount((numbers.ravel() * 1000).astype(int), minlength=1000)
@@ -19,7 +22,7 @@ def test_a_million_draws_are_uniform_and_uncorrelated():
     for probabilities in ([0.5, 0.5], [0.9, 0.1], [0.2, 0.5, 0.3]):
         edges = np.cumsum(probabilities)[:-1]
         actions = (numbers.ravel()[:, None] >= edges).sum(axis=1)
-        assert [drawn(number, probabilities) for number in numbers[0]] == actions[:POINTS].tolist()
+        assert [draw_action(number, probabilities) for number in numbers[0]] == actions[:POINTS].tolist()
         counts = np.bincount(actions, minlength=len(probabilities))
         assert stats.chisquare(counts, np.array(probabilities) * numbers.size).pvalue > 1e-4
     centred = numbers - 0.5
@@ -37,8 +40,8 @@ def test_a_draw_is_the_published_construction():
     import hmac
 
     digest = hmac.new(SECRET, b"draw-1:3:p01:7", hashlib.sha256).hexdigest()
-    assert uniform(SECRET, random_key("p01", 7)) == int(digest[:16], 16) // 2**11 / 2**53
-    assert uniform(bytes(32), random_key("p01", 7)) != uniform(SECRET, random_key("p01", 7))
+    assert draw_uniform(SECRET, random_key("p01", 7)) == int(digest[:16], 16) // 2**11 / 2**53
+    assert draw_uniform(bytes(32), random_key("p01", 7)) != draw_uniform(SECRET, random_key("p01", 7))
 
 
 @given(st.tuples(st.text(), st.integers(0, 2**31)), st.tuples(st.text(), st.integers(0, 2**31)))
@@ -52,6 +55,6 @@ def test_no_two_decision_points_share_a_key(one, other):
 )
 def test_an_impossible_action_is_never_drawn(number, weights):
     probabilities = (np.array(weights) / sum(weights)).tolist()
-    action = drawn(number, probabilities)
+    action = draw_action(number, probabilities)
     assert probabilities[action] > 0
     assert sum(probabilities[:action]) <= number or number >= sum(probabilities) - 1e-9

@@ -26,32 +26,32 @@ class Clock:
         self._file.write_text(moment.isoformat())
 
 
-def seed(service, clock, people=4, days=10):
+def seed(trial, clock, people=4, days=10):
     """Five decision points a day from each participant (p1 falls silent, p4 never speaks); an update in the last two
     nights."""
     rng = np.random.default_rng(0)
     for number in range(people + 1):
-        participants.register(service.database, f"p{number}")
+        participants.register_participant(trial.database, f"p{number}")
     for day in range(days):
         for point in range(5):
             clock.set(BEGIN + timedelta(days=day, hours=2.5 * point))
             for number in range(people):
                 if number != 1 or day < days - 3:
-                    _point(service, clock, rng, f"p{number}", 5 * day + point)
+                    _point(trial, clock, rng, f"p{number}", 5 * day + point)
         if day >= days - 2:
             clock.set(BEGIN + timedelta(days=day, hours=14))
-            assert updates.run(service, updates.begin(service, "schedule")) == "done"
+            assert updates.run_update(trial, updates.begin_update(trial, "schedule")) == "done"
     clock.set(BEGIN + timedelta(days=days, hours=0))
     for number in {*range(people)} - {1}:
-        _point(service, clock, rng, f"p{number}", 5 * days)
+        _point(trial, clock, rng, f"p{number}", 5 * days)
     clock.set(BEGIN + timedelta(days=days, hours=1))
-    with service.database.writing() as connection:
-        for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("guard-rail", NASTY)):
-            alerts.raise_alert(service.database, connection, kind=kind, occasion=f"{kind}:test", message=words)
-    return queries.policy_list(service)
+    with trial.database.transaction() as connection:
+        for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("policy-check", NASTY)):
+            alerts.raise_alert(trial.database, connection, kind=kind, occasion=f"{kind}:test", message=words)
+    return queries.list_policies(trial)
 
 
-def _point(service, clock, rng, participant, index):
+def _point(trial, clock, rng, participant, index):
     """Sending helps more in good weather; some answers are blank, some people drive, some sensors count nonsense."""
     context = {
         "weather": float(rng.normal()),
@@ -63,8 +63,8 @@ def _point(service, clock, rng, participant, index):
     free = bool(rng.random() > 0.1)
     body = {"participant_id": participant, "decision_idx": index, "timestamp": clock.moment, "availability": free}
     asked = DecisionRequest(**body, reasons=[] if free else ["driving"], context=context)
-    answer = DecisionReply.model_validate_json(decisions.decide(service, asked))
+    answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
     reward = context["weather"] * (1 + 2 * answer.action) + 0.3 * rng.normal() + (30 if rng.random() < 0.05 else 0)
     if rng.random() > 0.1:
         told = Outcome(decision_id=answer.decision_id, proximal_outcome=float(reward), timestamp=clock.moment)
-        outcomes.record(service, [told])
+        outcomes.record_outcomes(trial, [told])

@@ -1,0 +1,40 @@
+"""`surefoot backup` and `surefoot restore`: a trial in one file and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.trial_options import DatabaseUrl, open_database
+
+
+@app.command()
+def backup(
+    out: Annotated[Path, typer.Argument(help="A .zip file; it holds the study's secret, so keep it as safe as the trial.")],
+    database: DatabaseUrl = None,
+) -> None:
+    """Write the whole trial to one file, while the service goes on."""
+    found = open_database(database)
+    from surefoot.service.operations.backup import back_up
+
+    counts = back_up(found, out)
+    typer.echo(f"{out}: {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
+
+
+@app.command()
+def restore(file: Annotated[Path, typer.Argument(help="What surefoot backup wrote.")], database: DatabaseUrl = None) -> None:
+    """Fill an empty database from a backup, then replay it."""
+    found = open_database(database)
+    from surefoot.service.operations.backup import restore as fill
+    from surefoot.service.trial.replay import replay
+
+    counts = fill(file, found)
+    typer.echo(f"restored {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
+    result = replay(found) if counts["secrets"] else None
+    if result is not None:
+        typer.echo(f"{result.decisions:,} decisions replayed, {len(result.differences):,} differences")
+        if result.differences:
+            raise typer.Exit(1)

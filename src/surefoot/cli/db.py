@@ -1,0 +1,22 @@
+"""`surefoot db`: the schema of a trial's database."""
+
+from __future__ import annotations
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.trial_options import DatabaseUrl, need_service
+
+database_commands = typer.Typer(no_args_is_help=True, help="The decision service's database.")
+app.add_typer(database_commands, name="db")
+
+
+@database_commands.command("upgrade")
+def upgrade_database(database: DatabaseUrl = None) -> None:
+    """Bring the tables to the schema version that this release needs; make a backup first."""
+    need_service()
+    from surefoot.service.database import databases
+
+    found = databases.connect(database)
+    databases.upgrade(found)
+    typer.echo(f"the database has schema version {databases.schema_version(found)}")

@@ -1,0 +1,34 @@
+"""`surefoot export`: a trial as a log file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.trial_options import STUDY, DatabaseUrl, StudyFile, open_trial
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(help="A .csv or .parquet file.")] = Path("decisions.csv"),
+    study: StudyFile = STUDY,
+    database: DatabaseUrl = None,
+    outcomes: Annotated[bool, typer.Option("--outcomes", help="Every outcome ever sent, with corrections.")] = False,
+) -> None:
+    """Write one row per decision point, for analysis and for surefoot fit with the same study."""
+    from surefoot.atomic_files import atomic_write
+    from surefoot.errors import InputError
+
+    if out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"{out}: the export is a .csv or .parquet file")
+    trial = open_trial(study, database)
+    from surefoot.service.operations.export import export_decisions, export_outcomes
+
+    made = (export_outcomes if outcomes else export_decisions)(trial, out.suffix[1:])
+    with atomic_write(out) as temporary:
+        temporary.write_bytes(made.content)
+    people = "" if outcomes else f", {made.participants:,} participants"
+    typer.echo(f"{out}: {made.rows:,} rows{people}, SHA-256 {made.sha256}")

@@ -1,0 +1,27 @@
+"""`surefoot update`: one update of a trial's policy."""
+
+from __future__ import annotations
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.trial_options import STUDY, DatabaseUrl, StudyFile, open_trial
+
+
+@app.command()
+def update(study: StudyFile = STUDY, database: DatabaseUrl = None) -> None:
+    """Fit to all outcomes known by now, check the policy checks, and put the new policy live."""
+    trial = open_trial(study, database)
+    from surefoot.service.updates import updates
+    from surefoot.service.updates.queries import update_status
+
+    update_id = updates.begin_update(trial, "command line")
+    state = updates.run_update(trial, update_id)
+    status = update_status(trial, update_id)
+    typer.echo(f"update {update_id}: {state}" + (f" ({status['message']})" if status["message"] else ""))
+    for finding in status["findings"]:
+        typer.echo(f"  {'passed ' if finding['passed'] else 'REFUSED'}  {finding['check']}: {finding['message']}")
+    if status["policy_id"] is not None:
+        typer.echo(f"  policy {status['policy_id']} {'is live' if state == 'done' else 'is kept, not live'}")
+    if state in ("failed", "refused"):
+        raise typer.Exit(1)

@@ -1,0 +1,90 @@
+from datetime import datetime, timedelta
+
+from surefoot.service.access import keys
+from surefoot.service.dashboard import overview, policy_views
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.trial import open_trial
+from surefoot.service.updates import queries, updates
+from surefoot.study import Study
+from tests.service.dashboard.pages import live, sign_in, token
+from tests.service.support.client import request
+from tests.service.support.seeded_trial import BEGIN, NASTY, Clock, seed
+from tests.service.support.trials import STUDY, fill
+
+
+def test_pages_that_are_not_there_are_pages(browser):
+    sign_in(browser, "admin")
+    for path in ("/policies/99", "/policies/0", "/policies/x", "/updates/99", "/policies/99/activate"):
+        answer = browser.get(path)
+        assert answer.status_code == 404 and "text/html" in answer.headers["content-type"], path
+
+
+def test_activating_and_rolling_back(browser, monkeypatch, tmp_path):
+    seed(browser.trial, Clock(monkeypatch, tmp_path))
+    sign_in(browser, "admin")
+    assert live(browser) == 2
+    page = browser.get("/policies/1/activate")
+    assert "Roll back to policy 1?" in page.text
+    stale = {"token": token(page), "live": "1"}
+    assert browser.post("/policies/1/activate", data=stale).status_code == 409 and live(browser) == 2
+    assert browser.post("/policies/1/activate", data={"token": token(page), "live": "2"}).headers["location"] == "/policies"
+    assert live(browser) == 1
+    assert "key " + keys.FORM.fullmatch(browser.keys["admin"])[1] in browser.get("/policies").text
+
+
+def test_what_is_shown_is_what_is_stored(browser, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    seed(browser.trial, clock)
+    sign_in(browser, "analyst")
+    trial = browser.trial
+    days = overview.count_days(trial, clock.moment)
+    assert [day.decisions for day in days[-4:]] == [15, 15, 15, 3] and sum(day.decisions for day in days) == 4 * 50 - 15 + 3
+    people = overview.list_participants(trial, clock.moment)
+    assert [one.id for one in people[:2]] == ["p4", "p1"] and people[0].last_contact is None
+    assert (people[1].last_contact, people[1].decisions) == (BEGIN + timedelta(days=6, hours=10), 35)
+    counts = overview.count_outcomes(trial, clock.moment)
+    assert sum(counts[name] for name in ("known", "reported missing", "awaited", "never came")) == sum(
+        day.available for day in days
+    )
+    assert counts["never came"] == sum(one.missing for one in people) > 0
+    status = queries.list_updates(trial, 1)[0]
+    removed = policy_views.list_removed_rows(trial, status)
+    assert removed["total"] == status["result"]["removed"] > 0
+    text = browser.get("/updates").text
+    assert all(row["why"] in text for row in removed["rows"]) and "above what was expected" in text
+    assert NASTY not in browser.get("/alerts").text and NASTY not in browser.get("/").text
+
+
+def test_days_are_those_of_the_studys_zone(url, monkeypatch, tmp_path):
+    """Also on the day that has only 23 hours."""
+    opened = open_trial(Study.parse(STUDY.replace("[trial]", '[trial]\ntime_zone = "Europe/Zurich"', 1)), url)
+    clock = Clock(monkeypatch, tmp_path)
+    fill(opened, people=1, points=0)
+    for index, moment in enumerate(("2026-03-28T22:59Z", "2026-03-28T23:00Z", "2026-03-29T21:59Z", "2026-03-29T22:00Z")):
+        clock.set(datetime.fromisoformat(moment))
+        decide(opened, DecisionRequest(**request("p0", index, timestamp=moment)))
+    found = overview.count_days(opened, clock.moment, 4)
+    opened.close()
+    assert {str(day.date): day.decisions for day in found[1:]} == {"2026-03-28": 1, "2026-03-29": 2, "2026-03-30": 1}
+
+
+def test_the_send_rate_has_wilsons_interval():
+    low, high = overview.Day(BEGIN.date(), {"policy": 50, "unavailable": 7}, 10).send_rate[1:]
+    n, p, z = 50, 0.2, 1.959963984540054
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    assert abs(low - (middle - half)) < 1e-12 and abs(high - (middle + half)) < 1e-12
+    assert overview.Day(BEGIN.date(), {"unavailable": 7}, 0).send_rate is None
+
+
+def test_coefficients_are_shown_with_the_intervals_of_their_update(browser, monkeypatch):
+    row = {"action": "send", "feature": "weather", "value": 0.25, "low": -0.5, "high": 1.0, "note": ""}
+    monkeypatch.setattr(updates, "coefficient_intervals", lambda method: {"rows": [row], "how": "counted on fingers"})
+    fill(browser.trial, points=40)
+    updates.run_update(browser.trial, updates.begin_update(browser.trial, "test"))
+    sign_in(browser, "analyst")
+    text = browser.get("/policies").text
+    assert "−0.5 to +1" in text and "Counted on fingers" not in text and "95 % intervals: counted on fingers" in text
+    # Zero is in the middle, 0.25 a little to its right: 50 (1 + 0.25 / 1.08).
+    assert 'cx="61.57%"' in text

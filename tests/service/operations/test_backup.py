@@ -1,0 +1,68 @@
+import pytest
+import sqlalchemy as sa
+
+from surefoot.service.database import databases
+from surefoot.service.database.schema import secrets
+from surefoot.service.operations import backup
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_trial
+from tests.service.support.trials import answer, fill, update
+
+
+def test_a_backup_restores_to_the_same_trial(trial, tmp_path, url, request):
+    fill(trial, points=40)
+    update(trial)
+    answer(trial)
+    path = tmp_path / "trial.zip"
+    counts = backup.back_up(trial.database, path)
+    assert counts["decisions"] == 81 and path.stat().st_mode & 0o077 == 0
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
+    assert backup.restore(path, copy) == counts
+    result = replay(copy)
+    assert result.decisions == 81 and result.differences == []
+    again = tmp_path / "again.zip"
+    backup.back_up(copy, again)
+    import zipfile
+
+    with zipfile.ZipFile(path) as one, zipfile.ZipFile(again) as other:
+        assert one.read("decisions.jsonl") == other.read("decisions.jsonl")
+        assert one.read("manifest.json") == other.read("manifest.json")
+    with pytest.raises(ValueError, match="restore into an empty one"):
+        backup.restore(path, copy)
+    copy.close()
+
+
+def test_a_restored_trial_goes_on(url, study, tmp_path):
+    first = open_trial(study, f"sqlite:///{tmp_path}/first.db")
+    fill(first, points=40)
+    update(first)
+    backup.back_up(first.database, tmp_path / "trial.zip")
+    database = databases.connect(url)
+    backup.restore(tmp_path / "trial.zip", database)
+    database.close()
+    second = open_trial(study, url)
+    assert second.secret == first.secret
+    assert answer(second)["action"] == answer(first)["action"]
+    assert update(second)[0] == "done"
+    assert replay(second.database).differences == []
+    first.close()
+    second.close()
+
+
+def test_a_damaged_backup_is_refused_whole(trial, tmp_path):
+    import zipfile
+
+    fill(trial, people=1, points=5)
+    backup.back_up(trial.database, tmp_path / "good.zip")
+    with zipfile.ZipFile(tmp_path / "good.zip") as good, zipfile.ZipFile(tmp_path / "bad.zip", "w") as bad:
+        for name in good.namelist():
+            bad.writestr(name, good.read(name).replace(b"warm-up", b"policyy"))
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
+    with pytest.raises(ValueError, match="not what was backed up"):
+        backup.restore(tmp_path / "bad.zip", copy)
+    with copy.autocommit() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(secrets)) == 0
+    (tmp_path / "no.zip").write_text("no")
+    with pytest.raises(ValueError, match="cannot be read as a backup"):
+        backup.restore(tmp_path / "no.zip", copy)
+    copy.close()

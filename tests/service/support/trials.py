@@ -1,0 +1,101 @@
+"""Trials with data in them, made by the service's own functions."""
+
+import json
+
+import numpy as np
+import sqlalchemy as sa
+
+from surefoot.service.trial import decisions, outcomes, participants
+from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.trial.decisions import decide
+from surefoot.service.updates import queries, updates
+from tests.service.support.client import request
+
+STUDY = """\
+[columns]
+participant = "participant"
+time = "time"
+available = "available"
+probability = "probability"
+
+[state.weather]
+range = [-10, 10]
+
+[state.engagement]
+
+[state.place]
+kind = "category"
+levels = ["other", "home"]
+
+[reward]
+column = "steps"
+
+[method]
+name = "ro-accb"
+pooling = "person"
+
+[probability_limits]
+minimum = 0.1
+maximum = 0.9
+
+[trial]
+warm_up_decision_points = 20
+warm_up_probability = 0.5
+fallback_probability = 0.25
+update_time = "never"
+
+[trial.guard_rails]
+max_removed = 0.5
+max_send_rate_change = 0.8
+
+[trial.limits]
+requests_per_second = 10000
+"""
+
+START = np.datetime64("2026-03-01T08:00:00")
+
+
+def moment(hours):
+    return f"{START + np.timedelta64(int(60 * hours), 'm')}Z"
+
+
+def fill(trial, people=2, points=30, first=0, seed=0, effect=2.0):
+    """Decisions with outcomes: sending helps more in good weather; every fifth decision point has no outcome yet."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for participant in (f"p{number}" for number in range(people)):
+        participants.register_participant(trial.database, participant)
+        sent = []
+        for index in range(first, first + points):
+            weather, engagement = rng.normal(size=2).round(3).tolist()
+            asked = DecisionRequest(
+                participant_id=participant,
+                decision_idx=index,
+                timestamp=moment(2 * index),
+                availability=index % 10 != 9,
+                reasons=["driving"] if index % 10 == 9 else [],
+                context={"weather": weather, "engagement": engagement, "place": str(rng.choice(["other", "home"]))},
+            )
+            answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
+            found.append(answer)
+            reward = float(weather + answer.action * (effect * weather) + 0.1 * rng.normal())
+            if index % 5 != 4:
+                sent.append(
+                    Outcome(decision_id=answer.decision_id, proximal_outcome=reward, timestamp=moment(2 * index + 1))
+                )
+        outcomes.record_outcomes(trial, sent)
+    return found
+
+
+def update(trial):
+    update_id = updates.begin_update(trial, "test")
+    return updates.run_update(trial, update_id), queries.update_status(trial, update_id)
+
+
+def column(trial, one):
+    with trial.database.autocommit() as connection:
+        return list(connection.scalars(sa.select(one)))
+
+
+def answer(trial, participant="p0", index=1000, **changes):
+    return json.loads(decide(trial, DecisionRequest.model_validate(request(participant, index, **changes))))

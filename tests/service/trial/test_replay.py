@@ -1,0 +1,24 @@
+import sqlalchemy as sa
+
+from surefoot.service.database.schema import decisions
+from surefoot.service.trial.replay import replay
+from tests.service.support.trials import answer, fill, update
+
+
+def test_replay_finds_what_was_tampered_with(trial):
+    fill(trial, points=40)
+    update(trial)
+    answer(trial)
+    assert replay(trial.database).differences == []
+    changes = {"action": 0, "uniform": 0.9999, "state": "[0.5, -1.0, 0.0]", "probabilities": "[0.4, 0.6]"}
+    with trial.database.transaction() as connection:
+        if trial.database.is_sqlite:
+            connection.exec_driver_sql("DROP TRIGGER decisions_no_update")
+        else:
+            connection.exec_driver_sql("ALTER TABLE decisions DISABLE TRIGGER ALL")
+        for index, (name, value) in enumerate(changes.items()):
+            row = sa.and_(decisions.c.participant_id == "p1", decisions.c.decision_idx == index)
+            connection.execute(sa.update(decisions).where(row).values({name: value}))
+        connection.execute(sa.update(decisions).where(decisions.c.decision_idx == 1000).values(uniform=0.5))
+    found = {(one.participant_id, one.decision_idx): one.what for one in replay(trial.database).differences}
+    assert {("p1", 1), ("p1", 2), ("p1", 3), ("p0", 1000)} <= set(found)

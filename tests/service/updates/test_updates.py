@@ -1,0 +1,151 @@
+import os
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from surefoot import Study
+from surefoot.fitting import fit_study
+from surefoot.service.database.clock import now
+from surefoot.service.database.schema import activations
+from surefoot.service.database.schema import updates as update_rows
+from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_trial
+from surefoot.service.updates import queries, updates
+from tests.service.support.trials import STUDY, answer, column, fill, update
+
+
+def test_a_study_waits_then_learns_and_the_policy_decides(trial):
+    assert update(trial)[0] == "waiting"
+    fill(trial, points=10)
+    assert update(trial)[0] == "waiting"
+    assert answer(trial)["source"] == "warm-up"
+    fill(trial, points=25, first=10)
+    state, status = update(trial)
+    assert state == "done" and [finding["passed"] for finding in status["findings"]] == [True] * 4
+    decided = answer(trial, index=1001)
+    assert (decided["source"], decided["policy_id"]) == ("policy", status["policy_id"])
+    assert 0.1 <= decided["action_prob"][1] <= 0.9
+    result = replay(trial.database)
+    assert result.decisions == 72 and result.differences == []
+
+
+def test_the_policy_is_the_one_that_the_library_fits_to_the_export(trial, study, tmp_path):
+    from surefoot.service.operations.export import export_decisions
+
+    fill(trial, points=40)
+    update(trial)
+    (tmp_path / "decisions.csv").write_bytes(export_decisions(trial, "csv").content)
+    fitted = fit_study(tmp_path / "decisions.csv", study)
+    live = trial.policies.get(trial.policies.live()[0]).policies
+    np.testing.assert_array_equal(live.rule.coef, fitted.policies.rule.coef)
+    state = np.array([[0.5, -1.0, 1.0]])
+    given = answer(trial)["action_prob"]
+    np.testing.assert_array_equal(given, study.limited(fitted.policies.probabilities(["p0"], state))[0])
+
+
+def test_who_has_too_few_complete_decision_points_stays_in_warm_up(trial):
+    fill(trial, people=1, points=40)
+    trial.policies.live()
+    from surefoot.service.trial.participants import register_participant
+
+    register_participant(trial.database, "new")
+    assert update(trial)[0] == "done"
+    assert answer(trial, "p0")["source"] == "policy"
+    assert answer(trial, "new")["source"] == "warm-up"
+
+
+def test_missing_context_and_stale_policies_fall_back(trial, monkeypatch):
+    from surefoot.service.trial import decisions as deciding
+
+    fill(trial, people=1, points=40)
+    update(trial)
+    assert answer(trial, context={"weather": 0.1})["reasons"] == ["missing: engagement", "missing: place"]
+    real = deciding.now
+    monkeypatch.setattr(deciding, "now", lambda: real() + timedelta(days=15))
+    stale = answer(trial, index=1001)
+    assert stale["source"] == "fallback" and stale["reasons"][0].startswith("stale policy")
+    assert replay(trial.database).differences == []
+
+
+@pytest.mark.parametrize("changed", ["", "[state.engagement]\nscaling = { centre = 1.0 }\n"])
+def test_a_policy_for_another_state_falls_back(trial, url, changed):
+    fill(trial, people=1, points=40)
+    update(trial)
+    other = open_trial(Study.parse(STUDY.replace("[state.engagement]\n", changed)), url)
+    decided = answer(other, context={"weather": 0.1, "place": "home", **({"engagement": 1.0} if changed else {})})
+    assert decided["source"] == "fallback" and "other variables" in decided["reasons"][0]
+    with pytest.raises(ApiError, match="other variables"):
+        queries.activate_policy(other, trial.policies.live()[0], "test")
+    assert replay(trial.database).differences == []
+    other.close()
+
+
+def test_a_failure_is_recorded_without_its_words(trial, monkeypatch):
+    fill(trial, people=1, points=40)
+
+    def fails(study, logs):
+        raise RuntimeError("participant p0 said 17")
+
+    monkeypatch.setattr(updates, "fit_part", fails)
+    update_id = updates.begin_update(trial, "test")
+    with pytest.raises(RuntimeError):
+        updates.run_update(trial, update_id)
+    status = queries.update_status(trial, update_id)
+    assert (status["state"], status["message"]) == ("failed", "the fit failed with RuntimeError")
+    monkeypatch.undo()
+    assert update(trial)[0] == "done"
+
+
+def test_one_update_at_a_time_and_a_dead_one_does_not_block(trial):
+    first = updates.begin_update(trial, "test")
+    with pytest.raises(updates.UpdateRunningError):
+        updates.begin_update(trial, "test")
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    with trial.database.transaction() as connection:
+        connection.execute(sa.update(update_rows).values(process=child))
+    second = updates.begin_update(trial, "test")
+    assert queries.update_status(trial, first)["state"] == "interrupted"
+    # The dead one comes back to life: nothing of it may go live.
+    fill(trial, people=1, points=40)
+    assert updates.run_update(trial, second) == "done"
+    live = trial.policies.live()
+    with pytest.raises(ValueError, match="presumed dead"):
+        updates.run_update(trial, first)
+    assert trial.policies.live() == live
+
+
+def test_roll_back_is_one_call_that_leaves_a_trace(trial):
+    fill(trial, people=1, points=40)
+    update(trial)
+    first = trial.policies.live()[0]
+    fill(trial, people=1, points=20, first=40, seed=1)
+    update(trial)
+    second = trial.policies.live()[0]
+    assert second != first
+    assert queries.activate_policy(trial, first, "test") == {"policy_id": first, "previous_policy_id": second}
+    assert answer(trial)["policy_id"] == first
+    assert column(trial, activations.c.policy_id) == [first, second, first]
+    listed = queries.list_policies(trial)
+    assert [(one["id"], one["live"]) for one in listed] == [(second, False), (first, True)]
+    assert {"participant_id": "p0", "action": "send", "feature": "weather"}.items() <= listed[0]["coefficients"][0].items()
+
+
+def test_an_update_on_another_machine_lives_as_long_as_its_heartbeat(trial):
+    """Its process cannot be asked, so only the heartbeat tells."""
+    first = updates.begin_update(trial, "test")
+    elsewhere = sa.update(update_rows).values(host="another machine", process=1)
+    for age, dead in ((updates.DEAD_AFTER - timedelta(seconds=5), False), (updates.DEAD_AFTER * 1.1, True)):
+        with trial.database.transaction() as connection:
+            connection.execute(elsewhere.values(beat_at=now() - age))
+        if dead:
+            updates.begin_update(trial, "test")
+        else:
+            with pytest.raises(updates.UpdateRunningError):
+                updates.begin_update(trial, "test")
+    assert queries.update_status(trial, first)["state"] == "interrupted"
