@@ -19,7 +19,7 @@ def small():
 
 
 def test_the_table_has_every_critic_and_the_right_baselines(small):
-    assert small.critics == (*s5.CRITICS, "huber", "ransac")
+    assert small.critics == (*s5.FITTERS, "huber", "ransac")
     assert small.people == (60,) * 6 + (6, 6)
     assert_allclose(small.relative[0, :2], 1)
     assert_allclose(small.to_oracle[:, 0], 1)
@@ -34,14 +34,14 @@ def test_the_table_has_every_critic_and_the_right_baselines(small):
 
 
 def test_the_critics_are_those_of_the_methods():
-    _, _, problem = next(iter(s5.problems([Scenario("sensor", 0.1)], participants=5, seeds=1, seed=4)))
+    _, _, problem = next(iter(s5.make_problems([Scenario("sensor", 0.1)], participants=5, seeds=1, seed=4)))
     for critic, name in (
         ("least squares", "accb"),
         ("hampel", "filter-accb"),
         ("capped", "ro-accb"),
         ("high-breakdown", "hb-accb"),
     ):
-        assert_allclose(s5.CRITICS[critic](problem), sf.method(name).fit(problem.logs).critic_coef_, rtol=1e-9)
+        assert_allclose(s5.FITTERS[critic](problem), sf.method(name).fit(problem.logs).critic_coef_, rtol=1e-9)
 
 
 def test_the_same_seed_gives_the_same_table(small):
@@ -61,7 +61,7 @@ def test_without_scikit_learn_its_rows_are_left_out(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     found = coefficient_errors(SCENARIOS[:1], participants=3, seeds=1, seed=5)
-    assert found.critics == tuple(s5.CRITICS)
+    assert found.critics == tuple(s5.FITTERS)
     assert "not installed" in found.notes[0]
 
 

@@ -1,16 +1,16 @@
 import pytest
 
 from surefoot import InputError
-from surefoot.experiments.settings import EXPERIMENTS, RATIOS, SCENES, STRENGTHS, TAUS, Settings
+from surefoot.experiments.settings import EXPERIMENTS, RATIOS, SCENES, STRENGTHS, SWEPT_TAUS, Settings
 
 
 def test_the_experiments_are_those_of_the_paper():
     cells = list(Settings().cells("heartsteps"))
     counts = {name: sum(experiment == name for experiment, _ in cells) for name in EXPERIMENTS}
-    assert counts == {"s1": 6 + 6, "s2": 10 * 6, "s3": 11 * 6, "s4": 1 + len(TAUS["heartsteps"])}
+    assert counts == {"s1": 6 + 6, "s2": 10 * 6, "s3": 11 * 6, "s4": 1 + len(SWEPT_TAUS["heartsteps"])}
     assert (RATIOS[0], RATIOS[-1], STRENGTHS[0], STRENGTHS[-1]) == (0.0, 0.09, 0.0, 10.0)
-    assert (TAUS["heartsteps"][0], TAUS["heartsteps"][-1]) == (0.1, 8.0)
-    assert (TAUS["chain-walk"][0], TAUS["chain-walk"][-1]) == (0.2, 4.0)
+    assert (SWEPT_TAUS["heartsteps"][0], SWEPT_TAUS["heartsteps"][-1]) == (0.1, 8.0)
+    assert (SWEPT_TAUS["chain-walk"][0], SWEPT_TAUS["chain-walk"][-1]) == (0.2, 4.0)
     assert {cell.filter for experiment, cell in cells if experiment == "s1"} == {"", "hampel", "kalman"}
     assert SCENES[0] == ("heartsteps", "prompted")
     assert len(Settings().units()) == len(set(Settings().units())) == 3 * 20

@@ -10,11 +10,10 @@ import typer
 from surefoot.cli.application import app
 
 if TYPE_CHECKING:
-    from surefoot.experiments.runner import Progress
+    from surefoot.experiments.progress import UnitProgress
     from surefoot.experiments.settings import Settings
 
 QUICK_REPLICATES = 3
-QUICK_S5 = {"participants": 60, "seeds": 2, "peer_participants": 5}
 
 
 @app.command(
@@ -40,25 +39,24 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Root of all random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; 0 means one per core. Never changes a number.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
-    json_only: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:
     """Run the paper's four experiments and judge each of its claims, or S5, which goes further.
 
     Writes runs, tables, figures, a summary and a report to the folder. An interrupted run goes on where it stopped when the
     same command is given again.
     """
-    import json
-
+    from surefoot.atomic_files import json_text
     from surefoot.errors import InputError
-    from surefoot.experiments import runner
-    from surefoot.experiments.s5_outputs import RobustnessSettings, run_robustness
+    from surefoot.experiments.further import FURTHER, find_experiment
+    from surefoot.experiments.progress import choose_progress
     from surefoot.experiments.settings import EXPERIMENTS, Settings
     from surefoot.numerics.parallel import count_cores
 
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
     paper = Settings(
-        experiments=tuple(name for name in wanted if name != "s5"),
+        experiments=tuple(name for name in wanted if name not in FURTHER),
         replicates=QUICK_REPLICATES if quick else replicates,
         participants=participants,
         decision_points=decision_points,
@@ -68,40 +66,41 @@ def reproduce(
         strength=strength,
         seed=seed,
     )
-    further = RobustnessSettings(seed=seed, **(QUICK_S5 if quick else {}))
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    processes, progress = jobs or count_cores(), runner.progress_for_terminal()
+    processes, progress = jobs or count_cores(), choose_progress()
     summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()
-        summary = _paper(paper, out, jobs=processes, progress=progress)
-    if "s5" in wanted:
-        summary["s5"] = run_robustness(further, out, jobs=processes, progress=progress)
-    if json_only:
-        typer.echo(json.dumps(summary, ensure_ascii=False))
+        summary = _run_paper(paper, out, jobs=processes, progress=progress)
+    for name in (name for name in wanted if name in FURTHER):
+        summary[name] = find_experiment(name).run(seed, out, quick=quick, jobs=processes, progress=progress)
+    if as_json:
+        typer.echo(json_text(summary))
     else:
-        _print(summary, out)
+        _print_summary(summary, out)
 
 
-def _paper(settings: Settings, out: Path, *, jobs: int, progress: Progress) -> dict[str, Any]:
+def _run_paper(settings: Settings, out: Path, *, jobs: int, progress: UnitProgress) -> dict[str, Any]:
     import time
 
     from surefoot.experiments import runner
     from surefoot.experiments.outputs import write_results
 
     start = time.monotonic()
-    folder = runner.working_folder(out, settings)
-    runner.prepare(out, folder)
+    folder = runner.find_working_folder(out, settings)
+    runner.prepare_folder(out, folder)
     rows = runner.run_all(settings, out, jobs=jobs, progress=progress)
     summary = write_results(rows, settings, out, time.monotonic() - start)
-    runner.discard(folder)
+    runner.remove_folder(folder)
     return summary
 
 
-def _print(summary: dict[str, Any], out: Path) -> None:
+def _print_summary(summary: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
+
+    from surefoot.experiments.further import FURTHER, find_experiment
 
     console = Console()
     if "claims" in summary:
@@ -115,13 +114,12 @@ def _print(summary: dict[str, Any], out: Path) -> None:
         for line in summary["filters_above_the_robust_form"]:
             console.print(f"A filter wins: {line}", style="dim")
         console.print(f"Report: {out / 'report.html'}", highlight=False)
-    if "s5" in summary:
-        table = Table(title="S5: error of the high-breakdown critic", box=None, padding=(0, 2, 0, 0), title_justify="left")
-        for title in ("data", "ratio", "limit", "against"):
-            table.add_column(title, justify="left" if title in ("data", "against") else "right")
-        for row in summary["s5"]["limits"]:
-            limit = "–" if row["limit"] is None else f"{row['limit']:.2f}"
-            colour = "red" if row["held"] is False else "default"
-            table.add_row(row["data"], f"[{colour}]{row['ratio']:.3f}[/]", limit, row["against"])
+    for name in (name for name in summary if name in FURTHER):
+        found = find_experiment(name).tabulate(summary[name])
+        table = Table(title=found.title, box=None, padding=(0, 2, 0, 0), title_justify="left")
+        for place, column in enumerate(found.columns):
+            table.add_column(column, justify="right" if place in found.numbers else "left")
+        for held, cells in found.rows:
+            table.add_row(*cells, style="red" if held is False else None)
         console.print(table)
-        console.print(f"Table: {out / 's5.md'}", highlight=False)
+        console.print(f"Table: {out / name}.md", highlight=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from surefoot.experiments.replicate import scene_title
 from surefoot.experiments.results import ELRAR, Results
-from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
+from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, SWEPT_TAUS, TYPES, Cell, Settings
 from surefoot.inference.intervals import Interval, mean_interval
 
 HOLDS, PART, NOT = "holds", "holds in part", "does not hold"
@@ -230,7 +230,7 @@ def _gain_over_tau(results: Results, settings: Settings) -> Claim:
     )
     for scene, counts in _scenes():
         plain = Cell("accb", "", settings.ratio, settings.strength, 1.0)
-        pairs = [(plain, plain._replace(method="ro-accb", tau=tau)) for tau in TAUS[scene[0]]]
+        pairs = [(plain, plain._replace(method="ro-accb", tau=tau)) for tau in SWEPT_TAUS[scene[0]]]
         claim.findings.append(_average_gain(results, "s4", scene, pairs, _paper(scene, 12.6, 33.1), counts, "τ"))
     return claim
 

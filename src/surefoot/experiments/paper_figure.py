@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from surefoot.experiments.paper_tables import TITLES
 from surefoot.experiments.replicate import scene_title
 from surefoot.experiments.results import Results
-from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
+from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, SWEPT_TAUS, TYPES, Cell, Settings
 from surefoot.inference.intervals import mean_interval
 from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, label_axes, new_figure
 
@@ -72,7 +72,7 @@ def _labels(axes: Axes, scene: Scene, x: str, title: str) -> None:
 
 
 def _tau_panel(axes: Axes, results: Results, settings: Settings, scene: Scene) -> None:
-    taus = TAUS[scene[0]]
+    taus = SWEPT_TAUS[scene[0]]
     flat = results.cell("s4", scene, Cell("accb", "", settings.ratio, settings.strength, 1.0))
     _curve(axes, taus, [flat] * len(taus), "accb", robust=False)
     values = [results.cell("s4", scene, Cell("ro-accb", "", settings.ratio, settings.strength, tau)) for tau in taus]

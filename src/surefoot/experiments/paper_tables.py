@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from surefoot.experiments.replicate import scene_title
 from surefoot.experiments.results import ELRAR, Results
-from surefoot.experiments.settings import DATA_SETS, FILTERS, RATIOS, SCENES, STRENGTHS, TAUS, TYPES, Cell, Settings
+from surefoot.experiments.settings import (
+    DATA_SETS,
+    FILTER_NAMES,
+    RATIOS,
+    SCENES,
+    STRENGTHS,
+    SWEPT_TAUS,
+    TYPES,
+    Cell,
+    Settings,
+)
 from surefoot.inference.intervals import mean_interval
 from surefoot.simulators.measures import reference_policies
 
@@ -120,7 +130,7 @@ def _everything(results: Results, settings: Settings, scene: tuple[str, str], se
 
 def _rivals(kind: str) -> list[tuple[str, str]]:
     """(method, filter) of all forms of one type."""
-    return [(kind, ""), *((f"filter-{kind}", name) for name in FILTERS), (f"ro-{kind}", "")]
+    return [(kind, ""), *((f"filter-{kind}", name) for name in FILTER_NAMES), (f"ro-{kind}", "")]
 
 
 def _measured(by_measure: dict[str, NDArray[np.float64]], scene: tuple[str, str]) -> list[Entry]:
@@ -169,7 +179,7 @@ def _s4(results: Results, settings: Settings) -> list[Table]:
     tables = []
     for scene in SCENES:
         plain = results.cell("s4", scene, Cell("accb", "", settings.ratio, settings.strength, 1.0))
-        taus = TAUS[scene[0]]
+        taus = SWEPT_TAUS[scene[0]]
         robust = [results.cell("s4", scene, Cell("ro-accb", "", settings.ratio, settings.strength, tau)) for tau in taus]
         digits = _digits(scene)
         rows = [

@@ -7,9 +7,7 @@ import multiprocessing
 import os
 import shutil
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -19,35 +17,27 @@ from typing import Any, Protocol
 
 from surefoot.atomic_files import atomic_write
 from surefoot.errors import InputError
+from surefoot.experiments.progress import UnitProgress
 from surefoot.experiments.replicate import COLUMNS, run_unit
 from surefoot.experiments.settings import Settings
 
-Rows = list[dict[str, Any]]
+ResultRows = list[dict[str, Any]]
+"""One row per experiment, method and setting of a replicate."""
 
 
-class Named(Protocol):
-    """A unit of work: whatever has a name that is fit for a file."""
+class WorkUnit(Protocol):
+    """A unit of work: anything whose name can be a file name."""
 
     @property
     def name(self) -> str: ...
 
 
-class Progress(Protocol):
-    """Told once how many units are already done and how many there are, then of each one that ends, and of the end."""
-
-    def begin(self, done: int, total: int) -> None: ...
-
-    def advance(self) -> None: ...
-
-    def end(self) -> None: ...
-
-
-def working_folder(out: Path, settings: Settings) -> Path:
+def find_working_folder(out: Path, settings: Settings) -> Path:
     """Where finished units wait for the others: beside the results, one folder per settings."""
     return out / f".units-{settings.fingerprint()}"
 
 
-def prepare(out: Path, folder: Path) -> None:
+def prepare_folder(out: Path, folder: Path) -> None:
     """Make the working folder, and see that results can be written, before any work starts."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,47 +50,47 @@ def prepare(out: Path, folder: Path) -> None:
         ) from error
 
 
-def run_all(settings: Settings, out: Path, *, jobs: int, progress: Progress) -> Rows:
+def run_all(settings: Settings, out: Path, *, jobs: int, progress: UnitProgress) -> ResultRows:
     """The rows of all units, in the order of the plan whatever the number of jobs or interruptions."""
     work = partial(run_unit, settings=settings)
-    found = run_units(settings.units(), work, working_folder(out, settings), jobs=jobs, progress=progress)
+    found = run_units(settings.units(), work, find_working_folder(out, settings), jobs=jobs, progress=progress)
     return [{column: row[column] for column in COLUMNS} for rows in found for row in rows]
 
 
 def run_units(
-    units: Sequence[Named], work: Callable[[Any], Any], folder: Path, *, jobs: int, progress: Progress
+    units: Sequence[WorkUnit], work: Callable[[Any], Any], folder: Path, *, jobs: int, progress: UnitProgress
 ) -> list[Any]:
     """What `work` makes of every unit, in their order; finished units are kept in the folder as JSON and not done again."""
-    missing = [unit for unit in units if not _place(folder, unit).exists()]
+    missing = [unit for unit in units if not _unit_file(folder, unit).exists()]
     progress.begin(len(units) - len(missing), len(units))
     try:
         here = ((unit, work(unit)) for unit in missing)
-        for unit, result in here if jobs == 1 else _in_processes(missing, work, jobs):
+        for unit, result in here if jobs == 1 else _run_in_processes(missing, work, jobs):
             # Python writes a float so that it reads back as the same float; NaN is written as NaN.
-            with atomic_write(_place(folder, unit)) as temporary:
+            with atomic_write(_unit_file(folder, unit)) as temporary:
                 temporary.write_text(json.dumps(result), encoding="utf-8")
             progress.advance()
     finally:
         progress.end()
-    return [json.loads(_place(folder, unit).read_text(encoding="utf-8")) for unit in units]
+    return [json.loads(_unit_file(folder, unit).read_text(encoding="utf-8")) for unit in units]
 
 
-def _place(folder: Path, unit: Named) -> Path:
+def _unit_file(folder: Path, unit: WorkUnit) -> Path:
     return folder / f"{unit.name}.json"
 
 
-def discard(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove the finished units once the results that they went into are written."""
     shutil.rmtree(folder)
 
 
-def _in_processes(units: list[Named], work: Callable[[Any], Any], jobs: int) -> Iterator[tuple[Named, Any]]:
+def _run_in_processes(units: list[WorkUnit], work: Callable[[Any], Any], jobs: int) -> Iterator[tuple[WorkUnit, Any]]:
     """Run units in `jobs` processes and give each back as it ends; on an interruption stop them all at once."""
     with _single_threaded_libraries():
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(min(jobs, max(1, len(units))), mp_context=context, initializer=_begin_worker)
         try:
-            running: dict[Future[Any], Named] = {pool.submit(work, unit): unit for unit in units}
+            running: dict[Future[Any], WorkUnit] = {pool.submit(work, unit): unit for unit in units}
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(future), future.result()
@@ -139,49 +129,3 @@ def _single_threaded_libraries() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-class PlainProgress:
-    """Lines on standard error at most every ten seconds, for logs and pipes."""
-
-    def begin(self, done: int, total: int) -> None:
-        self._done, self._total, self._begun = done, total, done
-        self._start = self._last = time.monotonic()
-        again = f", {done} of them done before" if done else ""
-        print(f"reproduce: {total} units of work{again}", file=sys.stderr, flush=True)
-
-    def advance(self) -> None:
-        self._done += 1
-        now = time.monotonic()
-        if now - self._last >= 10 and self._done < self._total:
-            left = (now - self._start) / (self._done - self._begun) * (self._total - self._done)
-            print(f"reproduce: {self._done} of {self._total}, about {left:.0f} s left", file=sys.stderr, flush=True)
-            self._last = now
-
-    def end(self) -> None:
-        print(f"reproduce: {self._done} of {self._total} units done", file=sys.stderr, flush=True)
-
-
-class BarProgress:
-    """A bar with the time left, on a terminal."""
-
-    def begin(self, done: int, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("Reproducing", total=total, completed=done)
-        self._bar.start()
-
-    def advance(self) -> None:
-        self._bar.advance(self._task)
-
-    def end(self) -> None:
-        self._bar.stop()
-
-
-def progress_for_terminal() -> Progress:
-    """A bar where somebody watches, lines elsewhere."""
-    return BarProgress() if sys.stderr.isatty() else PlainProgress()

@@ -2,8 +2,8 @@
 
 The simulator is HeartSteps. A critic's error is the mean over people and seeds of ‖ŵ − w*‖, shown relative to that of least
 squares on the clean data (`relative`) and to that of least squares on the untouched decision points only (`to_oracle`).
-All critics
-see the same logs. The nine methods have three critics between them: `least squares` (plain), `hampel` (filter-) and
+All critics see the
+same logs. The paper's nine methods have three critics between them: `least squares` (plain), `hampel` (filter-) and
 `capped` (ro-); `high-breakdown` is that of the hb- methods.
 """
 
@@ -28,7 +28,7 @@ from surefoot.policies.features import critic_features
 from surefoot.simulators import HeartSteps, contaminate
 from surefoot.simulators.heartsteps import BETA, REWARD_NOISE
 
-TUPLES = 210
+DECISION_POINTS = 210
 PENALTY = 1e-3
 
 
@@ -85,7 +85,7 @@ def least_squares(problem: Problem, weights: NDArray[np.float64] | None = None) 
     return coef
 
 
-def _filtered(name: str) -> Callable[[Problem], NDArray[np.float64]]:
+def _fit_after_filter(name: str) -> Callable[[Problem], NDArray[np.float64]]:
     return lambda problem: least_squares(problem.with_logs(filters.clean(problem.logs, name)))
 
 
@@ -97,11 +97,11 @@ def robust_fit(problem: Problem, critic: str, tau: float = 1.0) -> capped.Critic
     return fit_high_breakdown(*data, state=problem.state, action=problem.action, penalty=np.full(8, PENALTY), tau=tau)
 
 
-CRITICS: dict[str, Callable[[Problem], NDArray[np.float64]]] = {
+FITTERS: dict[str, Callable[[Problem], NDArray[np.float64]]] = {
     "oracle": lambda problem: least_squares(problem, (~problem.touched).astype(np.float64)),
     "least squares": least_squares,
-    "hampel": _filtered("hampel"),
-    "kalman": _filtered("kalman"),
+    "hampel": _fit_after_filter("hampel"),
+    "kalman": _fit_after_filter("kalman"),
     "capped": lambda problem: robust_fit(problem, "capped").coef,
     "high-breakdown": lambda problem: robust_fit(problem, "high-breakdown").coef,
 }
@@ -128,13 +128,15 @@ def _peer(name: str, people: int) -> Callable[[Problem], NDArray[np.float64]]:
     return fit
 
 
-def problems(
+def make_problems(
     scenarios: Sequence[Scenario], *, participants: int, seeds: int | range, seed: int
 ) -> Iterator[tuple[int, Problem, Problem]]:
     """For every seed and scenario: the scenario's position, the clean problem and the contaminated one."""
     for replicate in range(seeds) if isinstance(seeds, int) else seeds:
         dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(replicate, part)) for part in range(2))
-        logs = HeartSteps(participants=participants).collect(policies.coin(2), decision_points=TUPLES, seed=dynamics)
+        logs = HeartSteps(participants=participants).collect(
+            policies.coin(2), decision_points=DECISION_POINTS, seed=dynamics
+        )
         clean = Problem.of(logs, np.zeros(len(logs), dtype=bool))
         for place, (mechanism, ratio, strength) in enumerate(scenarios):
             if mechanism == "clean":
@@ -205,7 +207,7 @@ def coefficient_errors(
         errors_of_seed(scenarios, participants=participants, replicate=r, seed=seed, peer_participants=peer_participants)
         for r in range(seeds)
     ]
-    return summarised(found, scenarios, peer_participants=min(peer_participants, participants))
+    return summarise_errors(found, scenarios, peer_participants=min(peer_participants, participants))
 
 
 SeedErrors = dict[str, list[list[float]]]
@@ -216,11 +218,11 @@ def errors_of_seed(
     scenarios: Sequence[Scenario], *, participants: int, replicate: int, seed: int, peer_participants: int
 ) -> SeedErrors:
     """The errors of every critic under every scenario for one replicate's people."""
-    fitters = dict(CRITICS)
+    fitters = dict(FITTERS)
     with suppress(ImportError):
         fitters |= {name: _peer(name, min(peer_participants, participants)) for name in PEERS if peer_participants}
     errors: SeedErrors = {name: [] for name in ("clean", *fitters)}
-    for _, clean, problem in problems(
+    for _, clean, problem in make_problems(
         scenarios, participants=participants, seeds=range(replicate, replicate + 1), seed=seed
     ):
         errors["clean"].append(np.linalg.norm(least_squares(clean) - HeartSteps.critic_coef, axis=1).tolist())
@@ -229,7 +231,9 @@ def errors_of_seed(
     return errors
 
 
-def summarised(found: Sequence[SeedErrors], scenarios: Sequence[Scenario], *, peer_participants: int) -> CoefficientErrors:
+def summarise_errors(
+    found: Sequence[SeedErrors], scenarios: Sequence[Scenario], *, peer_participants: int
+) -> CoefficientErrors:
     """Means over people and seeds."""
     names = tuple(name for name in found[0] if name != "clean")
     notes = []
@@ -284,7 +288,7 @@ class SkewedRow(NamedTuple):
     """Of that mean over people and seeds."""
     deviation: float
     """Standard error of one participant's estimate: its standard deviation over people and seeds."""
-    tuples_removed: float
+    decision_points_removed: float
     reward_removed: float
     """Share of the total reward."""
 
@@ -295,7 +299,9 @@ def skewed_rewards(*, participants: int = 200, seeds: int = 5, seed: int = 2025)
     off: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
     points: dict[str, list[float]] = {name: [] for name in names}
     rewards: dict[str, list[float]] = {name: [] for name in names}
-    for replicate, (_, clean, _) in enumerate(problems(SCENARIOS[:1], participants=participants, seeds=seeds, seed=seed)):
+    for replicate, (_, clean, _) in enumerate(
+        make_problems(SCENARIOS[:1], participants=participants, seeds=seeds, seed=seed)
+    ):
         noise = np.random.SeedSequence(seed, spawn_key=(replicate, 2))
         problem = clean.with_logs(log_normal_logs(clean.logs, noise))
         average = np.concatenate([np.ones((participants, 1)), problem.state.mean(axis=1)], axis=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.experiments.s5 import CoefficientErrors, Problem, Scenario, log_normal_logs, problems, robust_fit
+from surefoot.experiments.s5 import CoefficientErrors, Problem, Scenario, log_normal_logs, make_problems, robust_fit
 from surefoot.learning.critics import capped
 from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW
 from surefoot.numerics.masked_quantiles import scaled_mad
@@ -79,7 +79,7 @@ def skewness_figure(*, participants: int = 200, seed: int = 2025) -> Figure:
     """Which measure of skewness tells skewed rewards from artefacts: each participant's value under three kinds of data."""
     cases: dict[str, Any] = {}
     for name, scenario in (("clean", Scenario("clean")), ("prompted 20 %", Scenario("prompted", 0.2))):
-        (_, clean, problem) = next(iter(problems([scenario], participants=participants, seeds=1, seed=seed)))
+        (_, clean, problem) = next(iter(make_problems([scenario], participants=participants, seeds=1, seed=seed)))
         cases[name] = _skewness(problem)
     cases["log-normal"] = _skewness(clean.with_logs(log_normal_logs(clean.logs, seed)))
     figure, axes = figures.new_figure(1, 2, width=11, height=3.6)

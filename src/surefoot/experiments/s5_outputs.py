@@ -11,14 +11,23 @@ from typing import Any, NamedTuple
 from surefoot.atomic_files import atomic_write
 from surefoot.errors import InputError
 from surefoot.experiments import runner
-from surefoot.experiments.s5 import SCENARIOS, CoefficientErrors, SeedErrors, errors_of_seed, skewed_rewards, summarised
+from surefoot.experiments.further import FurtherExperiment, SummaryTable
+from surefoot.experiments.progress import UnitProgress
+from surefoot.experiments.s5 import (
+    SCENARIOS,
+    CoefficientErrors,
+    SeedErrors,
+    errors_of_seed,
+    skewed_rewards,
+    summarise_errors,
+)
 from surefoot.version import __version__
 
 LIMITS = {"clean": 1.04, "sensor": 1.05, "prompted 10 %": 1.06, "prompted 20 %": 1.30}
 """What the high-breakdown critic is held to: clean against least squares, the others against the oracle."""
 
 
-class Seed(NamedTuple):
+class S5Unit(NamedTuple):
     """A unit of S5: one replicate's people under every scenario."""
 
     replicate: int
@@ -29,7 +38,7 @@ class Seed(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustnessSettings:
+class S5Settings:
     """Everything that decides the numbers of S5."""
 
     participants: int = 200
@@ -43,22 +52,26 @@ class RobustnessSettings:
             raise InputError(f"S5 needs at least one participant and one seed and a seed of at least 0; got {asdict(self)}")
 
 
-def run_robustness(settings: RobustnessSettings, out: Path, *, jobs: int, progress: runner.Progress) -> dict[str, Any]:
-    """Run S5, write `s5.*` into the folder, and give back its summary."""
+QUICK = {"participants": 60, "seeds": 2, "peer_participants": 5}
+
+
+def run_s5(seed: int, out: Path, *, quick: bool, jobs: int, progress: UnitProgress) -> dict[str, Any]:
+    """Run S5, write `s5.*` into the folder, and return its summary."""
+    settings = S5Settings(seed=seed, **(QUICK if quick else {}))
     settings.check()
     key = "-".join(str(value) for value in (__version__, *asdict(settings).values()))
     folder = out / f".s5-{key}"
-    runner.prepare(out, folder)
-    units = [Seed(replicate) for replicate in range(settings.seeds)]
+    runner.prepare_folder(out, folder)
+    units = [S5Unit(replicate) for replicate in range(settings.seeds)]
     work = partial(_errors, settings=settings)
     found = runner.run_units(units, work, folder, jobs=jobs, progress=progress)
-    table = summarised(found, SCENARIOS, peer_participants=min(settings.peer_participants, settings.participants))
+    table = summarise_errors(found, SCENARIOS, peer_participants=min(settings.peer_participants, settings.participants))
     summary = _write(table, settings, out)
-    runner.discard(folder)
+    runner.remove_folder(folder)
     return summary
 
 
-def _errors(unit: Seed, settings: RobustnessSettings) -> SeedErrors:
+def _errors(unit: S5Unit, settings: S5Settings) -> SeedErrors:
     return errors_of_seed(
         SCENARIOS,
         participants=settings.participants,
@@ -68,7 +81,7 @@ def _errors(unit: Seed, settings: RobustnessSettings) -> SeedErrors:
     )
 
 
-def _write(table: CoefficientErrors, settings: RobustnessSettings, out: Path) -> dict[str, Any]:
+def _write(table: CoefficientErrors, settings: S5Settings, out: Path) -> dict[str, Any]:
     from pyarrow import csv, parquet
 
     from surefoot.experiments.s5_figures import errors_figure
@@ -76,7 +89,7 @@ def _write(table: CoefficientErrors, settings: RobustnessSettings, out: Path) ->
     skewed = skewed_rewards(participants=settings.participants, seeds=settings.seeds, seed=settings.seed)
     frame = table.to_frame("pyarrow")
     summary = {
-        "limits": _against_limits(table),
+        "limits": _compare_with_limits(table),
         "skewed_rewards": [row._asdict() for row in skewed],
         "notes": [*table.notes, BEYOND],
         "parameters": asdict(settings),
@@ -102,7 +115,7 @@ BEYOND = (
 )
 
 
-def _against_limits(table: CoefficientErrors) -> list[dict[str, Any]]:
+def _compare_with_limits(table: CoefficientErrors) -> list[dict[str, Any]]:
     ours = table.critics.index("high-breakdown")
     rows = []
     for place, scenario in enumerate(table.scenarios):
@@ -117,7 +130,7 @@ def _against_limits(table: CoefficientErrors) -> list[dict[str, Any]]:
 def _page(table: CoefficientErrors, summary: dict[str, Any]) -> str:
     skewed = [
         f"| {row['critic']} | {row['bias']:.1f} ± {row['standard_error']:.1f} | {row['deviation']:.0f} "
-        f"| {100 * row['tuples_removed']:.1f} % | {100 * row['reward_removed']:.1f} % |"
+        f"| {100 * row['decision_points_removed']:.1f} % | {100 * row['reward_removed']:.1f} % |"
         for row in summary["skewed_rewards"]
     ]
     lines = [
@@ -135,3 +148,15 @@ def _page(table: CoefficientErrors, summary: dict[str, Any]) -> str:
         *skewed,
     ]
     return "\n".join(lines) + "\n"
+
+
+def tabulate_limits(summary: dict[str, Any]) -> SummaryTable:
+    """What the command line prints: every ratio beside its limit."""
+    rows = []
+    for row in summary["limits"]:
+        limit = "–" if row["limit"] is None else f"{row['limit']:.2f}"
+        rows.append((row["held"], (row["data"], f"{row['ratio']:.3f}", limit, row["against"])))
+    return SummaryTable("S5: error of the high-breakdown critic", ("data", "ratio", "limit", "against"), (1, 2), tuple(rows))
+
+
+EXPERIMENT = FurtherExperiment(run=run_s5, tabulate=tabulate_limits)

@@ -19,11 +19,11 @@ SCENES = (("heartsteps", "prompted"), ("heartsteps", "sensor"), ("chain-walk", "
 TYPES = ("linucb", "accb", "saccb")
 RATIOS = tuple(percent / 100 for percent in range(10))
 STRENGTHS = tuple(float(strength) for strength in range(11))
-TAUS = {
+SWEPT_TAUS = {
     "heartsteps": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
     "chain-walk": (0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
 }
-FILTERS = ("hampel", "kalman")
+FILTER_NAMES = ("hampel", "kalman")
 
 
 class Cell(NamedTuple):
@@ -80,7 +80,7 @@ class Settings:
         features = max(len(simulator.critic_coef) for simulator in DATA_SETS.values())
         if self.decision_points < features:
             raise InputError(
-                f"decision points is {self.decision_points}; the critic "
+                f"decision_points is {self.decision_points}; the critic "
                 f"has {features} features and needs at least as many decision points"
             )
         if not 1 <= self.keep <= self.steps:
@@ -101,11 +101,11 @@ class Settings:
         cells = {
             "s1": [
                 *(Cell(method, "", *here, 1.0) for method in plain_and_robust),
-                *(Cell(f"filter-{kind}", name, *here, 1.0) for kind in TYPES for name in FILTERS),
+                *(Cell(f"filter-{kind}", name, *here, 1.0) for kind in TYPES for name in FILTER_NAMES),
             ],
             "s2": [Cell(method, "", ratio, self.strength, 1.0) for ratio in RATIOS for method in plain_and_robust],
             "s3": [Cell(method, "", self.ratio, strength, 1.0) for strength in STRENGTHS for method in plain_and_robust],
-            "s4": [Cell("accb", "", *here, 1.0), *(Cell("ro-accb", "", *here, tau) for tau in TAUS[data_set])],
+            "s4": [Cell("accb", "", *here, 1.0), *(Cell("ro-accb", "", *here, tau) for tau in SWEPT_TAUS[data_set])],
         }
         for experiment in self.experiments:
             for cell in cells[experiment]:
