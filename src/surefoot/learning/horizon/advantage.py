@@ -1,0 +1,105 @@
+"""The advantage of every action over doing nothing, with its covariance: what decision rules act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from array_api_compat import device
+
+from surefoot.learning.horizon.look_ahead import LookAhead, long_run_worth
+from surefoot.learning.horizon.uncertainty import Uncertainty
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
+
+BETTER = 2.0
+"""A simple policy replaces "nothing" as the reference when it beats it by so many standard errors."""
+
+
+@dataclass(frozen=True)
+class Advantage(PerParticipant):
+    """Of every action over action 0, as a linear function of z(s) = [s, 1]."""
+
+    mean: Array
+    """(units, actions − 1, k)."""
+    covariance: Array
+    """Of all of them together, (units, (actions − 1) · k, (actions − 1) · k)."""
+    reference: Array
+    """The action to take where no other is surely better, (units,)."""
+    count: Array
+    """Decision points that it was learned from, (units,)."""
+
+    def over_reference(self) -> tuple[Array, Array]:
+        """m (units, actions, k) and its covariances (units, actions, k, k), of every action over the reference."""
+        xp = array_namespace(self.mean)
+        units, others, k = self.mean.shape
+        nothing = xp.zeros((units, 1, k), dtype=self.mean.dtype, device=device(self.mean))
+        mean = xp.concat([nothing, self.mean], axis=1)
+        blocks = xp.zeros((units, others + 1, others + 1, k, k), dtype=self.mean.dtype, device=device(self.mean))
+        for a in range(others):
+            for b in range(others):
+                blocks[:, a + 1, b + 1, ...] = self.covariance[:, a * k : (a + 1) * k, b * k : (b + 1) * k]
+        means, spreads = xp.zeros_like(mean), xp.zeros_like(blocks[:, 0, ...])
+        for r in range(others + 1):
+            chosen = self.reference == r
+            diagonal = xp.stack([blocks[:, a, a, ...] for a in range(others + 1)], axis=1)
+            spread = diagonal + blocks[:, r, r, ...][:, None, ...] - blocks[:, :, r, ...] - blocks[:, r, ...]
+            means = xp.where(chosen[:, None, None], mean - mean[:, r, None, :], means)
+            spreads = xp.where(chosen[:, None, None, None], spread, spreads)
+        return means, spreads
+
+
+def long_run_advantage(found: LookAhead, unsure: Uncertainty, count: Array) -> Advantage:
+    """The advantages that follow from a look-ahead."""
+    xp = array_namespace(found.coef)
+    outputs = xp.concat([xp.ones_like(found.worth[:, :1]), found.worth], axis=1)
+    covariance = unsure.covariance(found.jacobian[..., None] * outputs[:, None, None, :])
+    units, others, k = found.advantage.shape
+    # From [1, s] to [s, 1].
+    order = xp.asarray([a * k + j for a in range(others) for j in (*range(1, k), 0)], device=device(found.coef))
+    mean = xp.reshape(xp.take(xp.reshape(found.advantage, (units, -1)), order, axis=1), (units, others, k))
+    covariance = xp.take(xp.take(covariance, order, axis=1), order, axis=2)
+    return Advantage(mean, covariance, best_constant_action(found, unsure), count)
+
+
+def best_constant_action(found: LookAhead, unsure: Uncertainty) -> Array:
+    """0, or the action whose use at every decision point earns most of those that surely beat never acting, (units,).
+
+    One participant's own decision points are too few for that: of 50 people with 210 each, one or two would seem to be
+    better off when always prompted, and lose most by it.
+    """
+    xp = array_namespace(found.coef)
+    if not unsure.between_people:
+        return xp.zeros(found.coef.shape[0], dtype=xp.int64, device=device(found.coef))
+    nothing, how_nothing = constant_value(found, 0)
+    best = xp.zeros_like(nothing)
+    reference = xp.zeros(best.shape, dtype=xp.int64, device=device(best))
+    for action in range(1, found.share.shape[1]):
+        value, how = constant_value(found, action)
+        error = xp.sqrt(xp.abs(unsure.covariance((how - how_nothing)[:, None, :, :])[:, 0, 0]))
+        better = (value - nothing > BETTER * error) & (value - nothing > best)
+        best = xp.where(better, value - nothing, best)
+        reference = xp.where(better, action, reference)
+    return reference
+
+
+def constant_value(found: LookAhead, action: int) -> tuple[Array, Array]:
+    """The long-run average reward of one action always, η (units,), and how it moves with C, (units, d, 1 + p).
+
+    s̄ = (I − Fᵀ)⁻¹ b is where the states settle; a unit of change in the coefficients of Y at z̄ = [1, s̄] changes the
+    average by the worth of that reward or state.
+    """
+    xp = array_namespace(found.coef)
+    k, d = found.worth.shape[1] + 1, found.coef.shape[1]
+    nuisance = k * found.share.shape[1]
+    block = found.coef[:, :k, :]
+    if action:
+        block = block + found.coef[:, k * action : k * (action + 1), :]
+    carried, _, worth = long_run_worth(block)
+    constant = block[:, 0, :] + (found.nuisance[:, None, :] @ found.coef[:, nuisance:, :])[:, 0, :]
+    settled = xp.linalg.solve(xp.matrix_transpose(carried), constant[:, 1:, None])[..., 0]
+    value = constant[:, 0] + xp.sum(settled * block[:, 1:, 0], axis=1)
+    place = xp.zeros((value.shape[0], d), dtype=value.dtype, device=device(value))
+    place[:, 0], place[:, 1:k], place[:, nuisance:] = 1.0, settled, found.nuisance
+    if action:
+        place[:, k * action : k * (action + 1)] = place[:, :k]
+    outputs = xp.concat([xp.ones_like(worth[:, :1]), worth], axis=1)
+    return value, place[..., None] * outputs[:, None, :]
