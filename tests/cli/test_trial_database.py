@@ -1,4 +1,4 @@
-"""The commands around a trial, on SQLite, as a participant types them."""
+"""The commands around a trial, on SQLite, as people type them."""
 
 import re
 from importlib import util

@@ -28,7 +28,7 @@ from surefoot.errors import InputError
 
 
 def main() -> None:
-    """Run a command. What its participant can mend is one line on standard error and exit code 2; Ctrl-C exits with 130."""
+    """Run a command. What the user can mend is one line on standard error and exit code 2; Ctrl-C exits with 130."""
     try:
         app()
     except InputError as error:

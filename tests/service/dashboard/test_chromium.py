@@ -38,7 +38,7 @@ class Reader(Browser):
         self._after(lambda: self._call("Page.navigate", in_page=True, url=url))
 
     def press(self, selector):
-        """As a participant with a keyboard does: go there, press Enter."""
+        """As somebody with a keyboard does: go there, press Enter."""
         assert self.evaluate(f"!!document.querySelector({selector!r})"), selector
         self.evaluate(f"document.querySelector({selector!r}).focus()")
         key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}

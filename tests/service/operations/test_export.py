@@ -1,10 +1,15 @@
 import csv
 import io
 
+import numpy as np
+import pytest
 from pyarrow import parquet
 
+from surefoot.fitting import fit_study
 from surefoot.service.operations.export import export_decisions, export_outcomes
-from tests.service.support.trials import fill
+from surefoot.service.trial.trial import open_trial
+from surefoot.study import Study
+from tests.service.support.trials import STUDY, answer, fill, update
 
 
 def test_the_export_counts_its_rows_and_is_read_back_by_the_study(client, study, tmp_path):
@@ -25,3 +30,22 @@ def test_the_export_counts_its_rows_and_is_read_back_by_the_study(client, study,
 def test_an_empty_trial_can_be_exported(trial):
     assert export_decisions(trial, "csv").rows == 0 and export_decisions(trial, "parquet").rows == 0
     assert export_outcomes(trial, "csv").content.startswith(b'"id","decision_id"')
+
+
+@pytest.mark.parametrize("time", ["time", "timestamp", "decision_idx"])
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_decision_points_that_share_a_timestamp_are_exported_in_order_and_fitted(url, tmp_path, time):
+    study = Study.parse(STUDY.replace('time = "time"', f'time = "{time}"'))
+    trial = open_trial(study, url)
+    fill(trial, people=1, points=40)
+    for index in (1000, 1001):
+        answer(trial, index=index)
+    path = tmp_path / "decisions.csv"
+    path.write_bytes(export_decisions(trial, "csv").content)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    moments = "surefoot timestamp" if time == "timestamp" else "timestamp"
+    assert rows[-1][moments] == rows[-2][moments] and [int(row[time]) for row in rows[-2:]] == [1000, 1001]
+    assert update(trial)[0] == "done"
+    live = trial.policies.get(trial.policies.live()[0]).policies
+    np.testing.assert_array_equal(fit_study(path, study).policies.rule.coef, live.rule.coef)
+    trial.close()

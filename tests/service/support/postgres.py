@@ -25,7 +25,7 @@ def free_port():
 
 
 def _as_server(command):
-    """PostgreSQL refuses to run as root: its own participant does it then."""
+    """PostgreSQL refuses to run as root: its own user does it then."""
     return ["runuser", "-u", "postgres", "--", *command] if os.geteuid() == 0 else command
 
 

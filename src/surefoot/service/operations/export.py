@@ -55,13 +55,10 @@ def _table(trial: Trial, found: list[Any], sent: dict[str, tuple[int, int]]) -> 
     study = trial.study
     named = trial_logs.make_columns(study, found)
     moment = pa.timestamp("us", "UTC")
-    decided = pa.array([row["decided_at"] for row in found], moment)
-    if study.columns.time != "decision_idx":
-        named[study.columns.time] = decided
     more: dict[str, Any] = {
         "decision_id": [row["id"] for row in found],
         "decision_idx": pa.array([row["decision_idx"] for row in found], pa.int64()),
-        "timestamp": decided,
+        "timestamp": pa.array([row["decided_at"] for row in found], moment),
         "received_at": pa.array([row["received_at"] for row in found], moment),
         "availability_reasons": ["; ".join(json.loads(row["availability_reasons"])) for row in found],
         "source": [row["source"] for row in found],
