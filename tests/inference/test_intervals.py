@@ -5,7 +5,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from surefoot.inference.intervals import PeopleBootstrap, mean_interval, sum_by_participant, t_interval, t_quantile
+from surefoot.inference.intervals import (
+    PeopleBootstrap,
+    mean_interval,
+    sum_by_participant,
+    t_interval,
+    t_quantile,
+    wilson_interval,
+)
 
 
 def test_the_standard_error_of_a_mean_is_the_textbook_one():
@@ -52,6 +59,14 @@ def test_the_interval_of_a_mean_is_students(size):
     assert_allclose((found.low, found.high), stats.t.interval(0.95, size - 1, loc=values.mean(), scale=stats.sem(values)))
     assert_allclose((found.value, found.standard_error), (values.mean(), stats.sem(values)))
     assert np.isnan(mean_interval(values[:1])[1:]).all()
+
+
+def test_wilsons_interval_is_scipys():
+    cases = [(0, 5), (3, 8), (50, 60), (7, 7)]
+    low, high = wilson_interval(*np.array(cases, dtype=float).T)
+    expected = [stats.binomtest(*case).proportion_ci(method="wilson") for case in cases]
+    assert_allclose(low, [found.low for found in expected], atol=1e-12)
+    assert_allclose(high, [found.high for found in expected])
 
 
 def test_quantile_and_sums():

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from surefoot.audit.measures import NEAR, Measures, Sensitivity
-from surefoot.inference.intervals import Interval
+from surefoot.inference.intervals import Interval, wilson_interval
 from surefoot.numerics.skewness import medcouple, skewness
+from surefoot.reports.numbers import format_interval, format_number, format_percent, format_signed
 
 VERDICTS = ("fine", "look", "unsafe")
 MISSING_LOOK, MISSING_UNSAFE = 0.10, 0.40
@@ -46,11 +47,6 @@ class Check:
     numbers: dict[str, Any]
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """As it is written here: `8.6 %`."""
-    return f"{100 * share:.{digits}f} %"
-
-
 def worst(verdicts: list[str]) -> str:
     """The one that asks for most attention."""
     return max(verdicts, key=VERDICTS.index)
@@ -59,21 +55,21 @@ def worst(verdicts: list[str]) -> str:
 def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Check, ...]:
     """All checks, in the order in which one would ask."""
     shape = _Shape.of(measures)
-    further = (_against_the_cap(measures, sensitivity),) if measures.fitted.critic == "high-breakdown" else ()
+    further = (_compare_critics(measures, sensitivity),) if measures.fitted.critic == "high-breakdown" else ()
     return (
-        _missing(measures),
-        _removed(measures),
-        _skewness(measures, shape),
-        _reward(measures, shape),
-        _action(measures),
-        _time(measures),
-        _participant(measures),
-        _sensitivity(measures, sensitivity),
+        _check_missing(measures),
+        _check_removed(measures),
+        _check_skewness(measures, shape),
+        _check_reward(measures, shape),
+        _check_action(measures),
+        _check_time(measures),
+        _check_participant(measures),
+        _check_sensitivity(measures, sensitivity),
         *further,
     )
 
 
-def _against_the_cap(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> Check:
+def _compare_critics(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> Check:
     """What the high-breakdown critic changed: for comparison only, so always fine."""
     capped, theirs = measures.with_the_papers_cap()
     ours = next(found for found in sensitivity if found.tau == measures.fitted.tau)
@@ -86,10 +82,10 @@ def _against_the_cap(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -
         "effect_of_the_cap": theirs.effect.value,
     }
     reason = (
-        f"the paper's cap would remove {percent(theirs.removed)} of decision points holding "
-        f"{percent(numbers['reward_of_the_cap'], 0)} of the total reward; this critic removes {percent(ours.removed)} "
-        f"holding {percent(numbers['reward'], 0)}. Mean effect of sending {ours.effect.value:.3g} instead of "
-        f"{theirs.effect.value:.3g}"
+        f"the paper's cap would remove {format_percent(theirs.removed)} of decision points holding "
+        f"{format_percent(numbers['reward_of_the_cap'], 0)} of the total reward; this critic removes "
+        f"{format_percent(ours.removed)} holding {format_percent(numbers['reward'], 0)}. Mean effect of sending "
+        f"{format_number(ours.effect.value)} instead of {format_number(theirs.effect.value)}"
     )
     return Check("against the paper's cap", "fine", reason, "", numbers)
 
@@ -112,7 +108,7 @@ class _Shape:
         above = float((gone > 0).mean()) if len(gone) else 0.5
         return cls(medcouple(kept), float(np.sqrt(1.25 / max(len(kept), 1))), skewness(kept), above)
 
-    def surely_beyond(self, limit: float) -> bool:
+    def surely_exceeds(self, limit: float) -> bool:
         return abs(self.medcouple) - 2 * self.error > limit
 
     @property
@@ -126,7 +122,7 @@ class _Shape:
         return most >= ONE_SIDED and (self.medcouple > 0) == (self.above >= 0.5)
 
 
-def _missing(measures: Measures) -> Check:
+def _check_missing(measures: Measures) -> Check:
     logs, people = measures.fitted.logs_, len(measures.fitted.logs_.participants)
     unusable = logs.available & ~measures.used
     share = float(unusable.sum() / max(logs.available.sum(), 1))
@@ -135,7 +131,7 @@ def _missing(measures: Measures) -> Check:
     gaps = {name: int((logs.available & np.isnan(logs.state[:, j])).sum()) for j, name in enumerate(logs.state_names)}
     gaps[logs.names.reward] = int((logs.available & np.isnan(logs.reward)).sum())
     most = max(gaps, key=lambda name: gaps[name])
-    reason = f"{percent(share)} of {int(logs.available.sum())} available decision points have a missing value"
+    reason = f"{format_percent(share)} of {int(logs.available.sum())} available decision points have a missing value"
     if share > 0:
         reason += f", most often '{most}' ({gaps[most]})"
     if empty:
@@ -144,7 +140,7 @@ def _missing(measures: Measures) -> Check:
     return Check("missing values", verdict, reason, remedy if verdict != "fine" else "", {"share": share, "by_column": gaps})
 
 
-def _removed(measures: Measures) -> Check:
+def _check_removed(measures: Measures) -> Check:
     used, removed = int(measures.used.sum()), int(measures.removed.sum())
     share = removed / used
     far = removed - int(measures.near.sum())
@@ -153,13 +149,14 @@ def _removed(measures: Measures) -> Check:
         reason = f"the critic is ridge: all {used} decision points count, whatever they say"
     elif measures.fitted.critic == "high-breakdown":
         reason = (
-            f"the critic's fences remove {percent(share)} of {used} decision points, for their state or for their reward"
+            f"the critic's fences remove {format_percent(share)} of {used} decision points, "
+            "for their state or for their reward"
         )
     else:
         reason = (
-            f"the cap removes {percent(share)} of {used} decision points "
-            f"({percent(NORMAL_NOISE)} would go from normal noise alone); "
-            f"{percent(far / used)} stand apart, beyond {NEAR:g} times the cap"
+            f"the cap removes {format_percent(share)} of {used} decision points "
+            f"({format_percent(NORMAL_NOISE)} would go from normal noise alone); "
+            f"{format_percent(far / used)} stand apart, beyond {NEAR:g} times the cap"
         )
     remedy = "raise tau, or give the reward a transform under which its noise has one hump and short tails"
     return Check(
@@ -167,7 +164,7 @@ def _removed(measures: Measures) -> Check:
     )
 
 
-def _transform_remedy(measures: Measures) -> str:
+def _suggest_transform(measures: Measures) -> str:
     reward = measures.fitted.logs_.reward[measures.used]
     if reward.min() >= 0 and skewness(reward) > 1:
         smallest = reward[reward > 0].min()
@@ -177,100 +174,112 @@ def _transform_remedy(measures: Measures) -> str:
     return "plot the reward's residuals; try another transform of the reward, raise tau, or use a method without the cap"
 
 
-def _skewness(measures: Measures, shape: _Shape) -> Check:
+def _check_skewness(measures: Measures, shape: _Shape) -> Check:
     verdict = "fine"
-    if shape.surely_beyond(SKEW_LOOK):
+    if shape.surely_exceeds(SKEW_LOOK):
         cut = measures.removed.any() and shape.one_sided
-        verdict = "unsafe" if shape.surely_beyond(SKEW_UNSAFE) and cut else "look"
+        verdict = "unsafe" if shape.surely_exceeds(SKEW_UNSAFE) and cut else "look"
     tail = "upper" if shape.medcouple > 0 else "lower"
-    described = "close to symmetric" if verdict == "fine" else f"skewed, with the longer tail on the {tail} side"
-    measured = f"medcouple {shape.medcouple:+.2f}, moment skewness {shape.moment:+.2f}"
-    reason = f"the residuals that were kept are {described} ({measured})"
+    shown = "close to symmetric" if verdict == "fine" else f"skewed, with the longer tail on the {tail} side"
+    measured = f"medcouple {format_signed(shape.medcouple, 2)}, moment skewness {format_signed(shape.moment, 2)}"
+    reason = f"the residuals that were kept are {shown} ({measured})"
     if verdict == "unsafe":
         most = max(shape.above, 1 - shape.above)
         reason += (
-            f", and {percent(most, 0)} of removed decision points lie {shape.side} the fit: the cap cuts through that tail"
+            f", and {format_percent(most, 0)} of removed decision points lie {shape.side} the fit: "
+            "the cap cuts through that tail"
         )
     numbers = {"medcouple": shape.medcouple, "moment": shape.moment, "removed_above": shape.above}
-    return Check("skewness", verdict, reason, _transform_remedy(measures) if verdict != "fine" else "", numbers)
+    return Check("skewness", verdict, reason, _suggest_transform(measures) if verdict != "fine" else "", numbers)
 
 
-def _reward(measures: Measures, shape: _Shape) -> Check:
+def _check_reward(measures: Measures, shape: _Shape) -> Check:
     share, points = measures.reward_share()[0], measures.removed.sum() / measures.used.sum()
-    tail = shape.surely_beyond(SKEW_LOOK) and shape.one_sided
+    tail = shape.surely_exceeds(SKEW_LOOK) and shape.one_sided
     verdict = "fine" if share <= REWARD_LOOK else "unsafe" if tail else "look"
     most = max(shape.above, 1 - shape.above)
-    side = f", {'nearly all' if most > 0.95 else f'{percent(most, 0)}'} {shape.side} the fit" if most >= ONE_SIDED else ""
-    reason = f"the cap removes {percent(points)} of decision points holding {percent(share, 0)} of the total reward{side}"
+    side = (
+        f", {'nearly all' if most > 0.95 else f'{format_percent(most, 0)}'} {shape.side} the fit"
+        if most >= ONE_SIDED
+        else ""
+    )
+    reason = (
+        f"the cap removes {format_percent(points)} of decision points holding {format_percent(share, 0)} of the total "
+        f"reward{side}"
+    )
     remedy = ""
     if verdict == "unsafe":
-        remedy = _transform_remedy(measures)
+        remedy = _suggest_transform(measures)
     elif verdict == "look":
         remedy = "look at the removed decision points one by one: if they are real, what the policy is for was thrown away"
-    return Check("reward removed", verdict, reason, remedy, {"share": share, "tuple_share": float(points)})
+    return Check("reward removed", verdict, reason, remedy, {"share": share, "decision_point_share": float(points)})
 
 
-def _points(found: Interval) -> str:
-    return f"{100 * found.value:+.1f} points (95 % interval {100 * found.low:+.1f} to {100 * found.high:+.1f})"
+def _format_points(found: Interval) -> str:
+    value, low, high = (format_signed(100 * part, 1) for part in (found.value, found.low, found.high))
+    return f"{value} points (95 % interval {low} to {high})"
 
 
-def _graded(found: Interval, look: float, unsafe: float) -> str:
+def _grade_difference(found: Interval, look: float, unsafe: float) -> str:
     if not found.excludes_zero or abs(found.value) <= look:
         return "fine"
     return "unsafe" if abs(found.value) > unsafe else "look"
 
 
-def _action(measures: Measures) -> Check:
+def _check_action(measures: Measures) -> Check:
     treated = measures.treated
     near = measures.rate_difference(measures.near, treated, ~treated)
+    far = measures.rate_difference(measures.removed & ~measures.near, treated, ~treated)
     every = measures.rate_difference(measures.removed, treated, ~treated)
-    verdict = _graded(near, DIFFERENCE_LOOK, DIFFERENCE_UNSAFE)
-    reason = f"removal after sending less removal after nothing: {_points(near)} near the cap, {_points(every)} in all"
-    if verdict == "fine" and every.excludes_zero and abs(every.value) > DIFFERENCE_LOOK:
+    verdict = _grade_difference(near, DIFFERENCE_LOOK, DIFFERENCE_UNSAFE)
+    reason = (
+        f"removal after sending less removal after nothing: {_format_points(near)} up to {NEAR:g} times the limit, "
+        f"{_format_points(far)} beyond"
+    )
+    if verdict == "fine" and near.excludes_zero:
+        reason += f"; near the limit the rates differ, but by less than {100 * DIFFERENCE_LOOK:g} points"
+    if verdict == "fine" and far.excludes_zero and abs(far.value) > DIFFERENCE_LOOK:
+        more = "sending" if far.value > 0 else "nothing"
         reason += (
-            "; what stands apart depends on the action, what is near does not: artefacts that come with an action look so; "
-            "read through the removed decision points once"
+            f"; far from the fit more is removed after {more}: artefacts that come with an action look like this, "
+            "so read through the removed decision points once"
         )
     remedy = "the treatment effect itself is being cut; raise tau or transform the reward, and compare the effects below"
-    numbers = {"near": near._asdict(), "all": every._asdict()}
+    numbers = {"near": near._asdict(), "far": far._asdict(), "all": every._asdict()}
     return Check("depends on action", verdict, reason, remedy if verdict != "fine" else "", numbers)
 
 
-def _time(measures: Measures) -> Check:
+def _check_time(measures: Measures) -> Check:
     first, last = measures.thirds()
     found = measures.rate_difference(measures.removed, last, first)
-    verdict = _graded(found, TIME_LOOK, TIME_UNSAFE)
-    reason = f"removal in the last third of people's time less that in the first: {_points(found)}"
+    verdict = _grade_difference(found, TIME_LOOK, TIME_UNSAFE)
+    reason = f"removal in the last third of people's time less that in the first: {_format_points(found)}"
     remedy = "something changed during the study (a device, a season, the people); fit the parts apart and compare"
     return Check("depends on time", verdict, reason, remedy if verdict != "fine" else "", found._asdict())
 
 
-def _participant(measures: Measures) -> Check:
+def _check_participant(measures: Measures) -> Check:
     used, removed = measures.total(measures.used), measures.total(measures.removed)
     there = used > 0
     share = removed[there] / used[there]
-    # Wilson's lower limit: a participant with few decision points loses many by chance.
-    n, z = used[there], 1.96
-    surely = (share + z**2 / (2 * n) - z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))) / (1 + z**2 / n)
-    many = surely > PERSON_LOOK
+    # By its lower limit: a participant with few decision points loses many by chance.
+    many = wilson_interval(removed[there], used[there])[0] > PERSON_LOOK
     verdict = "unsafe" if many.mean() > PEOPLE_UNSAFE else "look" if many.any() else "fine"
     worst_hit = measures.fitted.logs_.participants[there][int(share.argmax())].item()
     reason = (
-        f"people lose between {percent(share.min())} and {percent(share.max())} of their decision points "
-        f"(median {percent(np.median(share))}); the most is participant {worst_hit!r}'s"
+        f"people lose between {format_percent(share.min())} and {format_percent(share.max())} of their decision points "
+        f"(median {format_percent(np.median(share))}); the most is participant {worst_hit!r}'s"
     )
     if many.any():
-        reason += f"; {int(many.sum())} of {int(there.sum())} surely lose more than {percent(PERSON_LOOK, 0)}"
+        reason += f"; {int(many.sum())} of {int(there.sum())} surely lose more than {format_percent(PERSON_LOOK, 0)}"
     remedy = "look at their logs: a broken sensor, or a life that one fit for all does not describe (fit per participant)"
     numbers = {"least": float(share.min()), "median": float(np.median(share)), "most": float(share.max())}
     return Check("depends on participant", verdict, reason, remedy if verdict != "fine" else "", numbers)
 
 
-def _sensitivity(measures: Measures, grid: tuple[Sensitivity, ...]) -> Check:
+def _check_sensitivity(measures: Measures, grid: tuple[Sensitivity, ...]) -> Check:
     here = next((found for found in grid if found.tau == measures.fitted.tau), grid[-1])
-    effect = (
-        f"mean effect of sending {here.effect.value:.3g} (95 % interval {here.effect.low:.3g} to {here.effect.high:.3g})"
-    )
+    effect = f"mean effect of sending {format_number(here.effect.value)} (95 % interval {format_interval(here.effect)})"
     if len(grid) == 1:
         return Check("depends on tau", "fine", f"the critic has no cap; {effect}", "", {})
     close = [found for found in grid if NEIGHBOURS[0] <= found.tau / here.tau <= NEIGHBOURS[1]]
@@ -280,9 +289,10 @@ def _sensitivity(measures: Measures, grid: tuple[Sensitivity, ...]) -> Check:
     sends = [found.send_rate for found in close]
     verdict = "unsafe" if opposed else "look" if moved or max(sends) - min(sends) > SEND_LOOK else "fine"
     reason = (
-        f"{effect}; with tau from {close[0].tau:g} to {close[-1].tau:g} it goes from {least:.3g} to {most:.3g}, and "
-        f"the send rate from {percent(min(sends), 0)} to {percent(max(sends), 0)}; without the cap "
-        f"{grid[-1].effect.value:.3g} and {percent(grid[-1].send_rate, 0)}"
+        f"{effect}; with tau from {close[0].tau:g} to {close[-1].tau:g} it goes from {format_number(least)} to "
+        f"{format_number(most)}, and the send rate from {format_percent(min(sends), 0)} to "
+        f"{format_percent(max(sends), 0)}; without the cap {format_number(grid[-1].effect.value)} and "
+        f"{format_percent(grid[-1].send_rate, 0)}"
     )
     remedy = "the answer hangs on where the cap is: choose tau before looking at effects, or change the reward's transform"
     return Check("depends on tau", verdict, reason, remedy if verdict != "fine" else "", {"least": least, "most": most})

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.audit import Audit
-from surefoot.audit.checks import percent
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, interval_bars, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ WIDTH, HEIGHT = 5.2, 3.5
 """Inches: on a telephone the figures are shown at two thirds of this and can still be read."""
 WIDEST = 4.0
 """Residuals beyond so many caps are drawn at the edge."""
-SHOWN_TUPLES = 12
+SHOWN_ROWS = 12
 
 
 def render_page(audit: Audit, *, title: str, source: str = "") -> str:
@@ -38,9 +37,8 @@ def render_page(audit: Audit, *, title: str, source: str = "") -> str:
         charts=charts,
         people=people,
         participant=audit.measures.fitted.logs_.names.participant,
-        removed=removed[:SHOWN_TUPLES],
+        removed=removed[:SHOWN_ROWS],
         removed_in_all=len(removed),
-        percent=percent,
         infinite=np.inf,
     )
 
@@ -92,15 +90,14 @@ def _time(audit: Audit) -> tuple[Markup, str]:
     place[logs.order] = (np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths)) / np.repeat(lengths, lengths)
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     for group, label, colour in ((measures.treated, "sent", ORANGE), (~measures.treated, "nothing sent", GREY)):
-        rates, halves, middles = [], [], []
+        found, middles = [], []
         for tenth in range(10):
             rows = measures.used & group & (place >= tenth / 10) & (place < (tenth + 1) / 10)
             if rows.sum():
-                found = measures.bootstrap.ratio(measures.total(rows & measures.removed), measures.total(rows))
-                rates.append(100 * found.value)
-                halves.append(196 * found.standard_error)
+                found.append(measures.bootstrap.ratio(measures.total(rows & measures.removed), measures.total(rows)))
                 middles.append(10 * tenth + 5 + (0.8 if label == "sent" else -0.8))
-        axes.errorbar(middles, rates, halves, fmt="o", color=colour, label=label, markersize=4, linewidth=1)
+        rates, ends = interval_bars(found, scale=100)
+        axes.errorbar(middles, rates, ends, fmt="o", color=colour, label=label, markersize=4, linewidth=1)
     axes.set_ylim(bottom=0)
     label_axes(
         axes, x="part of the participant's study (%)", y="decision points removed (%)", title="Removal over time, by action"
@@ -115,11 +112,8 @@ def _effects(audit: Audit) -> tuple[Markup, str]:
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     grid = audit.sensitivity[:-1]
     taus = [found.tau for found in grid]
-    values = np.array([found.effect.value for found in grid])
-    low, high = np.array([(found.effect.low, found.effect.high) for found in grid]).T
-    axes.errorbar(
-        taus, values, [values - low, high - values], fmt="o-", color=BLUE, markersize=4, linewidth=1, label="capped"
-    )
+    values, ends = interval_bars([found.effect for found in grid])
+    axes.errorbar(taus, values, ends, fmt="o-", color=BLUE, markersize=4, linewidth=1, label="capped")
     axes.axhline(audit.sensitivity[-1].effect.value, color=GREEN, linestyle="--", label="without the cap")
     axes.axvline(audit.measures.fitted.tau, color=GREY, linewidth=0.8, label="this fit")
     _logarithmic(axes, taus)

@@ -33,20 +33,20 @@ def audit(logs: Logs, study: StudyFile = Path("study.toml"), html: HtmlFile = No
 
     studied = LoadedStudy.of(logs, study)
     found = audit_fit(studied.fitted(), raw_reward=studied.read.raw_reward, implausible=studied.read.implausible)
-    write_outputs({html: render_page(found, title=f"Audit of {logs.name}", source=studied.source)} if html else {})
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        _say(found)
+    title = f"Audit of {logs.name}"
+    with write_outputs({html: render_page(found, title=title, source=studied.source)} if html else {}):
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            _print_audit(found)
 
 
-def _say(found: Audit) -> None:
+def _print_audit(found: Audit) -> None:
     from rich.markup import escape
     from rich.padding import Padding
     from rich.text import Text
 
-    from surefoot.audit.checks import percent
-    from surefoot.reports.numbers import format_interval, format_number
+    from surefoot.reports.numbers import format_interval, format_number, format_percent
 
     out, totals = console(), found.totals()
     out.print(
@@ -71,10 +71,10 @@ def _say(found: Audit) -> None:
             tau = "no cap" if row.tau == float("inf") else f"{row.tau:g}"
             grid.add_row(
                 tau,
-                percent(row.removed),
+                format_percent(row.removed),
                 format_number(row.effect.value),
                 format_interval(row.effect),
-                percent(row.send_rate),
+                format_percent(row.send_rate),
             )
         out.print(grid)
     rows = sorted(found.people("pyarrow").to_pylist(), key=lambda row: -row["removed"] / max(row["used"], 1))[:MOST_PEOPLE]
@@ -83,6 +83,6 @@ def _say(found: Audit) -> None:
     people = new_table("participant", "used", "removed", "above", "below", "share of reward")
     for row in rows:
         counts_of = [str(row[name]) for name in ("used", "removed", "removed_above", "removed_below")]
-        people.add_row(escape(str(row[participant])), *counts_of, percent(row["reward_share"]))
+        people.add_row(escape(str(row[participant])), *counts_of, format_percent(row["reward_share"]))
     out.print(people)
     out.print(f"Verdict: [{STYLES[found.verdict]}]{found.verdict}[/]")

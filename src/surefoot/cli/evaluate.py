@@ -56,13 +56,12 @@ def evaluate(
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
     found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, limited=studied.study.limited)
     source = f"{studied.source}. {note}"
-    write_outputs(
-        {html: render_page(found, title=f"Value from {logs.name}", unit=studied.unit, source=source)} if html else {}
-    )
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        _say(found, studied.unit, note)
+    title = f"Value from {logs.name}"
+    with write_outputs({html: render_page(found, title=title, unit=studied.unit, source=source)} if html else {}):
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            _print_values(found, studied.unit, note)
 
 
 def _given(path: Path, logs: Trajectories) -> Policies:
@@ -88,7 +87,7 @@ def _without_removed(studied: LoadedStudy) -> tuple[Trajectories, str]:
     return logs.with_values(reward=np.where(removed, np.nan, logs.reward)), note
 
 
-def _say(found: OffPolicy, unit: str, note: str) -> None:
+def _print_values(found: OffPolicy, unit: str, note: str) -> None:
     from math import isnan
 
     from rich.markup import escape

@@ -62,11 +62,11 @@ def explain(
     texts: dict[Path | None, str] = {markdown: sheet.markdown()} if markdown else {}
     if html:
         texts[html] = render_page(found, sheet, source=studied.source)
-    write_outputs(texts)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        _say(found, sheet)
+    with write_outputs(texts):
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            _print_explanation(found, sheet)
 
 
 def _descriptions(study: Study) -> dict[str, str]:
@@ -84,7 +84,7 @@ def _descriptions(study: Study) -> dict[str, str]:
     return found
 
 
-def _say(found: Explanation, sheet: Card) -> None:
+def _print_explanation(found: Explanation, sheet: Card) -> None:
     from rich.markup import escape
     from rich.padding import Padding
     from rich.text import Text

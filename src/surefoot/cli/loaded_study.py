@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,12 +76,14 @@ def new_table(*names: str, text: int = 1) -> Table:
     return table
 
 
-def write_outputs(texts: dict[Path | None, str]) -> None:
-    """Write the files that were asked for, all or none, and say where they are."""
+@contextmanager
+def write_outputs(texts: Mapping[Path | None, str]) -> Iterator[None]:
+    """Write the files that were asked for, all or none; after what is printed within, say where they are."""
     from surefoot.atomic_files import write_texts
 
     wanted = {path: text for path, text in texts.items() if path is not None}
     write_texts(wanted)
+    yield
     for path in wanted:
         typer.echo(f"Written: {path}", err=True)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.evaluation import ESTIMATORS, LOGGED, OffPolicy
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, interval_bars, label_axes, new_figure
 from surefoot.reports.numbers import format_interval, format_number
 from surefoot.reports.render import inline_svg, render
 
@@ -60,8 +60,7 @@ def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axe
     for step, (estimator, colour) in enumerate(COLOURS.items()):
         rows = [getattr(found.value(name, estimator), which) for name in names]
         place = np.arange(len(names)) + 0.16 * (step - 1.5)
-        values = np.array([row.value for row in rows])
-        ends = np.nan_to_num(np.array([(row.value - row.low, row.high - row.value) for row in rows]).T)
+        values, ends = interval_bars(rows)
         axes.errorbar(
             values, place, xerr=ends, fmt="o", color=colour, label=ESTIMATORS[estimator], markersize=4, linewidth=1.2
         )

@@ -16,10 +16,10 @@ from surefoot.explain.response import (
     Importance,
     Limited,
     Scaling,
-    courses,
-    curves,
-    importances,
-    send_probability,
+    compute_send_probability,
+    count_courses,
+    measure_importances,
+    trace_curves,
 )
 from surefoot.inference.intervals import sum_by_participant
 from surefoot.learning.methods import Method
@@ -90,7 +90,7 @@ def explain(
     used = ~np.isnan(fitted.weights_)
     if not used.any():
         raise InputError("no decision point was usable, so there is no policy to explain; see which columns are missing")
-    send = send_probability(fitted, limited)
+    send = compute_send_probability(fitted, limited)
     people = len(logs.participants)
     count = sum_by_participant(logs.participant_index[used], people, np.ones(int(used.sum())))
     sums = sum_by_participant(logs.participant_index[used], people, send[used])
@@ -98,9 +98,9 @@ def explain(
         fitted,
         scaling or {},
         estimate_coefficients(fitted, draws=draws, seed=seed),
-        importances(fitted),
-        curves(fitted, limited=limited, scaling=scaling or {}, seed=seed),
-        courses(fitted, send),
+        measure_importances(fitted),
+        trace_curves(fitted, limited=limited, scaling=scaling or {}, seed=seed),
+        count_courses(fitted, send),
         np.where(count > 0, sums / np.where(count > 0, count, 1.0), np.nan),
         float(send[used].mean()),
         float((logs.action[used] > 0).mean()),

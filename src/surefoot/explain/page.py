@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.explain import Course, Curve, Explanation
 from surefoot.explain.policy_card import Card
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, interval_bars, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def _coefficients(explanation: Explanation, part: str) -> tuple[Markup, str] | N
         return None
     several = len({row.action for row in rows}) > 1
     labels = [f"{row.action}: {row.feature}" if several else row.feature for row in rows]
-    values = np.array([row.interval.value for row in rows])
-    ends = np.nan_to_num([(row.interval.value - row.interval.low, row.interval.high - row.interval.value) for row in rows]).T
+    values, ends = interval_bars([row.interval for row in rows])
     figure, axes = new_figure(width=WIDTH, height=1.4 + 0.33 * len(rows))
     axes.errorbar(values, np.arange(len(rows)), xerr=ends, fmt="o", color=BLUE, markersize=4, linewidth=1.2)
     axes.axvline(0, color="black", linewidth=0.8, linestyle="--")

@@ -69,7 +69,7 @@ def _logit_coefficients(rule: DecisionRule) -> NDArray[np.float64]:
     return np.asarray(mean[:, 1:] - mean[:, :1])
 
 
-def importances(fitted: Method) -> tuple[Importance, ...]:
+def measure_importances(fitted: Method) -> tuple[Importance, ...]:
     """Shares of the logit's variance; with a policy per participant also what lies in who it is."""
     logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
     coef = _logit_coefficients(fitted.policies_.rule)[fitted._unit[rows]]
@@ -85,7 +85,7 @@ def importances(fitted: Method) -> tuple[Importance, ...]:
     return tuple(sorted(found, key=lambda item: -item.share))
 
 
-def curves(fitted: Method, *, limited: Limited | None, scaling: Scaling, seed: int) -> tuple[Curve, ...]:
+def trace_curves(fitted: Method, *, limited: Limited | None, scaling: Scaling, seed: int) -> tuple[Curve, ...]:
     """One curve for every state variable that the policy sees."""
     logs = fitted.logs_
     rows = logs.order[~np.isnan(fitted.weights_[logs.order])]
@@ -141,7 +141,7 @@ def _curve(
         return Curve(name, shown, mean, low, high, "middle 80 % of people")
     if not isinstance(rule, Boltzmann) or len(np.unique(logs.participant_index[rows])) < 2:
         return Curve(name, shown, mean, mean, mean, "")
-    drawn = _drawn_rules(fitted, rule, seed)
+    drawn = _draw_rules(fitted, rule, seed)
     few = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), BAND_ROWS)).round().astype(np.int64))]
     state = np.broadcast_to(logs.state[few], (BAND_DRAWS, *logs.state[few].shape))
     spread = np.stack([_probabilities(drawn, state, j, value, limited).mean(axis=1) for value in grid])
@@ -152,7 +152,7 @@ def _curve(
     return Curve(name, shown, mean, np.clip(low, 0, mean), np.clip(high, mean, 1), "95 % interval")
 
 
-def _drawn_rules(fitted: Method, rule: Boltzmann, seed: int) -> Boltzmann:
+def _draw_rules(fitted: Method, rule: Boltzmann, seed: int) -> Boltzmann:
     """Policies drawn from the normal approximation to θ, batch shape (draws, 1)."""
     covariance = compute_influences(fitted).covariance("policy")
     values, vectors = np.linalg.eigh(np.where(np.isfinite(covariance), covariance, 0.0))
@@ -161,7 +161,7 @@ def _drawn_rules(fitted: Method, rule: Boltzmann, seed: int) -> Boltzmann:
     return Boltzmann((fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *rule.coef.shape[1:]))
 
 
-def send_probability(fitted: Method, limited: Limited | None) -> NDArray[np.float64]:
+def compute_send_probability(fitted: Method, limited: Limited | None) -> NDArray[np.float64]:
     """Probability of sending anything at every usable row, NaN elsewhere."""
     logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
     found = fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])
@@ -170,22 +170,24 @@ def send_probability(fitted: Method, limited: Limited | None) -> NDArray[np.floa
     return result
 
 
-def courses(fitted: Method, send: NDArray[np.float64]) -> tuple[Course, ...]:
+def count_courses(fitted: Method, send: NDArray[np.float64]) -> tuple[Course, ...]:
     """Along each participant's decision points and, where times are dates, over the hours of the day."""
     logs = fitted.logs_
     lengths = np.diff(logs.starts)
     number = np.empty(len(logs), dtype=np.int64)
     number[logs.order] = np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths) + 1
     width = max(1, -(-int(lengths.max()) // COURSE_BINS))
-    found = [_binned("decision point of the participant", (number - 1) // width, width, 1 + (width - 1) / 2, logs, send)]
+    found = [
+        _count_by_place("decision point of the participant", (number - 1) // width, width, 1 + (width - 1) / 2, logs, send)
+    ]
     if logs.time.dtype.kind == "M":
         hour = (logs.time.astype("datetime64[h]").astype(np.int64)) % 24
         if len(np.unique(hour)) > 1:
-            found.append(_binned("hour of the day, as logged", hour, 1, 0.0, logs, send))
+            found.append(_count_by_place("hour of the day, as logged", hour, 1, 0.0, logs, send))
     return tuple(found)
 
 
-def _binned(
+def _count_by_place(
     label: str, place: NDArray[np.int64], width: int, offset: float, logs: Trajectories, send: NDArray[np.float64]
 ) -> Course:
     rows = np.flatnonzero(~np.isnan(send))

@@ -51,6 +51,23 @@ def mean_interval(values: NDArray[np.float64]) -> Interval:
     return t_interval(float(values.mean()), float(values.std(ddof=1) / np.sqrt(count)), count - 1)
 
 
+def wilson_interval(
+    events: NDArray[np.float64], trials: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Wilson's 95 % limits of every share events / trials: honest with few trials and near 0 and 1.
+
+    >>> low, high = wilson_interval(np.array([3.0]), np.array([8.0]))
+    >>> print(low.round(3), high.round(3))
+    [0.137] [0.694]
+    """
+    from scipy.special import ndtri
+
+    share, z2 = events / trials, float(ndtri((1 + CONFIDENCE) / 2)) ** 2
+    half = np.sqrt(z2 * (share * (1 - share) / trials + z2 / (4 * trials**2)))
+    centre, shrink = share + z2 / (2 * trials), 1 + z2 / trials
+    return (centre - half) / shrink, (centre + half) / shrink
+
+
 class PeopleBootstrap:
     """Draws people with replacement; the same draws for everything that is asked of it.
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +26,12 @@ def new_figure(
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **more)
+
+
+def interval_bars(intervals: Sequence[Any], scale: float = 1.0) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Values and, for `errorbar`, how far their intervals reach below and above; no bar where an interval has no ends."""
+    values, low, high = scale * np.array([(part.value, part.low, part.high) for part in intervals]).reshape(-1, 3).T
+    return values, np.nan_to_num(np.stack([values - low, high - values]))
 
 
 def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:

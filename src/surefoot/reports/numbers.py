@@ -22,6 +22,20 @@ def format_number(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
+def format_signed(value: float, digits: int) -> str:
+    """A change: `+0.9`, `−1.1`; a dash where it is not a number.
+
+    >>> format_signed(0.94, 1), format_signed(-1.06, 1), format_signed(-0.001, 1)
+    ('+0.9', '−1.1', '+0.0')
+    """
+    return "–" if math.isnan(value) else f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
+
+
+def format_percent(share: float, digits: int = 1) -> str:
+    """A share as it is written here: `8.6 %`."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def format_interval(interval: Any) -> str:
     """`low to high` of an interval; a dash where it has no ends."""
     if math.isnan(interval.low):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from surefoot.reports.numbers import format_interval, format_number
+from surefoot.reports.numbers import format_interval, format_number, format_percent
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def render(template: str, *, package: str = "surefoot.reports", **context: Any) 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": format_number, "interval": format_interval}
+    environment.filters |= {"number": format_number, "interval": format_interval, "percent": format_percent}
     return environment.get_template(template).render(surefoot_version=__version__, **context)
 
 
