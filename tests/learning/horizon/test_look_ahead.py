@@ -36,7 +36,6 @@ def advantage_by_summing(coef, actions, share, state, action, steps=2000):
     size = SIZE
     blocks = [coef[size * a : size * (a + 1)] for a in range(actions)]
     mean = blocks[0] + sum(p * b for p, b in zip(share[1:], blocks[1:], strict=True))
-    total = 0.0
     paths = []
     for first in (action, 0):
         z = np.append(1.0, state)
@@ -46,8 +45,7 @@ def advantage_by_summing(coef, actions, share, state, action, steps=2000):
             out = np.append(1.0, out[1:]) @ mean
             rewards.append(out[0])
         paths.append(np.array(rewards))
-    total = (paths[0] - paths[1]).sum()
-    return total
+    return (paths[0] - paths[1]).sum()
 
 
 @pytest.mark.parametrize("actions", [2, 3])
