@@ -88,8 +88,8 @@ class HeartSteps(Simulator):
         if not self.spread:
             return self
         part = copy(self)
-        part._deviation = [engine.take(values[people]) for values in self._deviation]
-        part._transition = [engine.take(values[people]) for values in self._transition]
+        part._deviation = [engine.to_device(values[people]) for values in self._deviation]
+        part._transition = [engine.to_device(values[people]) for values in self._transition]
         return part
 
     @staticmethod
