@@ -68,6 +68,14 @@ def test_mistakes_are_told_with_the_remedy(trial, tmp_path, monkeypatch):
     assert "is it running" in refused("replay", "--database", "postgresql://127.0.0.1:1/trial")
     (tmp_path / "plain.toml").write_text(STUDY.split("[trial]")[0])
     assert "[trial]" in refused("serve", "--study", "plain.toml")
+    for limits in (
+        "",
+        "[probability_limits]\nminimum = 0\nmaximum = 0.9\n",
+        "[probability_limits]\nminimum = 0.1\nmaximum = 1\n",
+    ):
+        without = re.sub(r"\[probability_limits\]\n.*\n.*\n", limits, STUDY)
+        (tmp_path / "limits.toml").write_text(without)
+        assert "minimum = 0.1 and maximum = 0.9" in refused("serve", "--study", "limits.toml")
     real = util.find_spec
     monkeypatch.setattr(util, "find_spec", lambda name: None if name == "fastapi" else real(name))
     assert "pip install 'surefoot[service]'" in refused("serve")

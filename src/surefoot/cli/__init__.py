@@ -18,6 +18,7 @@ from surefoot.cli import (
     import_data,  # noqa: F401
     init,  # noqa: F401
     keys,  # noqa: F401
+    policies,  # noqa: F401
     replay,  # noqa: F401
     reproduce,  # noqa: F401
     serve,  # noqa: F401

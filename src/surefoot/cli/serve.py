@@ -24,13 +24,15 @@ def serve(
     from surefoot.service.database import clock
     from surefoot.service.database.databases import DEFAULT_URL
     from surefoot.service.server import listen
-    from surefoot.service.trial.trial import open_trial
+    from surefoot.service.trial.trial import check_servable, open_trial
     from surefoot.study import Study
 
     url = database or DEFAULT_URL
     if clock.simulated() is not None:
         typer.echo(f"surefoot: {clock.VARIABLE} sets the clock: this is a simulation, not a trial", err=True)
     # Opened once here: mistakes are one line, and the tables exist before several workers start.
-    open_trial(Study.load(study), url).close()
+    loaded = Study.load(study)
+    check_servable(loaded)
+    open_trial(loaded, url).close()
     os.environ["SUREFOOT_STUDY"], os.environ["SUREFOOT_DATABASE"] = str(study.resolve()), url
     listen("surefoot.service.app:from_environment", host, port, workers)

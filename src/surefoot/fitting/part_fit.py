@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from surefoot.learning.methods import Method
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs
+from surefoot.study.policy_reading import describe_reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,8 @@ def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
         if not issubclass(warning.category, FitWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     told = [str(warning.message) for warning in caught if issubclass(warning.category, FitWarning)]
-    return PartFit(method.policies_, _critic(method), _weights(method, logs), _summary(study, method, logs, told), method)
+    policies = replace(method.policies_, made_for=describe_reading(study))
+    return PartFit(policies, _critic(method), _weights(method, logs), _summary(study, method, logs, told), method)
 
 
 def _critic(method: Method) -> pa.Table:

@@ -82,6 +82,8 @@ class Policies:
     """With batch shape (people,); (1,) when it is for anybody."""
     action_names: tuple[str, ...]
     state_names: tuple[str, ...]
+    made_for: dict[str, Any] | None = None
+    """The study's hash and how it reads states (kinds, levels, scaling, limits); None for policies made without a study."""
 
     def __len__(self) -> int:
         return self.rule.batch[0]
@@ -125,6 +127,7 @@ class Policies:
             "pooled": self.participants is None,
             "states": list(self.state_names),
             "actions": list(self.action_names),
+            "made_for": self.made_for,
             "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
         }
         participants = np.asarray(["everyone"]) if self.participants is None else self.participants
@@ -198,7 +201,8 @@ def load(path: str | Path) -> Policies:
         if any(len(values) != len(participants) or not np.isfinite(values).all() for values in arrays.values()):
             raise ValueError("its numbers are not complete and finite")
         rule = RULES[header["kind"]](**arrays)
-        return Policies(None if header["pooled"] else participants, rule, tuple(header["actions"]), tuple(header["states"]))
+        names = tuple(header["actions"]), tuple(header["states"])
+        return Policies(None if header["pooled"] else participants, rule, *names, header.get("made_for"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
 

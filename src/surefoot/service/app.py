@@ -21,7 +21,7 @@ from surefoot.service.api.middleware import RequestMiddleware
 from surefoot.service.operations.metrics import Metrics
 from surefoot.service.trial.api_errors import ApiError, error_body
 from surefoot.service.trial.context import context_to_state
-from surefoot.service.trial.trial import Trial, open_trial
+from surefoot.service.trial.trial import Trial, check_servable, open_trial
 from surefoot.service.updates.schedule import Schedule
 from surefoot.study import Study
 from surefoot.version import __version__
@@ -31,6 +31,7 @@ CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "
 
 def create_app(trial: Trial) -> FastAPI:
     """The application of one trial."""
+    check_servable(trial.study)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -235,7 +235,7 @@ def _method() -> list[str]:
         "tau = 1.0",
         "",
         "# Limits for the probability of sending when a policy is put to use.",
-        "# [probability_limits]",
-        "# minimum = 0.1",
-        "# maximum = 0.9",
+        "[probability_limits]",
+        "minimum = 0.1",
+        "maximum = 0.9",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from math import nan
@@ -129,4 +129,4 @@ def select_participants(fitted: Policies, people: list[str]) -> Policies:
     if fitted.participants is None:
         return fitted
     chosen = np.isin(fitted.participants, np.array(people, dtype=fitted.participants.dtype))
-    return Policies(fitted.participants[chosen], fitted.rule[chosen], fitted.action_names, fitted.state_names)
+    return replace(fitted, participants=fitted.participants[chosen], rule=fitted.rule[chosen])

@@ -61,6 +61,16 @@ def open_trial(study: Study, url: str | None = None) -> Trial:
     return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database))
 
 
+def check_servable(study: Study) -> None:
+    """Refuse a study whose limits would let a policy send for certain, or never: such decisions teach nothing."""
+    limits = study.probability_limits
+    if not 0 < limits.minimum <= limits.maximum < 1:
+        raise InputError(
+            f"probability_limits are {limits.minimum:g} to {limits.maximum:g}: a trial needs limits above 0 and below 1, "
+            "so that every action stays possible; write [probability_limits] with minimum = 0.1 and maximum = 0.9"
+        )
+
+
 def read_draw_secret(database: Database) -> bytes:
     """The key of the random draws."""
     with database.autocommit() as connection:
