@@ -53,8 +53,10 @@ class Browser:
         os.close(self._answers)
         self._profile.cleanup()
 
-    def visit(self, path, *, width=1100):
+    def visit(self, path, *, width=1100, dark=False):
         """Open a file; gives (addresses asked for, console messages and errors)."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", in_page=True, features=[scheme])
         self._call(
             "Emulation.setDeviceMetricsOverride", in_page=True, width=width, height=900, deviceScaleFactor=1, mobile=False
         )

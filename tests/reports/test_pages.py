@@ -1,5 +1,7 @@
 """The pages of audit, explain and evaluate in a real browser, at desktop and telephone width."""
 
+import functools
+
 import pytest
 
 import surefoot as sf
@@ -14,6 +16,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
 NASTY = "<script>console.error('x')</script> & \"friends\""
 
 
+@functools.cache
 def pages():
     """Every kind of page, with a name that would run if it were not escaped."""
     logs = sf.simulators.HeartSteps(participants=12).collect(sf.policies.coin(2), decision_points=80, seed=0)
@@ -53,6 +56,56 @@ def test_pages_ask_for_nothing_say_nothing_and_show_their_charts(tmp_path):
                     assert paths > 10
                 # Wide tables scroll inside themselves; the page itself never scrolls sideways.
                 assert browser.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+LUMINANCE = """(colour => { const [r, g, b] = colour.match(/[\\d.]+/g).map(part => {
+  part /= 255; return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4 });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b })"""
+COLOURS = f"""(() => {{
+  const light = {LUMINANCE}, paper = light(getComputedStyle(document.body).backgroundColor);
+  const contrast = colour => {{ const other = light(colour);
+    return (Math.max(paper, other) + 0.05) / (Math.min(paper, other) + 0.05) }};
+  const words = [...document.querySelectorAll('p, li, th, td, dd, figcaption, caption, .verdict')];
+  const marks = [...document.querySelectorAll('figure svg g[id^=text] g, figure svg use')];
+  return [paper, Math.min(...words.map(one => contrast(getComputedStyle(one).color))),
+    Math.min(...marks.map(one => {{ const drawn = getComputedStyle(one);
+      return Math.max(...[drawn.fill, drawn.stroke].filter(colour => colour.startsWith('rgb')).map(contrast)) }}))] }})()"""
+
+
+@needs_chromium
+def test_pages_and_their_figures_can_be_read_by_night(tmp_path):
+    """Text has a contrast of at least 4.5 to 1 with the paper, what figures draw at least 3 to 1 (WCAG 2.2, AA)."""
+    with Browser() as browser:
+        for name, text in pages().items():
+            path = tmp_path / f"{name}.html"
+            path.write_text(text, encoding="utf-8")
+            for dark in (False, True):
+                browser.visit(path, dark=dark)
+                paper, words, marks = browser.evaluate(COLOURS)
+                assert (paper < 0.05) == dark, name
+                assert words >= 4.5, (name, dark)
+                assert marks >= 3, (name, dark)
+
+
+HINTS = """[...document.querySelectorAll('details')].forEach(one => one.open = true),
+[...document.querySelectorAll('.wide')].map(one => [
+  one.scrollWidth > one.clientWidth, getComputedStyle(one, '::before').content !== 'none', one.tabIndex])"""
+
+
+@needs_chromium
+def test_tables_that_scroll_on_a_telephone_say_so(tmp_path):
+    with Browser() as browser:
+        for name, text in pages().items():
+            path = tmp_path / f"{name}.html"
+            path.write_text(text, encoding="utf-8")
+            browser.visit(path, width=390)
+            tables = browser.evaluate(HINTS)
+            assert tables, name
+            for scrolls, hint, tab_index in tables:
+                assert hint or not scrolls, name
+                assert tab_index == 0  # The keyboard can scroll it too.
+            browser.visit(path, width=1100)
+            assert not any(hint for _, hint, _ in browser.evaluate(HINTS)), name
 
 
 @needs_chromium

@@ -10,7 +10,7 @@ import numpy as np
 from surefoot.audit.measures import NEAR, Measures, Sensitivity
 from surefoot.inference.intervals import Interval, wilson_interval
 from surefoot.numerics.skewness import medcouple, skewness
-from surefoot.reports.numbers import format_interval, format_number, format_percent, format_signed
+from surefoot.reports.numbers import format_estimate, format_number, format_percent, format_signed
 
 VERDICTS = ("fine", "look", "unsafe")
 MISSING_LOOK, MISSING_UNSAFE = 0.10, 0.40
@@ -279,7 +279,7 @@ def _check_participant(measures: Measures) -> Check:
 
 def _check_sensitivity(measures: Measures, grid: tuple[Sensitivity, ...]) -> Check:
     here = next((found for found in grid if found.tau == measures.fitted.tau), grid[-1])
-    effect = f"mean effect of sending {format_number(here.effect.value)} (95 % interval {format_interval(here.effect)})"
+    effect = f"mean effect of sending {format_estimate(here.effect)}"
     if len(grid) == 1:
         return Check("depends on tau", "fine", f"the critic has no cap; {effect}", "", {})
     close = [found for found in grid if NEIGHBOURS[0] <= found.tau / here.tau <= NEIGHBOURS[1]]

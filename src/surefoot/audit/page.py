@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.audit import Audit
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, interval_bars, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREEN, GREY, INK, ORANGE, add_legend, interval_bars, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ def _residuals(audit: Audit) -> tuple[Markup, str]:
     axes.set_yscale("log")
     if measures.fitted.critic != "ridge":
         for edge in (-1, 1):
-            axes.axvline(edge, color="black", linewidth=0.8, linestyle="--")
+            axes.axvline(edge, color=INK, linewidth=0.8, linestyle="--")
     label_axes(
         axes,
         x="residual, in caps (± 4 and beyond at the edge)",
         y="decision points (log scale)",
         title="Residuals and the cap",
     )
-    axes.legend(frameon=False, fontsize="small")
+    add_legend(figure, axes)
     note = "Artefacts stand apart. A tail that runs smoothly through the dashed line is a skewed reward being cut."
     return inline_svg(figure, "Histogram of residuals in units of the cap, kept and removed"), note
 
@@ -79,7 +79,7 @@ def _people(audit: Audit) -> tuple[Markup, str]:
     axes.axhline(100 * removed.sum() / used.sum(), color=ORANGE, label="over all")
     axes.set_ylim(bottom=0)
     label_axes(axes, x="people, by share removed", y="decision points removed (%)", title="Removal by participant")
-    axes.legend(frameon=False, fontsize="small")
+    add_legend(figure, axes)
     return inline_svg(figure, "Share of decision points removed for every participant"), "One dot is one participant."
 
 
@@ -102,7 +102,7 @@ def _time(audit: Audit) -> tuple[Markup, str]:
     label_axes(
         axes, x="part of the participant's study (%)", y="decision points removed (%)", title="Removal over time, by action"
     )
-    axes.legend(frameon=False, fontsize="small")
+    add_legend(figure, axes)
     return inline_svg(
         figure, "Share of decision points removed over time after sending and after nothing"
     ), "Bars: 95 % over people."
@@ -120,7 +120,7 @@ def _effects(audit: Audit) -> tuple[Markup, str]:
     label_axes(
         axes, x="τ (height of the cap)", y="mean effect of sending\n(units of the fitted reward)", title="Effect and the cap"
     )
-    axes.legend(frameon=False, fontsize="small")
+    add_legend(figure, axes)
     return inline_svg(figure, "Mean treatment effect at several heights of the cap"), "Bars: 95 % over people."
 
 
@@ -136,7 +136,7 @@ def _send_rates(audit: Audit) -> tuple[Markup, str]:
     axes.set_ylim(0, 100)
     _logarithmic(axes, taus)
     label_axes(axes, x="τ (height of the cap)", y="%", title="Sending and the cap")
-    axes.legend(frameon=False, fontsize="small")
+    add_legend(figure, axes)
     return inline_svg(figure, "Send rate and share removed at several heights of the cap"), "At the logged states."
 
 

@@ -46,7 +46,7 @@ def _print_audit(found: Audit) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from surefoot.reports.numbers import format_interval, format_number, format_percent
+    from surefoot.reports.numbers import format_interval, format_percent, format_value
 
     out, totals = console(), found.totals()
     out.print(
@@ -72,7 +72,7 @@ def _print_audit(found: Audit) -> None:
             grid.add_row(
                 tau,
                 format_percent(row.removed),
-                format_number(row.effect.value),
+                format_value(row.effect),
                 format_interval(row.effect),
                 format_percent(row.send_rate),
             )

@@ -94,7 +94,7 @@ def _print_values(found: OffPolicy, unit: str, note: str) -> None:
 
     from surefoot.evaluation import ESTIMATORS, LOGGED
     from surefoot.evaluation.page import headline
-    from surefoot.reports.numbers import format_interval, format_number
+    from surefoot.reports.numbers import format_interval, format_number, format_value
 
     out = console()
     out.print(
@@ -108,11 +108,11 @@ def _print_values(found: OffPolicy, unit: str, note: str) -> None:
     table = new_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
     for value in found.values:
         if value.policy == LOGGED:
-            table.add_row(LOGGED, "mean", format_number(value.value.value), format_interval(value.value), "–", "–")
+            table.add_row(LOGGED, "mean", format_value(value.value), format_interval(value.value), "–", "–")
             continue
         ends = "–" if isnan(value.difference.low) else format_interval(value.difference)
-        estimate = (ESTIMATORS[value.estimator], format_number(value.value.value), format_interval(value.value))
-        table.add_row(escape(value.policy), *estimate, format_number(value.difference.value), ends)
+        estimate = (ESTIMATORS[value.estimator], format_value(value.value), format_interval(value.value))
+        table.add_row(escape(value.policy), *estimate, format_value(value.difference), ends)
     out.print(table)
     overlap = new_table("policy", "sends at", "effective sample", "largest ratio")
     for row in found.overlap:

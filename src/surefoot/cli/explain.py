@@ -89,7 +89,7 @@ def _print_explanation(found: Explanation, sheet: Card) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from surefoot.reports.numbers import format_interval, format_number
+    from surefoot.reports.numbers import format_interval, format_number, format_value
 
     out = console()
     for heading, sentences in sheet.sections:
@@ -106,7 +106,7 @@ def _print_explanation(found: Explanation, sheet: Card) -> None:
     for row in found.coefficients.rows:
         counts = (str(row.people_above), str(row.people_below)) if per_participant else ()
         names = (row.part, escape(row.action), escape(row.feature))
-        table.add_row(*names, format_number(row.interval.value), format_interval(row.interval), *counts)
+        table.add_row(*names, format_value(row.interval), format_interval(row.interval), *counts)
     out.print(table)
     out.print("[bold]How it answers[/], from the 5 % to the 95 % point of each state variable")
     answers = new_table("state variable", "from", "to", "probability of sending")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.evaluation import ESTIMATORS, LOGGED, OffPolicy
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, interval_bars, label_axes, new_figure
-from surefoot.reports.numbers import format_interval, format_number
+from surefoot.reports.figures import BLUE, GREEN, GREY, INK, ORANGE, add_legend, interval_bars, label_axes, new_figure
+from surefoot.reports.numbers import format_interval, format_value
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -39,18 +39,15 @@ def render_page(found: OffPolicy, *, title: str, unit: str, source: str = "") ->
 def headline(found: OffPolicy, policy: str, unit: str) -> str:
     """What the doubly robust estimate says about a policy, in a sentence."""
     value = found.value(policy)
-    worth = (
-        f"{policy} is worth {format_number(value.value.value)} {unit} per decision point ({format_interval(value.value)})"
-    )
+    worth = f"{policy} is worth {format_value(value.value)} {unit} per decision point ({format_interval(value.value)})"
     change = value.difference
     if change.low > 0:
-        return f"{worth}, more than what was done, by {format_number(change.value)} ({format_interval(change)})."
+        return f"{worth}, more than what was done, by {format_value(change)} ({format_interval(change)})."
     if change.high < 0:
-        ends = f"{format_number(-change.high)} to {format_number(-change.low)}"
-        return f"{worth}, less than what was done, by {format_number(-change.value)} ({ends})."
+        return f"{worth}, less than what was done, by {format_value(-change)} ({format_interval(-change)})."
     return (
         f"{worth}; these logs cannot tell whether that is more than what was done "
-        f"({format_number(change.value)}, {format_interval(change)})."
+        f"({format_value(change)}, {format_interval(change)})."
     )
 
 
@@ -73,15 +70,15 @@ def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axe
 def _values(found: OffPolicy, unit: str) -> tuple[Markup, str]:
     figure, axes = _dots(found, "value", f"{unit} per decision point", "Value")
     logged = found.value(LOGGED).value
-    axes.axvline(logged.value, color="black", linewidth=0.8, linestyle="--", label=LOGGED)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    axes.axvline(logged.value, color=INK, linewidth=0.8, linestyle="--", label=LOGGED)
+    add_legend(figure, axes)
     note = "Dots are estimates, bars 95 % intervals over people; the direct method has none. Dashed: the mean of the logs."
     return inline_svg(figure, "Values of the policies by four estimators"), note
 
 
 def _differences(found: OffPolicy, unit: str) -> tuple[Markup, str]:
     figure, axes = _dots(found, "difference", f"{unit} per decision point", "More than was logged")
-    axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle="--")
     note = "To the right of the dashed line a policy is worth more than the one that was used. The same colours."
     return inline_svg(figure, "Differences to the logging policy"), note
 

@@ -58,8 +58,8 @@ def errors_figure(found: CoefficientErrors) -> Figure:
         panel.set_yticks(ticks, [str(tick) for tick in ticks])
         panel.minorticks_off()
         figures.label_axes(panel, x="decision points touched (%)", y="", title=mechanism)
-    axes[0, 0].set_ylabel("coefficient error\n(least squares on clean data = 1)")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LINES), frameon=False)
+    axes[0, 0].set_ylabel("coefficient error\n(least squares on clean data = 1)", color=figures.INK)
+    figures.add_legend(figure, axes[0, 0], columns=len(LINES))
     return figure
 
 
@@ -90,7 +90,15 @@ def skewness_figure(*, participants: int = 200, seed: int = 2025) -> Figure:
         for (name, found), colour in zip(cases.items(), (figures.GREY, figures.ORANGE, figures.BLUE), strict=True):
             panel.hist(found[which], bins=bins, alpha=0.6, color=colour, label=name)
         figures.label_axes(panel, x=title, y="people")
-    axes[1].axvline(SKEWNESS_Z, color="black", linewidth=1)
-    axes[1].annotate("taken as skewed", (SKEWNESS_Z, 0.97), (4, 0), ("data", "axes fraction"), "offset points", va="top")
-    axes[0].legend(frameon=False)
+    axes[1].axvline(SKEWNESS_Z, color=figures.INK, linewidth=1)
+    axes[1].annotate(
+        "taken as skewed",
+        (SKEWNESS_Z, 0.97),
+        (4, 0),
+        ("data", "axes fraction"),
+        "offset points",
+        va="top",
+        color=figures.INK,
+    )
+    figures.add_legend(figure, axes[0], columns=3)
     return figure

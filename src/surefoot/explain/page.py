@@ -8,14 +8,13 @@ import numpy as np
 
 from surefoot.explain import Course, Curve, Explanation
 from surefoot.explain.policy_card import Card
-from surefoot.reports.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, interval_bars, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREY, INK, ORANGE, SERIES, add_legend, interval_bars, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 WIDTH, HEIGHT = 5.2, 3.4
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY)
 
 
 def render_page(explanation: Explanation, card: Card, *, source: str = "") -> str:
@@ -46,7 +45,7 @@ def _coefficients(explanation: Explanation, part: str) -> tuple[Markup, str] | N
     values, ends = interval_bars([row.interval for row in rows])
     figure, axes = new_figure(width=WIDTH, height=1.4 + 0.33 * len(rows))
     axes.errorbar(values, np.arange(len(rows)), xerr=ends, fmt="o", color=BLUE, markersize=4, linewidth=1.2)
-    axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(rows)), labels)
     axes.margins(y=0.5 / len(rows))
     axes.invert_yaxis()
@@ -64,7 +63,7 @@ def _curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     two = len(curve.grid) <= 3
     for code in range(1, len(names)):
-        colour, mean = COLOURS[(code - 1) % len(COLOURS)], 100 * curve.probability[:, code]
+        colour, mean = SERIES[(code - 1) % len(SERIES)], 100 * curve.probability[:, code]
         low, high = 100 * curve.low[:, code], 100 * curve.high[:, code]
         if two:
             axes.errorbar(curve.grid, mean, [mean - low, high - mean], fmt="o", color=colour, label=names[code])
@@ -77,7 +76,7 @@ def _curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:
         axes.set_xlim(curve.grid[0] - margin, curve.grid[-1] + margin)
     axes.set_ylim(0, 100)
     if len(names) > 2:
-        axes.legend(frameon=False, fontsize="small")
+        add_legend(figure, axes)
     what = "probability (%)" if len(names) > 2 else f"probability of {names[1]} (%)"
     label_axes(axes, x=curve.variable, y=what, title=f"As {curve.variable} moves")
     note = "Other variables as logged." + (f" Band: {curve.band}." if curve.band else "")
@@ -91,7 +90,7 @@ def _course(course: Course) -> tuple[Markup, str]:
     axes.plot(course.place, course.people * course.logged, "--", color=ORANGE, label="were treated")
     axes.set_ylim(bottom=0)
     label_axes(axes, x=course.label, y="people", title="How many people, when")
-    axes.legend(frameon=False, fontsize="small")
+    add_legend(figure, axes)
     return inline_svg(figure, f"People who would be treated by {course.label}"), "Expected number at a decision point."
 
 
@@ -102,5 +101,5 @@ def _people(explanation: Explanation) -> tuple[Markup, str]:
     axes.axhline(100 * explanation.logged_rate, color=ORANGE, linestyle="--", label="as logged, over all")
     axes.set_ylim(0, 100)
     label_axes(axes, x="people, by send rate", y="would be sent something (%)", title="How often each participant")
-    axes.legend(frameon=False, fontsize="small")
+    add_legend(figure, axes)
     return inline_svg(figure, "Send rate of every participant"), "One dot is one participant."

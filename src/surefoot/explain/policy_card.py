@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.explain import Coefficient, Explanation
 from surefoot.policies.rules import Boltzmann
-from surefoot.reports.numbers import format_interval, format_number
+from surefoot.reports.numbers import format_interval, format_number, format_value
 
 PARAMETERS = {
     "critic": "critic",
@@ -134,7 +134,7 @@ def _probabilities(explanation: Explanation, limits: tuple[float, float] | None)
 
 def describe_coefficient(row: Coefficient, people: int, more: str) -> str:
     """One policy coefficient in a sentence; `more` says what one unit more of the variable is."""
-    interval = f"{format_number(row.interval.value)}, 95 % interval {format_interval(row.interval)}"
+    interval = f"{format_value(row.interval)}, 95 % interval {format_interval(row.interval)}"
     if row.people_above is not None:
         own = f"above zero for {row.people_above}, below for {row.people_below} of {people} people"
         interval = f"mean {interval}; own interval {own}"
@@ -153,7 +153,7 @@ def _coefficients(explanation: Explanation) -> tuple[str, ...]:
     first = explanation.fitted.logs_.action_names[0]
     if part == "critic":
         return tuple(
-            f"{row.action}, {row.feature}: {format_number(row.interval.value)} more reward per unit, "
+            f"{row.action}, {row.feature}: {format_value(row.interval)} more reward per unit, "
             f"95 % {format_interval(row.interval)}"
             for row in rows
             if row.action != first

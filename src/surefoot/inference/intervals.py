@@ -25,6 +25,9 @@ class Interval(NamedTuple):
     def excludes_zero(self) -> bool:
         return bool(self.low > 0 or self.high < 0)
 
+    def __neg__(self) -> Interval:
+        return Interval(-self.value, self.standard_error, -self.high, -self.low)
+
 
 def t_quantile(degrees: float) -> float:
     """The quantile of Student's t that a two-sided 95 % interval needs."""

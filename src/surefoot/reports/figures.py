@@ -1,4 +1,8 @@
-"""How figures look: colours that colour-blind readers can tell apart (Okabe and Ito), and plain axes."""
+"""How figures look: one style, in colours that colour-blind readers can tell apart (Okabe and Ito), by day and by night.
+
+Figures are drawn in the colours of `LIGHT`. Inside a page each of them becomes a CSS variable, so that the same drawing
+follows the reader's dark mode.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, GREY = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
-    "#6E6E6E",
-)
+LIGHT = {
+    "blue": "#0072b2",
+    "orange": "#d55e00",
+    "green": "#009e73",
+    "purple": "#cc79a7",
+    "yellow": "#e69f00",
+    "sky": "#56b4e9",
+    "grey": "#6e7681",
+    "ink": "#1c2430",
+    "grid": "#e3e7ec",
+}
+DARK = {
+    "blue": "#5fb3ee",
+    "orange": "#ff9147",
+    "green": "#3ccfa0",
+    "purple": "#e6a3cb",
+    "yellow": "#f4bd3f",
+    "sky": "#a2d8f7",
+    "grey": "#a5aeb9",
+    "ink": "#e7eaee",
+    "grid": "#38414d",
+}
+BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, GREY, INK, GRID = LIGHT.values()
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY)
+"""For the lines of one plot, in this order."""
 
 
 def new_figure(
@@ -25,20 +50,31 @@ def new_figure(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(rows, columns, **more)
+    made = figure.subplots(rows, columns, **more)
+    for axes in np.ravel(made):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[:].set_color(GREY)
+        axes.tick_params(which="both", color=GREY, labelcolor=INK)
+        axes.grid(visible=True, color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+    return figure, made
+
+
+def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
+    """Labels with units."""
+    axes.set_xlabel(x, color=INK)
+    axes.set_ylabel(y, color=INK)
+    axes.set_title(title, loc="left", fontsize="medium", color=INK)
+
+
+def add_legend(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
+    """What the marks of the axes mean, below the figure, where it covers nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    look = {"frameon": False, "fontsize": "small", "labelcolor": INK}
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
 
 
 def interval_bars(intervals: Sequence[Any], scale: float = 1.0) -> tuple[NDArray[Any], NDArray[Any]]:
     """Values and, for `errorbar`, how far their intervals reach below and above; no bar where an interval has no ends."""
     values, low, high = scale * np.array([(part.value, part.low, part.high) for part in intervals]).reshape(-1, 3).T
     return values, np.nan_to_num(np.stack([values - low, high - values]))
-
-
-def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
-    """Labels with units, no box, a light grid behind the data."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title(title, loc="left", fontsize="medium")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#E6E6E6", linewidth=0.8)
-    axes.set_axisbelow(True)

@@ -36,8 +36,38 @@ def format_percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def format_value(interval: Any) -> str:
+    """The estimate of an interval with the digits that its width supports: two of the width's own."""
+    return _format_rounded(interval.value, _count_decimals(interval))
+
+
 def format_interval(interval: Any) -> str:
-    """`low to high` of an interval; a dash where it has no ends."""
-    if math.isnan(interval.low):
+    """`low to high` with as many digits as `format_value`; a dash where it has no ends."""
+    if math.isnan(interval.low) or math.isnan(interval.high):
         return "–"
-    return f"{format_number(interval.low)} to {format_number(interval.high)}"
+    decimals = _count_decimals(interval)
+    return f"{_format_rounded(interval.low, decimals)} to {_format_rounded(interval.high, decimals)}"
+
+
+def format_estimate(interval: Any, unit: str = "") -> str:
+    """Estimate and interval as they stand in a sentence.
+
+    >>> from collections import namedtuple
+    >>> estimate = namedtuple("Estimate", "value low high")
+    >>> format_estimate(estimate(3.3187, 3.1082, 3.5569)), format_estimate(estimate(1324.6, -201.3, 2850.4), "steps")
+    ('3.32 (95 % interval 3.11 to 3.56)', '1,325 steps (95 % interval −201 to 2,850)')
+    """
+    value = format_value(interval) + (f" {unit}" if unit else "")
+    return value if math.isnan(interval.low) else f"{value} (95 % interval {format_interval(interval)})"
+
+
+def _count_decimals(interval: Any) -> int | None:
+    """After the point, for two digits of the width; None where there is no width to go by."""
+    width = interval.high - interval.low
+    return max(0, 1 - math.floor(math.log10(width))) if 0 < width < math.inf else None
+
+
+def _format_rounded(value: float, decimals: int | None) -> str:
+    if decimals is None or math.isnan(value):
+        return format_number(float(value))
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")

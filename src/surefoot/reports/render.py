@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from surefoot.reports.numbers import format_interval, format_number, format_percent
+from surefoot.reports.figures import DARK, LIGHT
+from surefoot.reports.numbers import format_interval, format_number, format_percent, format_value
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ def render(template: str, *, package: str = "surefoot.reports", **context: Any) 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": format_number, "interval": format_interval, "percent": format_percent}
-    return environment.get_template(template).render(surefoot_version=__version__, **context)
+    formats = {"number": format_number, "value": format_value, "interval": format_interval, "percent": format_percent}
+    environment.filters |= formats
+    page = environment.get_template(template).render(surefoot_version=__version__, light=LIGHT, dark=DARK, **context)
+    return page.replace(" %", "\N{NO-BREAK SPACE}%")  # A number and its sign stay on one line.
 
 
 def inline_svg(figure: Figure, description: str) -> Markup:
@@ -36,9 +39,12 @@ def inline_svg(figure: Figure, description: str) -> Markup:
     buffer = io.StringIO()
     # The date, and ids drawn at random, would make two equal reports differ.
     with mpl.rc_context({"svg.hashsalt": "surefoot", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        nameless = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nameless)
     text = buffer.getvalue()
     drawing = text[text.index("<svg") :]
     drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
+    for name, colour in LIGHT.items():
+        drawing = drawing.replace(colour, f"var(--{name})")
     label = Markup.escape(description)
     return Markup(drawing.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))  # noqa: S704 - our own figure
