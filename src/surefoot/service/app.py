@@ -18,6 +18,7 @@ from surefoot.service.access.keys import KeyCache
 from surefoot.service.access.rate_limit import RateLimiter
 from surefoot.service.api import admin_routes, public_routes, routes
 from surefoot.service.api.middleware import RequestMiddleware
+from surefoot.service.api.validation_words import describe_validation_error
 from surefoot.service.operations.metrics import Metrics
 from surefoot.service.trial.api_errors import ApiError, error_body
 from surefoot.service.trial.context import context_to_state
@@ -95,7 +96,4 @@ async def _answer_no_database(_request: Request, _error: Exception) -> JSONRespo
 async def _answer_invalid(_request: Request, error: Exception) -> JSONResponse:
     """The first thing that is wrong, without repeating what was sent."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for nothing else
-    first: Any = error.errors()[0]
-    place = [str(part) for part in first["loc"] if part not in ("body", "Outcome", "Outcomes")]
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return JSONResponse(error_body("invalid", message, ".".join(place) or None), 422)
+    return JSONResponse(error_body("invalid", *describe_validation_error(error.errors()[0])), 422)

@@ -85,7 +85,9 @@ def parse_strict_json(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
         _check_nesting(text)
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_parse_finite, object_pairs_hook=_refuse_duplicates
+        )
         if "\\u" in text:
             plain = json.dumps(value, ensure_ascii=False)
             plain.encode("utf-8")
@@ -118,3 +120,20 @@ def _check_nesting(text: str) -> None:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ApiError(400, "number_too_large", f"{text[:20]} is too large for a number; numbers are below 1.8e308")
+    return number
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Python would keep the last value of a name, other readers the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)[:100]
+        raise ApiError(400, "duplicate_field", f"the field '{twice}' occurs twice; send it once", twice)
+    return found

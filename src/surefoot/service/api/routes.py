@@ -14,8 +14,8 @@ from surefoot.service.trial.api_models import (
     DecisionRequest,
     ErrorReply,
     Outcome,
+    OutcomeOrBatch,
     OutcomeReceipts,
-    Outcomes,
     Participant,
     Registration,
 )
@@ -49,7 +49,7 @@ def decide(body: DecisionRequest, request: Request) -> Response:
 
 @router.post("/outcomes", response_model=OutcomeReceipts, tags=["app"])
 @for_role("app")
-def record_outcomes(body: Outcome | Outcomes, request: Request) -> Any:
+def record_outcomes(body: OutcomeOrBatch, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
     single = isinstance(body, Outcome)
     results = outcomes.record_outcomes(trial_of(request), [body] if isinstance(body, Outcome) else body.outcomes)

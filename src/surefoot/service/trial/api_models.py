@@ -10,13 +10,18 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
+    Tag,
+    model_validator,
 )
-from pydantic import model_validator as after_all
+from pydantic_core import PydanticCustomError
+
+from surefoot.errors import did_you_mean
 
 LARGEST = 2**53
 """Whole numbers beyond it lose digits as floats."""
@@ -42,6 +47,17 @@ class RequestModel(BaseModel):
     """Unknown fields are refused: a misspelt one would be lost in silence."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_every_field(cls, given: Any) -> Any:
+        for name in given if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                near = did_you_mean(str(name), cls.model_fields)
+                known = ", ".join(cls.model_fields)
+                context = {"field": str(name)[:100], "near": near, "known": known}
+                raise PydanticCustomError("unknown_field", "there is no field '{field}'{near}; there are {known}", context)
+        return given
 
 
 class Registration(RequestModel):
@@ -69,7 +85,7 @@ class DecisionRequest(RequestModel):
     context: Annotated[dict[Name, Value], Field(default_factory=dict, max_length=200)]
     """By the names of the study's state variables."""
 
-    @after_all(mode="after")
+    @model_validator(mode="after")
     def _reasons_are_given(self) -> DecisionRequest:
         if not self.availability and not self.reasons:
             raise ValueError("say in reasons why the participant is not available, for example ['driving']")
@@ -104,6 +120,17 @@ class Outcomes(RequestModel):
     """Several outcomes at once."""
 
     outcomes: Annotated[list[Outcome], Field(min_length=1, max_length=1000)]
+
+
+def _batch_or_one(given: Any) -> str:
+    batch = "outcomes" in given if isinstance(given, dict) else isinstance(given, Outcomes)
+    return "Outcomes" if batch else "Outcome"
+
+
+OutcomeOrBatch = Annotated[
+    Annotated[Outcome, Tag("Outcome")] | Annotated[Outcomes, Tag("Outcomes")], Discriminator(_batch_or_one)
+]
+"""Told apart by the field `outcomes`, so that errors are about what was meant."""
 
 
 class OutcomeReceipt(BaseModel):

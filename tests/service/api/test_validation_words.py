@@ -1,0 +1,89 @@
+"""Every mistake of a client is told in words that name the field and the remedy."""
+
+import json
+
+import pytest
+
+from tests.service.support.client import request
+
+MISTAKES = {
+    "an e-mail address": (
+        request(participant="a@b.c"),
+        "participant_id may hold letters, digits, . _ - (1 to 64 of them)",
+        "participant_id",
+    ),
+    "a misspelt field": (
+        {**request(), "contxt": {}},
+        "there is no field 'contxt' (did you mean 'context'?); there are participant_id, decision_idx, timestamp, "
+        "availability, reasons, context",
+        "contxt",
+    ),
+    "a missing field": (
+        {name: value for name, value in request().items() if name != "availability"},
+        "availability is missing",
+        "availability",
+    ),
+    "yes as text": (request(availability="yes"), "availability is true or false, without quotes", "availability"),
+    "an index as text": (request(index="0"), "decision_idx is a whole number, without quotes", "decision_idx"),
+    "a negative index": (request(index=-1), "decision_idx counts a participant's decision points from 0", "decision_idx"),
+    "no zone": (
+        request(timestamp="2026-03-01T10:00:00"),
+        "write the time in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00",
+        "timestamp",
+    ),
+    "a nested value": (
+        request(context={"weather": {"a": 1}}),
+        "context.weather is a number, true or false, text of at most 200 characters, or null",
+        "context.weather",
+    ),
+    "a list": ([], "the body is a JSON object", None),
+}
+OUTCOME = {"decision_id": "f" * 32, "proximal_outcome": 1, "timestamp": "2026-03-01T12:00:00Z"}
+OUTCOME_MISTAKES = {
+    "too many": ({"outcomes": [OUTCOME] * 1001}, "send at most 1,000 outcomes at once; split the batch", "outcomes"),
+    "none": ({"outcomes": []}, "outcomes is empty; send at least one", "outcomes"),
+    "text": (
+        {**OUTCOME, "proximal_outcome": "5"},
+        "proximal_outcome is a finite number, or null where it is known to be missing",
+        "proximal_outcome",
+    ),
+    "a misspelt field in a batch": (
+        {"outcomes": [OUTCOME, {**OUTCOME, "proximal_outcom": 1}]},
+        "there is no field 'proximal_outcom' (did you mean 'proximal_outcome'?); there are decision_id, "
+        "proximal_outcome, timestamp, action_prob",
+        "outcomes.1.proximal_outcom",
+    ),
+    "another id": (
+        {**OUTCOME, "decision_id": "7"},
+        "decision_id is 32 hexadecimal digits, as POST /decisions answered it",
+        "decision_id",
+    ),
+}
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_mistakes_in_words(client):
+    for path, mistakes in (("/decisions", MISTAKES), ("/outcomes", OUTCOME_MISTAKES)):
+        for name, (body, message, field) in mistakes.items():
+            reply = client.ask(path, body)
+            assert reply.status_code == 422, name
+            assert reply.json()["error"] == {"code": "invalid", "message": message, "field": field}, name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "words"),
+    [
+        ('"availability": true', '"availability": true, "availability": false', "duplicate_field", "occurs twice"),
+        ('"weather": 0.5', '"weather": 0.5, "weather": 0.6', "duplicate_field", "'weather' occurs twice"),
+        ('"weather": 0.5', '"weather": 1e400', "number_too_large", "1e400 is too large"),
+        ('"weather": 0.5', '"weather": -1e400', "number_too_large", "-1e400 is too large"),
+    ],
+)
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_json_that_readers_would_understand_differently_is_refused(client, old, new, code, words):
+    client.register("p1")
+    text = json.dumps(request())
+    assert old in text
+    headers = {**client.as_role("app"), "Content-Type": "application/json"}
+    reply = client.post("/api/v1/decisions", content=text.replace(old, new), headers=headers)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, code) and words in reply.json()["error"]["message"]
