@@ -4,7 +4,7 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run test lint format serve trial bench clean lock
+.PHONY: help run test lint format serve trial bench mutants clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,8 +35,12 @@ bench: .venv-bench/stamp  ## Measure the package beside its alternatives, in one
 	.venv-bench/bin/python benchmarks/service.py
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -m benchmarks
 
+mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test notices (an hour on two cores)
+	$(BIN)/python -m pip install --quiet 'mutmut>=3.8,<4'
+	$(BIN)/python tests/mutants.py
+
 clean:  ## Remove everything that can be made again
-	rm -rf $(VENV) .venv-bench results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench mutants results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 
