@@ -1,6 +1,7 @@
 """`make mutants`: break the code on purpose, one small change at a time, and count how many changes no test notices.
 
-mutmut makes the changes (`[tool.mutmut]` in pyproject.toml says where) and runs the tests that reach each of them. The summary
+mutmut makes the changes (`[tool.mutmut]` in pyproject.toml says where) and runs the tests that reach each of them. The
+summary
 goes to tests/mutants.md: how many mutants each file has, how many were killed, and every survivor with the reason why it may
 live. Reasons stand in tests/mutants.toml, by the line that was changed. Fewer than 90 % killed is a failure.
 """
