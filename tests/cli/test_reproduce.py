@@ -56,6 +56,10 @@ def test_writes_everything(finished):
     summary = json.loads((out / "summary.json").read_text())
     assert len(summary["claims"]) == 6
     assert {"parameters", "versions", "elapsed_seconds"} <= set(summary)
+    # What two replicates are worth is said next to the verdicts, everywhere.
+    assert summary["caution"].startswith("2 replicates are few")
+    assert "2 replicates are few" in done.stdout
+    assert "2 replicates are few" in (out / "report.html").read_text()
     assert {claim["verdict"] for claim in summary["claims"]} <= {"holds", "holds in part", "does not hold"}
 
 

@@ -1,5 +1,7 @@
-from surefoot.experiments.paper_tables import Entry, Table, all_tables
-from surefoot.experiments.settings import Settings
+import numpy as np
+
+from surefoot.experiments.paper_tables import Entry, Table, _stand_apart, all_tables
+from surefoot.experiments.settings import SCENES, Settings
 from tests.experiments.test_claims import REPLICATES, as_the_paper_says, results
 
 
@@ -22,3 +24,20 @@ def test_sweeps_are_methods_by_settings_with_the_better_in_bold():
     by_name = {row[0].text: row[1:] for row in shares.rows}
     assert all(entry.bold for entry in by_name["ro-accb"][1:])
     assert not any(entry.bold for entry in by_name["accb"][1:])
+
+
+def test_the_better_is_marked_only_where_intervals_part():
+    """All cells share noise of standard deviation 1 over 6 replicates: 0.5 more is not surely more, 20 more is."""
+    settings = Settings(experiments=("s2", "s4"), replicates=REPLICATES)
+    ahead = dict(zip(SCENES, (0.5, 20.0, 20.0), strict=True))
+    made = results(lambda scene, experiment, cell: ahead[scene] * cell.method.startswith("ro-"), settings)
+    for alike, apart, _ in all_tables(made, settings).values():
+        assert not any(entry.bold for row in alike.rows for entry in row)
+        assert all(entry.bold == row[0].text.startswith("ro-") for row in apart.rows for entry in row[1:])
+        assert alike.caption.endswith("ElrAR (bold where the 95 % intervals part)")
+
+
+def test_of_several_the_best_parts_from_all_others():
+    noise = np.array([-1.0, 0.0, 1.0])
+    assert _stand_apart([noise, noise + 10, noise + 9]) == [False, False, False]
+    assert _stand_apart([noise, noise + 10, noise + 1]) == [False, True, False]

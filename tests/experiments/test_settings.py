@@ -47,3 +47,8 @@ def test_the_fingerprint_follows_every_setting():
 def test_what_cannot_be_run_is_refused(wrong, words):
     with pytest.raises(InputError, match=words):
         Settings(**wrong).check()
+
+
+def test_few_replicates_are_owned_up_to():
+    assert "3 replicates are few" in Settings(replicates=3).caution
+    assert Settings().caution == Settings(replicates=10).caution == ""

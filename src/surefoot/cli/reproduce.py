@@ -111,6 +111,8 @@ def _print_summary(summary: dict[str, Any], out: Path) -> None:
         for claim in summary["claims"]:
             table.add_row(claim["claim"], f"[{colours[claim['verdict']]}]{claim['verdict']}[/]")
         console.print(table)
+        if summary["caution"]:
+            console.print(summary["caution"], style="yellow", highlight=False)
         for line in summary["filters_above_the_robust_form"]:
             console.print(f"A filter wins: {line}", style="dim")
         console.print(f"Report: {out / 'report.html'}", highlight=False)

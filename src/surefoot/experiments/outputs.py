@@ -71,6 +71,7 @@ def _write_runs(rows: list[dict[str, Any]], out: Path) -> None:
 
 def _summary(results: Results, settings: Settings, claims: list[Claim], elapsed: float) -> dict[str, Any]:
     return {
+        "caution": settings.caution,
         "claims": [
             {
                 "name": claim.name,

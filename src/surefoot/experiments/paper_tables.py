@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from surefoot.inference.intervals import mean_interval
 from surefoot.simulators.measures import reference_policies
 
 TITLES = {"linucb": "LinUCB", "accb": "ACCB", "saccb": "SACCB"}
+BOLD = "bold where the 95 % intervals part"
 MEASURES = {
     ELRAR: "ElrAR",
     "share_treated": "treated",
@@ -91,6 +92,12 @@ def _number(values: NDArray[np.float64], digits: int = 0) -> str:
     return f"{interval.value:,.{digits}f} ± {interval.high - interval.value:,.{digits}f}"
 
 
+def _stand_apart(rivals: Sequence[NDArray[np.float64]]) -> list[bool]:
+    """Of each rival, a value per replicate, whether its 95 % interval lies above those of all others."""
+    found = [mean_interval(values) for values in rivals]
+    return [own.low > max(other.high for other in found if other is not own) for own in found]
+
+
 def _digits(scene: tuple[str, str]) -> int:
     return 0 if scene[0] == "heartsteps" else 1
 
@@ -103,14 +110,14 @@ def _s1(results: Results, settings: Settings) -> list[Table]:
         rows = _rivals(kind)
         cells = [Cell(method, name, settings.ratio, settings.strength, 1.0) for method, name in rows]
         values = np.array([[results.cell("s1", scene, cell) for scene in SCENES] for cell in cells])
-        best = values.mean(axis=2).argmax(axis=0)
+        best = np.array([_stand_apart(values[:, place]) for place in range(len(SCENES))]).T
         body = [
             [Entry(_label(method, name))]
-            + [Entry(_number(values[row, place], _digits(scene)), best[place] == row) for place, scene in enumerate(SCENES)]
+            + [Entry(_number(values[row, place], _digits(scene)), best[row, place]) for place, scene in enumerate(SCENES)]
             for row, (method, name) in enumerate(rows)
         ]
         header = ["method", *(scene_title(*scene) for scene in SCENES)]
-        tables.append(Table(f"s1-{kind}", f"S1, {TITLES[kind]}: ElrAR at {setting} (± 95 % interval)", header, body))
+        tables.append(Table(f"s1-{kind}", f"S1, {TITLES[kind]}: ElrAR at {setting} (± 95 % interval; {BOLD})", header, body))
     return tables + [_everything(results, settings, scene, setting) for scene in SCENES]
 
 
@@ -146,23 +153,29 @@ def _measured(by_measure: dict[str, NDArray[np.float64]], scene: tuple[str, str]
 
 
 def _sweep(results: Results, experiment: str, title: str, settings: dict[str, Cell]) -> list[Table]:
-    """Methods × settings, the better of plain and robust in bold, one table per scene; the settings' cells lack a method."""
+    """Methods × settings, one table per scene, in bold the surely better of plain and robust; the cells lack a method."""
     tables = []
     for scene in SCENES:
         rows = []
         for kind in TYPES:
             names = (kind, f"ro-{kind}")
-            means = [
-                [float(results.cell(experiment, scene, cell._replace(method=name)).mean()) for cell in settings.values()]
-                for name in names
+            pairs = [
+                [results.cell(experiment, scene, cell._replace(method=name)) for name in names] for cell in settings.values()
             ]
-            for side, name in enumerate(names):
-                pairs = zip(means[side], means[1 - side], strict=True)
-                entries = [Entry(f"{own:,.{_digits(scene)}f}", own > other) for own, other in pairs]
-                rows.append([Entry(name), *entries])
-        caption = f"{title}, {scene_title(*scene)}: ElrAR"
+            rows += _compare(names, pairs, _digits(scene))
+        caption = f"{title}, {scene_title(*scene)}: ElrAR ({BOLD})"
         tables.append(Table(f"{experiment}-{scene[0]}-{scene[1]}", caption, ["method", *settings], rows))
     return tables
+
+
+def _compare(names: Sequence[str], columns: Sequence[Sequence[NDArray[np.float64]]], digits: int) -> list[list[Entry]]:
+    """A row for each name, an entry for each column of their values."""
+    best = [_stand_apart(rivals) for rivals in columns]
+    return [
+        [Entry(name)]
+        + [Entry(f"{rivals[side].mean():,.{digits}f}", apart[side]) for rivals, apart in zip(columns, best, strict=True)]
+        for side, name in enumerate(names)
+    ]
 
 
 def _s2(results: Results, settings: Settings) -> list[Table]:
@@ -181,13 +194,9 @@ def _s4(results: Results, settings: Settings) -> list[Table]:
         plain = results.cell("s4", scene, Cell("accb", "", settings.ratio, settings.strength, 1.0))
         taus = SWEPT_TAUS[scene[0]]
         robust = [results.cell("s4", scene, Cell("ro-accb", "", settings.ratio, settings.strength, tau)) for tau in taus]
-        digits = _digits(scene)
-        rows = [
-            [Entry("accb"), *(Entry(f"{plain.mean():,.{digits}f}", bool(plain.mean() > own.mean())) for own in robust)],
-            [Entry("ro-accb"), *(Entry(f"{own.mean():,.{digits}f}", bool(own.mean() > plain.mean())) for own in robust)],
-        ]
+        rows = _compare(("accb", "ro-accb"), [[plain, own] for own in robust], _digits(scene))
         header = ["method", *(f"τ = {tau:g}" for tau in taus)]
-        caption = f"S4, factor of the threshold, {scene_title(*scene)}: ElrAR"
+        caption = f"S4, factor of the threshold, {scene_title(*scene)}: ElrAR ({BOLD})"
         tables.append(Table(f"s4-{scene[0]}-{scene[1]}", caption, header, rows))
     return tables
 
