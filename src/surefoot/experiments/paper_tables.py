@@ -110,7 +110,7 @@ def _s1(results: Results, settings: Settings) -> list[Table]:
         rows = _rivals(kind)
         cells = [Cell(method, name, settings.ratio, settings.strength, 1.0) for method, name in rows]
         values = np.array([[results.cell("s1", scene, cell) for scene in SCENES] for cell in cells])
-        best = np.array([_stand_apart(values[:, place]) for place in range(len(SCENES))]).T
+        best = np.array([_stand_apart(list(values[:, place])) for place in range(len(SCENES))]).T
         body = [
             [Entry(_label(method, name))]
             + [Entry(_number(values[row, place], _digits(scene)), best[row, place]) for place, scene in enumerate(SCENES)]
