@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.cli import app
-from surefoot.study.draft import first_version
+from surefoot.study.draft import draft_study
 from tests.datasets.test_heartsteps_v1 import FILE, FUNNEL, needs_file
 
 
@@ -55,7 +55,7 @@ def test_from_a_file_to_policies_without_writing_a_line(simulated, tmp_path):
     assert "already there" in run("init", tmp_path / "logs.csv", "--out", tmp_path / "study.toml", fails=True)
 
 
-def test_a_first_version_for_awkward_columns_loads_and_reads(tmp_path):
+def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):
     rng = np.random.default_rng(0)
     table = pa.table(
         {
@@ -74,7 +74,7 @@ def test_a_first_version_for_awkward_columns_loads_and_reads(tmp_path):
     pq.write_table(table, tmp_path / "logs.parquet")
     pyarrow.csv.write_csv(table, tmp_path / "logs.csv")
     for name in ("logs.parquet", "logs.csv"):
-        text = first_version(tmp_path / name)
+        text = draft_study(tmp_path / name)
         study = sf.Study.parse(text)
         assert set(study.state) == {'mood "now" \\ then', "at.home", "city"}
         assert study.state["at.home"].kind == "yes/no"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from surefoot import FitWarning, InputError, Study, Trajectories
 from surefoot.cli import app
 from surefoot.fitting import fit_study
-from surefoot.study.draft import first_version
+from surefoot.study.draft import draft_study
 
 STUDY = """
 [columns]
@@ -48,16 +48,16 @@ BROKEN = {
     "semicolons": (LOGS.replace(",", ";"), "line 1: the columns are separated by semicolons"),
     "tabs": (LOGS.replace(",", "\t"), "line 1: the columns are separated by tabs"),
     "decimal commas, bare": (damaged("T01:00:00,4.5", "T01:00:00,4,5"), "line 3: cannot be read"),
-    "decimal commas, quoted": (damaged("T01:00:00,4.5", 'T01:00:00,"4,5"'), "line 3, column 'mood': '4,5' is no number"),
+    "decimal commas, quoted": (damaged("T01:00:00,4.5", 'T01:00:00,"4,5"'), "line 3, column 'mood', .*: '4,5' is not a num"),
     "semicolons and decimal commas": (LOGS.replace(",", ";").replace(".", ","), "line 1"),
     "a stray byte": (damaged("home", "ho\udc99me"), "line 2: byte 0x99 is not UTF-8"),
     "UTF-16": (LOGS.encode("utf-16"), "line 1: the file is written in UTF-16"),
     "a zero byte": (damaged("home", "ho\0me"), "line 2: a zero byte"),
-    "mixed time zones": (damaged("T01:00:00", "T01:00:00+02:00"), "line 3, column 'time': .* has a time zone, unlike"),
-    "a zone missing": (LOGS.replace(":00,", ":00Z,").replace("T01:00:00Z", "T01:00:00"), "line 3, column 'time': .* has no"),
+    "mixed time zones": (damaged("T01:00:00", "T01:00:00+02:00"), "line 3, column 'time', .* has a time zone, unlike"),
+    "a zone missing": (LOGS.replace(":00,", ":00Z,").replace("T01:00:00Z", "T01:00:00"), "line 3, column 'time', .* has no"),
     "duplicated rows": (LOGS + ROWS.splitlines()[0] + "\n", "line 42, column 'time', participant 'ann': a second"),
-    "an action never declared": (damaged(",1,0.5,", ",7,0.5,"), "line 3, column 'action': action '7' was never declared"),
-    "a category never seen": (damaged("home", "moon"), "line 2, column 'place': 'moon' was never declared"),
+    "an action never declared": (damaged(",1,0.5,", ",7,0.5,"), "line 3, column 'action', .* action '7' was never declared"),
+    "a category never seen": (damaged("home", "moon"), "line 2, column 'place', .* 'moon' was never declared"),
     "an empty file": ("", "the file is empty"),
     "blank lines only": ("\n\n  \n", "the file is empty"),
     "a header only": (HEADER, "no rows"),
@@ -65,7 +65,7 @@ BROKEN = {
     "a column missing": (LOGS.replace("mood", "mod", 1), "there is no column 'mood' .did you mean 'mod'"),
     "a row cut short": (LOGS[:-9], "line 41: cannot be read as comma-separated values"),
     "an unclosed quote": (damaged("home", '"home'), "line 2"),
-    "no availability": (damaged("1,0,0.5", ",0,0.5"), "line 2, column 'available', participant 'ann': availability is nan"),
+    "no availability": (damaged("1,0,0.5", ",0,0.5"), "line 2, column 'available', participant 'ann': the avail"),
     "a probability above 1": (damaged("0.5,", "1.5,"), "line 2, column 'p', participant 'ann': probability 1.5 is outside"),
 }  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_the_command_says_it_in_one_line_with_exit_code_2(study, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("surefoot: logs.csv: line 2, column 'place': 'moon' was never declared")
+    assert done.stderr.startswith("surefoot: logs.csv: line 2, column 'place', participant 'ann': 'moon' was never declared")
     assert done.stderr.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"logs.csv", "study.toml"}
 
@@ -133,7 +133,10 @@ def table():
         (lambda t: t.set_column(7, "steps", pa.array(["5"] * 20)), r"b\.parquet: column 'steps' holds text, but numbers in"),
         (lambda t: t.drop_columns(["mood"]), r"b\.parquet: there is no column 'mood'"),
         (lambda t: t.set_column(1, "time", pa.array(range(20))), r"b\.parquet: column 'time' holds numbers, but text in"),
-        (lambda t: t.set_column(3, "place", pa.array(["moon"] * 20)), r"b\.parquet: row 0, column 'place': 'moon'"),
+        (
+            lambda t: t.set_column(3, "place", pa.array(["moon"] * 20)),
+            r"b\.parquet: row 0, column 'place', .* 'moon'",
+        ),
         (
             lambda t: t.set_column(0, "participant", pa.array(["ann"] * 20)),
             r"b\.parquet: row 0, column 'time', participant 'ann': a second",
@@ -228,7 +231,7 @@ IN_PLACE = settings(max_examples=300, deadline=None, suppress_health_check=[Heal
 
 def refuses_at_most(path, from_file):
     """Every way to read the file either works or says what is wrong with it, by its name."""
-    for read in (Study.parse(STUDY).read, lambda file: from_file(file, **ROLES), first_version):
+    for read in (Study.parse(STUDY).read, lambda file: from_file(file, **ROLES), draft_study):
         try:
             read(path)
         except InputError as error:

@@ -100,9 +100,9 @@ def test_nothing_can_be_changed_not_even_through_the_source():
     ("changes", "roles", "place", "words"),
     [
         ({"t": [2, 1, 1, 2, 2]}, {}, ("row 4", "'t'", "'b'"), "second decision point at 2"),
-        ({"a": [0, 1, 7, 0, 1]}, {}, ("row 2", "'a'", "'b'"), "action 7 was never declared"),
-        ({"a": [0, -1, 1, 0, 1]}, {}, ("row 1", "'a'"), "action -1 was never declared"),
-        ({"a": [0, 0.5, 1, 0, 1]}, {}, ("row 1", "'a'", "'a'"), "0.5 is not a whole number"),
+        ({"a": [0, 1, 7, 0, 1]}, {}, ("row 2", "'a'", "'b'"), "action '7' was never declared"),
+        ({"a": [0, -1, 1, 0, 1]}, {}, ("row 1", "'a'"), "action '-1' was never declared"),
+        ({"a": [0, 0.5, 1, 0, 1]}, {}, ("row 1", "'a'", "'a'"), "action '0.5' was never declared"),
         ({"a": [0, None, 1, 0, 1]}, {}, ("row 1", "'a'"), "action is missing"),
         ({"a": ["no", "do", "no", "run", "no"]}, {"actions": ["no", "do"]}, ("row 3", "'a'"), "'run' was never declared"),
         ({"r": [10, np.inf, 1, 2, 3]}, {}, ("row 1", "'r'", "'a'"), "inf is not finite"),
@@ -112,14 +112,13 @@ def test_nothing_can_be_changed_not_even_through_the_source():
         ({"p": [0.4, 0.6, np.inf, 0.4, 0.6]}, {"probability": "p"}, ("row 2", "'p'"), "outside"),
         ({"participant": ["b", None, "b", "a", "b"]}, {}, ("row 1", "'participant'"), "missing"),
         ({"participant": ["b", "", "b", "a", "b"]}, {}, ("row 1", "'participant'"), "missing"),
-        ({"participant": [1.0, 1.5, 2, 3, 4]}, {}, ("row 1", "'participant'"), "1.5 is no participant's id"),
+        ({"participant": [1.0, 1.5, 2, 3, 4]}, {}, ("row 1", "'participant'"), "1.5 is not a participant's id"),
         ({"t": [2, None, 1, 2, 3]}, {}, ("row 1", "'t'"), "missing"),
         ({"t": ["soon", "later", "x", "y", "z"]}, {}, ("'t'",), "ISO 8601"),
-        ({"r": ["10", "twenty", "1", "2", "3"]}, {}, ("row 1", "'r'"), "'twenty' is text"),
-        ({"r": ["10", "20", "1", "2", "3"]}, {}, ("row 0", "'r'"), "is text"),
-        ({"open": [1, 1, 2, 1, 1]}, {"available": "open"}, ("row 2", "'open'"), "availability is 2"),
-        ({"open": [1, None, 1, 1, 1]}, {"available": "open"}, ("row 1", "'open'"), "availability is nan"),
-        ({"open": [1, 0, 1, 1, 1]}, {"available": "open"}, ("row 1", "'a'"), "action 1 at a decision point that was not"),
+        ({"r": ["10", "twenty", "1", "2", "3"]}, {}, ("row 1", "'r'"), "'twenty' is not a number"),
+        ({"open": [1, 1, 2, 1, 1]}, {"available": "open"}, ("row 2", "'open'"), "2 is neither yes nor no"),
+        ({"open": [1, None, 1, 1, 1]}, {"available": "open"}, ("row 1", "'open'"), "the availability is missing"),
+        ({"open": [1, 0, 1, 1, 1]}, {"available": "open"}, ("row 1", "'a'"), "action 1 at a decision point where"),
         ({}, {"reward": "rwd"}, ("'rwd'",), "did you mean 'r'"),
         ({}, {"state": ["s1", "s3"]}, ("'s3'",), "did you mean 's1'|did you mean 's2'"),
         ({}, {"state": []}, (), "at least one column"),
@@ -137,20 +136,20 @@ def test_refuses_with_the_place_and_the_reason(changes, roles, place, words):
 
 
 def test_says_how_many_more_rows_are_wrong():
-    with pytest.raises(InputError, match=r"and 1 more rows") as refused:
-        read(frame(a=[0, 5, 6, 0, 1]))
+    with pytest.raises(InputError, match=r"and 1 more row\)") as refused:
+        read(frame(a=[0, 5, 5, 0, 1]))
     assert (refused.value.row, refused.value.column, refused.value.participant) == (1, "a", "a")
 
 
 def test_errors_in_a_file_name_the_file_and_the_line(tmp_path):
     path = tmp_path / "logs.csv"
     path.write_text("participant,t,s1,s2,a,r\nx,1,0,0,0,5\nx,2,0,0,3,5\n")
-    with pytest.raises(InputError, match=r"logs\.csv: line 3, column 'a', participant 'x': action 3 was never declared"):
+    with pytest.raises(InputError, match=r"logs\.csv: line 3, column 'a', participant 'x': action '3' was never declared"):
         Trajectories.from_csv(path, **ROLES)
     path.write_text("participant,t,s1,s2,a,r\n")
     with pytest.raises(InputError, match="no rows"):
         Trajectories.from_csv(path, **ROLES)
-    path.write_text("participant,t\nx,1,2,3\n")
+    path.write_text("participant,t,s1,s2,a,r\nx,1,2,3\n")
     with pytest.raises(InputError, match=r"logs\.csv: line 2: cannot be read"):
         Trajectories.from_csv(path, **ROLES)
     with pytest.raises(InputError, match="no file"):

@@ -121,7 +121,7 @@ def test_quirks_one_by_one(tmp_path):
     ("changes", "words"),
     [
         ({"send": "maybe"}, "line 2: 'maybe' is neither true nor false"),
-        ({"decided_at": "yesterday"}, "line 2: 'yesterday' is no date"),
+        ({"decided_at": "yesterday"}, "line 2: 'yesterday' is not a date"),
         ({"steps": "many"}, "line 2: could not convert"),
         ({"participant": ""}, "line 2: user.index is missing"),
     ],

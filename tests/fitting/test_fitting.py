@@ -123,7 +123,7 @@ def test_a_part_needs_few_files_when_people_are_in_one_file_each(table, tmp_path
                 rows.slice(0, 1).set_column(0, "participant", pa.array([100 + late])).set_column(1, "time", pa.array([file]))
             )
             pq.write_table(pa.concat_tables([rows, more]), path)
-    made = partition.Plan.of(study(), folder)
+    made = partition.Partition.of(study(), folder)
     assert made.people == 17
     assert made.parts[-1].tolist()[-5:] == [101, 102, 103, 104, 105]
     assert sum(0 in files for files in made.holders) <= 3
@@ -173,6 +173,54 @@ def test_the_manifest_says_what_went_in_and_equal_input_gives_equal_bytes(table,
     weights = pq.read_table(tmp_path / "one" / "weights.parquet")
     assert manifest["removed"] == pc.sum(pc.equal(weights["weight"], 0)).as_py()
     assert sf.policies.load(tmp_path / "one" / "policies.json").participants.tolist() == list(range(12))
+
+
+@pytest.mark.parametrize("name", ["logs.csv", "logs.parquet"])
+def test_a_file_is_read_parsed_and_sorted_once(name, table, tmp_path, monkeypatch):
+    """One file through `surefoot fit`: its hash and its rows come from the same bytes."""
+    from pathlib import Path
+
+    from typer.testing import CliRunner
+
+    from surefoot.cli import app
+    from surefoot.data import log_files, validation
+    from surefoot.learning import methods
+
+    path = tmp_path / name
+    (pq.write_table if name.endswith("parquet") else pyarrow.csv.write_csv)(table, path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    calls = dict.fromkeys(("read", "decode", "parse", "participants", "method", "sort"), 0)
+
+    def count(what, where, attribute, counts=lambda *arguments: True):
+        wrapped = getattr(where, attribute)
+
+        def counted(*arguments, **named):
+            calls[what] += bool(counts(*arguments))
+            return wrapped(*arguments, **named)
+
+        monkeypatch.setattr(where, attribute, counted)
+
+    count("read", Path, "open", lambda file, *_: file == path)
+    count("decode", log_files, "clean_text")
+    count("parse", log_files, "csv_table" if name.endswith("csv") else "parquet_table")
+    count("participants", log_files, "read_participants")
+    count("method", methods, "method")
+    count("sort", validation.np, "lexsort")
+    monkeypatch.setattr(pq, "ParquetFile", _only_bytes(pq.ParquetFile, path))
+    arguments = ["fit", str(path), "--study", str(tmp_path / "study.toml"), "--out", str(tmp_path / "fitted")]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    decoded = 1 if name.endswith("csv") else 0
+    assert calls == {"read": 1, "decode": decoded, "parse": 1, "participants": 1, "method": 1, "sort": 1}
+
+
+def _only_bytes(opens, path):
+    """A Parquet file is opened from the bytes that were hashed, not by its path."""
+
+    def opened(source, *arguments, **named):
+        assert source != path
+        return opens(source, *arguments, **named)
+
+    return opened
 
 
 PROGRAM = """

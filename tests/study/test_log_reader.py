@@ -172,19 +172,19 @@ def test_two_actions_by_number_yes_or_no_or_name(values, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("-1024", "warm", "line 3, column 'temperature': 'warm' is no number"),
-        ("20.5", '"20,5"', "line 5, column 'temperature': '20,5' is no number; write decimals with a point"),
-        ("15,yes", "15,perhaps", "line 2, column 'rain': 'perhaps' is neither yes nor no"),
-        ("home,W", "hoem,W", "line 2, column 'dec.place': 'hoem' was never declared.*did you mean 'home'"),
-        ("home,W", "home,Y", "line 2, column 'sent': action 'Y' was never declared"),
-        ("1,0,unknown", "1,,unknown", "line 6, column 'free', participant 'b': availability is nan"),
+        ("-1024", "warm", "line 3, column 'temperature', participant 'a': 'warm' is not a number"),
+        ("20.5", '"20,5"', "line 5, column 'temperature', participant 'a': '20,5' is not a number; write decimals"),
+        ("15,yes", "15,perhaps", "line 2, column 'rain', participant 'b': 'perhaps' is neither yes nor no"),
+        ("home,W", "hoem,W", "line 2, column 'dec.place', participant 'b': 'hoem' was never declared.*did you mean 'home'"),
+        ("home,W", "home,Y", "line 2, column 'sent', participant 'b': action 'Y' was never declared"),
+        ("1,0,unknown", "1,,unknown", "line 6, column 'free', participant 'b': the availability is missing"),
         ("a,3", "a,1", "line 5, column 'when', participant 'a': a second decision point"),
         ("a,3", ",3", "line 5, column 'who': missing"),
-        ("a,3", "a,", "line 5, column 'when': missing"),
-        ("a,3", "a,soon", "line 5, column 'when': 'soon' is no number, unlike the times before"),
+        ("a,3", "a,", "line 5, column 'when', participant 'a': missing"),
+        ("a,3", "a,soon", "line 5, column 'when', participant 'a': 'soon' is not a number, unlike the times before"),
         ("15,yes", "inf,yes", None),
         ("2000", "inf", None),
-        ("FALSE,unknown,", "FALSE,unknown,W", "line 6, column 'sent', participant 'b': action 1 at a decision point that"),
+        ("FALSE,unknown,", "FALSE,unknown,W", "line 6, column 'sent', participant 'b': action 1 at a decision point where"),
     ],
 )  # fmt: skip
 def test_a_wrong_cell_is_refused_with_its_line(old, new, words, tmp_path):
@@ -200,7 +200,7 @@ def test_a_wrong_cell_is_refused_with_its_line(old, new, words, tmp_path):
 
 def test_a_reward_without_a_logarithm_is_refused(tmp_path):
     text = STUDY.replace("range = [0, 10000]\nwinsorise = [1, 1000]", "")
-    with pytest.raises(InputError, match=r"line 2, column 'steps': -3 has no log\(x \+ 0.5\)"):
+    with pytest.raises(InputError, match=r"line 2, column 'steps', participant 'b': -3 has no log\(x \+ 0.5\)"):
         Study.parse(text).read(write(tmp_path, CSV.replace("W,0", "W,-3")))
 
 

@@ -71,10 +71,10 @@ def test_a_study_says_what_its_method_sees():
         ('use = "critic"', "range = [3]", 11, "state.engagement.range", "[lowest, highest]"),
         ('use = "critic"', "range = [0, nan]", 11, "state.engagement.range", "[lowest, highest]"),
         ('use = "critic"', 'kind = "category"', 10, "state.engagement", "at least two different levels"),
-        ('use = "critic"', 'kind = "yes/no"\nrange = [0, 1]', 10, "state.engagement", "range and scaling belong"),
-        ('use = "policy"', "range = [0, 1]", 13, "state.dec.place", "range and scaling belong"),
+        ('use = "critic"', 'kind = "yes/no"\nrange = [0, 1]', 10, "state.engagement", "range belongs to kind = 'number'"),
+        ('use = "policy"', "range = [0, 1]", 13, "state.dec.place", "range belongs to kind = 'number'"),
         ("[reward]", "[rewards]", 22, "rewards", "did you mean 'reward'"),
-        ("log(x + 0.5)", "log(y)", 24, "reward.transform", "is no transform"),
+        ("log(x + 0.5)", "log(y)", 24, "reward.transform", "is not a transform"),
         ("[columns]", "[column]", 2, "column", "did you mean 'columns'"),
         ('participant = "participant"', "", 2, "columns.participant", "is missing"),
         ('column = "steps"', 'column = "weather"', 1, "", "another role's column"),
@@ -113,4 +113,4 @@ def test_what_is_no_toml_no_text_or_no_file_is_refused(tmp_path):
 def test_limits_hold_and_keep_the_proportions_of_the_other_actions():
     study = Study.parse(STUDY + "[probability_limits]\nminimum = 0.2\nmaximum = 0.8\n")
     given = np.array([[1.0, 0.0, 0.0], [0.5, 0.4, 0.1], [0.0, 0.25, 0.75]])
-    assert_allclose(study.limited(given), [[0.8, 0.1, 0.1], [0.5, 0.4, 0.1], [0.2, 0.2, 0.6]])
+    assert_allclose(study.clip_probabilities(given), [[0.8, 0.1, 0.1], [0.5, 0.4, 0.1], [0.2, 0.2, 0.6]])

@@ -23,7 +23,6 @@ from surefoot.cli.loaded_study import (
 if TYPE_CHECKING:
     from surefoot.explain import Explanation
     from surefoot.explain.policy_card import Card
-    from surefoot.study import Study
 
 
 @app.command()
@@ -47,7 +46,7 @@ def explain(
         for name, variable in described.state.items()
         if variable.scaling is not None
     }
-    found = explain_fit(fitted, limited=described.limited, scaling=scaling)
+    found = explain_fit(fitted, limited=described.clip_probabilities, scaling=scaling)
     verdict = audit(fitted, raw_reward=studied.read.raw_reward, implausible=studied.read.implausible).verdict
     limits = (described.probability_limits.minimum, described.probability_limits.maximum)
     sheet = make_card(
@@ -55,7 +54,7 @@ def explain(
         title=f"Policy card: {logs.name}",
         method=described.method_name,
         limits=limits,
-        descriptions=_descriptions(described),
+        descriptions=described.descriptions,
         transform=described.reward.transform,
         verdict=verdict,
     )
@@ -67,21 +66,6 @@ def explain(
             print_json(found.to_dict())
         else:
             _print_explanation(found, sheet)
-
-
-def _descriptions(study: Study) -> dict[str, str]:
-    """What the study says of every column of the state, in words."""
-    found: dict[str, str] = {}
-    for name, variable in study.state.items():
-        words: list[str] = [variable.kind]
-        if variable.range is not None:
-            words.append(f"plausible from {variable.range[0]:g} to {variable.range[1]:g}")
-        if variable.scaling is not None:
-            words.append(f"scaled as (value − {variable.scaling.centre:g}) / {variable.scaling.scale:g}")
-        if variable.levels:
-            words.append(f"compared with {variable.levels[0]}")
-        found |= dict.fromkeys(study.columns_of(name), ", ".join(words))
-    return found
 
 
 def _print_explanation(found: Explanation, sheet: Card) -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def arrow_columns(frame: Any, names: list[str]) -> tuple[dict[str, pa.Array], str]:
-    """The named columns of a pandas, polars or Arrow frame as Arrow arrays, and the name of the frame's library."""
+def arrow_table(frame: Any, names: list[str]) -> tuple[pa.Table, str]:
+    """The named columns of a pandas, polars or Arrow frame as an Arrow table, and the name of the frame's library."""
     import narwhals as nw
     import pyarrow as pa
 
@@ -38,9 +38,8 @@ def arrow_columns(frame: Any, names: list[str]) -> tuple[dict[str, pa.Array], st
             column = table.select(name).to_arrow().column(0)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(f"column '{name}' mixes types ({error}); convert it to one type", column=name) from error
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        arrays[name] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    return arrays, str(table.implementation)
+        arrays[name] = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pa.table(arrays), str(table.implementation)
 
 
 def make_frame(data: dict[str, Any], backend: str) -> Any:

@@ -1,18 +1,23 @@
-"""Trajectories: the one data container. People × decision points, ragged, checked once at the door, never changed."""
+"""Trajectories: the one data container. People × decision points, ragged, validated once, never changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.data import columns
-from surefoot.data.columns import Place, frame_row
-from surefoot.data.frames import arrow_columns, make_frame
+from surefoot.data.column_kinds import Number, VariableKind, YesNo
+from surefoot.data.column_roles import ColumnNames
+from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.decision_points import read_decision_points
+from surefoot.data.frames import arrow_table, make_frame
+from surefoot.data.log_files import LogFile, LogLayout, LogRows, list_files, name_file
+from surefoot.data.problems import Problems
+from surefoot.data.validation import validate_actions, validate_times, validate_values
 from surefoot.errors import InputError
 
 PADDED_TO = 16
@@ -20,18 +25,6 @@ PADDED_TO = 16
 rounding of a fit does not depend on who else is in the block."""
 BLOCK_CELLS = 2**17
 """Padded decision points in a block: large enough for NumPy to be worth its calls, small enough for a processor's cache."""
-
-
-@dataclass(frozen=True)
-class ColumnNames:
-    """What the columns are called where the data came from, for messages and for `to_frame`."""
-
-    participant: str = "participant"
-    time: str = "time"
-    action: str = "action"
-    reward: str = "reward"
-    probability: str = "probability"
-    available: str = "available"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -49,7 +42,7 @@ class Trajectories:
     participants: NDArray[Any]
     """Ids of the people, sorted, (people,)."""
     participant_index: NDArray[np.int64]
-    """For each row the position of its participant in `users`."""
+    """For each row the position of its participant in `participants`."""
     time: NDArray[Any]
     state: NDArray[np.float64]
     """(rows, state variables)."""
@@ -61,7 +54,7 @@ class Trajectories:
     reward: NDArray[np.float64]
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
-    names: ColumnNames = ColumnNames()
+    names: ColumnNames = field(default_factory=ColumnNames)
     backend: str = "pyarrow"
     """The library whose frames go out: that of the frame that came in."""
     order: NDArray[np.int64] = None  # type: ignore[assignment]
@@ -70,15 +63,16 @@ class Trajectories:
     """Where each participant begins in `order`, with the total at the end; derived."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", np.lexsort((self.time, self.participant_index)))
+        if self.order is None:
+            object.__setattr__(self, "order", np.lexsort((self.time, self.participant_index)))
         lengths = np.bincount(self.participant_index, minlength=len(self.participants))
         object.__setattr__(self, "starts", np.concatenate([[0], np.cumsum(lengths)]))
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in (one.name for one in fields(self)):
+            value = getattr(self, name)
             if isinstance(value, np.ndarray):
                 own = value.copy(order="F")  # A column's values side by side, as they are read.
                 own.flags.writeable = False
-                object.__setattr__(self, field.name, own)
+                object.__setattr__(self, name, own)
 
     def __len__(self) -> int:
         return len(self.participant_index)
@@ -111,71 +105,80 @@ class Trajectories:
         *,
         participant: str,
         time: str,
-        state: Sequence[str],
+        state: Sequence[str] | Mapping[str, VariableKind],
         action: str,
         reward: str,
         available: str | None = None,
         probability: str | None = None,
         actions: int | Sequence[str] = 2,
-        _place: Place = frame_row,
     ) -> Trajectories:
         """Read a pandas, polars or Arrow table with one row per decision point, in any order.
 
-        `actions` declares what can be sent: how many, or their names, the first of which means "nothing". `probability` is
-        that of the action which was taken. Rows where the participant was not available need no action and no probability.
+        Parameters
+        ----------
+        frame : pandas, polars or Arrow table
+        participant, time, action, reward, available, probability : str
+            The columns with these roles. `probability` is that of the action which was taken. Rows where the participant
+            was not available need no action and no probability.
+        state : list of str, or dict of kinds
+            The columns of the state: a list for numbers and yes/no, `{"place": Category(levels=("other", "home"))}` for
+            others (see `surefoot.data.column_kinds`).
+        actions : int or list of str
+            What can be sent: how many, or their names, the first of which means "nothing".
         """
-        names = ColumnNames(participant, time, action, reward, probability or "probability", available or "available")
-        state = _state_names(state)
-        wanted = [name for name in (participant, time, *state, action, reward, available, probability) if name is not None]
-        repeated = {name for name in wanted if wanted.count(name) > 1}
-        if repeated:
-            raise InputError(f"column '{repeated.pop()}' is named twice; every role needs a column of its own")
-        table, backend = arrow_columns(frame, wanted)
-        participants, participant_index = columns.people(table[participant], participant, _place)
-        action_names = _action_names(actions)
-
-        def numbers(name: str | None, otherwise: float = np.nan) -> NDArray[np.float64]:
-            return np.full(len(participant_index), otherwise) if name is None else columns.numbers(table[name], name, _place)
-
-        return checked(
-            participants=participants,
-            participant_index=participant_index,
-            time=columns.times(table[time], time, _place),
-            state=np.column_stack([numbers(name) for name in state]),
-            available=numbers(available, 1.0),
-            action=columns.action_codes(table[action], action, _place, action_names),
-            probability=numbers(probability),
-            reward=numbers(reward),
-            state_names=tuple(state),
-            action_names=action_names,
-            names=names,
-            backend=backend,
-            place=_place,
-        )
+        roles = _Roles(participant, time, action, reward, available, probability, state, actions)
+        table, backend = arrow_table(frame, roles.columns)
+        return cls._from_rows(LogRows.of(roles.layout.settle_missing(table), participant), roles, backend)
 
     @classmethod
     def from_csv(cls, path: str | Path, **roles: Any) -> Trajectories:
         """Read a comma-separated file; the arguments are those of `from_frame`. Errors name the line of the file."""
-        from surefoot.data import log_files
-
-        path = _existing(path)
-        data = log_files.read_text(path)
-        return cls._from_file(path, log_files.csv_table(path, data, None), log_files.csv_place(path, data), roles)
+        return cls._from_file(path, roles)
 
     @classmethod
     def from_parquet(cls, path: str | Path, **roles: Any) -> Trajectories:
         """Read a Parquet file; the arguments are those of `from_frame`."""
-        from surefoot.data import log_files
-
-        path = _existing(path)
-        return cls._from_file(path, log_files.parquet_table(path, None), lambda row: f"{path}: {frame_row(row)}", roles)
+        return cls._from_file(path, roles)
 
     @classmethod
-    def _from_file(cls, path: Path, table: Any, place: Place, roles: dict[str, Any]) -> Trajectories:
-        from surefoot.data.log_files import naming
+    def _from_file(cls, path: str | Path, arguments: dict[str, Any]) -> Trajectories:
+        roles = _Roles(**arguments)
+        (file,) = list_files(path)
+        rows = LogFile(file).rows(roles.layout)
+        with name_file(path):
+            return cls._from_rows(rows, roles, "pyarrow")
 
-        with naming(path):
-            return cls.from_frame(table, **roles, _place=place)
+    @classmethod
+    def _from_rows(cls, rows: LogRows, roles: _Roles, backend: str) -> Trajectories:
+        kinds = roles.kinds(rows)
+        points = read_decision_points(
+            rows,
+            time=roles.time,
+            state=kinds,
+            action=roles.action,
+            reward=roles.reward,
+            available=roles.available,
+            probability=roles.probability,
+            actions=roles.action_names,
+        )
+        return cls.validated(
+            participants=rows.participants,
+            participant_index=rows.participant_index,
+            time=points.time,
+            state=points.state,
+            available=points.available,
+            action=points.action,
+            probability=points.probability,
+            reward=points.reward,
+            state_names=tuple(name for variable, (_, kind) in kinds.items() for name in kind.state_columns(variable)),
+            action_names=roles.action_names,
+            names=ColumnNames(
+                *(roles.participant, roles.time, roles.action, roles.reward),
+                *(roles.probability or "probability", roles.available or "available"),
+            ),
+            backend=backend,
+            problems=points.problems,
+        )
 
     @classmethod
     def from_arrays(
@@ -214,7 +217,7 @@ class Trajectories:
                 raise InputError(f"{name} has shape {array.shape}; state asks for {(people, points)}", column=name)
             return array[kept]
 
-        return checked(
+        return cls.validated(
             participants=distinct,
             participant_index=np.broadcast_to(position[:, None], kept.shape)[kept].astype(np.int64),
             time=flat(np.broadcast_to(np.arange(points), kept.shape) if time is None else time, 0, "time"),
@@ -225,9 +228,33 @@ class Trajectories:
             reward=flat(reward, np.nan, "reward").astype(np.float64),
             state_names=tuple(state_names or [f"s{j + 1}" for j in range(cube.shape[2])]),
             action_names=_action_names(actions),
-            names=ColumnNames(),
-            backend="pyarrow",
-            place=frame_row,
+        )
+
+    @classmethod
+    def validated(
+        cls,
+        *,
+        available: NDArray[np.float64],
+        action: NDArray[np.float64],
+        probability: NDArray[np.float64],
+        problems: Problems | None = None,
+        **rest: Any,
+    ) -> Trajectories:
+        """Refuse what cannot be right, naming row, column and participant; settle what unavailable rows hold."""
+        participants, index, names = rest["participants"], rest["participant_index"], rest.setdefault("names", ColumnNames())
+        problems = problems or Problems(participant=lambda row: participants[index[row]].item())
+        columns = dict(zip(rest["state_names"], rest["state"].T, strict=True)) | {names.reward: rest["reward"]}
+        validate_values(problems, columns)
+        validate_actions(problems, names, available, action, probability, rest["action_names"])
+        order = validate_times(problems, names.time, index, rest["time"])
+        problems.raise_any()
+        free = available == 1
+        return cls(
+            available=free,
+            action=np.where(free, action, 0).astype(np.int64),
+            probability=np.where(free, probability, 1.0),
+            order=order,
+            **rest,
         )
 
     def with_values(
@@ -269,16 +296,50 @@ class Trajectories:
         yield np.zeros(1, dtype=np.int64), rows
 
 
-def _existing(path: str | Path) -> Path:
-    if not Path(path).is_file():
-        raise InputError(f"there is no file {path}")
-    return Path(path)
+@dataclass(frozen=True)
+class _Roles:
+    """The arguments of `from_frame`, checked."""
+
+    participant: str
+    time: str
+    action: str
+    reward: str
+    available: str | None = None
+    probability: str | None = None
+    state: Sequence[str] | Mapping[str, VariableKind] = ()
+    actions: int | Sequence[str] = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.state, str) or not len(self.state):
+            raise InputError(f"state must list at least one column, for example state=['{self.state or 's1'}']")
+        repeated = [name for name in self.columns if self.columns.count(name) > 1]
+        if repeated:
+            raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
+
+    @property
+    def columns(self) -> list[str]:
+        roles = (self.participant, self.time, *self.state, self.action, self.reward, self.available, self.probability)
+        return [name for name in roles if name is not None]
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return _action_names(self.actions)
+
+    @property
+    def layout(self) -> LogLayout:
+        levels = {name: kind.levels for name, kind in self.state.items()} if isinstance(self.state, Mapping) else {}
+        return LogLayout(self.participant, self.time, tuple(self.columns), meant={self.action: self.action_names, **levels})
+
+    def kinds(self, rows: LogRows) -> dict[str, tuple[str, VariableKind]]:
+        """The column and the kind of every state variable; without kinds of their own columns are numbers or yes/no."""
+        if isinstance(self.state, Mapping):
+            return {name: (name, kind) for name, kind in self.state.items()}
+        return {name: (name, _plain_kind(rows, name)) for name in self.state}
 
 
-def _state_names(state: Sequence[str]) -> list[str]:
-    if isinstance(state, str) or not len(state):
-        raise InputError(f"state must list at least one column, for example state=['{state or 's1'}']")
-    return list(state)
+def _plain_kind(rows: LogRows, name: str) -> VariableKind:
+    summary = ColumnSummary.of(name, rows.cells(name))
+    return YesNo.recognize(summary) or Number()
 
 
 def _action_names(actions: int | Sequence[str]) -> tuple[str, ...]:
@@ -290,90 +351,3 @@ def _action_names(actions: int | Sequence[str]) -> tuple[str, ...]:
     if isinstance(actions, str) or len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"actions must be a number of at least 2, or at least two different names; got {actions!r}")
     return names
-
-
-def checked(
-    *,
-    participants: NDArray[Any],
-    participant_index: NDArray[np.int64],
-    available: NDArray[np.float64],
-    action: NDArray[np.float64],
-    probability: NDArray[np.float64],
-    place: Place,
-    **rest: Any,
-) -> Trajectories:
-    """Refuse what cannot be right, naming the row, the column and the participant; settle what unavailable rows hold."""
-    door = _Door(participants, participant_index, place, rest["names"])
-    door.check_values(rest["state"], rest["state_names"], rest["reward"])
-    door.check_actions(available, action, probability, rest["action_names"])
-    door.check_times(rest["time"])
-    free = available == 1
-    return Trajectories(
-        participants=participants,
-        participant_index=participant_index,
-        available=free,
-        action=np.where(free, action, 0).astype(np.int64),
-        probability=np.where(free, probability, 1.0),
-        **rest,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Door:
-    """Where rows are looked at before they come in."""
-
-    participants: NDArray[Any]
-    participant_index: NDArray[np.int64]
-    place: Place
-    names: ColumnNames
-
-    def refuse(self, where: NDArray[np.bool_], column: str, values: NDArray[Any], what: str, remedy: str) -> None:
-        """An error about the first such row, if there is one; `{}` in `what` is its value."""
-        rows = np.flatnonzero(where)
-        if not rows.size:
-            return
-        row, participant = int(rows[0]), self.participants[self.participant_index[rows[0]]].item()
-        more = f" (and {rows.size - 1} more rows)" if rows.size > 1 else ""
-        value = f"{values[row]:g}" if isinstance(values[row], np.floating) else str(values[row])
-        message = f"{self.place(row)}, column '{column}', participant {participant!r}: {what.format(value)}{more}; {remedy}"
-        raise InputError(message, row=row, column=column, participant=participant)
-
-    def check_values(self, state: NDArray[np.float64], names: tuple[str, ...], reward: NDArray[np.float64]) -> None:
-        remedy = "correct the value or leave it empty (missing)"
-        for j, name in enumerate(names):
-            self.refuse(np.isinf(state[:, j]), name, state[:, j], "{} is not finite", remedy)
-        self.refuse(np.isinf(reward), self.names.reward, reward, "{} is not finite", remedy)
-
-    def check_actions(
-        self,
-        available: NDArray[np.float64],
-        action: NDArray[np.float64],
-        probability: NDArray[np.float64],
-        declared: tuple[str, ...],
-    ) -> None:
-        wrong, column = ~np.isin(available, (0.0, 1.0)), self.names.available
-        self.refuse(wrong, column, available, "availability is {}", "write 1 (available) or 0 (not available)")
-        free, given, column = available == 1, ~np.isnan(action), self.names.action
-        what = "the action is missing at an available decision point"
-        self.refuse(free & ~given, column, action, what, "fill it in, or mark the participant not available")
-        broken = given & (action != np.floor(action))
-        self.refuse(broken, column, action, "action {} is not a whole number", f"use 0 to {len(declared) - 1}")
-        undeclared = given & ((action < 0) | (action >= len(declared)))
-        remedy = f"declare it with actions=…, which now has {list(declared)}, or correct it"
-        self.refuse(undeclared, column, action, "action {} was never declared", remedy)
-        what = "action {} at a decision point that was not available"
-        self.refuse(~free & given & (action != 0), column, action, what, "correct the action or the availability")
-        outside, column = free & ((probability <= 0) | (probability > 1)), self.names.probability
-        remedy = "log the probability of the action taken, or leave it empty"
-        self.refuse(outside, column, probability, "probability {} is outside (0, 1]", remedy)
-
-    def check_times(self, time: NDArray[Any]) -> None:
-        column, participant_index = self.names.time, self.participant_index
-        if time.dtype.kind == "f":
-            self.refuse(~np.isfinite(time), column, time, "{} is not a time", "give every decision point a finite time")
-        order = np.lexsort((time, participant_index))
-        twice = np.zeros(len(participant_index), dtype=bool)
-        twice[order[1:]] = (participant_index[order[1:]] == participant_index[order[:-1]]) & (
-            time[order[1:]] == time[order[:-1]]
-        )
-        self.refuse(twice, column, time, "a second decision point at {}", "drop the duplicate or correct its time")

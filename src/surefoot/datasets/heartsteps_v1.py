@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from surefoot.data.frames import make_frame
-from surefoot.data.log_files import Rows, check_columns
+from surefoot.data.log_files import LogRows, check_columns
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study
-from surefoot.study.log_reader import described
+from surefoot.study.log_reader import parse_logs
 
 DAYS = 42
 SLOTS = 5
@@ -96,7 +96,7 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
     table = _table(rows)
     # Raw steps: the reward as it was measured, whatever a study makes of it.
     raw_steps = Study.parse(study_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
-    logs = described(raw_steps, Rows(table, lambda row: f"row {row}", np.arange(len(table)))).logs
+    logs = parse_logs(raw_steps, LogRows.of(table, "participant")).logs
     funnel["available"] = int(logs.available.sum())
     funnel["with reward, prior steps, temperature and location"] = int(logs.usable.sum())
     frame = make_frame({name: table[name].combine_chunks() for name in table.column_names}, backend)
@@ -167,7 +167,7 @@ def _moment(text: str) -> datetime:
     """`2015/7/22 16:30` (a spreadsheet's) or `2015-07-22 16:30:00` (as published)."""
     found = DATE.fullmatch(text)
     if found is None:
-        raise ValueError(f"'{text}' is no date; expected 2015-07-22 16:30:00 or 2015/7/22 16:30")
+        raise ValueError(f"'{text}' is not a date; expected 2015-07-22 16:30:00 or 2015/7/22 16:30")
     return datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type]
 
 

@@ -118,7 +118,7 @@ def evaluate(
 
     A `Method` is learned anew without the fold that judges it, so that its value is honest; `Policies` are taken as they
     are and should come from other logs. `cross_fit` is `person` or `time`; by default `time` when a method learns a policy
-    per participant, else `person`. `limited` keeps probabilities within the study's limits: `study.limited`.
+    per participant, else `person`. `limited` keeps probabilities within the study's limits: `study.clip_probabilities`.
 
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)

@@ -77,8 +77,8 @@ def explain(
 ) -> Explanation:
     """Explain a fitted method.
 
-    `limited` keeps probabilities within the study's limits (`study.limited`); `scaling` says by which (centre, scale) a
-    state variable was scaled, so that curves show it in its own units.
+    `limited` keeps probabilities within the study's limits (`study.clip_probabilities`); `scaling` says by which (centre,
+    scale) a state variable was scaled, so that curves show it in its own units.
 
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=100, seed=0)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from surefoot.errors import FitWarning, InputError, did_you_mean
-from surefoot.fitting.checkpoint import WorkingFolder
+from surefoot.fitting.checkpoint import Checkpoint
 from surefoot.fitting.dask import fit_on_cluster
-from surefoot.fitting.manifest import hashed, manifest_of
+from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
-from surefoot.fitting.partition import Plan
+from surefoot.fitting.partition import Partition
 from surefoot.numerics.engines import ENGINES, find_engine
 from surefoot.numerics.parallel import prefetch
 from surefoot.policies import policies
@@ -100,7 +100,7 @@ def fit_study(
     if isinstance(logs, StudyLogs):
         return _from_memory(logs, study, out, force, engine)
     if out is None:
-        return _from_memory(study.read(logs), study, None, False, engine, hashed(Path(logs)))
+        return _from_memory(study.read(logs), study, None, False, engine)
     return _through_parts(Path(logs), study, Path(out), force, done, engine, scheduler)
 
 
@@ -116,21 +116,14 @@ def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> No
         raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
 
 
-def _from_memory(
-    logs: StudyLogs,
-    study: Study,
-    out: str | Path | None,
-    force: bool,
-    engine: str,
-    inputs: list[dict[str, Any]] | None = None,
-) -> FittedStudy:
-    """All people at once, without files in between."""
+def _from_memory(logs: StudyLogs, study: Study, out: str | Path | None, force: bool, engine: str) -> FittedStudy:
+    """Everyone at once, without files in between."""
     part = fit_part(study, logs, engine)
-    manifest = manifest_of(study, inputs or hashed(logs), [part.summary])
+    manifest = make_manifest(study, list(logs.inputs) or hash_arrays(logs.logs), [part.summary])
     if out is not None:
-        with WorkingFolder(Path(out), manifest["key"], force) as working:
-            working.keep(0, part)
-            working.publish(1, manifest, study.text)
+        with Checkpoint(Path(out), manifest["key"], force) as checkpoint:
+            checkpoint.keep(0, part)
+            checkpoint.publish(1, manifest, study.text)
     _warn(manifest)
     return FittedStudy(manifest, None if out is None else Path(out), part)
 
@@ -138,23 +131,22 @@ def _from_memory(
 def _through_parts(
     path: Path, study: Study, out: Path, force: bool, progress: Progress, engine: str, scheduler: str | None
 ) -> FittedStudy:
-    WorkingFolder.check(out, force)
-    inputs = hashed(path)
-    plan = Plan.of(study, path)
-    # Parts of another size are other people's: their size belongs to the name of the folder.
-    key = f"{manifest_of(study, inputs, [])['key']}-{plan.part_rows}"
-    with WorkingFolder(out, key, force) as working:
-        missing = [number for number in range(len(plan.parts)) if not working.has(number)]
-        people = plan.people - sum(len(plan.parts[number]) for number in missing)
-        read = prefetch((number, plan.read(plan.parts[number])) for number in missing)
+    Checkpoint.check(out, force)
+    partition = Partition.of(study, path)
+    parts, inputs = partition.parts, partition.inputs
+    # Parts of another size hold other participants: their size belongs to the name of the folder.
+    key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
+    with Checkpoint(out, key, force) as checkpoint:
+        missing = [number for number in range(len(parts)) if not checkpoint.has(number)]
+        people = partition.people - sum(len(parts[number]) for number in missing)
+        read = prefetch((number, partition.read(number)) for number in missing)
         here = ((number, fit_part(study, logs, engine)) for number, logs in read)
-        for number, part in fit_on_cluster(plan, missing, scheduler) if engine == "dask" and missing else here:
-            working.keep(number, part)
-            people += len(plan.parts[number])
-            progress(people, plan.people)
-        summaries = [working.summary(number) for number in range(len(plan.parts))]
-        manifest = manifest_of(study, inputs, summaries)
-        working.publish(len(plan.parts), manifest, study.text)
+        for number, part in fit_on_cluster(partition, missing, scheduler) if engine == "dask" and missing else here:
+            checkpoint.keep(number, part)
+            people += len(parts[number])
+            progress(people, partition.people)
+        manifest = make_manifest(study, inputs, [checkpoint.summary(number) for number in range(len(parts))])
+        checkpoint.publish(len(parts), manifest, study.text)
     _warn(manifest)
     return FittedStudy.load(out)
 

@@ -15,7 +15,7 @@ from surefoot.fitting.part_fit import PartFit, merge_tables
 from surefoot.policies.policies import parquet_to_json
 
 
-class WorkingFolder:
+class Checkpoint:
     """`.fitted.partial-KEY` beside `fitted`; the key is a hash of the inputs and the parameters.
 
     A part is written under another name and renamed when it is complete: what has its name is whole. Leaving the folder

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from surefoot.errors import InputError
 from surefoot.fitting.part_fit import PartFit, fit_part
-from surefoot.fitting.partition import Plan
+from surefoot.fitting.partition import Partition
 from surefoot.numerics.parallel import count_cores
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ RETRIES = 5
 """How often a part is begun again when its worker dies; after that the part itself must be what kills it."""
 
 
-def fit_on_cluster(plan: Plan, numbers: list[int], scheduler: str | None) -> Iterator[tuple[int, PartFit]]:
+def fit_on_cluster(partition: Partition, numbers: list[int], scheduler: str | None) -> Iterator[tuple[int, PartFit]]:
     """Fit the parts of these numbers, in whatever order they end.
 
     The workers read the input by its path, so they must see the same files. Without a scheduler's address a cluster is
@@ -43,12 +43,12 @@ def fit_on_cluster(plan: Plan, numbers: list[int], scheduler: str | None) -> Ite
         running = {}
         for _ in range(min(ahead, len(waiting))):
             number = waiting.pop()
-            running[client.submit(_fit, plan.only(number), pure=False, retries=RETRIES)] = number
+            running[client.submit(_fit, partition.only(number), pure=False, retries=RETRIES)] = number
         for future in (ended := as_completed(list(running), loop=client.loop)):
             yield running.pop(future), future.result()
             if waiting:
                 number = waiting.pop()
-                following = client.submit(_fit, plan.only(number), pure=False, retries=RETRIES)
+                following = client.submit(_fit, partition.only(number), pure=False, retries=RETRIES)
                 running[following] = number
                 ended.add(following)
 
@@ -64,11 +64,11 @@ def _connected(scheduler: str) -> Client:
         ) from error
 
 
-def _fit(plan: Plan) -> PartFit:
-    """On a worker: read and fit the one part of the plan. The cluster decides how many run beside each other."""
+def _fit(partition: Partition) -> PartFit:
+    """On a worker: read and fit the one part of the partition. The cluster decides how many run beside each other."""
     os.environ["SUREFOOT_THREADS"] = "1"
     _keep_freed_memory()
-    return fit_part(plan.study, plan.read(plan.parts[0]))
+    return fit_part(partition.study, partition.read(0))
 
 
 def _keep_freed_memory() -> None:

@@ -6,50 +6,27 @@ import hashlib
 import json
 import platform
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from surefoot.data import log_files
-from surefoot.errors import InputError
-from surefoot.study import Study, StudyLogs
+from surefoot.data.trajectories import Trajectories
+from surefoot.study import Study
 from surefoot.version import __version__
 
 FORMAT = "surefoot-fit-1"
 
 
-def hashed(source: Path | StudyLogs) -> list[dict[str, Any]]:
-    """Name, size and SHA-256 of every input file; of arrays when the logs came from memory."""
-    if isinstance(source, StudyLogs):
-        logs = source.logs
-        digest = hashlib.sha256()
-        for array in (
-            logs.participants,
-            logs.participant_index,
-            logs.time,
-            logs.state,
-            logs.available,
-            logs.action,
-            logs.probability,
-            logs.reward,
-        ):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return [{"name": "arrays in memory", "sha256": digest.hexdigest()}]
-    root = source if source.is_dir() else source.parent
-    return [_file(file, root) for file in log_files.files_of(source)]
+def hash_arrays(logs: Trajectories) -> list[dict[str, Any]]:
+    """What stands for the input files of logs that came from memory."""
+    digest = hashlib.sha256()
+    who = (logs.participants, logs.participant_index, logs.time)
+    for array in (*who, logs.state, logs.available, logs.action, logs.probability, logs.reward):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return [{"name": "arrays in memory", "sha256": digest.hexdigest()}]
 
 
-def _file(file: Path, root: Path) -> dict[str, Any]:
-    try:
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from error
-    return {"name": str(file.relative_to(root)), "bytes": file.stat().st_size, "sha256": digest}
-
-
-def manifest_of(study: Study, inputs: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> dict[str, Any]:
+def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """What a fit is made of; `key` names it: the same key means the same results."""
     import pyarrow as pa
 

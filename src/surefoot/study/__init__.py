@@ -1,7 +1,8 @@
 """Study: what is observed, what can be sent, what is optimised. One `study.toml` drives fit, audit, explain and evaluate."""
 
 from surefoot.study.log_reader import StudyLogs
-from surefoot.study.model import Actions, Columns, MethodChoice, ProbabilityLimits, Reward, Scaling, StateVariable, Study
+from surefoot.study.log_sections import Actions, Columns, Reward, Scaling, StateVariable
+from surefoot.study.model import MethodChoice, ProbabilityLimits, Study
 from surefoot.study.trial_section import TrialSection
 
 __all__ = [

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from surefoot.errors import InputError, did_you_mean
-from surefoot.study.model import Scaling, StateVariable, Study
+from surefoot.study.log_sections import Scaling, StateVariable
 from surefoot.study.toml_lines import line_of
 from surefoot.study.toml_types import Section
 
 
-def explained(error: ValidationError, text: str, name: str) -> InputError:
+def explain_error(error: ValidationError, text: str, name: str, study: type[Section]) -> InputError:
     """The first error in the order of the file, and how many more there are."""
     # A misspelt key is also a missing one: the misspelling is the better message.
-    found = sorted((one["type"] == "missing", *_place_and_words(one, text)) for one in error.errors())
+    found = sorted((one["type"] == "missing", *_place_and_words(one, text, study)) for one in error.errors())
     _, line, key, words = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     where = f"key '{key}'" if key else "the study"
     return InputError(f"{name}: line {line}, {where}: {words}{more}", column=key or None)
 
 
-def _place_and_words(details: Any, text: str) -> tuple[int, str, str]:
+def _place_and_words(details: Any, text: str, study: type[Section]) -> tuple[int, str, str]:
     path = tuple(part for part in details["loc"] if isinstance(part, str))
     words = details["msg"].removeprefix("Value error, ")
     if details["type"] == "extra_forbidden":
-        valid = _valid_keys(path[:-1])
+        valid = _valid_keys(study, path[:-1])
         words = f"unknown key{did_you_mean(path[-1], valid)}; valid here are {', '.join(valid)}"
     elif details["type"] == "missing":
         words = "is missing; every study needs it"
@@ -42,11 +42,17 @@ def _place_and_words(details: Any, text: str) -> tuple[int, str, str]:
     return line_of(text, path), ".".join(path), words
 
 
-def _valid_keys(path: tuple[str, ...]) -> list[str]:
+def _valid_keys(study: type[Section], path: tuple[str, ...]) -> list[str]:
     """The keys that the section at `path` knows, as they are written in the file."""
-    section: type[Section] = Study
+    section = study
     if path[:1] == ("state",) and len(path) > 1:
         section = Scaling if path[2:] == ("scaling",) else StateVariable
-    elif ".".join(path) in Study.sections:
-        section = Study.sections[".".join(path)]
+    else:
+        for key in path:
+            field = next(field for name, field in section.model_fields.items() if (field.alias or name) == key)
+            section = next(kind for kind in (field.annotation, *get_args(field.annotation)) if _is_section(kind))
     return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)

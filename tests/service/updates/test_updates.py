@@ -43,7 +43,7 @@ def test_the_policy_is_the_one_that_the_library_fits_to_the_export(trial, study,
     np.testing.assert_array_equal(live.rule.coef, fitted.policies.rule.coef)
     state = np.array([[0.5, -1.0, 1.0]])
     given = answer(trial)["action_prob"]
-    np.testing.assert_array_equal(given, study.limited(fitted.policies.probabilities(["p0"], state))[0])
+    np.testing.assert_array_equal(given, study.clip_probabilities(fitted.policies.probabilities(["p0"], state))[0])
 
 
 def test_who_has_too_few_complete_decision_points_stays_in_warm_up(trial):

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from surefoot.data.column_kinds import Cell
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.context import Value, context_to_state
+from surefoot.service.trial.context import context_to_state
 from surefoot.service.trial.policy_versions import PolicyVersion
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
 from surefoot.service.trial.trial import Trial
@@ -105,7 +106,7 @@ def make_reply(decision_id: str, action: int, choice: Choice, action_names: tupl
     )
 
 
-def context_text(context: dict[str, Value]) -> str:
+def context_text(context: dict[str, Cell]) -> str:
     """A context as text that is equal for equal contexts."""
     return json.dumps(context, sort_keys=True, allow_nan=False)
 
@@ -147,7 +148,7 @@ def policy_probabilities(
     study: Study, version: PolicyVersion, participant_id: str, state: list[float | None]
 ) -> list[float]:
     """What the policy says, within the study's limits."""
-    limited = study.limited(version.probabilities(participant_id, state))[0]
+    limited = study.clip_probabilities(version.probabilities(participant_id, state))[0]
     if not np.isfinite(limited).all():
         raise InputError("the policy gave no finite probabilities")
     return [float(probability) for probability in limited]
@@ -157,7 +158,7 @@ def fixed_probabilities(study: Study, send: float) -> list[float]:
     """The same whatever the state: `send` shared equally by all actions but the first, within the study's limits."""
     others = len(study.actions.names) - 1
     row = np.array([[1 - send, *[send / others] * others]])
-    return [float(probability) for probability in study.limited(row)[0]]
+    return [float(probability) for probability in study.clip_probabilities(row)[0]]
 
 
 def unavailable_probabilities(study: Study) -> list[float]:

@@ -37,7 +37,7 @@ def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old
     if not finite.passed:
         return [finite, removed]
     people, states = _select_covered(logs, new)
-    after = study.limited(new.probabilities(people, states))
+    after = study.clip_probabilities(new.probabilities(people, states))
     before = _mean_send_probability(study, people, states, old, settings.warm_up_probability)
     return [
         finite,
@@ -90,5 +90,5 @@ def _mean_send_probability(
     if old is not None:
         known = np.ones(len(people), dtype=bool) if old.participants is None else np.isin(people, old.participants)
         if known.any():
-            send[known] = 1 - study.limited(old.probabilities(people[known], states[known]))[:, 0]
+            send[known] = 1 - study.clip_probabilities(old.probabilities(people[known], states[known]))[:, 0]
     return float(send.mean()) if len(send) else warm_up

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import sqlalchemy as sa
 
-from surefoot.data.columns import frame_row
-from surefoot.data.log_files import Rows
+from surefoot.data.log_files import LogRows
 from surefoot.service.database.schema import decisions
-from surefoot.service.trial.context import arrow_columns, typed
+from surefoot.service.trial.context import context_columns, read_values
 from surefoot.service.trial.outcomes import CURRENT
 from surefoot.study import Study, StudyLogs
-from surefoot.study.log_reader import described
+from surefoot.study.log_reader import parse_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +41,7 @@ def make_columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
         str(roles.probability): pa.array([row["probability"] for row in found], pa.float64()),
         study.actions.column: action_column(study, found),
         study.reward.column: pa.array([row["proximal_outcome"] for row in found], pa.float64()),
-        **arrow_columns(study, [_parse_context(study, row) for row in found]),
+        **context_columns(study, [read_values(study, json.loads(row["context"])) for row in found]),
     }
 
 
@@ -60,9 +58,4 @@ def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
     """The log as a fit takes it; `row` counts the given rows."""
     import pyarrow as pa
 
-    return described(study, Rows(pa.table(make_columns(study, found)), frame_row, np.arange(len(found))))
-
-
-def _parse_context(study: Study, row: Any) -> dict[str, Any]:
-    context = json.loads(row["context"])
-    return {name: typed(variable, context.get(name)) for name, variable in study.state.items()}
+    return parse_logs(study, LogRows.of(pa.table(make_columns(study, found)), study.columns.participant))

@@ -1,0 +1,183 @@
+"""The columns that every log has: participant, time, availability, action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.log_columns import LogColumn, first_failure, is_text
+from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """What the columns are called where the data came from, for messages and for `to_frame`."""
+
+    participant: str = "participant"
+    time: str = "time"
+    action: str = "action"
+    reward: str = "reward"
+    probability: str = "probability"
+    available: str = "available"
+
+
+YES, NO = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
+
+
+def read_participants(column: LogColumn) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sorted ids of the participants and, for every row, the position of its participant among them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells, kind = column.cells, column.cells.type
+    column.refuse_missing()
+    column.problems.raise_any(column.name)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or column.is_text):
+        raise InputError(
+            f"column '{column.name}' has type {kind}; a participant's id is a whole number or text", column=column.name
+        )
+    if column.is_text:
+        # NumPy's text ends at zero characters: two participants would become one.
+        wrong = np.flatnonzero(pc.match_substring(cells, "\0").to_numpy(zero_copy_only=False))
+    else:
+        row = first_failure(cells, pa.int64())
+        wrong = np.array([] if row is None else [row], dtype=np.int64)
+    if wrong.size:
+        text = repr(cells[int(wrong[0])].as_py())
+        column.report(wrong, f"{text} is not a participant's id", "ids are whole numbers or text")
+        column.problems.stop()
+    encoded = (cells if column.is_text else cells.cast(pa.int64())).dictionary_encode()
+    distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if column.is_text else np.int64)
+    participants, position = np.unique(distinct, return_inverse=True)
+    return participants, position.astype(np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def type_participants(cells: pa.Array) -> pa.Array:
+    """Ids in a text file: whole numbers where all are plain whole numbers (`1.0` too, `007` not), else text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not is_text(cells.type) or cells.null_count == len(cells):
+        return cells
+    if not pc.all(pc.match_substring_regex(cells, r"^(0|-?[1-9]\d{0,17})(\.0+)?$"), min_count=0).as_py():
+        return cells
+    return pc.replace_substring_regex(cells, r"\.0+$", "").cast(pa.int64())
+
+
+def type_times(cells: pa.Array) -> pa.Array:
+    """Times in a text file: numbers where all are numbers, else text."""
+    import pyarrow as pa
+
+    kinds = (pa.int64(), pa.float64()) if is_text(cells.type) else ()
+    return next((cells.cast(kind) for kind in kinds if first_failure(cells, kind) is None), cells)
+
+
+def read_times(column: LogColumn) -> NDArray[Any]:
+    """Decision times as int64, float64 or (dates, timestamps, ISO 8601 text) datetime64; with a zone they become UTC."""
+    import pyarrow as pa
+
+    cells, kind = column.cells, column.cells.type
+    column.refuse_missing()
+    column.problems.raise_any(column.name)
+    if column.is_text:
+        cells = _parse_instants(column)
+    elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        cells = to_microseconds(cells, column.name)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(
+            f"column '{column.name}' has type {kind}; a decision time is a number, a date or a timestamp", column=column.name
+        )
+    values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+    return values
+
+
+def to_microseconds(cells: pa.Array, name: str) -> pa.Array:
+    """Dates and timestamps of any unit as timestamps in microseconds; those with a zone become UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    zone = cells.type.tz if pa.types.is_timestamp(cells.type) else None
+    try:
+        cells = cells.cast(options=pc.CastOptions(pa.timestamp("us", zone), allow_time_truncate=True))
+    except pa.ArrowException as error:
+        raise InputError(f"column '{name}': {error}; correct the times", column=name) from error
+    # An instant with a zone is stored by Arrow in UTC; dropping the label keeps the instant.
+    return cells.cast(pa.timestamp("us"))
+
+
+def _parse_instants(column: LogColumn) -> pa.Array:
+    """ISO 8601 text: all without a zone, or all with one (the zones may differ), which gives UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = column.cells
+    if first_failure(cells.slice(0, 1), pa.float64()) is None:
+        column.cast(pa.float64(), _unlike_the_numbers)
+        column.problems.raise_any(column.name)
+        raise InputError(
+            f"column '{column.name}': times are text; convert them to numbers or to ISO 8601", column=column.name
+        )
+    zoned = pc.match_substring_regex(cells, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$").to_numpy(zero_copy_only=False)
+    kind = pa.timestamp("us", "UTC") if zoned[0] else pa.timestamp("us")
+    odd = np.flatnonzero(zoned != zoned[0])
+    if odd.size:
+        has = "has no" if zoned[0] else "has a"
+        what = f"'{cells[int(odd[0])]}' {has} time zone, unlike the rows before it"
+        column.report(odd, what, "give all times a zone, or none")
+        cells = pc.if_else(pa.array(zoned != zoned[0]), cells[0], cells)
+    cells = LogColumn(column.name, cells, column.problems).cast(kind, _not_a_time)
+    column.problems.raise_any(column.name)
+    return cells.cast(pa.timestamp("us"))
+
+
+def _unlike_the_numbers(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
+    import pyarrow.compute as pc
+
+    remedy = "write all times as numbers, or all in ISO 8601"
+    return pc.equal(cells, text), f"'{text}' is not a number, unlike the times before it", remedy
+
+
+def _not_a_time(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
+    import pyarrow.compute as pc
+
+    remedy = "write times as numbers or in ISO 8601 (2015-07-22T16:30:00)"
+    return pc.equal(cells, text), f"'{text}' is not a time", remedy
+
+
+def read_yes_no(column: LogColumn) -> NDArray[np.float64]:
+    """1.0 for yes, 0.0 for no, NaN for missing."""
+    if not column.is_text:
+        values = column.numbers()
+        odd = np.flatnonzero(~np.isnan(values) & (values != 0) & (values != 1))
+        if odd.size:
+            column.report(odd, f"{values[odd[0]]:g} is neither yes nor no", "write 1 or 0")
+        return values
+    meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
+    texts, _ = column.distinct()
+    meaning |= {text: meaning[text.lower()] for text in texts if text.lower() in meaning}
+    return column.codes(meaning, "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
+
+
+def read_actions(column: LogColumn, names: Sequence[str], values: Sequence[str] | None = None) -> NDArray[np.float64]:
+    """Action codes by the values that stand for them, or, where none are given, by number, by name or by yes/no."""
+    meaning: dict[str, float] = {}
+    if values is None and len(names) == 2:
+        meaning = {**dict.fromkeys(NO, 0.0), **dict.fromkeys(YES, 1.0)}
+    if values is None:
+        meaning |= {str(code): float(code) for code in range(len(names))}
+    known = list(names if values is None else values)
+    meaning |= {text: float(code) for code, text in enumerate(known)}
+    for text in column.distinct()[0]:
+        # TRUE, True and true are one word, unless the study spells its actions so that they differ.
+        same = {code for value, code in meaning.items() if value.lower() == text.lower()}
+        if text not in meaning and len(same) == 1:
+            meaning[text] = same.pop()
+    remedy = f"declared are {known}: add it to the actions, or correct the row"
+    return column.codes(meaning, "action '{}' was never declared", remedy)

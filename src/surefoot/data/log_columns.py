@@ -1,0 +1,211 @@
+"""One column of a log: its cells, as text (CSV) or typed (Parquet, data frames), and how a message names one of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.problems import MOST_SHOWN, Problems
+from surefoot.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
+"""How files spell "missing", in addition to an empty cell; a study may add spellings of its own."""
+DECIMAL_COMMA = r"^[-+]?[\d.]*,\d+$"
+
+
+@dataclass(frozen=True, eq=False)
+class LogColumn:
+    """One column. A cell that cannot be read is reported to `problems` and counts as missing until those are raised."""
+
+    name: str
+    cells: pa.Array
+    problems: Problems = field(default_factory=Problems)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @property
+    def is_text(self) -> bool:
+        return is_text(self.cells.type)
+
+    def report(self, rows: Sequence[int] | NDArray[np.int64], what: str, remedy: str) -> None:
+        self.problems.report(self.name, rows, what, remedy)
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Numbers and yes/no values as float64, missing as NaN; text is read as numbers with a decimal point."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        cells = self.cast(pa.float64(), self._not_a_number) if self.is_text else self.cells
+        known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+        if not any(test(cells.type) for test in known):
+            raise InputError(
+                f"column '{self.name}' has type {cells.type} where numbers are needed; convert it", column=self.name
+            )
+        if pa.types.is_boolean(cells.type):
+            cells = cells.cast(pa.int8())
+        values: NDArray[np.float64] = pc.fill_null(cells.cast(pa.float64(), safe=False), np.nan).to_numpy(
+            zero_copy_only=False
+        )
+        return values
+
+    def _not_a_number(self, cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
+        import pyarrow.compute as pc
+
+        if re.match(DECIMAL_COMMA, text):
+            # One habit of the file, not as many mistakes as it has numbers.
+            remedy = "write decimals with a point and no separators"
+            return pc.match_substring_regex(cells, DECIMAL_COMMA), f"'{text}' is not a number", remedy
+        return pc.equal(cells, text), f"'{text}' is not a number", "correct it or leave it empty (missing)"
+
+    def cast(self, kind: pa.DataType, explain: Callable[[pa.Array, str], tuple[pa.Array, str, str]]) -> pa.Array:
+        """The cells as that type; of one that cannot be, `explain` says which are like it, what is wrong, and the remedy."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        cells, found = self.cells, 0
+        while (row := first_failure(cells, kind)) is not None:
+            if (found := found + 1) > MOST_SHOWN:
+                self.problems.stop()
+            wrong, what, remedy = explain(cells, cells[row].as_py())
+            wrong = pc.fill_null(wrong, False)
+            self.report(np.flatnonzero(wrong.to_numpy(zero_copy_only=False)), what, remedy)
+            cells = pc.if_else(wrong, pa.scalar(None, cells.type), cells)
+        return cells.cast(kind)
+
+    def distinct(self) -> tuple[list[str], NDArray[np.int64]]:
+        """The texts that occur, and for every row the place of its text among them, −1 where it is missing.
+
+        Whole numbers and yes/no values are written as text; a float that is whole loses its `.0`.
+        """
+        import pyarrow as pa
+
+        cells, kind = self.cells, self.cells.type
+        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+        if not (self.is_text or any(test(kind) for test in plain)):
+            raise InputError(
+                f"column '{self.name}' has type {kind} where text or whole numbers are needed", column=self.name
+            )
+        encoded = cells.cast(pa.large_string()).dictionary_encode() if pa.types.is_null(kind) else cells.dictionary_encode()
+        values = encoded.dictionary.to_pylist()
+        indices: NDArray[np.int64] = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        missing = [code for code, value in enumerate(values) if isinstance(value, float) and math.isnan(value)]
+        if missing:
+            indices = np.where(np.isin(indices, missing), -1, indices)
+        return [spell(value) for value in values], indices
+
+    def codes(self, meaning: Mapping[str, float], what: str, remedy: str) -> NDArray[np.float64]:
+        """What every cell's text means, NaN where it is missing; `{}` in `what` is a text without a meaning."""
+        texts, indices = self.distinct()
+        # Whole numbers in a column with missing cells are often exported as 1.0.
+        found = [meaning.get(text, meaning.get(re.sub(r"\.0+$", "", text))) for text in texts]
+        for code, text in enumerate(texts):
+            if found[code] is None and (rows := np.flatnonzero(indices == code)).size:
+                self.report(rows, what.format(text) + did_you_mean(text, meaning), remedy)
+        known = np.array([np.nan if code is None else code for code in found] + [np.nan], dtype=np.float64)
+        values: NDArray[np.float64] = known[indices]
+        return values
+
+    def refuse_missing(self) -> None:
+        """Report cells that hold nothing: null, NaN or empty text."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.is_text:
+            missing = pc.equal(self.cells, "")
+        else:
+            missing = pc.is_null(self.cells, nan_is_null=pa.types.is_floating(self.cells.type))
+        rows = np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
+        self.report(rows, "missing", "every decision point needs one (fill it in or drop the row)")
+
+
+def spell(value: Any) -> str:
+    """A cell as text: `true` and `false`, whole numbers without a decimal point.
+
+    >>> spell(True), spell(2.0), spell(0.25), spell("home")
+    ('true', '2', '0.25', 'home')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.17g}" if isinstance(value, float) else str(value)
+
+
+def settle_missing(cells: pa.Array, spellings: Sequence[str]) -> pa.Array:
+    """Text without surrounding blanks, missing where it is spelled so; other cells as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    if not is_text(cells.type):
+        return cells
+    text = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+    return pc.if_else(pc.is_in(text, pa.array(spellings, pa.large_string())), pa.scalar(None, pa.large_string()), text)
+
+
+def whole_array(column: Any) -> pa.Array:
+    """One array from the chunks that a file was read in."""
+    import pyarrow as pa
+
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    try:
+        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"a column cannot be held in memory as one ({error}); write the logs as several Parquet files"
+        ) from error
+
+
+def first_failure(cells: pa.Array, kind: pa.DataType) -> int | None:
+    """The first row that cannot be cast to that type; None when all can. Halves the rows until one is left."""
+    import pyarrow as pa
+
+    def fails(part: pa.Array) -> bool:
+        try:
+            part.cast(kind)
+        except pa.ArrowException:
+            return True
+        return False
+
+    if not fails(cells):
+        return None
+    first, size = 0, len(cells)
+    while size > 1:
+        half = size // 2
+        if fails(cells.slice(first, half)):
+            size = half
+        else:
+            first, size = first + half, size - half
+    return first
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's kinds of text."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def value_family(kind: pa.DataType) -> str:
+    """What columns of several files must have in common to be one column."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind):
+        return "nothing"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "numbers"
+    if pa.types.is_timestamp(kind):
+        return "times" if kind.tz is None else "times with a zone"
+    return "text" if is_text(kind) else str(kind)

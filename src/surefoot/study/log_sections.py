@@ -1,0 +1,178 @@
+"""The sections of `study.toml` that say what the columns of the logs mean."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from surefoot.data.column_kinds import KINDS, VariableKind
+from surefoot.data.log_columns import spell
+from surefoot.errors import did_you_mean
+from surefoot.study.toml_types import Finite, Probability, Range, Section, Words
+
+LOGARITHM = re.compile(r"log\(\s*x\s*(?:([+-])\s*(\d+(?:\.\d*)?|\.\d+))?\s*\)")
+
+
+class Columns(Section):
+    """Which columns say who and when, whether the participant could be treated, and with which probability."""
+
+    participant: str
+    time: str
+    available: str | None = None
+    probability: str | None = None
+    """Of the action that was taken."""
+    missing: Words = ()
+    """Spellings of "missing" in addition to an empty cell, NA, NaN and null."""
+
+
+class Scaling(Section):
+    """(x − centre) / scale."""
+
+    centre: Finite = 0.0
+    scale: Annotated[Finite, Field(gt=0)] = 1.0
+
+
+class StateVariable(Section):
+    """One state variable; a category becomes a 0/1 column for every level but the first."""
+
+    column: str = ""
+    """The name of the variable unless given."""
+    kind: str = "number"
+    """One of `surefoot.data.column_kinds.KINDS`."""
+    levels: Words = ()
+    range: Range | None = None
+    """Values outside count as missing."""
+    scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
+    """`none`, or { centre = …, scale = … }."""
+    use: Literal["critic", "policy", "both"] = "both"
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_is_known(cls, name: str) -> str:
+        if name not in KINDS:
+            raise ValueError(f"there is no kind '{name}'{did_you_mean(name, KINDS)}; choose from {list(KINDS)}")
+        return name
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> StateVariable:
+        given = {"levels": bool(self.levels), "range": self.range is not None, "scaling": self.scaling is not None}
+        for setting in [name for name, is_given in given.items() if is_given]:
+            if setting not in KINDS[self.kind].takes:
+                others = " or ".join(f"'{name}'" for name, kind in KINDS.items() if setting in kind.takes)
+                raise ValueError(f"{setting} belongs to kind = {others}, not to '{self.kind}'")
+        self.variable_kind.check()
+        return self
+
+    @property
+    def variable_kind(self) -> VariableKind:
+        """The kind with its settings: what reads the column."""
+        scaling = self.scaling or Scaling()
+        return KINDS[self.kind](self.levels, self.range, scaling.centre, scaling.scale)
+
+
+class Actions(Section):
+    """What can be sent; the first is "nothing"."""
+
+    column: str = "action"
+    names: Words = ("nothing", "send")
+    values: tuple[str | int | float | bool, ...] | None = None
+    """What stands for each action in the log, in the order of the names."""
+    probabilities: tuple[Probability, ...] | None = None
+    """The design's probability of each action at an available decision point, where the log holds none."""
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Actions:
+        if len(self.names) < 2 or len(set(self.names)) < len(self.names):
+            raise ValueError("names must be at least two different names, the first of which means 'nothing'")
+        for name, given in (("values", self.values), ("probabilities", self.probabilities)):
+            if given is not None and len(given) != len(self.names):
+                raise ValueError(f"{name} has {len(given)} entries for {len(self.names)} actions; give one for each")
+        if self.values is not None and len(set(self.texts or ())) < len(self.values):
+            raise ValueError("values must differ from each other")
+        if self.probabilities is not None and abs(sum(self.probabilities) - 1) > 1e-9:
+            raise ValueError(f"probabilities sum to {sum(self.probabilities):g}; they must sum to 1")
+        return self
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """`values` as they read in a CSV file."""
+        return None if self.values is None else tuple(map(spell, self.values))
+
+
+class Reward(Section):
+    """What is optimised."""
+
+    column: str = "reward"
+    range: Range | None = None
+    """Values outside count as missing; looked at before anything else."""
+    winsorise: Range | None = None
+    """Values outside are moved to the limit; done before the transform."""
+    transform: str = "none"
+    """`none`, `sqrt`, `log(x)` or `log(x + c)`."""
+
+    @field_validator("transform")
+    @classmethod
+    def _transform_is_known(cls, transform: str) -> str:
+        if transform not in ("none", "sqrt") and _offset(transform) is None:
+            raise ValueError(f"'{transform}' is not a transform; write 'none', 'sqrt', or 'log(x + 0.5)' with your number")
+        return transform
+
+    @property
+    def offset(self) -> float | None:
+        """c of log(x + c); None for another transform."""
+        return _offset(self.transform)
+
+
+def _offset(transform: str) -> float | None:
+    found = LOGARITHM.fullmatch(transform.strip())
+    return None if found is None else float(f"{found[1] or '+'}{found[2] or '0'}")
+
+
+class LogDescription(Section):
+    """What the columns of the logs mean."""
+
+    columns: Columns
+    state: Annotated[dict[str, StateVariable], Field(min_length=1)]
+    actions: Actions = Actions()
+    reward: Reward = Reward()
+
+    @model_validator(mode="after")
+    def _columns_agree(self) -> Self:
+        named = (self.columns.participant, self.columns.time, self.columns.available, self.columns.probability)
+        roles = [column for column in (*named, self.actions.column, self.reward.column) if column is not None]
+        twice = [column for column in roles if roles.count(column) > 1]
+        if twice:
+            raise ValueError(f"column '{twice[0]}' is named twice; every role needs a column of its own")
+        for name in self.state_names:
+            if name in roles:
+                raise ValueError(
+                    f"state variable '{name}' has the name of another role's column; call it otherwise and set its column"
+                )
+        if len(set(self.state_names)) < len(self.state_names):
+            raise ValueError("two state variables have the same name")
+        if self.columns.probability is not None and self.actions.probabilities is not None:
+            raise ValueError("columns.probability and actions.probabilities both say the probability; keep one")
+        return self
+
+    @property
+    def state_kinds(self) -> dict[str, tuple[str, VariableKind]]:
+        """For every state variable its column in the log and its kind."""
+        return {name: (variable.column or name, variable.variable_kind) for name, variable in self.state.items()}
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The state's columns after categories became 0/1 columns, `location=home` and so on."""
+        return tuple(name for variable in self.state for name in self.columns_of(variable))
+
+    def columns_of(self, variable: str) -> tuple[str, ...]:
+        """The state's columns that one state variable becomes."""
+        return self.state[variable].variable_kind.state_columns(variable)
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """What every column of the state is, in words."""
+        return {
+            column: kind.describe() for name, (_, kind) in self.state_kinds.items() for column in kind.state_columns(name)
+        }
