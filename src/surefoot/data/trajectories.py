@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +57,16 @@ class Trajectories:
     names: ColumnNames = field(default_factory=ColumnNames)
     backend: str = "pyarrow"
     """The library whose frames go out: that of the frame that came in."""
-    order: NDArray[np.int64] = None  # type: ignore[assignment]
+    order: NDArray[np.int64] = field(init=False)
     """Rows sorted by participant, then time; derived."""
-    starts: NDArray[np.int64] = None  # type: ignore[assignment]
+    starts: NDArray[np.int64] = field(init=False)
     """Where each participant begins in `order`, with the total at the end; derived."""
+    sorted_rows: InitVar[NDArray[np.int64] | None] = None
+    """`order`, where it is known already."""
 
-    def __post_init__(self) -> None:
-        if self.order is None:
-            object.__setattr__(self, "order", np.lexsort((self.time, self.participant_index)))
+    def __post_init__(self, sorted_rows: NDArray[np.int64] | None) -> None:
+        order = np.lexsort((self.time, self.participant_index)) if sorted_rows is None else sorted_rows
+        object.__setattr__(self, "order", order)
         lengths = np.bincount(self.participant_index, minlength=len(self.participants))
         object.__setattr__(self, "starts", np.concatenate([[0], np.cumsum(lengths)]))
         for name in (one.name for one in fields(self)):
@@ -253,7 +255,7 @@ class Trajectories:
             available=free,
             action=np.where(free, action, 0).astype(np.int64),
             probability=np.where(free, probability, 1.0),
-            order=order,
+            sorted_rows=order,
             **rest,
         )
 
@@ -265,7 +267,7 @@ class Trajectories:
         for name, old, new in (("state", self.state, state), ("reward", self.reward, reward)):
             if new.shape != old.shape or np.isinf(new).any():
                 raise InputError(f"{name} must be finite or missing and of shape {old.shape}", column=name)
-        return replace(self, state=state, reward=reward)
+        return replace(self, state=state, reward=reward, sorted_rows=self.order)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per decision point, in the order they came: a frame of the library that the data came from."""
