@@ -139,3 +139,15 @@ def test_the_examples_of_the_documentation_load():
     assert whole
     for block in whole:
         sf.Study.parse(block, "docs/study-file.md")
+
+
+def test_the_documentation_knows_every_method_and_every_kind():
+    from surefoot.data.column_kinds import KINDS
+    from surefoot.learning.methods import METHODS
+
+    docs = Path(__file__).parents[2] / "docs"
+    for name in ("study-file.md", "method.md"):
+        text = (docs / name).read_text(encoding="utf-8")
+        assert [method for method in METHODS if f"`{method}`" not in text] == []
+    text = (docs / "study-file.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f'`"{kind}"`' not in text] == []

@@ -58,7 +58,7 @@ class LoadedStudy:
 
 
 def console() -> Console:
-    """Standard output; 80 columns where it is no terminal."""
+    """Standard output; 80 columns where it is not a terminal."""
     from rich.console import Console
 
     wide = Console()

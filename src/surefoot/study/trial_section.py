@@ -71,7 +71,7 @@ class TrialSection(Section):
     @classmethod
     def _is_a_time(cls, text: str) -> str:
         if text != "never" and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
-            raise ValueError(f"'{text}' is no time of day; write '03:00', or 'never'")
+            raise ValueError(f"'{text}' is not a time of day; write '03:00', or 'never'")
         return text
 
     @field_validator("time_zone")
