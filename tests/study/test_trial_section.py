@@ -18,7 +18,7 @@ def test_the_trial_section_has_defaults_for_everything():
     [
         ("update_time = ", "update_tmie = ", "trial.update_tmie", "did you mean 'update_time'"),
         ("max_removed", "max_remvoed", "trial.guard_rails.max_remvoed", "did you mean 'max_removed'"),
-        ('"never"', '"25:00"', "trial.update_time", "no time of day"),
+        ('"never"', '"25:00"', "trial.update_time", "not a time of day"),
         ('"never"', '"never"\ntime_zone = "Mars"', "trial.time_zone", "no time zone"),
         ("fallback_probability = 0.25", "fallback_probability = 0.95", "trial.fallback_probability", "limits 0.1 to 0.9"),
         ('available = "available"\n', "", "columns.available", "names this column"),
