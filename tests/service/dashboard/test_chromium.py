@@ -18,8 +18,8 @@ from tests.service.support.postgres import free_port
 from tests.service.support.seeded_trial import NASTY, Clock, seed
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
-PAGES = ("/", "/participants", "/updates", "/policies", "/alerts", "/policies/1/activate")
-PHONE, DESKTOP = 390, 1280
+PAGES = ("/", "/participants", "/participants/p0", "/updates", "/policies", "/alerts", "/policies/1/activate")
+PHONE, DESKTOP = 390, 1200
 
 
 class Reader(Browser):
@@ -117,7 +117,9 @@ def look(browser, path, width):
     assert browser.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
     assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "flex"
     charts = browser.evaluate("[...document.querySelectorAll('svg.chart')].map(one => one.getBoundingClientRect().width)")
-    assert len(charts) == {"/": 2, "/policies": 1}.get(path, 0) and all(250 < wide < width for wide in charts), path
+    assert len(charts) == {"/": 2, "/policies": 1, "/participants/p0": 1}.get(path, 0) and all(
+        250 < wide < width for wide in charts
+    ), path
     assert browser.evaluate("document.querySelectorAll('script').length") == 0
     if path == "/alerts":
         assert NASTY in browser.evaluate("document.body.innerText")

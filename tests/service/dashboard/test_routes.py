@@ -85,6 +85,10 @@ def test_coefficients_are_shown_with_the_intervals_of_their_update(browser, monk
     updates.run_update(browser.trial, updates.begin_update(browser.trial, "test"))
     sign_in(browser, "analyst")
     text = browser.get("/policies").text
-    assert "−0.5 to +1" in text and "Counted on fingers" not in text and "95 % intervals: counted on fingers" in text
+    assert (
+        "−0.5 to +1" in text
+        and "Counted on fingers" not in text
+        and "95\N{NO-BREAK SPACE}% intervals: counted on fingers" in text
+    )
     # Zero is in the middle, 0.25 a little to its right: 50 (1 + 0.25 / 1.08).
     assert 'cx="61.57%"' in text

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from surefoot.service.api.authentication import AuthenticatedRoute, for_role
+from surefoot.service.api.file_replies import export_file
 from surefoot.service.api.routes import ERRORS, trial_of
-from surefoot.service.operations.export import FORMATS, Export, export_decisions, export_outcomes
+from surefoot.service.operations.export import FORMATS
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import Activation, PolicyList, UpdateStatus
 from surefoot.service.updates import queries, update_process
@@ -57,22 +58,11 @@ def activate(policy_id: Id, request: Request) -> Any:
 @for_role("analyst")
 def decisions(request: Request, form: Form = "csv") -> Response:
     """One row per decision point, for the analysis of micro-randomised trials; the headers count the rows."""
-    return _file(export_decisions(trial_of(request), form), form, "decisions")
+    return export_file(trial_of(request), "decisions", form)
 
 
 @router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])
 @for_role("analyst")
 def outcomes(request: Request, form: Form = "csv") -> Response:
     """Every outcome that was ever sent, with corrections and late ones."""
-    return _file(export_outcomes(trial_of(request), form), form, "outcomes")
-
-
-def _file(export: Export, form: str, name: str) -> Response:
-    headers = {
-        "X-Row-Count": str(export.rows),
-        "X-Content-SHA256": export.sha256,
-        "Content-Disposition": f'attachment; filename="{name}.{form}"',
-    }
-    if name == "decisions":
-        headers["X-Participant-Count"] = str(export.participants)
-    return Response(export.content, media_type=FORMATS[form], headers=headers)
+    return export_file(trial_of(request), "outcomes", form)

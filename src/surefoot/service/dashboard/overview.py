@@ -19,7 +19,7 @@ DAYS = 14
 
 @dataclass(frozen=True)
 class Day:
-    """The decisions that arrived on one day of the study's time zone."""
+    """The decisions of one day of the study's time zone."""
 
     date: date
     sources: dict[str, int] = field(default_factory=dict)
@@ -44,20 +44,20 @@ class Day:
         return self.sent / self.available, float(interval.low), float(interval.high)
 
 
-def count_days(trial: Trial, at: datetime, number: int = DAYS) -> list[Day]:
-    """The last days, today last."""
+def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "received_at") -> list[Day]:
+    """The last days, today last; by arrival, or by the decision points' own time (`decided_at`)."""
     zone = trial.settings.zone
     today = at.astimezone(zone).date()
     with trial.database.snapshot() as connection:
-        return [_day(connection, zone, today - timedelta(days=back)) for back in reversed(range(number))]
+        return [_day(connection, zone, decisions.c[by], today - timedelta(days=back)) for back in reversed(range(number))]
 
 
-def _day(connection: sa.Connection, zone: Any, day: date) -> Day:
+def _day(connection: sa.Connection, zone: Any, moment: sa.Column[Any], day: date) -> Day:
     # From midnight to midnight, also where a day has 23 or 25 hours.
     begin, end = (datetime.combine(day + timedelta(days=more), datetime.min.time(), zone) for more in (0, 1))
     sent = sa.func.sum(sa.case((decisions.c.action > 0, 1), else_=0))
     counted = sa.select(decisions.c.source, sa.func.count().label("number"), sent.label("sent")).where(
-        decisions.c.received_at >= begin, decisions.c.received_at < end
+        moment >= begin, moment < end
     )
     rows = connection.execute(counted.group_by(decisions.c.source)).all()
     return Day(day, {row.source: row.number for row in rows}, sum(row.sent for row in rows))
@@ -70,6 +70,9 @@ class Participant:
     id: str
     registered_at: datetime
     last_contact: datetime | None
+    """When anything last arrived."""
+    last_decided: datetime | None
+    """The newest decision point by its own time."""
     decisions: int
     missing: int
     """Available decision points whose outcome can no longer come."""
@@ -78,7 +81,10 @@ class Participant:
 def list_participants(trial: Trial, at: datetime) -> list[Participant]:
     """All participants, the longest silent first."""
     asked = sa.select(
-        decisions.c.participant_id, sa.func.count().label("number"), sa.func.max(decisions.c.received_at).label("last")
+        decisions.c.participant_id,
+        sa.func.count().label("number"),
+        sa.func.max(decisions.c.received_at).label("last"),
+        sa.func.max(decisions.c.decided_at).label("decided"),
     ).group_by(decisions.c.participant_id)
     told = (
         sa.select(decisions.c.participant_id, sa.func.max(outcomes.c.received_at).label("last"))
@@ -95,7 +101,16 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
         own = decided.get(row.id)
         contacts = [moment for moment in (own.last if own else None, heard.get(row.id)) if moment is not None]
         last = max(contacts, default=None)
-        found.append(Participant(row.id, row.registered_at, last, own.number if own else 0, missing.get(row.id, 0)))
+        found.append(
+            Participant(
+                row.id,
+                row.registered_at,
+                last,
+                own.decided if own else None,
+                own.number if own else 0,
+                missing.get(row.id, 0),
+            )
+        )
     return sorted(found, key=lambda one: (one.last_contact or one.registered_at, one.id))
 
 

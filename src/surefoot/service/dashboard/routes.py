@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from surefoot.service.access import keys
 from surefoot.service.access.sessions import Session
-from surefoot.service.dashboard import charts, overview, policy_views
+from surefoot.service.api.file_replies import export_file
+from surefoot.service.dashboard import charts, overview, participant_view, policy_views
 from surefoot.service.dashboard.page_access import (
     COOKIE,
     SIGN_IN_COOKIE,
@@ -26,6 +27,7 @@ from surefoot.service.dashboard.page_access import (
     sessions_of,
     set_session,
 )
+from surefoot.service.dashboard.timeline import draw_timeline
 from surefoot.service.database import clock
 from surefoot.service.trial.alerts import close_alert
 from surefoot.service.trial.api_errors import ApiError
@@ -37,6 +39,7 @@ Reader = Annotated[Viewer, Depends(find_viewer)]
 Actor = Annotated[Viewer, Depends(find_acting_admin)]
 Fields = Annotated[dict[str, str], Depends(read_form)]
 Id = Annotated[int, Path(ge=1, lt=2**31)]
+Before = Annotated[int | None, Query(ge=0, lt=2**31)]
 
 
 def _to(path: str) -> RedirectResponse:
@@ -92,10 +95,10 @@ async def sign_out(request: Request, fields: Fields) -> Response:
 
 
 @router.get("/")
-def overview_page(viewer: Reader) -> Response:
+def overview_page(viewer: Reader, by: str = "") -> Response:
     """Counts, charts, alerts: the state of the trial."""
     trial, at = viewer.trial, clock.now()
-    days = overview.count_days(trial, at)
+    days = overview.count_days(trial, at, by="decided_at" if by == "decided" else "received_at")
     limits = (trial.study.probability_limits.minimum, trial.study.probability_limits.maximum)
     people = overview.list_participants(trial, at)
     return viewer.page(
@@ -106,6 +109,7 @@ def overview_page(viewer: Reader) -> Response:
         decisions_chart=charts.decisions_by_day(days),
         send_chart=charts.send_rate_by_day(days, limits),
         limits=limits,
+        by=by,
         outcomes=overview.count_outcomes(trial, at),
         outcome_hours=trial.settings.outcome_hours,
         people=people,
@@ -127,6 +131,21 @@ def participants_page(viewer: Reader) -> Response:
         people=overview.list_participants(viewer.trial, at),
         outcome_hours=viewer.trial.settings.outcome_hours,
     )
+
+
+@router.get("/participants/{participant_id}")
+def participant_page(participant_id: str, viewer: Reader, before: Before = None) -> Response:
+    """One participant: timeline and decision points."""
+    trial = viewer.trial
+    one = participant_view.describe_participant(trial, participant_id, clock.now(), before)
+    zone = trial.settings.zone
+    return viewer.page("participant", one=one, timeline=draw_timeline(one.points, zone), zone=trial.settings.time_zone)
+
+
+@router.get("/download/{name}.{form}")
+def download(name: Literal["decisions", "outcomes"], form: Literal["csv", "parquet"], viewer: Reader) -> Response:
+    """The export, for those who have no command line."""
+    return export_file(viewer.trial, name, form)
 
 
 @router.get("/updates")
