@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import surefoot as sf
-from surefoot.learning.methods import Batch
+from surefoot.learning.batch import Batch
 from surefoot.policies.rules import Boltzmann
 from surefoot.simulators import HeartSteps
 

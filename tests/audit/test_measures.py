@@ -71,7 +71,7 @@ def test_sensitivity_refits_at_every_height_of_the_cap():
         assert [row.removed for row in grid] == sorted((row.removed for row in grid), reverse=True)
         again = sf.method("accb", pooling=pooling).fit(fit.logs_)
         z = policy_features(fit.logs_.state)
-        effect = (z * effects(again.critic_coef_, 2)[:, 0][again._unit]).sum(axis=1).mean()
+        effect = (z * effects(again.critic_coef_, 2)[:, 0][again.unit_]).sum(axis=1).mean()
         assert_allclose(grid[-1].effect.value, effect)
         assert grid[-1].effect.low < effect < grid[-1].effect.high
         send = again.policies_.probabilities(fit.logs_.participant, fit.logs_.state)[:, 1]

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -5,7 +7,9 @@ from sklearn.linear_model import LinearRegression
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.cross_fitting import expected_rewards, folds_of, learned_without
+from surefoot.evaluation.cross_fitting import assign_folds, expect_rewards, fit_without_folds
+from surefoot.learning.critics import CRITICS
+from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import Boltzmann
 from tests.studies import TREATED, many
@@ -22,8 +26,8 @@ def test_estimators_are_their_formulas(logs):
     found = evaluate(logs, {"target": TARGET})
     pi, rows = TARGET.probabilities(logs.state), np.arange(len(logs))
     ratio = pi[rows, logs.action] / np.where(logs.action == 1, TREATED, 1 - TREATED)
-    fold = folds_of(logs, "person", 5, 0)
-    expected = expected_rewards(logs, fold, critic="ridge", pooling="all")
+    fold = assign_folds(logs, "person", 5, 0)
+    expected = expect_rewards(logs, fold, critic="ridge", pooling="all")
     direct = (pi * expected).sum(axis=1)
     value = {name: found.value("target", name).value.value for name in ("ips", "snips", "direct", "doubly robust")}
     assert_allclose(value["ips"], (ratio * logs.reward).mean())
@@ -49,8 +53,8 @@ def test_the_logging_policy_judged_by_its_own_logs_is_the_mean_of_the_logs(logs)
 
 def test_rewards_are_expected_by_those_who_did_not_see_them(logs):
     """With hardly any penalty the critic is scikit-learn's least squares on the other folds."""
-    fold = folds_of(logs, "person", 4, seed=1)
-    found = expected_rewards(logs, fold, critic="ridge", pooling="all", penalty=1e-9)
+    fold = assign_folds(logs, "person", 4, seed=1)
+    found = expect_rewards(logs, fold, critic="ridge", pooling="all", penalty=1e-9)
     for part in range(4):
         other, own = fold != part, fold == part
         x = critic_features(logs.state, logs.action, 2)
@@ -61,7 +65,7 @@ def test_rewards_are_expected_by_those_who_did_not_see_them(logs):
 
 
 def test_folds_by_participant_and_by_time(logs):
-    by_participant, by_time = folds_of(logs, "person", 5, 0), folds_of(logs, "time", 4, 0)
+    by_participant, by_time = assign_folds(logs, "person", 5, 0), assign_folds(logs, "time", 4, 0)
     for participant in range(12):
         assert len(set(by_participant[logs.participant_index == participant])) == 1
         assert_array_equal(
@@ -71,8 +75,8 @@ def test_folds_by_participant_and_by_time(logs):
 
 
 def test_a_method_is_learned_without_the_fold_that_judges_it(logs):
-    fold = folds_of(logs, "time", 4, 0)
-    for part, policies in learned_without(sf.method("accb"), logs, fold):
+    fold = assign_folds(logs, "time", 4, 0)
+    for part, policies in fit_without_folds(sf.method("accb"), logs, fold):
         hidden = logs.with_values(reward=np.where(fold == part, np.nan, logs.reward))
         again = sf.method("accb").fit(hidden).policies_
         assert_array_equal(again.rule.coef, policies.rule.coef)
@@ -138,6 +142,59 @@ def test_poor_overlap_is_said(logs):
     assert not found["never"].warning
 
 
+def test_one_decision_point_that_carries_the_weight_is_said():
+    """600 decision points, one of which was sent with probability 1/40."""
+    rng = np.random.default_rng(0)
+    action, probability = np.ones((20, 30), dtype=int), np.ones((20, 30))
+    probability[3, 4] = 1 / 40
+    logs = sf.Trajectories.from_arrays(
+        rng.standard_normal((20, 30, 1)), action, rng.standard_normal((20, 30)), probability=probability
+    )
+    found = next(row for row in evaluate(logs, {}).overlap if row.policy == "always")
+    assert found.largest_ratio == pytest.approx(40)
+    assert found.effective_sample_size == pytest.approx(639**2 / (599 + 1600))
+    assert found.warning == "one decision point carries 6 % of the weight: a probability near 0 was logged"
+
+
+def test_a_constant_added_to_every_reward_is_added_to_every_value(logs):
+    """The intercept of the critic that judges is free; where it shrinks, the direct method is off by thousands."""
+    raised = logs.with_values(reward=logs.reward + 1e6)
+    before, after = (evaluate(one, {"target": TARGET}, cross_fit="time", draws=10) for one in (logs, raised))
+    for estimator in ("snips", "direct", "doubly robust"):
+        for policy in ("target", "never", "always"):
+            shift = after.value(policy, estimator).value.value - before.value(policy, estimator).value.value
+            assert shift == pytest.approx(1e6, abs=0.01), (policy, estimator)
+
+
+def test_limits_hold_for_the_policies_and_not_for_what_they_are_compared_with(logs):
+    found = evaluate(logs, {"it": sf.policies.fixed([0.0, 1.0])}, clip_probabilities=lambda p: 0.25 + p / 2, draws=10)
+    sends = {row.policy: row.send_rate for row in found.overlap}
+    assert sends == {"it": 0.75, "never": 0.0, "always": 1.0}
+
+
+@pytest.mark.parametrize("cross_fit", ["person", "time"])
+def test_every_critic_judges_by_its_own_fit(cross_fit):
+    """`high-breakdown` once computed ridge and said high-breakdown."""
+    logs = many(1, 12, 60, seed=3)[0][0]
+    logs = sf.simulators.contaminate(logs, mechanism="prompted", ratio=0.1, strength=5, seed=1).logs
+    fold = assign_folds(logs, cross_fit, 3, 0)
+    pooling = {"person": "all", "time": "person"}[cross_fit]
+    state = (logs.state - logs.state.mean(axis=0)) / logs.state.std(axis=0)
+    units = [np.arange(len(logs))] if pooling == "all" else [logs.participant_index == k for k in range(12)]
+    found = {name: expect_rewards(logs, fold, critic=name, pooling=pooling) for name in CRITICS}
+    assert not np.allclose(found["ridge"], found["high-breakdown"])
+    penalty = np.array([0.0, *[1.0] * 7])
+    for part, unit in itertools.product(range(3), units):
+        own = np.flatnonzero(np.isin(np.arange(len(logs)), np.arange(len(logs))[unit]))
+        s, a, r = (values[own][None] for values in (state, logs.action, logs.reward))
+        weights = (fold[own] != part).astype(float)[None]
+        fit = fit_high_breakdown(critic_features(s, a, 2), r, weights, state=s, action=a, penalty=penalty)
+        held_out = own[fold[own] == part]
+        for action in range(2):
+            x = critic_features(state[held_out], np.full(len(held_out), action), 2)
+            assert_allclose(found["high-breakdown"][held_out, action], x @ fit.coef[0], rtol=1e-9)
+
+
 def test_what_cannot_be_judged_is_refused(logs):
     unknown = sf.Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.ones((2, 3)))
     with pytest.raises(
@@ -148,7 +205,7 @@ def test_what_cannot_be_judged_is_refused(logs):
         evaluate(sf.Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.full((2, 3), np.nan)), {})
     with pytest.raises(sf.InputError, match=r"'mine' learns a policy per participant.*pooling = 'all'"):
         evaluate(logs, {"mine": sf.method("accb")}, cross_fit="person")
-    with pytest.raises(sf.InputError, match="cross_fit is 'week'"):
+    with pytest.raises(sf.InputError, match="no cross-fitting 'week'"):
         evaluate(logs, {}, cross_fit="week")
     with pytest.raises(sf.InputError, match="3 actions cannot be judged by logs with 2"):
         evaluate(logs, {"three": sf.policies.coin(3)})

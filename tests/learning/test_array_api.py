@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose
 import surefoot as sf
 from surefoot.learning.actor import optimise
 from surefoot.learning.actor_objective import gain_gradient_curvature
-from surefoot.learning.critics.capped import fit_capped, fit_ridge
+from surefoot.learning.critics.capped import fit_capped
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
+from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import hampel, kalman
 from surefoot.numerics.batched_cholesky import Cholesky
 from surefoot.numerics.engines import find_engine

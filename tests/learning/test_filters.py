@@ -84,3 +84,12 @@ def test_an_unknown_filter_is_named():
     logs = sf.Trajectories.from_arrays(np.zeros((1, 2, 1)), np.zeros((1, 2)), np.zeros((1, 2)))
     with pytest.raises(sf.InputError, match="did you mean 'hampel'"):
         clean(logs, "hample")
+
+
+def test_kalman_keeps_what_is_usual_in_a_series_that_is_mostly_one_value():
+    """Seven in ten are zero, so that the median absolute deviation is zero too; the ones are no artefacts, the 50 is."""
+    x = np.tile([0.0] * 7 + [1.0] * 3, 6)[None]
+    x[0, 31] = 50.0
+    cleaned = kalman(x, np.ones(x.shape, dtype=bool))
+    assert_array_equal(np.delete(cleaned, 31), np.delete(x, 31))
+    assert cleaned[0, 31] < 2

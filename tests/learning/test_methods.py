@@ -132,7 +132,7 @@ def test_row_order_and_company_change_nothing(dirty):
 def test_block_size_and_threads_change_nothing(dirty, monkeypatch, name):
     expected = sf.method(name).fit(dirty)
     for cells, threads in ((200, 1), (200, 3), (700, 2), (10**6, 1)):
-        monkeypatch.setattr("surefoot.learning.methods._block_cells", lambda rows, cells=cells: cells)
+        monkeypatch.setattr("surefoot.learning.methods.choose_block_cells", lambda rows, cells=cells: cells)
         monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
         again = sf.method(name).fit(dirty)
         for part, values in expected.policies_.rule.arrays().items():
@@ -142,7 +142,7 @@ def test_block_size_and_threads_change_nothing(dirty, monkeypatch, name):
 
 
 def test_every_thread_gets_a_block_and_none_a_huge_one(monkeypatch):
-    from surefoot.learning.methods import _block_cells
+    from surefoot.learning.batch import choose_block_cells
 
     for threads, rows, cells in (
         (1, 10**3, 2**17),
@@ -152,7 +152,7 @@ def test_every_thread_gets_a_block_and_none_a_huge_one(monkeypatch):
         (64, 10**8, 2**18),
     ):
         monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
-        assert _block_cells(rows) == cells
+        assert choose_block_cells(rows) == cells
 
 
 def test_tidy_results_have_names_people_and_times(dirty):

@@ -15,8 +15,6 @@ from surefoot.reports.numbers import format_estimate, format_number, format_perc
 VERDICTS = ("fine", "look", "unsafe")
 MISSING_LOOK, MISSING_UNSAFE = 0.10, 0.40
 """Share of available decision points that no fit can use."""
-NORMAL_NOISE = 0.076
-"""What the cap with τ = 1 removes from normal noise without a single outlier."""
 REMOVED_LOOK, REMOVED_UNSAFE = 0.125, 0.25
 """Share of used decision points beyond the cap: 7.6 % and 5 % of true outliers; a quarter is no longer a tail."""
 SKEW_LOOK, SKEW_UNSAFE = 0.10, 0.20
@@ -55,7 +53,8 @@ def worst(verdicts: list[str]) -> str:
 def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Check, ...]:
     """All checks, in the order in which one would ask."""
     shape = _Shape.of(measures)
-    further = (_compare_critics(measures, sensitivity),) if measures.fitted.critic == "high-breakdown" else ()
+    other = measures.fitted.critic_.compared_with
+    further = () if other is None else (_compare_critics(measures, sensitivity, other),)
     return (
         _check_missing(measures),
         _check_removed(measures),
@@ -69,25 +68,26 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
     )
 
 
-def _compare_critics(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> Check:
-    """What the high-breakdown critic changed: for comparison only, so always fine."""
-    capped, theirs = measures.with_the_papers_cap()
-    ours = next(found for found in sensitivity if found.tau == measures.fitted.tau)
+def _compare_critics(measures: Measures, sensitivity: tuple[Sensitivity, ...], critic: str) -> Check:
+    """What this critic changed beside another: for comparison only, so always fine."""
+    other, theirs = measures.with_critic(critic)
+    title = other.fitted.critic_.title
+    ours = next(found for found in sensitivity if found.tau == measures.fitted.critic_.strictness)
     numbers = {
         "share": ours.removed,
         "share_of_the_cap": theirs.removed,
         "reward": measures.reward_share()[0],
-        "reward_of_the_cap": capped.reward_share()[0],
+        "reward_of_the_cap": other.reward_share()[0],
         "effect": ours.effect.value,
         "effect_of_the_cap": theirs.effect.value,
     }
     reason = (
-        f"the paper's cap would remove {format_percent(theirs.removed)} of decision points holding "
+        f"{title} would remove {format_percent(theirs.removed)} of decision points holding "
         f"{format_percent(numbers['reward_of_the_cap'], 0)} of the total reward; this critic removes "
         f"{format_percent(ours.removed)} holding {format_percent(numbers['reward'], 0)}. Mean effect of sending "
         f"{format_number(ours.effect.value)} instead of {format_number(theirs.effect.value)}"
     )
-    return Check("against the paper's cap", "fine", reason, "", numbers)
+    return Check(f"against {title}", "fine", reason, "", numbers)
 
 
 @dataclass(frozen=True)
@@ -145,19 +145,16 @@ def _check_removed(measures: Measures) -> Check:
     share = removed / used
     far = removed - int(measures.near.sum())
     verdict = "unsafe" if share > REMOVED_UNSAFE else "look" if share > REMOVED_LOOK else "fine"
-    if measures.fitted.critic == "ridge":
-        reason = f"the critic is ridge: all {used} decision points count, whatever they say"
-    elif measures.fitted.critic == "high-breakdown":
-        reason = (
-            f"the critic's fences remove {format_percent(share)} of {used} decision points, "
-            "for their state or for their reward"
-        )
+    critic = measures.fitted.critic_
+    if critic.removal is None:
+        reason = f"{critic.title} has no cap: all {used} decision points count"
     else:
-        reason = (
-            f"the cap removes {format_percent(share)} of {used} decision points "
-            f"({format_percent(NORMAL_NOISE)} would go from normal noise alone); "
-            f"{format_percent(far / used)} stand apart, beyond {NEAR:g} times the cap"
-        )
+        reason = f"{critic.removal.removes} {format_percent(share)} of {used} decision points"
+        if critic.removal.because:
+            reason += f", {critic.removal.because}"
+        if critic.removal.normal_share is not None:
+            reason += f" ({format_percent(critic.removal.normal_share)} would go from normal noise alone)"
+        reason += f"; {format_percent(far / used)} stand apart, beyond {NEAR:g} times {critic.removal.name}"
     remedy = "raise tau, or give the reward a transform under which its noise has one hump and short tails"
     return Check(
         "share removed", verdict, reason, remedy if verdict != "fine" else "", {"share": share, "far_share": far / used}
@@ -278,7 +275,7 @@ def _check_participant(measures: Measures) -> Check:
 
 
 def _check_sensitivity(measures: Measures, grid: tuple[Sensitivity, ...]) -> Check:
-    here = next((found for found in grid if found.tau == measures.fitted.tau), grid[-1])
+    here = next((found for found in grid if found.tau == measures.fitted.critic_.strictness), grid[-1])
     effect = f"mean effect of sending {format_estimate(here.effect)}"
     if len(grid) == 1:
         return Check("depends on tau", "fine", f"the critic has no cap; {effect}", "", {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant, t_interval
 from surefoot.inference.sandwich import compute_influences
+from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
 from surefoot.policies.features import effects, policy_features
 
@@ -55,11 +55,10 @@ class Measures:
         used = ~np.isnan(fitted.weights_)
         if not used.any():
             raise InputError("no decision point was usable, so there is no fit to audit; see which columns are missing")
-        unit = fitted._unit
         # Without a cap the residuals are put on the scale that the cap would have for normal noise.
         normal = 1.78 * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
         limit = np.where(np.isfinite(fitted.threshold_), np.sqrt(fitted.threshold_), normal)
-        relative = fitted.residuals_ / limit[unit]
+        relative = fitted.residuals_ / limit[fitted.unit_]
         return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, PeopleBootstrap(len(logs.participants)))
 
     def total(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -69,7 +68,7 @@ class Measures:
 
     @property
     def treated(self) -> NDArray[np.bool_]:
-        return self.fitted.logs_.action > 0
+        return np.asarray(self.fitted.logs_.action > 0)
 
     @property
     def near(self) -> NDArray[np.bool_]:
@@ -92,10 +91,10 @@ class Measures:
         counts = [self.total(rows) for rows in (events & group, group, events & other, other)]
         return self.bootstrap.difference(*counts)
 
-    def with_the_papers_cap(self) -> tuple[Measures, Sensitivity]:
-        """The same method with the paper's critic instead, as it would be audited."""
-        capped = _refitted(self.fitted, critic="capped")
-        return Measures.of(capped, self.raw_reward), _at(self, capped, self.fitted.tau)
+    def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
+        """The same method with another critic, as it would be audited."""
+        again = _refitted(self.fitted, make_critic(name, self.fitted.parameters()))
+        return Measures.of(again, self.raw_reward), _at(self, again)
 
     def thirds(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Rows in the first and in the last third of each participant's decision points."""
@@ -107,28 +106,28 @@ class Measures:
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:
         """The same method with the cap at other heights, and without."""
-        fitted = self.fitted
-        if fitted.critic == "ridge":
-            return (_at(self, fitted, np.inf),)
+        fitted, critic = self.fitted, self.fitted.critic_
+        if critic.removal is None:
+            return (_at(self, fitted),)
         found = []
         for factor in TAUS:
-            again = fitted if factor == 1 else _refitted(fitted, tau=fitted.tau * factor)
-            found.append(_at(self, again, fitted.tau * factor))
-        return (*found, _at(self, _refitted(fitted, critic="ridge"), np.inf))
+            again = fitted if factor == 1 else _refitted(fitted, critic.at_strictness(factor))
+            found.append(_at(self, again))
+        return (*found, _at(self, _refitted(fitted, critic.without_removal())))
 
 
-def _refitted(fitted: Method, **changes: Any) -> Method:
+def _refitted(fitted: Method, critic: Critic) -> Method:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # The fit under audit has said it.
-        return replace(fitted, **changes, filter=None).fit(fitted.logs_)
+        return replace(fitted, critic=critic, filter=None).fit(fitted.logs_)
 
 
-def _at(measures: Measures, fitted: Method, tau: float) -> Sensitivity:
+def _at(measures: Measures, fitted: Method) -> Sensitivity:
     logs, rows = fitted.logs_, np.flatnonzero(measures.used)
     z, participant_index, people = policy_features(logs.state[rows]), logs.participant_index[rows], len(logs.participants)
-    gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted._unit[rows]])
+    gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted.unit_[rows]])
     effect = measures.bootstrap.ratio(sum_by_participant(participant_index, people, gain), measures.total(measures.used))
-    if fitted.pooling == "all" and people > 1:
+    if fitted.pooled_ and people > 1:
         # Everybody shares the coefficients: their error, and not the spread over people, is what is uncertain.
         direction = _mean_contrast(z.mean(axis=0), logs.actions)
         spread = compute_influences(fitted).critic @ direction
@@ -136,7 +135,9 @@ def _at(measures: Measures, fitted: Method, tau: float) -> Sensitivity:
             gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1
         )
     send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
-    return Sensitivity(float(tau), float((fitted.weights_[rows] == 0).mean()), effect, float(send.mean()))
+    return Sensitivity(
+        float(fitted.critic_.strictness), float((fitted.weights_[rows] == 0).mean()), effect, float(send.mean())
+    )
 
 
 def _mean_contrast(z: NDArray[np.float64], actions: int) -> NDArray[np.float64]:

@@ -56,7 +56,7 @@ def _residuals(audit: Audit) -> tuple[Markup, str]:
         gone = values[measures.removed & mask]
         axes.hist(gone, bins=list(edges), histtype="step", linewidth=1.5, color=colour, label=label)
     axes.set_yscale("log")
-    if measures.fitted.critic != "ridge":
+    if measures.fitted.critic_.removal is not None:
         for edge in (-1, 1):
             axes.axvline(edge, color=INK, linewidth=0.8, linestyle="--")
     label_axes(
@@ -115,7 +115,7 @@ def _effects(audit: Audit) -> tuple[Markup, str]:
     values, ends = interval_bars([found.effect for found in grid])
     axes.errorbar(taus, values, ends, fmt="o-", color=BLUE, markersize=4, linewidth=1, label="capped")
     axes.axhline(audit.sensitivity[-1].effect.value, color=GREEN, linestyle="--", label="without the cap")
-    axes.axvline(audit.measures.fitted.tau, color=GREY, linewidth=0.8, label="this fit")
+    axes.axvline(audit.measures.fitted.critic_.strictness, color=GREY, linewidth=0.8, label="this fit")
     _logarithmic(axes, taus)
     label_axes(
         axes, x="τ (height of the cap)", y="mean effect of sending\n(units of the fitted reward)", title="Effect and the cap"
@@ -132,7 +132,7 @@ def _send_rates(audit: Audit) -> tuple[Markup, str]:
         taus, [100 * found.removed for found in audit.sensitivity[:-1]], "s-", color=ORANGE, label="decision points removed"
     )
     axes.axhline(100 * audit.sensitivity[-1].send_rate, color=GREEN, linestyle="--", label="send rate without the cap")
-    axes.axvline(audit.measures.fitted.tau, color=GREY, linewidth=0.8)
+    axes.axvline(audit.measures.fitted.critic_.strictness, color=GREY, linewidth=0.8)
     axes.set_ylim(0, 100)
     _logarithmic(axes, taus)
     label_axes(axes, x="τ (height of the cap)", y="%", title="Sending and the cap")

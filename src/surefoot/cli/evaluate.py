@@ -38,7 +38,7 @@ def evaluate(
     cross_fit: Annotated[
         str | None, typer.Option(help="`person` or `time`; by default as the study's pooling asks.")
     ] = None,
-    critic: Annotated[str, typer.Option(help="Model of the reward: `ridge` or `capped`.")] = "ridge",
+    critic: Annotated[str, typer.Option(help="Model of the reward: `ridge`, `capped` or `high-breakdown`.")] = "ridge",
     without_removed: Annotated[
         bool, typer.Option("--without-removed", help="Count rewards that the study's robust fit removed as missing.")
     ] = False,
@@ -54,7 +54,7 @@ def evaluate(
     if policies is not None:
         judged = {policies.stem: _given(policies, studied.read.logs)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
-    found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, limited=studied.study.clip_probabilities)
+    found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, clip_probabilities=studied.study.clip_probabilities)
     source = f"{studied.source}. {note}"
     title = f"Value from {logs.name}"
     with write_outputs({html: render_page(found, title=title, unit=studied.unit, source=source)} if html else {}):
@@ -92,7 +92,7 @@ def _print_values(found: OffPolicy, unit: str, note: str) -> None:
 
     from rich.markup import escape
 
-    from surefoot.evaluation import ESTIMATORS, LOGGED
+    from surefoot.evaluation import LOGGED, find_estimator
     from surefoot.evaluation.page import headline
     from surefoot.reports.numbers import format_interval, format_number, format_value
 
@@ -111,7 +111,7 @@ def _print_values(found: OffPolicy, unit: str, note: str) -> None:
             table.add_row(LOGGED, "mean", format_value(value.value), format_interval(value.value), "–", "–")
             continue
         ends = "–" if isnan(value.difference.low) else format_interval(value.difference)
-        estimate = (ESTIMATORS[value.estimator], format_value(value.value), format_interval(value.value))
+        estimate = (find_estimator(value.estimator).label, format_value(value.value), format_interval(value.value))
         table.add_row(escape(value.policy), *estimate, format_value(value.difference), ends)
     out.print(table)
     overlap = new_table("policy", "sends at", "effective sample", "largest ratio")

@@ -80,7 +80,7 @@ def _print_explanation(found: Explanation, sheet: Card) -> None:
         out.print(f"[bold]{escape(heading)}[/]")
         for sentence in sentences:
             out.print(Padding(Text(sentence), (0, 0, 0, 2)))
-    per_participant = found.fitted.pooling == "person"
+    per_participant = not found.fitted.pooled_
     out.print(
         "\n[bold]Coefficients[/]"
         + (": mean over people; > 0, < 0: people whose own interval lies there" if per_participant else "")

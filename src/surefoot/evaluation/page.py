@@ -6,8 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surefoot.evaluation import ESTIMATORS, LOGGED, OffPolicy
-from surefoot.reports.figures import BLUE, GREEN, GREY, INK, ORANGE, add_legend, interval_bars, label_axes, new_figure
+from surefoot.evaluation.estimators import find_estimator
+from surefoot.evaluation.values import LOGGED, OffPolicy
+from surefoot.reports.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    YELLOW,
+    add_legend,
+    interval_bars,
+    label_axes,
+    new_figure,
+)
 from surefoot.reports.numbers import format_interval, format_value
 from surefoot.reports.render import inline_svg, render
 
@@ -16,7 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {"ips": GREY, "snips": ORANGE, "direct": GREEN, "doubly robust": BLUE}
+COLOURS = (GREY, ORANGE, GREEN, BLUE, PURPLE, YELLOW, SKY)
+"""Of the estimators, in their order."""
 
 
 def render_page(found: OffPolicy, *, title: str, unit: str, source: str = "") -> str:
@@ -29,7 +44,7 @@ def render_page(found: OffPolicy, *, title: str, unit: str, source: str = "") ->
         headlines=headlines,
         found=found,
         charts=charts,
-        estimators=ESTIMATORS,
+        labels={name: find_estimator(name).label for name in found.estimators},
         logged=LOGGED,
         unit=unit,
         source=source,
@@ -54,13 +69,13 @@ def headline(found: OffPolicy, policy: str, unit: str) -> str:
 def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axes]:
     names = [row.policy for row in found.overlap]
     figure, axes = new_figure(width=5.2, height=1.6 + 0.55 * len(names))
-    for step, (estimator, colour) in enumerate(COLOURS.items()):
+    apart = 0.64 / len(found.estimators)
+    for step, estimator in enumerate(found.estimators):
         rows = [getattr(found.value(name, estimator), which) for name in names]
-        place = np.arange(len(names)) + 0.16 * (step - 1.5)
+        place = np.arange(len(names)) + apart * (step - (len(found.estimators) - 1) / 2)
         values, ends = interval_bars(rows)
-        axes.errorbar(
-            values, place, xerr=ends, fmt="o", color=colour, label=ESTIMATORS[estimator], markersize=4, linewidth=1.2
-        )
+        label, colour = find_estimator(estimator).label, COLOURS[step % len(COLOURS)]
+        axes.errorbar(values, place, xerr=ends, fmt="o", color=colour, label=label, markersize=4, linewidth=1.2)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     label_axes(axes, x=x, y="", title=title)
@@ -72,8 +87,8 @@ def _values(found: OffPolicy, unit: str) -> tuple[Markup, str]:
     logged = found.value(LOGGED).value
     axes.axvline(logged.value, color=INK, linewidth=0.8, linestyle="--", label=LOGGED)
     add_legend(figure, axes)
-    note = "Dots are estimates, bars 95 % intervals over people; the direct method has none. Dashed: the mean of the logs."
-    return inline_svg(figure, "Values of the policies by four estimators"), note
+    note = "Dots are estimates, bars 95 % intervals over people where there are any. Dashed: the mean of the logs."
+    return inline_svg(figure, f"Values of the policies by {len(found.estimators)} estimators"), note
 
 
 def _differences(found: OffPolicy, unit: str) -> tuple[Markup, str]:

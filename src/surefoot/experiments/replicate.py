@@ -87,7 +87,7 @@ def _critic_measures(simulator: Simulator, fitted: Method, touched: NDArray[np.b
         "coefficient_error": coefficient_error(simulator, fitted).mean,
         "share_removed": float(removed.mean()),
         "precision": both / removed.sum() if removed.any() else np.nan,
-        "recall": both / touched.sum() if touched.any() and fitted.critic != "ridge" else np.nan,
+        "recall": both / touched.sum() if touched.any() and fitted.critic_.removal is not None else np.nan,
     }
 
 

@@ -21,8 +21,8 @@ from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.learning import filters
-from surefoot.learning.critics import capped
-from surefoot.learning.critics.high_breakdown import fit_high_breakdown
+from surefoot.learning.critics import CriticBatch, CriticFit, make_critic
+from surefoot.learning.critics.ridge import ridge
 from surefoot.policies import policies
 from surefoot.policies.features import critic_features
 from surefoot.simulators import HeartSteps, contaminate
@@ -81,7 +81,7 @@ class Problem:
 def least_squares(problem: Problem, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """Ridge with the methods' default penalty, (people, features)."""
     used = np.ones_like(problem.reward) if weights is None else weights
-    coef: NDArray[np.float64] = capped.ridge(problem.features, problem.reward, used, np.full(8, PENALTY))
+    coef: NDArray[np.float64] = ridge(problem.features, problem.reward, used, np.full(8, PENALTY))
     return coef
 
 
@@ -89,12 +89,10 @@ def _fit_after_filter(name: str) -> Callable[[Problem], NDArray[np.float64]]:
     return lambda problem: least_squares(problem.with_logs(filters.clean(problem.logs, name)))
 
 
-def robust_fit(problem: Problem, critic: str, tau: float = 1.0) -> capped.CriticFit:
-    """The capped or the high-breakdown critic."""
-    data = (problem.features, problem.reward, np.ones_like(problem.reward))
-    if critic == "capped":
-        return capped.fit_capped(*data, penalty=np.full(8, PENALTY), tau=tau)
-    return fit_high_breakdown(*data, state=problem.state, action=problem.action, penalty=np.full(8, PENALTY), tau=tau)
+def robust_fit(problem: Problem, critic: str, tau: float = 1.0) -> CriticFit:
+    """A critic that leaves decision points out."""
+    data = (problem.features, problem.reward, np.ones_like(problem.reward), problem.state, problem.action)
+    return make_critic(critic, {"tau": tau}).fit(CriticBatch(*data, penalty=np.full(8, PENALTY), arms=1))
 
 
 FITTERS: dict[str, Callable[[Problem], NDArray[np.float64]]] = {

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.experiments.s5 import CoefficientErrors, Problem, Scenario, log_normal_logs, make_problems, robust_fit
-from surefoot.learning.critics import capped
+from surefoot.learning.critics.ridge import residuals
 from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW
 from surefoot.numerics.masked_quantiles import scaled_mad
 from surefoot.numerics.skewness import medcouple
@@ -66,7 +66,7 @@ def errors_figure(found: CoefficientErrors) -> Figure:
 def _skewness(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Everybody's medcouple of all residuals, and the skewness of those kept and near the centre, in standard errors."""
     fit = robust_fit(problem, "high-breakdown")
-    left = capped.residuals(problem.features, problem.reward, fit.coef)
+    left = residuals(problem.features, problem.reward, fit.coef)
     kept = fit.weights > 0
     z = left / scaled_mad(left, kept, np.zeros(len(left)))[:, None]
     core = np.ma.masked_array(z, ~(kept & (np.abs(z) < WINDOW)))

@@ -13,8 +13,6 @@ from surefoot.inference.intervals import Interval, mean_interval, t_quantile
 from surefoot.inference.participant_bootstrap import bootstrap_coefficients
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
-from surefoot.policies.features import critic_feature_names, policy_feature_names
-from surefoot.policies.rules import Boltzmann
 
 
 @dataclass(frozen=True)
@@ -51,16 +49,12 @@ class Coefficients:
 
 def estimate_coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficients:
     """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant."""
-    logs, pooled = fitted.logs_, fitted.pooling == "all"
-    parts = [("critic", critic_feature_names(logs.state_names, logs.action_names), fitted.critic_coef_, fitted._critic_sees)]
-    if isinstance(fitted.policies_.rule, Boltzmann):
-        names = policy_feature_names(logs.state_names, logs.action_names)
-        parts.append(("policy", names, fitted.coef_, fitted._policy_sees))
+    logs, pooled = fitted.logs_, fitted.pooled_
     ends = _pooled_ends(fitted) if pooled else _own_ends(fitted, draws, seed)
     people = len(np.unique(logs.participant_index[logs.usable]))
     rows: list[Coefficient] = []
     own: dict[str, list[Any]] = {name: [] for name in ("participant", "part", "action", "feature", "value", "low", "high")}
-    for part, names, values, sees in parts:
+    for part, names, values, sees in fitted.coefficient_parts_:
         seen = {"intercept", *(name for name, there in zip(logs.state_names, sees, strict=True) if there)}
         low, high = ends[part]
         for j, (action, feature) in enumerate(names):

@@ -55,8 +55,9 @@ def _coefficients(explanation: Explanation, part: str) -> tuple[Markup, str] | N
     else:
         label_axes(axes, x="reward per unit, over doing nothing", y="", title="Critic: the effect of sending")
         note = "The gain of sending that the critic expects, by feature."
-    mean = "Mean over people" if explanation.fitted.pooling == "person" else "Estimates"
-    return inline_svg(figure, f"Coefficients of the {part} with intervals"), f"{note} {mean}, bars 95 %."
+    return inline_svg(
+        figure, f"Coefficients of the {part} with intervals"
+    ), f"{note} {explanation.fitted.pooling_.estimates}, bars 95 %."
 
 
 def _curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.explain import Coefficient, Explanation
-from surefoot.policies.rules import Boltzmann
 from surefoot.reports.numbers import format_interval, format_number, format_value
 
 PARAMETERS = {
@@ -81,18 +80,16 @@ def make_card(
 
 def _decides(explanation: Explanation) -> tuple[str, ...]:
     names = explanation.fitted.logs_.action_names
-    whom = "One policy for everybody." if explanation.fitted.pooling == "all" else "One policy for each participant."
     return (
         f"At every decision point at which the participant is available: one of {', '.join(names)}.",
         f"When the participant is not available: always {names[0]}.",
-        whom,
+        explanation.fitted.pooling_.whom,
     )
 
 
 def _sees(explanation: Explanation) -> list[str]:
     fitted = explanation.fitted
-    sees = fitted._policy_sees if isinstance(fitted.policies_.rule, Boltzmann) else fitted._critic_sees
-    return [name for name, there in zip(fitted.logs_.state_names, sees, strict=True) if there]
+    return [name for name, there in zip(fitted.logs_.state_names, fitted.rule_sees_, strict=True) if there]
 
 
 def _from_what(explanation: Explanation, descriptions: dict[str, str]) -> tuple[str, ...]:
@@ -114,17 +111,13 @@ def _from_what(explanation: Explanation, descriptions: dict[str, str]) -> tuple[
 
 def _probabilities(explanation: Explanation, limits: tuple[float, float] | None) -> tuple[str, ...]:
     fitted, rates = explanation.fitted, explanation.send_rates[~np.isnan(explanation.send_rates)]
-    if isinstance(fitted.policies_.rule, Boltzmann):
-        how = "The probability of an action is proportional to exp(logit); the logit of doing nothing is 0."
-    else:
-        how = "It takes the action with the highest upper confidence bound of the expected reward: it does not randomise."
     bounded = (
         "The study sets no limits to the probability of sending."
         if limits is None or limits == (0.0, 1.0)
         else f"The probability of sending anything is kept between {limits[0]:g} and {limits[1]:g}."
     )
     return (
-        how,
+        fitted.policies_.rule.how,
         bounded,
         f"At the logged states it would send at {100 * explanation.send_rate:.0f} % of decision points; the logs have "
         f"{100 * explanation.logged_rate:.0f} %.",
@@ -147,7 +140,7 @@ def describe_coefficient(row: Coefficient, people: int, more: str) -> str:
 
 
 def _coefficients(explanation: Explanation) -> tuple[str, ...]:
-    part = "policy" if isinstance(explanation.fitted.policies_.rule, Boltzmann) else "critic"
+    part = explanation.fitted.coefficient_parts_[-1].part
     rows = [row for row in explanation.coefficients.rows if row.part == part]
     people = int((~np.isnan(explanation.send_rates)).sum())
     first = explanation.fitted.logs_.action_names[0]
@@ -173,7 +166,7 @@ def _learned(explanation: Explanation, method: str, transform: str, verdict: str
     fitted, logs = explanation.fitted, explanation.fitted.logs_
     used, removed = int((~np.isnan(fitted.weights_)).sum()), int((fitted.weights_ == 0).sum())
     people = int((~np.isnan(explanation.send_rates)).sum())
-    parameters = fitted.parameters()
+    parameters = {**fitted.parameters(), "critic": fitted.critic_.name}
     settings = [f"{label} {parameters[name]}" for name, label in PARAMETERS.items() if parameters.get(name) is not None]
     transform = "" if transform == "none" else f", as {transform}"
     sentences = [

@@ -13,7 +13,7 @@ from surefoot.inference.intervals import sum_by_participant
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import policy_features
-from surefoot.policies.rules import Boltzmann, DecisionRule
+from surefoot.policies.rules import DecisionRule
 
 GRID_POINTS, CURVE_ROWS, BAND_DRAWS, BAND_ROWS = 15, 5000, 200, 500
 COURSE_BINS = 20
@@ -61,18 +61,10 @@ class Course:
     logged: NDArray[np.float64]
 
 
-def _logit_coefficients(rule: DecisionRule) -> NDArray[np.float64]:
-    """(people, actions − 1, m): θ, or for LinUCB the advantages, whose sign decides but for the exploration bonus."""
-    if isinstance(rule, Boltzmann):
-        return rule.coef
-    mean = rule.arrays()["mean"]
-    return np.asarray(mean[:, 1:] - mean[:, :1])
-
-
 def measure_importances(fitted: Method) -> tuple[Importance, ...]:
     """Shares of the logit's variance; with a policy per participant also what lies in who it is."""
     logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
-    coef = _logit_coefficients(fitted.policies_.rule)[fitted._unit[rows]]
+    coef = fitted.policies_.rule.preferences()[fitted.unit_[rows]]
     pieces = coef * policy_features(logs.state[rows])[:, None, :]
     centred = pieces - pieces.mean(axis=0)
     whole = centred.sum(axis=2, keepdims=True)
@@ -80,7 +72,7 @@ def measure_importances(fitted: Method) -> tuple[Importance, ...]:
     share = (centred * whole).sum(axis=(0, 1)) / (total if total > 0 else 1.0)
     swing = np.abs(coef[:, :, :-1]).mean(axis=(0, 1)) * logs.state[rows].std(axis=0)
     found = [Importance(name, float(swing[j]), float(share[j])) for j, name in enumerate(logs.state_names)]
-    if fitted.pooling == "person":
+    if not fitted.pooled_:
         found.append(Importance("who it is (own intercept)", float(np.abs(centred[:, :, -1]).mean()), float(share[-1])))
     return tuple(sorted(found, key=lambda item: -item.share))
 
@@ -90,9 +82,8 @@ def trace_curves(fitted: Method, *, limited: Limited | None, scaling: Scaling, s
     logs = fitted.logs_
     rows = logs.order[~np.isnan(fitted.weights_[logs.order])]
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), CURVE_ROWS)).round().astype(np.int64))]
-    sees = fitted._policy_sees if isinstance(fitted.policies_.rule, Boltzmann) else fitted._critic_sees
     found = []
-    for j in np.flatnonzero(sees):
+    for j in np.flatnonzero(fitted.rule_sees_):
         name = logs.state_names[j]
         distinct = np.unique(logs.state[rows, j])
         low, high = np.quantile(logs.state[rows, j], (0.05, 0.95))
@@ -125,10 +116,10 @@ def _curve(
     shown: NDArray[np.float64],
 ) -> Curve:
     logs, rule = fitted.logs_, fitted.policies_.rule
-    here = rule[fitted._unit[rows]]
+    here = rule[fitted.unit_[rows]]
     at = [_probabilities(here, logs.state[rows], j, value, limited) for value in grid]
     mean = np.stack([found.mean(axis=0) for found in at])
-    if fitted.pooling == "person":
+    if not fitted.pooled_:
         present, participant_index = np.unique(logs.participant_index[rows], return_inverse=True)
         count = np.bincount(participant_index)
         own = np.stack(
@@ -139,7 +130,7 @@ def _curve(
         )
         low, high = np.quantile(own, (0.1, 0.9), axis=1)
         return Curve(name, shown, mean, low, high, "middle 80 % of people")
-    if not isinstance(rule, Boltzmann) or len(np.unique(logs.participant_index[rows])) < 2:
+    if rule.coefficients() is None or len(np.unique(logs.participant_index[rows])) < 2:
         return Curve(name, shown, mean, mean, mean, "")
     drawn = _draw_rules(fitted, rule, seed)
     few = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), BAND_ROWS)).round().astype(np.int64))]
@@ -152,13 +143,14 @@ def _curve(
     return Curve(name, shown, mean, np.clip(low, 0, mean), np.clip(high, mean, 1), "95 % interval")
 
 
-def _draw_rules(fitted: Method, rule: Boltzmann, seed: int) -> Boltzmann:
+def _draw_rules(fitted: Method, rule: DecisionRule, seed: int) -> DecisionRule:
     """Policies drawn from the normal approximation to θ, batch shape (draws, 1)."""
     covariance = compute_influences(fitted).covariance("policy")
     values, vectors = np.linalg.eigh(np.where(np.isfinite(covariance), covariance, 0.0))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = np.random.default_rng(seed).standard_normal((BAND_DRAWS, len(root))) @ root.T
-    return Boltzmann((fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *rule.coef.shape[1:]))
+    shape = fitted.policies_.rule.coefficients().shape[1:]
+    return rule.with_coefficients((fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *shape))
 
 
 def compute_send_probability(fitted: Method, limited: Limited | None) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
 def _critic(method: Method) -> pa.Table:
     import pyarrow as pa
 
-    logs, unit = method.logs_, method._unit
+    logs, unit = method.logs_, method.unit_
     names = [f"{action}: {feature}" for action, feature in critic_feature_names(logs.state_names, logs.action_names)]
     used = ~np.isnan(method.weights_)
     units = len(method.participants_)

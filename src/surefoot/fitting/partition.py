@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
+from surefoot.learning.pooling import find_pooling
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import log_layout, parse_logs, study_files
 
@@ -55,7 +56,8 @@ class Partition:
             ids.append(rows.participants)
             counts.append(np.bincount(rows.participant_index, minlength=len(rows.participants)))
             first_rows.append(first_rows[-1] + len(rows))
-        parts, holders = _divide(ids, counts, np.inf if study.pooling == "all" else PART_ROWS)
+        together = find_pooling(study.pooling).needs_everybody
+        parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
         kept = (0, rows) if len(files) == 1 else None
         return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, kept)

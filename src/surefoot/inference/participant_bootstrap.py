@@ -14,7 +14,6 @@ from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import CONFIDENCE
 from surefoot.learning.methods import Method
 from surefoot.numerics.random_streams import streams
-from surefoot.policies.rules import Boltzmann
 
 BLOCK_ROWS = 2**19
 """Drawn decision points that are fitted at a time: memory stays bounded however many people there are."""
@@ -38,12 +37,12 @@ def bootstrap_coefficients(fitted: Method, *, draws: int = 200, seed: int = 0) -
     Every drawn copy of a participant is one more participant to the batched solvers. A participant's draws come from a
     stream of their own, so that they do not depend on who else is there or on the size of a block.
     """
-    if fitted.pooling != "person":
+    if fitted.pooled_:
         raise InputError(
             "the bootstrap over decision points is for one fit per participant; with a pooled one use the sandwich"
         )
     logs = fitted.logs_
-    people, with_policy = len(logs.participants), isinstance(fitted.policies_.rule, Boltzmann)
+    people, with_policy = len(logs.participants), fitted.coef_ is not None
     critic = np.full((2, *fitted.critic_coef_.shape), np.nan)
     policy = np.full((2, *fitted.coef_.shape), np.nan) if with_policy else None
     levels = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)

@@ -18,7 +18,6 @@ from surefoot.learning.actor_objective import gain_gradient_curvature
 from surefoot.learning.methods import ACCB, Method
 from surefoot.numerics.boltzmann import boltzmann
 from surefoot.policies.features import critic_features, effects, policy_features
-from surefoot.policies.rules import Boltzmann
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,14 @@ class _Rows:
     def of(cls, fitted: Method) -> _Rows:
         logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
         state, residual, cap = logs.state[rows], fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
-        seen = state * fitted._critic_sees
+        seen = state * fitted.critic_sees_
         present, participant_index = np.unique(logs.participant_index[rows], return_inverse=True)
         kept = fitted.weights_[rows]
         return cls(
             people=len(present),
             participant_index=participant_index,
             base=np.concatenate([np.ones((len(rows), 1)), seen], axis=1),
-            z=policy_features(state * fitted._policy_sees),
+            z=policy_features(state * fitted.policy_sees_),
             x=critic_features(seen, logs.action[rows], logs.actions),
             kept=kept,
             residual=residual,
@@ -113,7 +112,7 @@ def compute_influences(fitted: Method) -> Influences:
     adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal noise
     would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n.
     """
-    if fitted.pooling != "all":
+    if not fitted.pooled_:
         raise InputError("the sandwich is for one fit to everybody; with one per participant use bootstrap_coefficients")
     rows = _Rows.of(fitted)
     if rows.people < 2:
@@ -134,9 +133,7 @@ def compute_influences(fitted: Method) -> Influences:
     else:
         others = (hessian - own + np.diag(penalty))[:, used][:, :, used]
         critic[:, used] = np.linalg.solve(others, pull[:, used, None])[..., 0]
-    policy = (
-        _policy(fitted, rows, critic) if isinstance(fitted, ACCB) and isinstance(fitted.policies_.rule, Boltzmann) else None
-    )
+    policy = _policy(fitted, rows, critic) if isinstance(fitted, ACCB) else None
     return Influences(critic, policy)
 
 
@@ -158,7 +155,7 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
     cross = _cross_derivative(rows, probability, score) / count
     own = rows.sum_by_participant(rows.kept[:, None] * score - fitted.actor_penalty * theta.ravel()) / count
     pull, system = own + critic @ cross.T, curvature[0]
-    radius = fitted._radius
+    radius = fitted.radius
     if radius is not None:
         share = rows.kept / rows.kept.sum()
         metric = np.kron(np.eye(k), (rows.z * share[:, None]).T @ rows.z)

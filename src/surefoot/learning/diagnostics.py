@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import FitWarning
 from surefoot.numerics.arrays import Array, array_namespace
 
+SHOWN_PEOPLE = 10
+NOT_CONVERGED = "the search did not converge; rescale the states or raise the penalties"
 
-def fit_troubles(state: Array, action: Array, usable: Array, weights: Array, *, actions: int, features: int) -> Array:
-    """Who has which trouble: (people, troubles), in the order of `trouble_names`.
+
+def find_troubles(state: Array, action: Array, usable: Array, weights: Array, *, actions: int, features: int) -> Array:
+    """Who has which trouble: (people, troubles), in the order of `describe_troubles`.
 
     `state` is (people, decision points, variables), `usable` 1.0 where a decision point could be used, `weights` are the
     critic's.
@@ -28,7 +37,7 @@ def fit_troubles(state: Array, action: Array, usable: Array, weights: Array, *, 
     return xp.stack(found, axis=1)
 
 
-def trouble_names(state_names: Sequence[str], action_names: Sequence[str], features: int) -> list[str]:
+def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int) -> list[str]:
     """The troubles in words."""
     return [
         "no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing",
@@ -43,3 +52,12 @@ def trouble_names(state_names: Sequence[str], action_names: Sequence[str], featu
             )
         ),
     ]
+
+
+def warn_of_troubles(participants: NDArray[Any], troubles: NDArray[np.bool_], texts: Sequence[str]) -> None:
+    """A `FitWarning` for every trouble, naming the people who have it; `troubles` is (people, texts)."""
+    for text, who in zip(texts, troubles.T, strict=True):
+        names = [repr(participant.item()) for participant in participants[who]]
+        if names:
+            more = f" and {len(names) - SHOWN_PEOPLE} more" if len(names) > SHOWN_PEOPLE else ""
+            warnings.warn(f"participant {', '.join(names[:SHOWN_PEOPLE])}{more}: {text}", FitWarning, stacklevel=3)

@@ -6,12 +6,17 @@ missing stays missing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError, did_you_mean
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import median, scaled_mad
+from surefoot.registry import Registry
+
+__all__ = ["FILTERS", "Filter", "clean", "find_filter", "hampel", "kalman", "register_filter"]
 
 WINDOW = 7
 """Points in the moving window of `hampel`, the point itself in the middle."""
@@ -92,18 +97,32 @@ def _scale(values: Array, present: Array) -> Array:
     return xp.where(xp.isfinite(scale), scale, xp.zeros_like(scale))
 
 
-FILTERS = {"hampel": hampel, "kalman": kalman}
+@dataclass(frozen=True)
+class Filter:
+    """A filter by name."""
+
+    name: str
+    clean_series: Callable[[Array, Array], Array]
+    """(values, present) → values, both (people, decision points) in time order."""
+
+    def clean(self, logs: Trajectories) -> Trajectories:
+        """The logs with every participant's state variables and rewards cleaned."""
+        state, reward = logs.state.copy(), logs.reward.copy()
+        for _, rows in logs.blocks():
+            for series in (*(state[:, j] for j in range(state.shape[1])), reward):
+                values = series[rows]
+                present = (rows >= 0) & ~np.isnan(values)
+                cleaned = self.clean_series(np.where(present, values, 0.0), present)
+                series[rows[present]] = cleaned[present]
+        return logs.with_values(state=state, reward=reward)
+
+
+FILTERS: Registry[Filter] = Registry("filter")
+register_filter, find_filter = FILTERS.register, FILTERS.find
+register_filter(Filter("hampel", hampel))
+register_filter(Filter("kalman", kalman))
 
 
 def clean(logs: Trajectories, name: str) -> Trajectories:
-    """The logs with every participant's state variables and rewards cleaned by the filter of that name."""
-    if name not in FILTERS:
-        raise InputError(f"there is no filter '{name}'{did_you_mean(name, FILTERS)}; choose from {list(FILTERS)}")
-    state, reward = logs.state.copy(), logs.reward.copy()
-    for _, rows in logs.blocks():
-        for series in (*(state[:, j] for j in range(state.shape[1])), reward):
-            values = series[rows]
-            present = (rows >= 0) & ~np.isnan(values)
-            cleaned = FILTERS[name](np.where(present, values, 0.0), present)
-            series[rows[present]] = cleaned[present]
-    return logs.with_values(state=state, reward=reward)
+    """The logs as the filter of that name cleans them."""
+    return find_filter(name).clean(logs)

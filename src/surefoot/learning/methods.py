@@ -5,7 +5,6 @@ The constructor only assigns, `fit(logs)` returns the method itself, and everyth
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
@@ -14,78 +13,30 @@ import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
-from surefoot.data.frames import make_frame
-from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
-from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
-from surefoot.learning import actor, filters
-from surefoot.learning.critics import capped
-from surefoot.learning.critics.high_breakdown import fit_high_breakdown
-from surefoot.learning.diagnostics import fit_troubles, trouble_names
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError, NotFittedError, did_you_mean
+from surefoot.learning import actor
+from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
+from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic, ridge
+from surefoot.learning.diagnostics import NOT_CONVERGED, describe_troubles, find_troubles, warn_of_troubles
+from surefoot.learning.filters import find_filter
+from surefoot.learning.fitted import FitArrays, Fitted, join_rules
+from surefoot.learning.pooling import Block, find_pooling
 from surefoot.numerics.arrays import Array, array_namespace, contiguous, keep_freed_memory
 from surefoot.numerics.batched_cholesky import Cholesky
-from surefoot.numerics.engines import Engine, find_engine
-from surefoot.numerics.parallel import count_threads, map_threads
-from surefoot.policies.features import critic_feature_names, critic_features, effects, policy_feature_names, policy_features
+from surefoot.numerics.engines import find_engine
+from surefoot.numerics.parallel import map_threads
+from surefoot.policies.features import critic_features, effects, policy_features
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann, DecisionRule, UpperConfidence
-
-CRITICS = ("ridge", "capped", "high-breakdown")
-POOLINGS = ("person", "all")
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Some people's decision points as padded arrays (people, decision points, …) of any engine: what a method learns
-    from."""
-
-    state: Array
-    action: Array
-    reward: Array
-    usable: Array
-    """1.0 where a decision point can be used, 0.0 on padding and where something is missing."""
-    actions: int
-    critic_sees: Array
-    policy_sees: Array
-    """(state variables,): 1.0 for those that are seen, 0.0 for the others."""
-
-    @classmethod
-    def of(
-        cls, logs: Trajectories, can_use: NDArray[np.bool_], rows: NDArray[np.int64], engine: Engine, **more: Any
-    ) -> Batch:
-        """Rows of the logs, −1 where padded."""
-        usable = (rows >= 0) & can_use[rows]
-        # Each variable's values lie side by side, as those of the features do.
-        state = np.empty((len(rows), len(logs.state_names), rows.shape[1]))
-        for j in range(state.shape[1]):
-            state[:, j, :] = np.where(usable, logs.state[:, j][rows], 0.0)
-        return cls(
-            state=engine.to_device(np.swapaxes(state, 1, 2)),
-            action=engine.to_device(np.where(usable, logs.action[rows], 0)),
-            reward=engine.to_device(np.where(usable, logs.reward[rows], 0.0)),
-            usable=engine.to_device(usable.astype(np.float64)),
-            actions=logs.actions,
-            **{name: engine.to_device(values) for name, values in more.items()},
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class BatchFit:
-    """What a method learned from some people's decision points, in arrays of the engine they came in."""
-
-    critic: capped.CriticFit
-    residuals: Array
-    scale: Array
-    """Weighted root mean squared residual, (people,)."""
-    rule: DecisionRule
-    converged: Array
 
 
 @dataclass(kw_only=True, eq=False)
 class Method(ABC):
     """What the three types of method share: the filter and the critic."""
 
-    critic: str = "ridge"
-    """`ridge`, `capped` for the paper's robust critic, or `high-breakdown`."""
+    critic: str | Critic = "ridge"
+    """`ridge`, `capped` for the paper's robust critic, `high-breakdown`, or one of your own."""
     filter: str | None = None
     """`hampel` or `kalman` to clean each participant's series first."""
     critic_penalty: float = 1e-3
@@ -107,11 +58,14 @@ class Method(ABC):
     _positive: ClassVar[tuple[str, ...]] = ("tau",)
 
     def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_"):
+        if name.startswith("_") or not name.endswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+        fitted = vars(self).get("fitted_")
+        if fitted is None or not hasattr(fitted, name[:-1]):
             raise NotFittedError(
                 f"{type(self).__name__} has no '{name}' yet; call fit(logs) first, or see its documentation"
             )
-        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+        return getattr(fitted, name[:-1])
 
     def parameters(self) -> dict[str, Any]:
         """What the constructor was given."""
@@ -120,57 +74,39 @@ class Method(ABC):
     def fit(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
         """Learn one policy per participant, or one for all, with arrays of NumPy, of PyTorch (`torch`) or on a GPU
         (`gpu`)."""
-        self._check_parameters()
+        self.check_parameters()
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
         where = find_engine(engine)
-        self.logs_ = logs if self.filter is None else filters.clean(logs, self.filter)
-        self._critic_sees = _mask(self.critic_variables, logs.state_names, "critic_variables")
-        self._policy_sees = _mask(self.policy_variables, logs.state_names, "policy_variables")
-        pooled = self.pooling == "all"
-        self.participants_ = np.array(["everyone"]) if pooled else logs.participants
-        people, features = len(self.participants_), (logs.state.shape[1] + 1) * logs.actions
-        self.critic_coef_ = np.zeros((people, features))
-        self.threshold_ = np.full(people, np.inf)
-        self.scale_ = np.zeros(people)
-        self.n_iter_ = np.zeros(people, dtype=np.int64)
-        # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
-        self.weights_, self.residuals_ = np.full(len(logs) + 1, np.nan), np.full(len(logs) + 1, np.nan)
-        self._converged = np.ones(people, dtype=bool)
-        self._troubles = np.zeros((people, 2 + len(logs.state_names) + 2 * logs.actions), dtype=bool)
-        can_use = self.logs_.usable
-        keep_freed_memory()
-        blocks = self.logs_.pooled() if pooled else self.logs_.blocks(_block_cells(len(logs)))
-        # Blocks write to rows and people of their own, so threads need not wait for each other.
-        who, rules = zip(*map_threads(lambda block: self._fit_block(*block, can_use, where), blocks), strict=True)
-        self.weights_, self.residuals_ = self.weights_[:-1], self.residuals_[:-1]
-        back = np.argsort(np.concatenate(who))
-        kind = type(rules[0])
-        rule = kind(**{name: np.concatenate([part.arrays()[name] for part in rules])[back] for name in rules[0].arrays()})
-        self.policies_ = Policies(None if pooled else logs.participants, rule, logs.action_names, logs.state_names)
-        if isinstance(rule, Boltzmann):
-            self.coef_ = rule.coef.reshape(people, -1)
-        self._warn()
-        return self
+        sees: dict[str, Any] = {
+            "critic_sees": _mask_variables(self.critic_variables, logs.state_names, "critic_variables"),
+            "policy_sees": _mask_variables(self.policy_variables, logs.state_names, "policy_variables"),
+        }
+        cleaned = logs if self.filter is None else find_filter(self.filter).clean(logs)
+        pooling, can_use = find_pooling(self.pooling), cleaned.usable
+        participants = pooling.list_participants(cleaned)
+        features = int((sees["critic_sees"].sum() + 1) * logs.actions)
+        texts = describe_troubles(logs.state_names, logs.action_names, features)
+        arrays, troubles = FitArrays(len(participants), logs), np.zeros((len(participants), len(texts)), dtype=bool)
 
-    def _fit_block(
-        self, people: NDArray[np.int64], rows: NDArray[np.int64], can_use: NDArray[np.bool_], engine: Engine
-    ) -> tuple[NDArray[np.int64], DecisionRule]:
-        """Learn from some people's rows and keep what was learned in its place; give them back with their rules."""
-        sees = {"critic_sees": self._critic_sees, "policy_sees": self._policy_sees}
-        batch = Batch.of(self.logs_, can_use, rows, engine, **sees)
-        learned = self.fit_batch(batch)
-        fit, used = learned.critic, engine.to_numpy(batch.usable) > 0
-        troubles = fit_troubles(
-            *(batch.state, batch.action, batch.usable, fit.weights), actions=batch.actions, features=self._seen_features
-        )
-        self._troubles[people] = engine.to_numpy(troubles)
-        self.critic_coef_[people], self.threshold_[people] = engine.to_numpy(fit.coef), engine.to_numpy(fit.threshold)
-        self.n_iter_[people], self.scale_[people] = engine.to_numpy(fit.n_iter), engine.to_numpy(learned.scale)
-        self._converged[people] = engine.to_numpy(learned.converged)
-        self.weights_[rows] = np.where(used, engine.to_numpy(fit.weights), np.nan)
-        self.residuals_[rows] = np.where(used, engine.to_numpy(learned.residuals), np.nan)
-        return people, type(learned.rule)(**{name: engine.to_numpy(part) for name, part in learned.rule.arrays().items()})
+        def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule]:
+            fits, rows = block
+            batch = Batch.from_rows(cleaned, can_use, rows, where, **sees)
+            learned = self.fit_batch(batch)
+            arrays.record(fits, rows, where.to_numpy(batch.usable) > 0, learned, where)
+            data = (batch.state, batch.action, batch.usable, learned.critic.weights)
+            troubles[fits] = where.to_numpy(find_troubles(*data, actions=batch.actions, features=features))
+            return fits, learned.rule.to_numpy(where)
+
+        keep_freed_memory()
+        who, rules = zip(*map_threads(fit_block, pooling.list_blocks(cleaned, choose_block_cells(len(logs)))), strict=True)
+        served = None if pooling.shared else participants
+        policies = Policies(served, join_rules(who, rules), logs.action_names, logs.state_names)
+        unit = pooling.assign_rows(cleaned)
+        critic = self.make_critic()
+        self.fitted_ = Fitted(cleaned, critic, pooling, participants, unit, **sees, **arrays.finish(), policies=policies)
+        warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
+        return self
 
     def fit_batch(self, batch: Batch) -> BatchFit:
         """The method on arrays: critic, then decision rule, for all people of a block at once."""
@@ -178,17 +114,10 @@ class Method(ABC):
         x = critic_features(batch.state * batch.critic_sees, batch.action, batch.actions)
         penalty = self.critic_penalty * xp.ones_like(x[0, 0, :])
         penalty[0] *= self.penalize_intercept
-        data = (x, batch.reward, batch.usable)
-        if self.critic == "capped":
-            refresh = self.refresh_threshold
-            fit = capped.fit_capped(*data, penalty=penalty, arms=batch.actions, tau=self.tau, refresh_threshold=refresh)
-        elif self.critic == "high-breakdown":
-            # An artefact in a variable that only the policy sees would mislead the actor.
-            state = batch.state * xp.maximum(batch.critic_sees, batch.policy_sees)
-            fit = fit_high_breakdown(*data, state=state, action=batch.action, penalty=penalty, tau=self.tau)
-        else:
-            fit = capped.fit_ridge(*data, penalty=penalty, arms=batch.actions)
-        residuals = capped.residuals(x, batch.reward, fit.coef)
+        seen = xp.maximum(batch.critic_sees, batch.policy_sees)
+        data = CriticBatch(x, batch.reward, batch.usable, batch.state, batch.action, penalty, batch.actions, seen)
+        fit = self.make_critic().fit(data)
+        residuals = ridge.residuals(x, batch.reward, fit.coef)
         total = xp.sum(fit.weights, axis=1)
         squares = xp.sum(fit.weights * residuals**2, axis=1)
         scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
@@ -197,36 +126,20 @@ class Method(ABC):
 
     @abstractmethod
     def _decision_rule(
-        self, batch: Batch, x: Array, fit: capped.CriticFit, scale: Array, penalty: Array
+        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array
     ) -> tuple[DecisionRule, Array]:
         """Turn the critic's fit into the decision rules of the block's people, and say for whom that converged."""
 
-    @property
-    def _seen_features(self) -> int:
-        return int((self._critic_sees.sum() + 1) * self.logs_.actions)
+    def make_critic(self) -> Critic:
+        """The critic with this method's parameters."""
+        return make_critic(self.critic, self.parameters())
 
-    @property
-    def _unit(self) -> NDArray[np.int64]:
-        """For every row the position of its fit in `users_`."""
-        return np.zeros(len(self.logs_), dtype=np.int64) if self.pooling == "all" else self.logs_.participant_index
-
-    def _warn(self) -> None:
-        names = trouble_names(self.logs_.state_names, self.logs_.action_names, self._seen_features)
-        for what, who in zip(names, self._troubles.T, strict=True):
-            _warn_of(self.participants_[who], what)
-        _warn_of(
-            self.participants_[~self._converged], "the search did not converge; rescale the states or raise the penalties"
-        )
-
-    def _check_parameters(self) -> None:
-        if self.critic not in CRITICS:
-            raise InputError(
-                f"there is no critic '{self.critic}'{did_you_mean(self.critic, CRITICS)}; choose from {list(CRITICS)}"
-            )
-        if self.filter is not None and self.filter not in filters.FILTERS:
-            raise InputError(f"there is no filter '{self.filter}'; choose from {list(filters.FILTERS)} or None")
-        if self.pooling not in POOLINGS:
-            raise InputError(f"pooling is '{self.pooling}'; choose from {list(POOLINGS)}")
+    def check_parameters(self) -> None:
+        """Refuse parts that do not exist and numbers that cannot be."""
+        self.make_critic().check_parameters()
+        if self.filter is not None:
+            find_filter(self.filter)
+        find_pooling(self.pooling)
         for name in (*self._non_negative, *self._positive):
             value = getattr(self, name)
             if not np.isfinite(value) or value < 0 or (value == 0 and name in self._positive):
@@ -238,37 +151,11 @@ class Method(ABC):
 
         A policy coefficient above zero makes its action more likely as the feature grows.
         """
-        logs = self.logs_
-        parts = [("critic", critic_feature_names(logs.state_names, logs.action_names), self.critic_coef_)]
-        if isinstance(self.policies_.rule, Boltzmann):
-            parts.append(("policy", policy_feature_names(logs.state_names, logs.action_names), self.coef_))
-        rows = [(part, action, feature) for part, names, _ in parts for action, feature in names]
-        values = np.concatenate([coef for _, _, coef in parts], axis=1)
-        people = len(self.participants_)
-        part, action, feature = zip(*rows, strict=True)
-        data = {
-            logs.names.participant: np.repeat(self.participants_, len(rows)),
-            "part": list(part) * people,
-            "action": list(action) * people,
-            "feature": list(feature) * people,
-            "value": values.ravel(),
-        }
-        return make_frame(data, backend or logs.backend)
+        return self.fitted_.tabulate_coefficients(backend)
 
     def outliers(self, backend: str | None = None) -> Any:
         """One row per decision point that the critic left out: who, when, what came back and what was expected."""
-        logs = self.logs_
-        out = logs.order[self.weights_[logs.order] == 0]
-        data = {
-            logs.names.participant: logs.participant[out],
-            logs.names.time: logs.time[out],
-            logs.names.action: logs.action[out],
-            logs.names.reward: logs.reward[out],
-            "expected": logs.reward[out] - self.residuals_[out],
-            "residual": self.residuals_[out],
-            "limit": np.sqrt(self.threshold_[self._unit[out]]),
-        }
-        return make_frame(data, backend or logs.backend)
+        return self.fitted_.tabulate_removed(backend)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -283,7 +170,7 @@ class LinUCB(Method):
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "exploration")
 
     def _decision_rule(
-        self, batch: Batch, x: Array, fit: capped.CriticFit, scale: Array, penalty: Array
+        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array
     ) -> tuple[UpperConfidence, Array]:
         xp = array_namespace(x)
         people, d = fit.coef.shape
@@ -317,18 +204,19 @@ class ACCB(Method):
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "actor_penalty")
 
     @property
-    def _radius(self) -> float | None:
+    def radius(self) -> float | None:
+        """The limit of the mean squared logit; None without one."""
         return None
 
     def _decision_rule(
-        self, batch: Batch, x: Array, fit: capped.CriticFit, scale: Array, penalty: Array
+        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array
     ) -> tuple[Boltzmann, Array]:
         xp = array_namespace(x)
         z = policy_features(batch.state * batch.policy_sees)
         effect = xp.matrix_transpose(effects(fit.coef, batch.actions))
         advantage = batch.state @ effect[:, :-1, :] + effect[:, -1:, :]
         count = xp.sum(batch.usable, axis=1)
-        found = actor.optimise(z, advantage, fit.weights, count=count, penalty=self.actor_penalty, radius=self._radius)
+        found = actor.optimise(z, advantage, fit.weights, count=count, penalty=self.actor_penalty, radius=self.radius)
         return Boltzmann(found.coef), found.converged
 
 
@@ -346,11 +234,11 @@ class SACCB(ACCB):
     _positive: ClassVar[tuple[str, ...]] = ("tau", "minimum_probability", "violation")
 
     @property
-    def _radius(self) -> float:
+    def radius(self) -> float:
         return float(self.violation * np.log(self.minimum_probability / (1 - self.minimum_probability)) ** 2)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        super().check_parameters()
         if self.minimum_probability >= 0.5 or self.violation > 1:
             raise InputError("minimum_probability must be below 0.5 and violation at most 1")
 
@@ -382,7 +270,7 @@ def method(name: str, **parameters: Any) -> Method:
     return kind(**{**preset, **parameters})
 
 
-def _mask(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str) -> NDArray[np.float64]:
+def _mask_variables(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str) -> NDArray[np.float64]:
     """1.0 for the state variables that are seen, 0.0 for the others: a feature that is always zero gets coefficient zero."""
     for name in chosen or ():
         if name not in names:
@@ -390,16 +278,3 @@ def _mask(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str
                 f"{parameter} names '{name}', which the logs do not have{did_you_mean(name, names)}", column=name
             )
     return np.array([1.0 if chosen is None or name in chosen else 0.0 for name in names])
-
-
-def _block_cells(rows: int) -> int:
-    """One block or more for every thread; many threads need larger ones, or they wait for each other in Python."""
-    most = BLOCK_CELLS if count_threads() <= 2 else 2 * BLOCK_CELLS
-    return min(max(rows // count_threads(), BLOCK_CELLS), most)
-
-
-def _warn_of(participants: NDArray[Any], what: str) -> None:
-    names = [repr(participant.item()) for participant in participants]
-    if names:
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        warnings.warn(f"participant {', '.join(names[:10])}{more}: {what}", FitWarning, stacklevel=4)

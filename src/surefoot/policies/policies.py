@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.atomic_files import atomic_write
 from surefoot.data.frames import positions
 from surefoot.errors import InputError
-from surefoot.policies.rules import RULES, DecisionRule, Fixed
+from surefoot.policies.rules import DecisionRule, Fixed, find_rule
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
@@ -65,7 +65,7 @@ class Policy:
         return _draw(self.probabilities(states, available), rng)
 
     def rules_for(self, participants: NDArray[Any]) -> DecisionRule:
-        """The same rule for every user."""
+        """The same rule for every participant."""
         whole = {
             name: np.broadcast_to(values, (len(participants), *values.shape)) for name, values in self.rule.arrays().items()
         }
@@ -123,7 +123,7 @@ class Policies:
         header = {
             "format": FORMAT,
             "surefoot": __version__,
-            "kind": self.rule.kind,
+            "kind": self.rule.name,
             "pooled": self.participants is None,
             "states": list(self.state_names),
             "actions": list(self.action_names),
@@ -200,7 +200,7 @@ def load(path: str | Path) -> Policies:
         participants = np.asarray(columns["participants"])
         if any(len(values) != len(participants) or not np.isfinite(values).all() for values in arrays.values()):
             raise ValueError("its numbers are not complete and finite")
-        rule = RULES[header["kind"]](**arrays)
+        rule = find_rule(header["kind"])(**arrays)
         names = tuple(header["actions"]), tuple(header["states"])
         return Policies(None if header["pooled"] else participants, rule, *names, header.get("made_for"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -17,10 +17,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.errors import InputError
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.boltzmann import boltzmann
 from surefoot.numerics.engines import Engine
-from surefoot.policies.features import policy_features
+from surefoot.policies.features import policy_feature_names, policy_features
+from surefoot.registry import Registry
 
 Chooser = Callable[[Array, Array], Array]
 
@@ -29,9 +31,13 @@ Chooser = Callable[[Array, Array], Array]
 class DecisionRule(ABC):
     """Base of the rules; the fields of a subclass are its arrays, all with the same leading batch axes."""
 
-    kind: ClassVar[str]
+    name: ClassVar[str]
     batch_axes_follow: ClassVar[int]
     """How many axes of the first array are not batch axes."""
+    how: ClassVar[str]
+    """How it decides, as a sentence."""
+    looks_through: ClassVar[str] = "policy"
+    """Whose state variables it looks at: those that the `policy` sees, or those that the `critic` sees."""
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -48,6 +54,26 @@ class DecisionRule(ABC):
     def on(self, engine: Engine) -> Self:
         """The same rules with their arrays where the engine works."""
         return type(self)(**{name: engine.to_device(values) for name, values in self.arrays().items()})
+
+    def to_numpy(self, engine: Engine) -> Self:
+        """The same rules with NumPy arrays."""
+        return type(self)(**{name: engine.to_numpy(values) for name, values in self.arrays().items()})
+
+    def coefficients(self) -> NDArray[np.float64] | None:
+        """Coefficients of its own, (*batch, actions − 1, variables + 1); None for a rule without."""
+        return None
+
+    def with_coefficients(self, coef: NDArray[np.float64]) -> DecisionRule:
+        """The same rule with other coefficients, of any batch shape."""
+        raise InputError(f"a rule of kind '{self.name}' has no coefficients of its own")
+
+    def name_coefficients(self, state: Sequence[str], actions: Sequence[str]) -> list[tuple[str, str]]:
+        """(action, feature) of every coefficient of its own."""
+        return [] if self.coefficients() is None else policy_feature_names(state, actions)
+
+    def preferences(self) -> NDArray[np.float64]:
+        """What draws it to each action rather than action 0 as a linear function of z(s), (*batch, actions − 1, m)."""
+        return np.zeros((*self.batch, 1, 1))
 
     @classmethod
     def stack(cls, rules: Sequence[Self]) -> Self:
@@ -71,11 +97,17 @@ class DecisionRule(ABC):
         """A fast function (state (variables, *batch), uniform numbers) → actions (*batch)."""
 
 
+RULES: Registry[type[DecisionRule]] = Registry("decision rule")
+register_rule, find_rule = RULES.register, RULES.find
+
+
+@register_rule
 @dataclass(frozen=True, eq=False)
 class Fixed(DecisionRule):
     """The same probabilities in every state."""
 
-    kind: ClassVar[str] = "fixed"
+    name: ClassVar[str] = "fixed"
+    how: ClassVar[str] = "The probabilities are the same in every state."
     batch_axes_follow: ClassVar[int] = 1
     probability: NDArray[np.float64]
     """(*batch, actions)."""
@@ -93,14 +125,26 @@ class Fixed(DecisionRule):
         return lambda state, uniform: xp.sum(xp.astype(uniform >= edges, xp.int64), axis=0)
 
 
+@register_rule
 @dataclass(frozen=True, eq=False)
 class Boltzmann(DecisionRule):
     """π_θ(a | s) ∝ exp(θ_aᵀ z(s)) with θ_0 = 0."""
 
-    kind: ClassVar[str] = "boltzmann"
+    name: ClassVar[str] = "boltzmann"
+    how: ClassVar[str] = "The probability of an action is proportional to exp(logit); the logit of doing nothing is 0."
     batch_axes_follow: ClassVar[int] = 2
     coef: NDArray[np.float64]
     """θ, (*batch, actions − 1, variables + 1)."""
+
+    def coefficients(self) -> NDArray[np.float64]:
+        return self.coef
+
+    def with_coefficients(self, coef: NDArray[np.float64]) -> Boltzmann:
+        return Boltzmann(coef)
+
+    def preferences(self) -> NDArray[np.float64]:
+        """θ: the logits."""
+        return self.coef
 
     def probabilities(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         # Actions go first, so that sums over the few of them are sums of whole arrays.
@@ -149,11 +193,16 @@ class _ConfidenceBound(DecisionRule):
 
     sign: ClassVar[float]
     """+1: what is uncertain is tried; −1: it is shunned."""
+    looks_through: ClassVar[str] = "critic"
     batch_axes_follow: ClassVar[int] = 2
     mean: NDArray[np.float64]
     """m, (*batch, actions, variables + 1)."""
     spread: NDArray[np.float64]
     """V, (*batch, actions, variables + 1, variables + 1): the squared half-width of the confidence bound."""
+
+    def preferences(self) -> NDArray[np.float64]:
+        """The advantages, whose sign decides but for the width of the bound."""
+        return np.asarray(self.mean[..., 1:, :] - self.mean[..., :1, :])
 
     def scores(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         z = policy_features(state)
@@ -210,14 +259,19 @@ class _ConfidenceBound(DecisionRule):
         return choose
 
 
+@register_rule
 @dataclass(frozen=True, eq=False)
 class UpperConfidence(_ConfidenceBound):
     """The action with the highest m_aᵀ z(s) + √(z(s)ᵀ V_a z(s)): of two equal actions the one that is less well known."""
 
-    kind: ClassVar[str] = "upper-confidence"
+    name: ClassVar[str] = "upper-confidence"
+    how: ClassVar[str] = (
+        "It takes the action with the highest upper confidence bound of the expected reward: it does not randomise."
+    )
     sign: ClassVar[float] = 1.0
 
 
+@register_rule
 @dataclass(frozen=True, eq=False)
 class Pessimistic(_ConfidenceBound):
     """The action with the highest m_aᵀ z(s) − √(z(s)ᵀ V_a z(s)), m the advantage over a reference action and V κ² times its
@@ -228,11 +282,9 @@ class Pessimistic(_ConfidenceBound):
     ([1.0, 0.0], [0.0, 1.0])
     """
 
-    kind: ClassVar[str] = "pessimistic"
+    name: ClassVar[str] = "pessimistic"
+    how: ClassVar[str] = "It leaves the reference action only where another is surely better: it does not randomise."
     sign: ClassVar[float] = -1.0
-
-
-RULES: dict[str, type[DecisionRule]] = {rule.kind: rule for rule in (Fixed, Boltzmann, UpperConfidence, Pessimistic)}
 
 
 def _linear(coef: Array) -> Callable[[int, Array], Array]:

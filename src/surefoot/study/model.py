@@ -31,8 +31,15 @@ class MethodChoice(Section):
     """Which method, with which parameters, for each participant or for all together."""
 
     name: str = "ro-accb"
-    pooling: Literal["person", "all"] = "person"
+    pooling: str = "person"
     parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
+
+    @field_validator("pooling")
+    @classmethod
+    def _pooling_is_known(cls, pooling: str) -> str:
+        from surefoot.learning.pooling import find_pooling
+
+        return find_pooling(pooling).name
 
 
 class ProbabilityLimits(Section):
@@ -125,7 +132,7 @@ class Study(LogDescription):
             if type(value) is not wanted and not (wanted is float and type(value) is int):
                 raise ValueError(f"method.parameters.{name}: {value!r} is not of type {wanted.__name__}")
         try:
-            self.method()._check_parameters()
+            self.method().check_parameters()
         except InputError as error:
             about = next((f".{name}" for name in choice.parameters if name in str(error).split()), "")
             raise ValueError(f"method.parameters{about}: {error}") from error

@@ -3,7 +3,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
-from surefoot.learning.critics.capped import boxplot_threshold, capped_objective, fit_capped, fit_ridge, residuals, ridge
+from surefoot.learning.critics.capped import boxplot_threshold, capped_objective, fit_capped
+from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
 from surefoot.policies.features import critic_features
 from tests.problems import critic_problems
 from tests.reference import literal

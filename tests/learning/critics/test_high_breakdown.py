@@ -3,8 +3,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.critics.capped import fit_ridge, residuals, ridge
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
+from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
 from surefoot.policies.features import critic_features
 from surefoot.simulators import ChainWalk, HeartSteps, contaminate
 
@@ -198,3 +198,23 @@ def test_chain_walk_is_walked_well_under_heavy_contamination():
     assert_array_equal(fitted.weights_ == 0, dirty.touched)
     found = sf.simulators.long_run_average_reward(simulator, fitted.policies_, steps=1500, keep=1000, seed=2)
     assert found.mean > 85
+
+
+def test_an_arm_with_few_decision_points_is_not_fitted_by_itself():
+    """Ten treated decision points and four coefficients: a fit to half of them would call ordinary noise far out."""
+    rng = np.random.default_rng(0)
+    state, action = rng.standard_normal((60, 120, 3)), np.zeros((60, 120), dtype=int)
+    action[:, ::12] = 1
+    reward = 3 + state[..., 0] + action * (1 - state[..., 1]) + rng.standard_normal(action.shape)
+    _, found = fit(state, action, reward)
+    assert (found.weights[action == 1] == 0).mean() < 0.02
+
+
+def test_an_arm_that_simply_varies_more_keeps_its_decision_points():
+    """Noise ten times as wide after a prompt is no artefact; the cap at the other arm's scale would remove a quarter."""
+    rng = np.random.default_rng(0)
+    state, action = rng.standard_normal((60, 120, 3)), rng.integers(0, 2, (60, 120))
+    reward = 3 + state[..., 0] + np.where(action == 1, 10, 1) * rng.standard_normal(action.shape)
+    _, found = fit(state, action, reward)
+    assert (found.weights[action == 1] == 0).mean() < 0.08
+    assert (found.weights[action == 0] == 0).mean() < 0.02

@@ -1,122 +1,16 @@
-"""Critics: who estimates the expected reward x(s, a)ᵀw, for all people of a block at once.
-
-Arrays are (people, decision points, features); `weights` is zero on padding and on decision points that cannot be used,
-so ragged people and
-removed outliers are the same thing to the solvers. Everything is written to the array API standard. Whatever the order of
-the axes, the solvers let the values of one feature lie side by side in memory, where passes over them are fastest.
-"""
+"""The paper's critic: least squares whose squared residuals are capped."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from array_api_compat import device
 
-from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
-from surefoot.numerics.batched_cholesky import Cholesky, solve
+from surefoot.learning.critics.critic import CriticBatch, CriticFit, Removal, RemovingCritic, register_critic
+from surefoot.learning.critics.ridge import join_rewards, joined_residuals, residuals, solve_ridge, weighted_moments
+from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import quantiles
-
-SHAKY_PIVOT = 1e-3
-CORRECTIONS = 3
-"""Below this pivot a solution gets so many correction steps."""
-
-
-@dataclass(frozen=True)
-class CriticFit(PerParticipant):
-    """What a critic found for each participant of a block."""
-
-    coef: Array
-    """w, (people, features)."""
-    gram: Array
-    """XᵀUX with the weights of the end, (people, features, features)."""
-    weights: Array
-    """The weight every decision point had in the end, (people, decision points)."""
-    threshold: Array
-    """ε, (people,); +∞ where nothing was capped."""
-    n_iter: Array
-    """How many weighted least-squares fits it took, (people,)."""
-    converged: Array
-    """Whether the weights stopped changing, (people,)."""
-
-
-def residuals(features: Array, rewards: Array, coef: Array) -> Array:
-    """r − Xw of every decision point, (people, decision points)."""
-    xp = array_namespace(features)
-    return rewards - xp.matmul(features, coef[..., None])[..., 0]
-
-
-def ridge(features: Array, rewards: Array, weights: Array, penalty: Array) -> Array:
-    """Weighted ridge coefficients w = (XᵀUX + diag(ζ))⁻¹ XᵀU r; `penalty` is (features,).
-
-    >>> import numpy as np
-    >>> x, r = np.ones((1, 4, 1)), np.array([[1.0, 2.0, 3.0, 4.0]])
-    >>> ridge(x, r, np.ones((1, 4)), np.zeros(1))
-    array([[2.5]])
-    """
-    return fit_ridge(features, rewards, weights, penalty=penalty).coef
-
-
-def _joined(features: Array, rewards: Array) -> Array:
-    """[r, X] with the decision points side by side, (people, 1 + features, decision points): all products of a fit are
-    products with it."""
-    xp = array_namespace(features)
-    return xp.concat([rewards[:, None, :], xp.matrix_transpose(features)], axis=1)
-
-
-def _residuals(joined: Array, coef: Array) -> Array:
-    xp = array_namespace(joined)
-    return (xp.concat([xp.ones_like(coef[:, :1]), -coef], axis=1)[:, None, :] @ joined)[:, 0, :]
-
-
-def _moments(joined: Array, weights: Array, arms: int) -> tuple[Array, Array]:
-    """XᵀUX and XᵀUr.
-
-    With arms X is [b, 1{a=1}·b, …], so that every product of two features is one of b with a feature, or zero.
-    """
-    xp = array_namespace(joined)
-    d = joined.shape[1] - 1
-    size = d // arms
-    products = (joined[:, : size + 1, :] * weights[:, None, :]) @ xp.matrix_transpose(joined)
-    squares = xp.zeros((joined.shape[0], d, d), dtype=joined.dtype, device=device(joined))
-    squares[:, :size, :] = products[:, 1:, 1:]
-    for arm in (slice(start, start + size) for start in range(size, d, size)):
-        squares[:, arm, :size] = squares[:, :size, arm]
-        squares[:, arm, arm] = squares[:, :size, arm]
-    return squares, products[:, 0, 1:]
-
-
-def _solve(joined: Array, weights: Array, penalty: Array, arms: int) -> tuple[Array, Array]:
-    """Ridge coefficients and XᵀUX from [r, X].
-
-    Forming XᵀUX costs digits when features are nearly dependent. For people whose features are, correction steps with the
-    residuals of the data bring them back (the corrected semi-normal equations of Björck).
-    """
-    xp = array_namespace(joined)
-    squares, right = _moments(joined, weights, arms)
-    shrink = penalty * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
-    solution, smallest_pivot, _ = solve(squares + shrink, right[..., None])
-    coef = solution[..., 0]
-    shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
-    if shaky.shape[0]:
-        own, u, again = joined[shaky], weights[shaky], Cholesky(squares[shaky] + shrink)
-        w = again.solve(right[shaky])
-        for _ in range(CORRECTIONS):
-            pull = own[:, 1:, :] @ (u * _residuals(own, w))[..., None]
-            w = w + again.solve(pull[..., 0] - penalty * w)
-        coef[shaky] = w
-    return coef, squares
-
-
-def fit_ridge(features: Array, rewards: Array, weights: Array, *, penalty: Array, arms: int = 1) -> CriticFit:
-    """The critic before the paper: every usable decision point counts, whatever it says.
-
-    `arms` may tell that X is [b, 1{a=1}·b, …], the same features b once for all and once for each further action, which
-    saves time.
-    """
-    xp = array_namespace(features)
-    coef, squares = _solve(_joined(features, rewards), weights, penalty, arms)
-    ones = xp.ones_like(coef[:, 0])
-    return CriticFit(coef, squares, weights, ones * xp.inf, xp.astype(ones, xp.int64), ones > 0)
 
 
 def boxplot_threshold(squared_residuals: Array, rewards: Array, weights: Array, tau: float) -> Array:
@@ -155,25 +49,21 @@ def fit_capped(
     refresh_threshold: bool = False,
     max_iter: int = 1000,
 ) -> CriticFit:
-    """The paper's critic: minimise Σ min{(r − xᵀw)², ε} + ζ‖w‖² by dropping decision points beyond ε and fitting again.
+    """Minimise Σ min{(r − xᵀw)², ε} + ζ‖w‖² by dropping decision points beyond ε and fitting again.
 
-    With ε held at its first value the objective cannot rise and the loop ends. With `refresh_threshold` ε follows the
-    residuals of every fit; that can cycle, and a participant caught in a cycle goes on with ε as it then is. `arms` is as in
-    `fit_ridge`.
+    With ε held at its first value the objective cannot rise and the loop ends. With `refresh_threshold` ε follows every fit;
+    that can cycle, and who is caught (Brent: weights remembered at every power of two) goes on with ε as it then is.
     """
     xp = array_namespace(features)
-    own, v = _joined(features, rewards), weights
-    w, squares = _solve(own, v, penalty, arms)
-    squared = _residuals(own, w) ** 2
+    own, v = join_rewards(features, rewards), weights
+    w, squares, squared = _fit_kept(own, v, penalty, arms)
     epsilon = boxplot_threshold(squared, rewards, v, tau)
     u = xp.where(squared < epsilon[:, None], v, 0.0)
     active = xp.arange(w.shape[0], device=device(w))
     found = CriticFit(*(xp.empty_like(part) for part in (w, squares, u, epsilon, active, active < 0)))
-    # Brent's cycle detection: one remembered set of weights, renewed at every power of two.
     remembered, refreshing = u, xp.full(w.shape[0], refresh_threshold, dtype=xp.bool, device=device(w))
     for iteration in range(2, max_iter + 1):
-        w, squares = _solve(own, u, penalty, arms)
-        squared = _residuals(own, w) ** 2
+        w, squares, squared = _fit_kept(own, u, penalty, arms)
         if refresh_threshold:
             epsilon = xp.where(refreshing, boxplot_threshold(squared, own[:, 0, :], v, tau), epsilon)
         renewed = xp.where(squared < epsilon[:, None], v, 0.0)
@@ -181,16 +71,42 @@ def fit_capped(
         if refresh_threshold:
             refreshing = refreshing & xp.any(renewed != remembered, axis=1)
             remembered = renewed if iteration & (iteration - 1) == 0 else remembered
-        ended = ~changed
-        if xp.any(ended):
-            fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ended)
-            found.record(active[ended], fit.of(ended))
+        if xp.any(~changed):
+            fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ~changed)
+            found.record(active[~changed], fit.of(~changed))
             active, own, v, w, renewed, epsilon = (part[changed] for part in (active, own, v, w, renewed, epsilon))
             if refresh_threshold:
                 remembered, refreshing = remembered[changed], refreshing[changed]
+            if not active.shape[0]:
+                return found
         u = renewed
-        if not active.shape[0]:
-            return found
-    squares = _moments(own, u, arms)[0]
+    squares = weighted_moments(own, u, arms)[0]
     found.record(active, CriticFit(w, squares, u, epsilon, xp.full_like(active, max_iter), active < 0))
     return found
+
+
+def _fit_kept(joined: Array, weights: Array, penalty: Array, arms: int) -> tuple[Array, Array, Array]:
+    """Ridge coefficients, XᵀUX and the squared residuals of every decision point."""
+    coef, squares = solve_ridge(joined, weights, penalty, arms)
+    return coef, squares, joined_residuals(joined, coef) ** 2
+
+
+@register_critic
+@dataclass(frozen=True)
+class Capped(RemovingCritic):
+    """Minimises Σ min{(r − xᵀw)², ε} + ζ‖w‖² with ε = τ (q₃ + 1.5 (q₃ − q₁)) of the squared residuals of ridge."""
+
+    name: ClassVar[str] = "capped"
+    title: ClassVar[str] = "the paper's cap"
+    removal: ClassVar[Removal] = Removal("the cap", unit="caps", normal_share=0.076)
+    refresh_threshold: bool = False
+    """Compute ε anew from the residuals of every fit, not only of the first."""
+
+    def fit(self, batch: CriticBatch) -> CriticFit:
+        return fit_capped(
+            *(batch.features, batch.rewards, batch.weights),
+            penalty=batch.penalty,
+            arms=batch.arms,
+            tau=self.tau,
+            refresh_threshold=self.refresh_threshold,
+        )

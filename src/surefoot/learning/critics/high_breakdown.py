@@ -3,7 +3,7 @@
 The features x(s, a) give every action coefficients of its own, so every arm (the decision points with one action) is
 fitted by itself, and an artefact that follows a prompt cannot hide among the decision points without one:
 
-1. rows whose state is far out as a whole are set aside (`state_screen`);
+1. rows whose state is far out as a whole are set aside (`state_outliers`);
 2. least trimmed squares in every arm, concentrated from three fixed starts;
 3. the paper's capped least squares from there, the cap at 2.65 times the smallest of the arms' residual scales: artefacts
    inflate the scale of the arm they are in, not of the others;
@@ -12,15 +12,17 @@ fitted by itself, and an artefact that follows a prompt cannot hide among the de
    was kept decides whether the fence must allow for a long tail;
 5. ridge on the kept decision points.
 
-The weights are hard, 0 or 1 times the tuple's own: a decision point either counts in full for critic and actor, or can be
-listed.
+The weights are hard, 0 or 1 times the decision point's own: a decision point either counts in full for critic and actor,
+or can be listed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from surefoot.learning.critics.capped import CriticFit, fit_ridge, residuals, ridge
+from surefoot.learning.critics.critic import CriticBatch, CriticFit, Removal, RemovingCritic, register_critic
+from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
 from surefoot.learning.critics.state_outliers import ENOUGH, smallest_half, state_outlyingness
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.fences import (
@@ -42,7 +44,8 @@ FENCE = (2.65, 3.3)
 """In residual scales: a decision point inside the first is never left out for its reward, one beyond the second always
 is."""
 SKEWNESS_TO_G = 1.5
-"""Log-normal noise exp(gZ) has g of about so many times the skewness of what the first round keeps, its longest tail cut."""
+"""Log-normal noise exp(gZ) has g of about this many times the skewness of what the first round keeps, which has lost its
+longest tail."""
 ABSOLUTE_STEPS, CONCENTRATION_STEPS, CAPPED_STEPS, LAST_ROUNDS = 6, 3, 3, 4
 FITS = ABSOLUTE_STEPS + 3 * 2 + CONCENTRATION_STEPS + CAPPED_STEPS + 1 + LAST_ROUNDS + 1
 
@@ -86,7 +89,8 @@ class _Arm:
         return xp.maximum(found, self.rounding)
 
     def round(self, g: Array, *, efficient: bool) -> tuple[Array, Array]:
-        """Fit anew to what is inside the fence of the last fit; every tuple's share of that fence, and the fence."""
+        """Fit anew to what is inside the fence of the last fit; every decision point's share of that fence, and
+        the fence."""
         xp = array_namespace(self.rewards)
         scale, centre = self.scale(efficient=efficient), xp.zeros_like(g)
         skewed = xp.nonzero(g != 0)[0]
@@ -155,7 +159,7 @@ def _cap(arms: list[_Arm], large: list[Array]) -> None:
 
 
 def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside: Array) -> tuple[Array, Array]:
-    """Every tuple's share of the fence of its reward (above 1 is outside), and the narrowest fence, (people,)."""
+    """Every decision point's share of the fence of its reward (above 1 is outside), and the narrowest fence, (people,)."""
     xp = array_namespace(base)
     rounding = 1e-10 * median(xp.abs(rewards), inside)
     rounding = xp.where(xp.isfinite(rounding), rounding, 0.0) + float(xp.finfo(rewards.dtype).smallest_normal) ** 0.5
@@ -209,3 +213,25 @@ def fit_high_breakdown(
     final = xp.where(usable & (far <= reach) & (share <= reach), weights, 0.0)
     last = fit_ridge(features, rewards, final, penalty=penalty, arms=arms)
     return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)
+
+
+@register_critic
+@dataclass(frozen=True)
+class HighBreakdown(RemovingCritic):
+    """Ridge on what lies inside the fences of `fit_high_breakdown`; τ multiplies the squared fences."""
+
+    name: ClassVar[str] = "high-breakdown"
+    title: ClassVar[str] = "the high-breakdown critic"
+    removal: ClassVar[Removal] = Removal(
+        "the fences", unit="fences", plural=True, because="for their state or for their reward"
+    )
+    compared_with: ClassVar[str] = "capped"
+
+    def fit(self, batch: CriticBatch) -> CriticFit:
+        return fit_high_breakdown(
+            *(batch.features, batch.rewards, batch.weights),
+            state=batch.state,
+            action=batch.action,
+            penalty=batch.penalty,
+            tau=self.tau,
+        )

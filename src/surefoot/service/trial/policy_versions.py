@@ -15,9 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.policies import policies
-from surefoot.policies.features import policy_feature_names
 from surefoot.policies.policies import Policies, Policy
-from surefoot.policies.rules import Boltzmann
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import policies as versions
@@ -112,11 +110,11 @@ def from_text(content: str) -> Policies:
 def coefficients(fitted: Policies) -> list[dict[str, Any]]:
     """One entry per participant, action and feature; above zero means that the action becomes more likely."""
     participants = ["everyone"] if fitted.participants is None else fitted.participants.tolist()
-    names = policy_feature_names(fitted.state_names, fitted.action_names)
-    rule = fitted.rule
-    if not isinstance(rule, Boltzmann):
+    names = fitted.rule.name_coefficients(fitted.state_names, fitted.action_names)
+    coef = fitted.rule.coefficients()
+    if coef is None:
         return []
-    values = rule.coef.reshape(len(participants), -1)
+    values = coef.reshape(len(participants), -1)
     return [
         {"participant_id": participant, "action": action, "feature": feature, "value": float(value)}
         for participant, row in zip(participants, values, strict=True)

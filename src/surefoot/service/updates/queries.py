@@ -64,7 +64,7 @@ def _describe_policy(trial: Trial, row: Any, history: Any, live: int | None) -> 
             for event in history
             if event["policy_id"] == row["id"]
         ],
-        "method": "unreadable" if made is None else made.rule.kind,
+        "method": "unreadable" if made is None else made.rule.name,
         "states": [] if made is None else list(made.state_names),
         "actions": [] if made is None else list(made.action_names),
         "people": None if made is None or made.participants is None else len(made.participants),

@@ -1,0 +1,79 @@
+"""What an off-policy evaluation gives: the values of several policies, and how far the logs speak about them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from surefoot.data.frames import make_frame
+from surefoot.inference.intervals import Interval
+
+LOGGED = "as logged"
+"""The policy that made the logs."""
+PREFERRED = "doubly robust"
+"""The estimator that sentences speak of."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What one policy is worth by one estimator, and how much more than the logging policy."""
+
+    policy: str
+    estimator: str
+    value: Interval
+    difference: Interval
+    """To the mean reward of the logs, paired within people."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How far the logs speak about a policy."""
+
+    policy: str
+    send_rate: float
+    """Mean probability of an action other than nothing."""
+    effective_sample_size: float
+    """(Σρ)² / Σρ²: as many decision points drawn from the policy itself would tell as much."""
+    largest_ratio: float
+    warning: str
+    """Empty when the overlap is good."""
+
+
+@dataclass(frozen=True)
+class OffPolicy:
+    """Values of several policies from the same logs."""
+
+    people: int
+    decision_points: int
+    cross_fit: str
+    critic: str
+    estimators: tuple[str, ...]
+    values: tuple[Value, ...]
+    overlap: tuple[Overlap, ...]
+
+    def value(self, policy: str, estimator: str = PREFERRED) -> Value:
+        """What one policy is worth by one estimator."""
+        return next(found for found in self.values if (found.policy, found.estimator) == (policy, estimator))
+
+    def to_frame(self, backend: str = "pyarrow") -> Any:
+        """One row per policy and estimator, in columns policy, estimator, value, standard_error, low, high, difference, …"""
+        rows = [
+            {
+                "policy": found.policy,
+                "estimator": found.estimator,
+                **found.value._asdict(),
+                "difference": found.difference.value,
+                "difference_low": found.difference.low,
+                "difference_high": found.difference.high,
+            }
+            for found in self.values
+        ]
+        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        values = [
+            {**asdict(found), "value": found.value._asdict(), "difference": found.difference._asdict()}
+            for found in self.values
+        ]
+        return {**asdict(self), "values": values}

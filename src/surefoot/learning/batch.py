@@ -1,0 +1,68 @@
+"""Batches: some people's decision points as padded arrays of any engine, and what a method learned from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
+from surefoot.learning.critics import CriticFit
+from surefoot.numerics.arrays import Array
+from surefoot.numerics.engines import Engine
+from surefoot.numerics.parallel import count_threads
+from surefoot.policies.rules import DecisionRule
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some people's decision points as padded arrays (people, decision points, …): what a method learns from."""
+
+    state: Array
+    action: Array
+    reward: Array
+    usable: Array
+    """1.0 where a decision point can be used, 0.0 on padding and where something is missing."""
+    actions: int
+    critic_sees: Array
+    policy_sees: Array
+    """(state variables,): 1.0 for those that are seen, 0.0 for the others."""
+
+    @classmethod
+    def from_rows(
+        cls, logs: Trajectories, can_use: NDArray[np.bool_], rows: NDArray[np.int64], engine: Engine, **more: Any
+    ) -> Batch:
+        """Rows of the logs, −1 where padded."""
+        usable = (rows >= 0) & can_use[rows]
+        # Each variable's values lie side by side, as those of the features do.
+        state = np.empty((len(rows), len(logs.state_names), rows.shape[1]))
+        for j in range(state.shape[1]):
+            state[:, j, :] = np.where(usable, logs.state[:, j][rows], 0.0)
+        return cls(
+            state=engine.to_device(np.swapaxes(state, 1, 2)),
+            action=engine.to_device(np.where(usable, logs.action[rows], 0)),
+            reward=engine.to_device(np.where(usable, logs.reward[rows], 0.0)),
+            usable=engine.to_device(usable.astype(np.float64)),
+            actions=logs.actions,
+            **{name: engine.to_device(values) for name, values in more.items()},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BatchFit:
+    """What a method learned from a batch, in arrays of the engine it came in."""
+
+    critic: CriticFit
+    residuals: Array
+    scale: Array
+    """Weighted root mean squared residual, (people,)."""
+    rule: DecisionRule
+    converged: Array
+
+
+def choose_block_cells(rows: int) -> int:
+    """One block or more for every thread; many threads need larger ones, or they wait for each other in Python."""
+    most = BLOCK_CELLS if count_threads() <= 2 else 2 * BLOCK_CELLS
+    return min(max(rows // count_threads(), BLOCK_CELLS), most)

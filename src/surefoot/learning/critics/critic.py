@@ -1,0 +1,158 @@
+"""What a critic is: a model of the expected reward x(s, a)ᵀw that says what it leaves out, and how it is spoken of.
+
+Arrays are (people, decision points, features); `weights` is zero on padding and on decision points that cannot be used,
+so ragged people and removed outliers are the same thing to the solvers. Everything is written to the array API standard.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from math import inf, isfinite
+from typing import Any, ClassVar, Self
+
+from surefoot.errors import InputError
+from surefoot.numerics.arrays import Array, PerParticipant
+from surefoot.registry import Registry
+
+
+@dataclass(frozen=True)
+class CriticFit(PerParticipant):
+    """What a critic found for each participant of a block."""
+
+    coef: Array
+    """w, (people, features)."""
+    gram: Array
+    """XᵀUX with the weights of the end, (people, features, features)."""
+    weights: Array
+    """The weight every decision point had in the end, (people, decision points)."""
+    threshold: Array
+    """ε, the limit of the squared residuals, (people,); +∞ where there is none."""
+    n_iter: Array
+    """How many weighted least-squares fits it took, (people,)."""
+    converged: Array
+    """Whether the weights stopped changing, (people,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CriticBatch:
+    """What a critic learns from: some people's decision points."""
+
+    features: Array
+    """x(s, a), (people, decision points, features)."""
+    rewards: Array
+    weights: Array
+    """Zero where a decision point cannot be used."""
+    all_states: Array
+    """(people, decision points, variables)."""
+    action: Array
+    """Codes from 0 on, (people, decision points)."""
+    penalty: Array
+    """ζ of every feature, (features,)."""
+    arms: int
+    """The number of actions; x is [b, 1{a=1}·b, …], the same features b once for all and once for each further action."""
+    seen: Array | float = 1.0
+    """1.0 for the state variables that critic or policy see, 0.0 for the others."""
+
+    @property
+    def state(self) -> Array:
+        """The states with the variables that nobody sees set to zero: an artefact in one that only the policy sees would
+        mislead the actor."""
+        return self.all_states * self.seen
+
+
+@dataclass(frozen=True)
+class Removal:
+    """How to speak of what leaves decision points out."""
+
+    name: str
+    """`the cap`."""
+    unit: str
+    """What residuals are counted in: `caps`."""
+    plural: bool = False
+    because: str = ""
+    """For what it removes them, where that is not the reward alone."""
+    normal_share: float | None = None
+    """The share that it removes from normal noise without a single outlier, where that is not nearly zero."""
+
+    @property
+    def removes(self) -> str:
+        """Name and verb: `the cap removes`."""
+        return f"{self.name} {'remove' if self.plural else 'removes'}"
+
+
+@dataclass(frozen=True)
+class Critic(ABC):
+    """A model of the expected reward; the fields of a subclass are its parameters.
+
+    A method that is given a critic by name takes the parameters that it has itself, such as `tau`, and leaves the others at
+    their defaults; a critic that is given as an object comes with its own.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """As it stands in a sentence: `the paper's cap`."""
+    removal: ClassVar[Removal | None] = None
+    """None: every usable decision point counts."""
+    compared_with: ClassVar[str | None] = None
+    """The critic beside which the audit puts this one."""
+
+    @abstractmethod
+    def fit(self, batch: CriticBatch) -> CriticFit:
+        """Coefficients, and the weights that the decision points had in the end."""
+
+    def check_parameters(self) -> None:
+        """Refuse parameters with which it cannot be fitted."""
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not isfinite(value):
+                raise InputError(f"{name} is {value}; it must be a finite number")
+
+    @property
+    def strictness(self) -> float:
+        """What multiplies the limit of squared residuals; +∞ without one."""
+        return inf
+
+    def at_strictness(self, factor: float) -> Critic:
+        """The same critic with its limit that many times as high."""
+        return self
+
+    def without_removal(self) -> Critic:
+        """What it is when its limit is infinitely high."""
+        return self
+
+
+@dataclass(frozen=True)
+class RemovingCritic(Critic):
+    """A critic that leaves out what lies beyond a limit."""
+
+    removal: ClassVar[Removal]
+    tau: float = 1.0
+    """Multiplies the limit of squared residuals."""
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if self.tau <= 0:
+            raise InputError(f"tau is {self.tau}; it must be a finite number above 0")
+
+    @property
+    def strictness(self) -> float:
+        return self.tau
+
+    def at_strictness(self, factor: float) -> Self:
+        return replace(self, tau=self.tau * factor)
+
+    def without_removal(self) -> Critic:
+        return find_critic("ridge")()
+
+
+CRITICS: Registry[type[Critic]] = Registry("critic")
+register_critic, find_critic = CRITICS.register, CRITICS.find
+
+
+def make_critic(critic: str | Critic, parameters: Mapping[str, Any] | None = None) -> Critic:
+    """A critic by name with those of the parameters that it knows; one that is made already stays as it is."""
+    if isinstance(critic, Critic):
+        return critic
+    kind, given = find_critic(critic), parameters or {}
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})

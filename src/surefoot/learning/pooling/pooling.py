@@ -1,0 +1,53 @@
+"""What a pooling is: who shares a fit with whom, and how that is spoken of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
+from surefoot.registry import Registry
+
+Block = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The positions of some fits, and the rows that each of them learns from, (fits, rows), −1 where padded."""
+
+
+class Pooling(ABC):
+    """Which decision points every fit learns from, and whom its policy serves."""
+
+    name: ClassVar[str]
+    shared: ClassVar[bool]
+    """Whether one fit and one policy serve everybody."""
+    serves_anybody: ClassVar[bool]
+    """Whether there is a policy for people who are not in the logs. Then methods are cross-fitted by participant."""
+    needs_everybody: ClassVar[bool]
+    """Whether a fit needs all people at once, so that logs cannot go through part by part."""
+    whom: ClassVar[str]
+    """Whom the policy is for, as a sentence."""
+    estimates: ClassVar[str]
+    """What a coefficient with its interval is, over all fits."""
+
+    @abstractmethod
+    def list_participants(self, logs: Trajectories) -> NDArray[Any]:
+        """Whose fits there are, in their order."""
+
+    @abstractmethod
+    def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
+        """The fits in blocks of about so many cells that can be learned at once and apart from the others."""
+
+    @abstractmethod
+    def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
+        """For every row the position of the fit that it belongs to."""
+
+    @property
+    def cross_fit(self) -> str:
+        """How a method is cross-fitted unless somebody says otherwise."""
+        return "person" if self.serves_anybody else "time"
+
+
+POOLINGS: Registry[Pooling] = Registry("pooling")
+register_pooling, find_pooling = POOLINGS.register, POOLINGS.find

@@ -1,0 +1,157 @@
+"""Parts from outside the package go wherever the built-in ones go."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow.csv
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from typer.testing import CliRunner
+
+import surefoot as sf
+from surefoot.audit import audit
+from surefoot.cli import app
+from surefoot.evaluation import ESTIMATORS, Estimator, evaluate, register_estimator
+from surefoot.evaluation.page import render_page
+from surefoot.explain import explain
+from surefoot.explain.policy_card import make_card
+from surefoot.learning.critics import CRITICS, Removal, RemovingCritic, register_critic
+from surefoot.learning.critics.ridge import fit_ridge
+from surefoot.learning.filters import FILTERS, Filter, register_filter
+from tests.studies import many
+
+STUDY = """
+[columns]
+participant = "participant"
+time = "time"
+available = "available"
+probability = "probability"
+[state.weather]
+[state.engagement]
+[state.fatigue]
+[method]
+name = "accb"
+parameters = { critic = "shears" }
+"""
+
+
+@dataclass(frozen=True)
+class Shears(RemovingCritic):
+    """Ridge on the decision points whose reward is below a limit."""
+
+    name: ClassVar[str] = "shears"
+    title: ClassVar[str] = "the toy critic"
+    removal: ClassVar[Removal] = Removal("the shears", unit="shears", plural=True, because="for being large")
+    limit: float = 4000.0
+
+    def fit(self, batch):
+        kept = np.where(batch.rewards < self.tau * self.limit, batch.weights, 0.0)
+        return fit_ridge(batch.features, batch.rewards, kept, penalty=batch.penalty, arms=batch.arms)
+
+
+class Agreement(Estimator):
+    """The mean reward where the policy is at least as likely to do what was done."""
+
+    name: ClassVar[str] = "agreement"
+    label: ClassVar[str] = "where they agree"
+
+    def compute_scores(self, judged):
+        agrees = (judged.ratio >= 1).astype(float)
+        return agrees * judged.reward, agrees
+
+
+@pytest.fixture
+def shears():
+    yield register_critic(Shears)
+    CRITICS.unregister("shears")
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return many(1, 12, 60, seed=3)[0][0]
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("pooling", ["person", "all"])
+def test_a_critic_goes_through_fit_audit_explain_and_evaluate(shears, logs, pooling):
+    fitted = sf.method("accb", critic="shears", pooling=pooling).fit(logs)
+    assert_array_equal(fitted.weights_, (logs.reward < 4000).astype(float))
+    assert fitted.critic_ == Shears()
+    assert fitted.critic_coef_[0, 0] != sf.method("accb", pooling=pooling).fit(logs).critic_coef_[0, 0]
+    found = audit(fitted)
+    removed = (logs.reward >= 4000).mean()
+    assert f"the shears remove {100 * removed:.1f} % of 720 decision points, for being large" in (
+        found.check("share removed").reason
+    )
+    taus = [row.tau for row in found.sensitivity]
+    assert taus == [0.5, 0.75, 1.0, 1.5, 2.0, 4.0, np.inf]
+    assert_allclose([row.removed for row in found.sensitivity], [(logs.reward >= 4000 * tau).mean() for tau in taus])
+    explanation = explain(fitted, draws=5)
+    assert "critic shears" in make_card(explanation).markdown()
+    judged = evaluate(logs, {"it": sf.method("accb", critic="shears", pooling=pooling)}, critic="shears", draws=10)
+    assert judged.critic == "shears"
+    assert judged.value("never").value.value != evaluate(logs, {}, draws=10).value("never").value.value
+
+
+def test_a_critic_with_parameters_of_its_own_is_given_as_an_object(shears, logs):
+    fitted = sf.method("accb", critic=Shears(tau=0.5, limit=6000.0)).fit(logs)
+    assert_array_equal(fitted.weights_, (logs.reward < 3000).astype(float))
+    assert "critic shears" in make_card(explain(fitted, draws=5)).markdown()
+    assert audit(fitted).sensitivity[2].tau == 0.5
+    with pytest.raises(sf.InputError, match=r"tau is -1\.0; it must be a finite number above 0"):
+        sf.method("accb", critic=Shears(tau=-1.0)).fit(logs)
+    with pytest.raises(sf.InputError, match="limit is nan; it must be a finite number"):
+        sf.method("accb", critic=Shears(limit=np.nan)).fit(logs)
+
+
+def test_a_critic_works_in_the_study_file_and_at_the_command_line(shears, logs, tmp_path):
+    study, file = tmp_path / "study.toml", tmp_path / "logs.csv"
+    study.write_text(STUDY)
+    pyarrow.csv.write_csv(logs.to_frame("pyarrow"), file)
+    fitted = sf.fit_study(file, study)
+    removed = int((logs.reward >= 4000).sum())
+    assert fitted.manifest["removed"] == removed
+    assert "the shears remove" in run("audit", file, "--study", study)
+    assert "critic shears" in run("explain", file, "--study", study)
+    assert "shears critic" in run("evaluate", file, "--study", study, "--critic", "shears")
+
+
+def test_a_critic_that_is_not_registered_is_refused_in_the_study_file():
+    with pytest.raises(
+        sf.InputError, match=r"line 12, key 'method.parameters.critic': there is no critic 'shears'.*'ridge'"
+    ):
+        sf.Study.parse(STUDY)
+
+
+def test_an_estimator_appears_in_the_values_and_on_the_page(logs):
+    register_estimator(Agreement())
+    try:
+        found = evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])}, draws=10)
+        page = render_page(found, title="Values", unit="steps")
+    finally:
+        ESTIMATORS.unregister("agreement")
+    assert found.estimators == ("ips", "snips", "direct", "doubly robust", "agreement")
+    assert found.value("mostly", "agreement").value.value == pytest.approx(logs.reward[logs.action == 1].mean())
+    assert page.count("where they agree") >= 3
+    assert "by 5 estimators" in page
+
+
+def test_a_filter_is_found_by_its_name(logs):
+    register_filter(Filter("halve", lambda values, present: values / 2))
+    try:
+        fitted = sf.method("accb", filter="halve").fit(logs)
+    finally:
+        FILTERS.unregister("halve")
+    assert_array_equal(fitted.logs_.reward, logs.reward / 2)
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(sf.InputError, match="there already is a critic 'ridge'"):
+        register_critic(CRITICS.find("ridge"))
