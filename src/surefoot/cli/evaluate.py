@@ -54,7 +54,8 @@ def evaluate(
     if policies is not None:
         judged = {policies.stem: _given(policies, studied.read.logs)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
-    found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, clip_probabilities=studied.study.clip_probabilities)
+    clip = studied.study.clip_probabilities
+    found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, clip_probabilities=clip)
     source = f"{studied.source}. {note}"
     title = f"Value from {logs.name}"
     with write_outputs({html: render_page(found, title=title, unit=studied.unit, source=source)} if html else {}):
