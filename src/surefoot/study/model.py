@@ -6,7 +6,7 @@ import copy
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
