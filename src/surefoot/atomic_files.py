@@ -17,32 +17,63 @@ from surefoot.errors import InputError
 
 @contextmanager
 def atomic_write(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Give a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
+    """Give a temporary file; what the block wrote to it becomes the content of `path` when the block ends without an error.
 
-    With `private` only the owner may read the file.
+    A regular file is replaced in one step. A link is followed: what it points to is replaced, and the link stays. What is
+    neither (a pipe, a device) is written into. With `private` only the owner may read the file.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    check_output(path)
+    target = path.resolve()
+    stream = target.exists() and not target.is_file()
+    with refuse_unwritable(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=None if stream else target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            if stream:
+                with temporary.open("rb") as written, target.open("wb") as out:
+                    shutil.copyfileobj(written, out)
+                return
+            if not private:
+                # mkstemp lets only the owner read; a result should have the permissions of any new file.
+                mask = os.umask(0)
+                os.umask(mask)
+                temporary.chmod(0o666 & ~mask)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is computed for it."""
+    with refuse_unwritable(path):
+        target = path.resolve()
+        if target.is_dir():
+            raise InputError(f"{path}: is a folder; name a file")
+        if not target.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+        stream = target.exists() and not target.is_file()
+        if not os.access(target if stream else target.parent, os.W_OK):
+            raise InputError(f"{path}: cannot be written (no permission); name another file")
+
+
+@contextmanager
+def refuse_unwritable(path: Path) -> Iterator[None]:
+    """What the system refuses (a full disk, a name too long, a loop of links) is one line about the output."""
     try:
-        yield temporary
-        # mkstemp lets only the owner read; a result should have the permissions of any new file.
-        if not private:
-            mask = os.umask(0)
-            os.umask(mask)
-            temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "Symlink loop" not in str(error):
+            raise
+        reason = getattr(error, "strerror", None) or "its links go in a circle"
+        raise InputError(f"{path}: cannot be written ({reason}); name another file") from error
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:
     """Write several files: none is touched when one of them cannot be written."""
     for path in texts:
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-        if path.is_dir() or not os.access(path.parent, os.W_OK):
-            raise InputError(f"{path}: cannot be written there; name another file")
+        check_output(path)
     for path, text in texts.items():
         with atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -70,17 +101,17 @@ def _finite(data: Any) -> Any:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder beside `path`, which must not exist yet; it becomes `path` when the block ends well."""
-    if path.exists() or path.is_symlink():
-        raise InputError(f"{path} is already there; choose another folder or remove it")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} into; make it first")
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        yield temporary
-        open_to_others(temporary)
-        temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with refuse_unwritable(path):
+        if path.exists() or path.is_symlink():
+            raise InputError(f"{path}: is already there; choose another folder or remove it")
+        check_output(path)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            yield temporary
+            open_to_others(temporary)
+            temporary.rename(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def open_to_others(folder: Path) -> None:

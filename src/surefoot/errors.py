@@ -25,10 +25,12 @@ class FitWarning(UserWarning):
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the nearest valid name, or nothing when none is near.
+    """` (did you mean 'x'?)` for the nearest valid name, whatever its case, or nothing when none is near.
 
-    >>> did_you_mean("rewrad", ["reward", "time"])
-    " (did you mean 'reward'?)"
+    >>> did_you_mean("rewrad", ["reward", "time"]) + did_you_mean("STEPS", ["steps"])
+    " (did you mean 'reward'?) (did you mean 'steps'?)"
     """
-    matches = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
-    return f" (did you mean '{matches[0]}'?)" if matches else ""
+    # Of two names that differ in nothing but case, the one that is spelled more like it comes first.
+    by_case = {option.lower(): option for option in sorted(valid, key=lambda option: option != name)[::-1]}
+    matches = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.5)
+    return f" (did you mean '{by_case[matches[0]]}'?)" if matches else ""

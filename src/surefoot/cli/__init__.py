@@ -35,3 +35,8 @@ def main() -> None:
     except InputError as error:
         typer.echo(f"surefoot: {error}", err=True)
         sys.exit(2)
+    except OSError as error:
+        # A full disk, a drive that went away: nothing that our code did.
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"surefoot: {where}{error.strerror or error}", err=True)
+        sys.exit(1)

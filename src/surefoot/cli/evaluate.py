@@ -33,7 +33,7 @@ def evaluate(
     study: StudyFile = Path("study.toml"),
     policies: Annotated[
         Path | None,
-        typer.Option(help="Policies learned from other logs (.json or .parquet); else the study's method, cross-fitted."),
+        typer.Option(help="Policies learned from other logs: what fit wrote, or a .json or .parquet of it."),
     ] = None,
     cross_fit: Annotated[
         str | None, typer.Option(help="`person` or `time`; by default as the study's pooling asks.")
@@ -52,7 +52,7 @@ def evaluate(
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
     if policies is not None:
-        judged = {policies.stem: _given(policies, studied.read.logs)}
+        judged = {policies.stem: _load_policies(policies, studied.read.logs)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
     clip = studied.study.clip_probabilities
     found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, clip_probabilities=clip)
@@ -65,12 +65,13 @@ def evaluate(
             _print_values(found, studied.unit, note)
 
 
-def _given(path: Path, logs: Trajectories) -> Policies:
-    """Policies from a file, if they speak of the same states and actions as the study."""
+def _load_policies(path: Path, logs: Trajectories) -> Policies:
+    """Policies from a file or from the folder of a fit, if they speak of the same states and actions as the study."""
     from surefoot.errors import InputError
+    from surefoot.fitting import FittedStudy
     from surefoot.policies.policies import load
 
-    given = load(path)
+    given = FittedStudy.load(path).policies if path.is_dir() else load(path)
     for what, theirs, ours in (
         ("states", given.state_names, logs.state_names),
         ("actions", given.action_names, logs.action_names),

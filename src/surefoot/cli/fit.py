@@ -45,7 +45,7 @@ def fit(
             warnings.simplefilter("always", FitWarning)
             fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
     except KeyboardInterrupt:
-        typer.echo("surefoot: stopped; the same command continues from here", err=True)
+        typer.echo("surefoot: stopped; what is fitted is kept, and the same command continues from here", err=True)
         raise
     for warning in caught[:SHOWN_WARNINGS]:
         typer.echo(f"surefoot: warning: {warning.message}", err=True)
@@ -54,10 +54,10 @@ def fit(
     if as_json:
         typer.echo(json.dumps({"out": str(out), **fitted.manifest}, ensure_ascii=False))
     else:
-        _say(out, fitted.manifest)
+        _print_fit(out, fitted.manifest)
 
 
-def _say(out: Path, manifest: dict[str, Any]) -> None:
+def _print_fit(out: Path, manifest: dict[str, Any]) -> None:
     """The fit in a few lines."""
     method, used, free = manifest["method"], manifest["used"], manifest["available"]
     whom = "for everyone" if method["parameters"]["pooling"] == "all" else "per participant"

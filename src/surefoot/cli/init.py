@@ -25,16 +25,14 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Look at the logs and write a commented first study.toml."""
-    from surefoot.atomic_files import atomic_write
+    from surefoot.atomic_files import check_output, write_texts
     from surefoot.errors import InputError
     from surefoot.study.draft import draft_study
 
-    if out.exists() and not force:
-        raise InputError(f"{out} is already there; choose another name with --out or replace it with --force")
-    if not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent} to write {out.name} into; make it first")
+    if out.is_file() and not force:
+        raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
+    check_output(out)
     roles = {"participant": participant, "time": time, "action": action, "reward": reward}
     text = draft_study(logs, **roles, available=available, probability=probability)
-    with atomic_write(out) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_texts({out: text})
     typer.echo(f"Written: {out}\nRead it, correct the guesses, then: surefoot fit {logs} --study {out}")

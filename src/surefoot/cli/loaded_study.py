@@ -18,9 +18,19 @@ if TYPE_CHECKING:
     from surefoot.learning.methods import Method
     from surefoot.study import Study, StudyLogs
 
+
+def check_writable(path: Path | None) -> Path | None:
+    """Refuse an output that cannot be written before anything is computed for it."""
+    from surefoot.atomic_files import check_output
+
+    if path is not None:
+        check_output(path)
+    return path
+
+
 Logs = Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")]
 StudyFile = Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")]
-HtmlFile = Annotated[Path | None, typer.Option(help="Also write a self-contained page with plots.")]
+HtmlFile = Annotated[Path | None, typer.Option(help="Also write a self-contained page with plots.", callback=check_writable)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON on standard output.")]
 
 

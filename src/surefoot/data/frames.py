@@ -69,7 +69,7 @@ def positions(participants: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64
     if unknown.size:
         row, participant = int(unknown[0]), ids.ravel()[unknown[0]].item()
         raise InputError(
-            f"row {row}: unknown participant {participant!r}{did_you_mean(str(participant), map(str, participants))}",
+            f"row {row}: unknown participant {participant!r}; correct the id, or fit again with this participant",
             row=row,
             column="participant",
             participant=participant,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+LOG_SUFFIXES = (".csv", ".parquet")
+
+
 @dataclass(frozen=True)
 class LogLayout:
     """Which columns of a log are read, and how it spells "missing"."""
@@ -187,7 +190,9 @@ def list_files(path: str | Path) -> list[Path]:
         return found
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    if path.suffix.lower() not in (".csv", ".parquet"):
+    if path.suffix.lower() == ".toml":
+        raise InputError(f"{path}: is a study, not logs; write surefoot fit LOGS --study {path}")
+    if path.suffix.lower() not in LOG_SUFFIXES:
         raise InputError(f"{path}: logs are read from .csv, .parquet or a folder of .parquet; convert or rename the file")
     return [path]
 

@@ -76,7 +76,7 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
 
     `backend` says of which library `frame` is: pyarrow, pandas or polars.
     """
-    rows = _read(Path(path))
+    rows = _read_rows(Path(path))
     funnel = {"rows of the file": len(rows)}
     first_slot: dict[int, int] = {}
     for row in sorted(rows, key=lambda row: (row["participant"], row["decision"])):
@@ -93,7 +93,7 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
         rows = [row for row in rows if keeps(row)]
         funnel[name] = len(rows)
     rows.sort(key=lambda row: (row["participant"], row["decision"]))
-    table = _table(rows)
+    table = _make_table(rows)
     # Raw steps: the reward as it was measured, whatever a study makes of it.
     raw_steps = Study.parse(study_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
     logs = parse_logs(raw_steps, LogRows.of(table, "participant")).logs
@@ -103,7 +103,7 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
     return HeartStepsV1(frame, logs, funnel, Study.parse(study_text()))
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
+def _make_table(rows: list[dict[str, Any]]) -> Any:
     import pyarrow as pa
 
     for row in rows:
@@ -121,7 +121,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read_rows(path: Path) -> list[dict[str, Any]]:
     """Our columns of every row, with types; whatever stands for "missing" is None."""
     try:
         # The file is not quite UTF-8: a stray byte in a place name that we do not use.
@@ -133,7 +133,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     rows = []
     try:
         for row in reader:
-            rows.append({name: _cell(name, row[source] or "") for name, source in SOURCE.items()})
+            rows.append({name: _parse_cell(name, row[source] or "") for name, source in SOURCE.items()})
     except (ValueError, csv.Error) as error:
         raise InputError(
             f"{path}: line {reader.line_num}: {error}; is this the suggestions.csv of HeartSteps V1?"
@@ -143,27 +143,27 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _cell(name: str, text: str) -> Any:
+def _parse_cell(name: str, text: str) -> Any:
     if text in MISSING:
         if name in ("participant", "decision", "slot", "available"):
             raise ValueError(f"{SOURCE[name]} is missing")
         return None
-    return KINDS[name](text) if name in KINDS else _measured(name, text)
+    return KINDS[name](text) if name in KINDS else _parse_number(name, text)
 
 
-def _measured(name: str, text: str) -> float | None:
+def _parse_number(name: str, text: str) -> float | None:
     number = float(text)
     return None if not np.isfinite(number) or number in SENTINELS.get(name, ()) else number
 
 
-def _true(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     """`TRUE` (a spreadsheet's) or `True` (as published)."""
     if text.lower() not in ("true", "false"):
         raise ValueError(f"'{text}' is neither true nor false")
     return text.lower() == "true"
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     """`2015/7/22 16:30` (a spreadsheet's) or `2015-07-22 16:30:00` (as published)."""
     found = DATE.fullmatch(text)
     if found is None:
@@ -173,8 +173,8 @@ def _moment(text: str) -> datetime:
 
 KINDS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("participant", "decision", "nogap", "slot"), lambda text: int(float(text))),
-    **dict.fromkeys(("available", "send", "active", "sedentary"), _true),
-    "decided_at": _moment,
+    **dict.fromkeys(("available", "send", "active", "sedentary"), _parse_boolean),
+    "decided_at": _parse_time,
     # Where the weather service failed, the trace of a Java exception was stored.
     "weather": lambda text: None if ".java:" in text else text,
     "location": lambda text: text if text in ("home", "work") else "other",

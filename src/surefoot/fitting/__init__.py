@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FittedStudy", "fit_study"]
 
+OTHER_NAMES = {"cuda": "gpu", "cpu": "numpy", "pytorch": "torch", "cluster": "dask", "distributed": "dask"}
+"""What engines are called elsewhere."""
 Progress = Callable[[int, int], None]
 """Called with the number of people done and of all."""
 
@@ -107,7 +109,9 @@ def fit_study(
 def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
     if engine not in (*ENGINES, "dask"):
         known = [*ENGINES, "dask"]
-        raise InputError(f"there is no engine '{engine}'{did_you_mean(engine, known)}; choose from {known}")
+        near = f" (did you mean '{OTHER_NAMES[engine.lower()]}'?)" if engine.lower() in OTHER_NAMES else ""
+        near = near or did_you_mean(engine, known)
+        raise InputError(f"there is no engine '{engine}'{near}; choose from {known}")
     if scheduler is not None and engine != "dask":
         raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
     if engine != "dask":

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, Self
 
-from surefoot.atomic_files import open_to_others
+from surefoot.atomic_files import check_output, open_to_others, refuse_unwritable
 from surefoot.errors import InputError
 from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.part_fit import PartFit, merge_tables
@@ -24,28 +24,25 @@ class Checkpoint:
 
     def __init__(self, out: Path, key: str, force: bool) -> None:
         self.check(out, force)
-        self.out = out
-        self.folder = out.parent / f".{out.name}.partial-{key}"
+        # A link stays a link: the result appears where it points to.
+        self.out = out.resolve() if out.is_symlink() else out
+        self.folder = self.out.parent / f".{self.out.name}.partial-{key}"
 
     @staticmethod
     def check(out: Path, force: bool) -> None:
         """Refuse to replace what is there, unless it is a fit and `force` is set."""
-        if not out.parent.is_dir():
-            raise InputError(f"there is no folder {out.parent} to write {out.name} into; make it first")
-        if not (out.exists() or out.is_symlink()):
-            return
-        if not force:
-            raise InputError(f"{out} is already there; choose another folder or replace it with --force")
-        if not _is_fit(out):
-            raise InputError(f"{out} is already there and is not a fit (no manifest of one), so --force leaves it alone")
+        if not out.exists():
+            check_output(out)
+        elif not force:
+            raise InputError(f"{out}: is already there; choose another folder or replace it with --force")
+        elif not _is_fit(out):
+            raise InputError(f"{out}: is already there and is not a fit (no manifest of one), so --force leaves it alone")
 
     def __enter__(self) -> Self:
-        try:
+        with refuse_unwritable(self.out):
             self.folder.mkdir(exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
-        except OSError as error:
-            raise InputError(f"{self.out.parent}: cannot be written to ({error.strerror})") from error
-        if not _locked(self._lock):
+        if not _try_lock(self._lock):
             self._lock.close()
             raise InputError(f"another run is fitting the same logs into {self.out}; wait for it, or choose another folder")
         return self
@@ -88,7 +85,7 @@ class Checkpoint:
         final.rename(self.out)
 
 
-def _locked(file: IO[str]) -> bool:
+def _try_lock(file: IO[str]) -> bool:
     """Whether the file is ours alone until it is closed, or this process ends, however it ends."""
     try:
         import fcntl

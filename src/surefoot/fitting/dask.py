@@ -37,23 +37,23 @@ def fit_on_cluster(partition: Partition, numbers: list[int], scheduler: str | No
             workers = min(count_cores(), max(1, len(numbers)))
             cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             scheduler = stack.enter_context(cluster).scheduler_address
-        client = stack.enter_context(_connected(scheduler))
+        client = stack.enter_context(_connect(scheduler))
         waiting = list(reversed(numbers))
         ahead = max(1, AHEAD * len(client.scheduler_info(n_workers=-1)["workers"]))
         running = {}
         for _ in range(min(ahead, len(waiting))):
             number = waiting.pop()
-            running[client.submit(_fit, partition.only(number), pure=False, retries=RETRIES)] = number
+            running[client.submit(_fit_one_part, partition.only(number), pure=False, retries=RETRIES)] = number
         for future in (ended := as_completed(list(running), loop=client.loop)):
             yield running.pop(future), future.result()
             if waiting:
                 number = waiting.pop()
-                following = client.submit(_fit, partition.only(number), pure=False, retries=RETRIES)
+                following = client.submit(_fit_one_part, partition.only(number), pure=False, retries=RETRIES)
                 running[following] = number
                 ended.add(following)
 
 
-def _connected(scheduler: str) -> Client:
+def _connect(scheduler: str) -> Client:
     from distributed import Client
 
     try:
@@ -64,7 +64,7 @@ def _connected(scheduler: str) -> Client:
         ) from error
 
 
-def _fit(partition: Partition) -> PartFit:
+def _fit_one_part(partition: Partition) -> PartFit:
     """On a worker: read and fit the one part of the partition. The cluster decides how many run beside each other."""
     os.environ["SUREFOOT_THREADS"] = "1"
     _keep_freed_memory()

@@ -145,11 +145,16 @@ class LogDescription(Section):
         twice = [column for column in roles if roles.count(column) > 1]
         if twice:
             raise ValueError(f"column '{twice[0]}' is named twice; every role needs a column of its own")
+        for name, variable in self.state.items():
+            if (variable.column or name) in (self.reward.column, self.actions.column):
+                what = "reward" if (variable.column or name) == self.reward.column else "action"
+                raise ValueError(
+                    f"state.{name}: its column is the {what}, which is known only after the decision; "
+                    "a state holds what was known before it, so leave this variable out"
+                )
         for name in self.state_names:
             if name in roles:
-                raise ValueError(
-                    f"state variable '{name}' has the name of another role's column; call it otherwise and set its column"
-                )
+                raise ValueError(f"state variable '{name}' has the name of another role's column; give it another name")
         if len(set(self.state_names)) < len(self.state_names):
             raise ValueError("two state variables have the same name")
         if self.columns.probability is not None and self.actions.probabilities is not None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from surefoot.data.log_files import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.log_reader import StudyLogs, read_logs
 from surefoot.study.log_sections import LogDescription
 from surefoot.study.toml_types import Probability, Section
 from surefoot.study.trial_section import TrialSection
-from surefoot.study.validation_errors import explain_error
+from surefoot.study.validation_errors import explain_error, explain_syntax
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,8 +76,12 @@ class Study(LogDescription):
     def load(cls, path: str | Path) -> Study:
         """Read a `study.toml`."""
         path = Path(path)
+        if path.suffix.lower() in LOG_SUFFIXES or path.is_dir():
+            raise InputError(f"{path}: holds logs, not a study; write surefoot fit {path} --study study.toml")
         try:
             text = path.read_bytes().decode("utf-8-sig")
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: there is no such file; surefoot init LOGS --out {path} writes a first one") from error
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         except UnicodeDecodeError as error:
@@ -89,7 +94,7 @@ class Study(LogDescription):
         try:
             study = cls.model_validate(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{name}: not TOML: {error}") from error
+            raise explain_syntax(error, text, name) from error
         except ValidationError as error:
             raise explain_error(error, text, name, cls) from error
         study._text = text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -21,6 +22,18 @@ def explain_error(error: ValidationError, text: str, name: str, study: type[Sect
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     where = f"key '{key}'" if key else "the study"
     return InputError(f"{name}: line {line}, {where}: {words}{more}", column=key or None)
+
+
+def explain_syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> InputError:
+    """What is not TOML, with the likely remedy: text without quotes is the usual reason."""
+    found = re.search(r"\(at line (\d+)", str(error))
+    line = int(found[1]) if found else text.count("\n") + 1
+    content = (text.splitlines() or [""])[min(line, len(text.splitlines())) - 1]
+    unquoted = re.match(r"""\s*([\w."-]+)\s*=\s*([A-Za-z][^"'#\[{]*?)\s*(?:#.*)?$""", content)
+    if unquoted and unquoted[2] not in ("true", "false", "inf", "nan"):
+        return InputError(f'{name}: line {line}: text needs quotes; write {unquoted[1]} = "{unquoted[2]}"')
+    what = re.sub(r" \(at .*\)$", "", str(error))
+    return InputError(f"{name}: line {line}: not TOML ({what[0].lower()}{what[1:]}): {content.strip()}")
 
 
 def _place_and_words(details: Any, text: str, study: type[Section]) -> tuple[int, str, str]:
