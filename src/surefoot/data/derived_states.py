@@ -175,7 +175,7 @@ def _since_first(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Time and days of every row since the participant's first: decision points, hours, or the time's own unit."""
     hours = 3600.0 if time.dtype.kind == "M" else 1.0
-    moments = [count_moments(time) / hours]
+    moments: list[NDArray[Any]] = [count_moments(time) / hours]
     if day_boundary is not None:
         moments.append(count_days(time, day_boundary, "time"))
     since = []

@@ -13,7 +13,18 @@ from surefoot.data.frames import make_frame
 from surefoot.experiments import runner
 from surefoot.experiments.further import FurtherExperiment, SummaryTable
 from surefoot.experiments.progress import UnitProgress
-from surefoot.experiments.s7 import FAMILY, OWN, PAPER, SETTINGS, Course, Row, S7Setting, Summary, run_replicate, summarise_rows
+from surefoot.experiments.s7 import (
+    FAMILY,
+    OWN,
+    PAPER,
+    SETTINGS,
+    Course,
+    Row,
+    S7Setting,
+    Summary,
+    run_replicate,
+    summarise_rows,
+)
 from surefoot.reports import figures
 from surefoot.version import __version__
 
@@ -97,7 +108,9 @@ def _write(found: list[list[Any]], settings: S7Settings, out: Path) -> dict[str,
     frame = make_frame(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), "pyarrow")
     summary = {
         "limits": compare_with_limits(table),
-        "results": [{**SETTINGS[row.setting]._asdict(), **row._asdict(), "setting": str(SETTINGS[row.setting])} for row in table],
+        "results": [
+            {**SETTINGS[row.setting]._asdict(), **row._asdict(), "setting": str(SETTINGS[row.setting])} for row in table
+        ],
         "parameters": asdict(settings),
         "surefoot": __version__,
     }
@@ -161,14 +174,16 @@ def write_page(table: list[Summary], summary: dict[str, Any]) -> str:
     lines = [
         "**S7: what a policy earns in the long run, beside never prompting**",
         "",
-        f"On HeartSteps every prompt tires people for about a day. Never prompting earns {found[first, 'never'].reward:,.0f} steps "
-        f"a decision point. The best policy that looks at the next outcome only earns {best.reward:,.0f}: it knows the truth and "
-        f"still loses {-best.difference:.0f} steps, because what a prompt gains now it costs twice later. All of the paper's nine "
-        f"methods look at the next outcome only. `hb-ahead`, from the same 50 × 210 logs, earns {ours.difference:+.1f} more than "
-        f"never, prompting at {100 * ours.share_treated:.0f} % of the decision points; no policy could earn more than about 9.",
+        "On HeartSteps every prompt tires people for about a day. Never prompting earns "
+        f"{found[first, 'never'].reward:,.0f} steps a decision point. The best policy that looks at the next outcome only "
+        f"earns {best.reward:,.0f}: it knows the truth and still loses {-best.difference:.0f} steps, because what a prompt "
+        "gains now it costs several times later. All of the paper's nine methods look at the next outcome only. `hb-ahead`, "
+        f"from the same 50 × 210 logs, earns {ours.difference:+.1f} more than never, prompting at "
+        f"{100 * ours.share_treated:.0f} % of the decision points; no policy could earn more than about 9.",
         "",
-        f"Differences from `never` under the same random numbers, means over {replicates} replicates ± standard error; in "
-        "brackets the worst replicate. `ahead`, `ro-ahead` and `hb-ahead` learn one policy for everybody, the others one each.",
+        f"Differences from `never` under the same random numbers, means over {replicates} replicates ± standard error; "
+        "in brackets the worst replicate. `ahead`, `ro-ahead` and `hb-ahead` learn one policy for everybody, the others "
+        "one each.",
         "",
     ]
     for simulator in ("HeartSteps", "chain walk"):

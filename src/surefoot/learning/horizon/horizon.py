@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.decision_times import DayBoundary
 from surefoot.data.trajectories import Trajectories
-from surefoot.learning.critics import Critic
+from surefoot.learning.critics import Critic, CriticFit
 from surefoot.learning.horizon.advantage import Advantage
 from surefoot.learning.horizon.judgement import Judgement
-from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments
-from surefoot.learning.horizon.transitions import DayBoundary
-from surefoot.learning.horizon.uncertainty import Uncertainty
+from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
+from surefoot.learning.horizon.uncertainty import Uncertainty, estimate_uncertainty
 from surefoot.learning.pooling import Pooling
 from surefoot.numerics.engines import Engine
 from surefoot.registry import Registry
@@ -56,10 +56,35 @@ class Outlook:
     advantage: Advantage
     transitions: NDArray[np.float64]
     """How many consecutive decision points every fit learned from."""
+    penalty: NDArray[np.float64]
+    """ζ of every coefficient of the model."""
 
-    def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of some rows, −1 where padded: 1 where a decision point counts for the reward, else 0."""
-        return np.where(rows >= 0, np.nan_to_num(self.judgement.kept[rows]), 0.0)
+    def pool(self) -> tuple[LookAhead, Uncertainty]:
+        """One model of everybody, and what is not known about it."""
+        if self.uncertainty.between_people:
+            return self.model, self.uncertainty
+        found = look_ahead(self.moments.total(), self.penalty, self.model.share.shape[1])
+        return found, estimate_uncertainty(found, self.moments, self.penalty)
+
+    def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:
+        """What concerns some fits and their rows, −1 where padded."""
+        judged, units = self.judgement, len(self.model.coef)
+        rewards = self.moments.reward if units == len(self.moments.reward.gram) else self.moments.reward.total()
+        d = self.model.share.shape[1] * self.model.coef.shape[-1]
+        weights = np.where(rows >= 0, np.nan_to_num(judged.kept[rows]), 0.0)
+        fit = (self.model.coef[fits, :d, 0], rewards.gram[fits, :d, :d], weights)
+        parts = (*fit, judged.threshold[fits], judged.n_iter[fits], judged.converged[fits])
+        advantage = Advantage(*(engine.to_device(part) for part in vars(self.advantage.of(fits)).values()))
+        return BatchOutlook(CriticFit(*(engine.to_device(part) for part in parts)), advantage)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchOutlook:
+    """An outlook for the fits of one batch, in arrays of its engine."""
+
+    critic: CriticFit
+    """The model of the reward: ridge on the decision points that the critic's judgement left."""
+    advantage: Advantage
 
 
 class Horizon(ABC):

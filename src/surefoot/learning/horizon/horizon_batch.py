@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +29,24 @@ class Followed:
 
     @classmethod
     def of_logs(cls, logs: Trajectories, transitions: Transitions, sees: NDArray[np.float64]) -> Followed:
-        return cls(logs, transitions, sees, ~np.isnan(logs.state).any(axis=1))
+        return cls(logs, transitions, sees, np.asarray(~np.isnan(logs.state).any(axis=1)))
 
-    @property
+    @cached_property
+    def state(self) -> NDArray[np.float64]:
+        """As the critic sees it."""
+        return self.logs.state * self.sees
+
+    @cached_property
     def pairs(self) -> NDArray[np.bool_]:
         """Rows with a known state that are followed by a decision point with a known state."""
         following = self.transitions.following
         return self.present & (following >= 0) & self.present[following]
 
-    @property
+    @cached_property
     def nuisances(self) -> NDArray[np.float64]:
         """(rows, columns): nights and unavailability, each where there is any."""
-        columns = [self.transitions.overnight, ~self.logs.available]
-        return np.column_stack([column for column in columns if column.any()] or [np.empty((len(self.logs), 0))]) * 1.0
+        columns = [column for column in (self.transitions.overnight, ~self.logs.available) if column.any()]
+        return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.logs)).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,19 +60,17 @@ class HorizonBatch:
     """The next state, 0 where there is none."""
 
     @classmethod
-    def of_rows(
-        cls, data: Followed, nuisances: NDArray[np.float64], rows: NDArray[np.int64], engine: Engine
-    ) -> HorizonBatch:
+    def of_rows(cls, data: Followed, rows: NDArray[np.int64], engine: Engine) -> HorizonBatch:
         """Rows of the logs, −1 where padded."""
         logs = data.logs
         inside = rows >= 0
         after = np.where(inside & data.pairs[rows], data.transitions.following[rows], -1)
-        state = gather_rows(logs.state * data.sees, rows, inside & data.present[rows])
-        following = gather_rows(logs.state * data.sees, after, after >= 0)
+        state = gather_rows(data.state, rows, inside & data.present[rows])
+        following = gather_rows(data.state, after, after >= 0)
         x = critic_features(engine.to_device(state), engine.to_device(np.where(inside, logs.action[rows], 0)), logs.actions)
         xp = array_namespace(x)
-        if nuisances.shape[1]:
-            x = xp.concat([x, engine.to_device(np.where(inside[..., None], nuisances[rows], 0.0))], axis=-1)
+        if data.nuisances.shape[1]:
+            x = xp.concat([x, engine.to_device(np.where(inside[..., None], data.nuisances[rows], 0.0))], axis=-1)
         reward = logs.reward[rows]
         known = inside & ~np.isnan(reward)
         return cls(x, engine.to_device(np.where(known, reward, 0.0)), engine.to_device(following))

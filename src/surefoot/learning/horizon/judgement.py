@@ -55,10 +55,9 @@ def judge_rows(data: Followed, critic: Critic, pooling: Pooling, seen: NDArray[n
     )
     if critic.removal is None:
         return found
-    own = find_pooling("person")
-    judges = [(own, logs.state, logs.reward)]
-    if pooling.shared:
-        judges.append((pooling, *centre_people(data)))
+    judges = [(pooling, logs.state, logs.reward)]
+    if pooling.shared and critic.judges_twice:
+        judges = [(pooling, *centre_people(data)), (find_pooling("person"), logs.state, logs.reward)]
     for judge, state, reward in judges:
         kept, trusted = np.ones(len(logs) + 1), np.ones(len(logs) + 1, dtype=bool)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.errors import FitWarning, InputError
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.horizon.advantage import Advantage, long_run_advantage
+from surefoot.learning.horizon.doubts import PAIRS_PER_COEFFICIENT, refuse_hopeless, warn_of_doubts
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, Outlook, register_horizon
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
@@ -20,9 +19,6 @@ from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
 from surefoot.learning.pooling import Block, find_pooling
 from surefoot.numerics.parallel import map_threads
-
-PAIRS_PER_COEFFICIENT = 5
-"""With fewer consecutive decision points for each coefficient of the next state nothing is learned about what follows."""
 
 
 class LongRunHorizon(Horizon):
@@ -34,7 +30,7 @@ class LongRunHorizon(Horizon):
     def look(self, task: HorizonTask) -> Outlook:
         transitions = find_transitions(task.logs, max_gap=task.max_gap, day_boundary=task.day_boundary)
         data = Followed.of_logs(task.logs, transitions, task.critic_sees)
-        _refuse_hopeless(task, data)
+        refuse_hopeless(task, data)
         seen = np.maximum(task.critic_sees, task.policy_sees)
         judgement = judge_rows(data, task.critic, task.pooling, seen, task.engine)
         moved = data.pairs & judgement.trusted & judgement.trusted[transitions.following]
@@ -48,8 +44,10 @@ class LongRunHorizon(Horizon):
         counts = moments if not task.pooling.shared else moments.total()
         advantage = long_run_advantage(model, uncertainty, counts.state.count)
         enough = counts.state.count >= PAIRS_PER_COEFFICIENT * model.coef.shape[1]
-        _warn_of_few(task, enough)
-        return Outlook(judgement, moments, model, uncertainty, _where(advantage, enough), counts.state.count)
+        advantage = _where(advantage, enough)
+        outlook = Outlook(judgement, moments, model, uncertainty, advantage, counts.state.count, learner.penalty)
+        warn_of_doubts(task, outlook, enough)
+        return outlook
 
 
 register_horizon(LongRunHorizon())
@@ -59,9 +57,9 @@ class _Learner:
     """Passes over everybody's decision points, in blocks."""
 
     def __init__(self, task: HorizonTask, data: Followed, judgement: Judgement) -> None:
-        self._task, self._data, self._nuisances = task, data, data.nuisances
+        self._task, self._data = task, data
         self._kept = np.append(np.nan_to_num(judgement.kept), 0.0)
-        self.penalty = task.penalties((len(task.logs.state_names) + 1) * task.logs.actions + self._nuisances.shape[1])
+        self.penalty = task.penalties((len(task.logs.state_names) + 1) * task.logs.actions + data.nuisances.shape[1])
 
     def _blocks(self) -> list[Block]:
         logs = self._task.logs
@@ -73,7 +71,7 @@ class _Learner:
 
         def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
             people, rows = block
-            batch = HorizonBatch.of_rows(self._data, self._nuisances, rows, engine)
+            batch = HorizonBatch.of_rows(self._data, rows, engine)
             found = batch.moments(engine.to_device(self._kept[rows]), engine.to_device(weights[rows]))
             parts = (*vars(found.reward).values(), *vars(found.state).values())
             return people, [engine.to_numpy(part) for part in parts]
@@ -93,7 +91,7 @@ class _Learner:
 
         def judge(block: Block) -> None:
             people, rows = block
-            batch = HorizonBatch.of_rows(self._data, self._nuisances, rows, engine)
+            batch = HorizonBatch.of_rows(self._data, rows, engine)
             coef = engine.to_device(model.coef if self._task.pooling.shared else model.coef[people])
             kept = engine.to_device(found[rows])
             found[rows] = engine.to_numpy(self._task.critic.judge_residuals(batch.state_residuals(coef), kept))
@@ -110,34 +108,3 @@ def _where(advantage: Advantage, enough: NDArray[np.bool_]) -> Advantage:
         covariance=np.where(enough[:, None, None], advantage.covariance, 0.0),
         reference=np.where(enough, advantage.reference, 0),
     )
-
-
-def _refuse_hopeless(task: HorizonTask, data: Followed) -> None:
-    """Logs from which nobody could learn what follows an action."""
-    logs = task.logs
-    never = [name for code, name in enumerate(logs.action_names) if not (logs.action[logs.usable] == code).any()]
-    if never:
-        raise InputError(
-            f"action '{never[0]}' was never taken at a usable decision point, so its consequences cannot be learned; "
-            "randomise it, leave it out of the actions, or use horizon = 'immediate'"
-        )
-    pairs, needed = int(data.pairs.sum()), PAIRS_PER_COEFFICIENT * (len(logs.state_names) + 1) * logs.actions
-    if pairs < needed:
-        raise InputError(
-            f"{pairs} of {len(logs)} decision points are followed by the participant's next one with a known state; a look "
-            f"ahead needs at least {needed} ({PAIRS_PER_COEFFICIENT} for each coefficient). Log missed decision points "
-            "(unavailable ones too), let max_gap cross gaps, or use horizon = 'immediate'"
-        )
-
-
-def _warn_of_few(task: HorizonTask, enough: NDArray[np.bool_]) -> None:
-    who = task.pooling.list_participants(task.logs)[~enough]
-    if who.size:
-        names = ", ".join(repr(name.item()) for name in who[:10])
-        more = f" and {who.size - 10} more" if who.size > 10 else ""
-        warnings.warn(
-            f"participant {names}{more}: fewer than {PAIRS_PER_COEFFICIENT} consecutive decision points per coefficient, "
-            "so the policy does nothing",
-            FitWarning,
-            stacklevel=5,
-        )
