@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.evaluation.estimators import find_estimator
-from surefoot.evaluation.values import LOGGED, OffPolicy
+from surefoot.evaluation.values import LOGGED, LongRunValue, OffPolicy
 from surefoot.reports.figures import (
     BLUE,
     GREEN,
@@ -22,7 +22,7 @@ from surefoot.reports.figures import (
     label_axes,
     new_figure,
 )
-from surefoot.reports.numbers import format_interval, format_value
+from surefoot.reports.numbers import format_interval, format_signed, format_value
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def render_page(found: OffPolicy, *, title: str, unit: str, source: str = "") ->
         "evaluate.html",
         title=title,
         headlines=headlines,
+        long_run=[long_run_headline(row, unit) for row in found.long_run if row.policy != "never"],
         found=found,
         charts=charts,
         labels={name: find_estimator(name).label for name in found.estimators},
@@ -64,6 +65,25 @@ def headline(found: OffPolicy, policy: str, unit: str) -> str:
         f"{worth}; these logs cannot tell whether that is more than what was done "
         f"({format_value(change)}, {format_interval(change)})."
     )
+
+
+def long_run_headline(found: LongRunValue, unit: str) -> str:
+    """What a policy is worth in the long run, beside never acting, in a sentence."""
+    worth = f"In the long run {found.policy} is worth {format_value(found.value)} {unit} per decision point"
+    worth += f" ({format_interval(found.value)}), {_compare_with_never(found)}."
+    if found.disagreement:
+        now = format_signed(found.immediate_difference, 0)
+        worth += f" By the next outcome alone it would seem {now}: {found.disagreement}."
+    return worth
+
+
+def _compare_with_never(found: LongRunValue) -> str:
+    change = found.difference
+    if change.low > 0:
+        return f"{format_value(change)} more than never ({format_interval(change)})"
+    if change.high < 0:
+        return f"{format_value(-change)} less than never ({format_interval(-change)})"
+    return f"not surely different from never ({format_value(change)}, {format_interval(change)})"
 
 
 def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axes]:
