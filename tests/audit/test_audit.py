@@ -7,7 +7,8 @@ import pytest
 import surefoot as sf
 from surefoot.atomic_files import json_text
 from surefoot.audit import audit
-from surefoot.audit.checks import VERDICTS, worst
+from surefoot.audit.verdicts import VERDICTS, find_worst
+from surefoot.reports.reward_units import RewardUnit
 
 HEARTSTEPS_V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
 
@@ -127,12 +128,54 @@ def test_missing_values_are_counted_by_column_and_person():
 
 def test_a_fit_without_a_cap_and_one_person_alone_can_be_audited():
     found = audit(sf.method("accb").fit(simulated(people=5, points=60)))
-    assert "no cap" in found.check("depends on tau").reason
+    assert "ridge has no limit" in found.check("depends on tau").reason
     alone = audit(sf.method("ro-accb").fit(simulated(people=1, points=60)))
     assert json.loads(json_text(alone.to_dict()))["verdict"] in VERDICTS
     pooled = audit(sf.method("ro-accb", pooling="all").fit(simulated(people=1, points=60)))
     assert json.loads(json_text(pooled.to_dict()))["sensitivity"][-1]["tau"] is None
-    assert worst(["fine", "unsafe", "look"]) == "unsafe"
+    assert find_worst(["fine", "unsafe", "look"]) == "unsafe"
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "unsaid"),
+    [
+        ("accb", "ridge has no limit: all 1000 decision points count", ("the cap", "the fences", "removal", "raise tau")),
+        ("ro-accb", "the cap removes", ("fences",)),
+        ("hb-accb", "the fences remove", ("the cap removes", "the cap cuts", "without the cap", "by the cap")),
+    ],
+)
+def test_every_critic_is_spoken_of_as_what_it_is(name, said, unsaid):
+    """Only the paper's critic has a cap; ridge removes nothing, so nothing is said about what was removed."""
+    found = audit(sf.method(name).fit(simulated(people=10, points=100)))
+    everything = " ".join([found.summary(), found.to_html(), *(check.reason + check.remedy for check in found.checks)])
+    assert said in " ".join(everything.split())
+    for words in unsaid:
+        assert words not in everything, words
+
+
+def test_a_log_reward_has_its_effect_in_percent_too():
+    logs = simulated(people=20, points=60)
+    log = logs.with_values(reward=np.random.default_rng(0).normal(0.06 * logs.action, 0.05))
+    found = audit(sf.method("accb", pooling="all").fit(log), unit=RewardUnit("steps", "log(x + 0.5)"))
+    low, value, high = (100 * (np.exp(part) - 1) for part in (found.effect.low, found.effect.value, found.effect.high))
+    assert found.check("depends on tau").reason.endswith(f"about +{value:.0f} % steps (+{low:.0f} % to +{high:.0f} %)")
+    plain = audit(sf.method("accb", pooling="all").fit(log), unit=RewardUnit("steps"))
+    assert "% steps" not in plain.check("depends on tau").reason
+
+
+def test_a_result_shows_itself_on_a_screen_and_in_a_notebook(tmp_path):
+    found = audit(sf.method("ro-accb").fit(simulated(people=10, points=100)))
+    assert repr(found).startswith("<Audit: fine; 10 people, 1000 decision points used, ")
+    assert len(repr(found)) < 300
+    summary = found.summary()
+    assert repr(summary) == str(summary)
+    assert summary.splitlines()[-1] == "Verdict: fine"
+    assert max(map(len, summary.splitlines())) <= 80
+    page = found.to_html(tmp_path / "audit.html", title="Mine")
+    assert (tmp_path / "audit.html").read_text() == page
+    assert "<h1>Mine</h1>" in page
+    assert found._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    assert dir(sf.audit) == ["Audit", "Check", "Sensitivity", "audit"]
 
 
 def test_what_does_not_fit_the_logs_is_refused():

@@ -17,7 +17,7 @@ def logs():
 
 @pytest.fixture(scope="module")
 def measures(logs):
-    return Measures.of(sf.method("ro-accb", pooling="all").fit(logs), None)
+    return Measures.of(sf.method("ro-accb", pooling="all").fit(logs))
 
 
 def find_check(measures, name, sensitivity=None):
@@ -50,9 +50,7 @@ def test_what_hangs_on_tau(measures, effects, sends, verdict):
 def test_missing_values_are_graded_by_their_share(logs, share, verdict):
     missing = logs.with_values(reward=np.where(np.arange(len(logs)) < share * len(logs), np.nan, logs.reward))
     kept = missing.with_values(reward=np.random.default_rng(0).permutation(missing.reward))
-    check = find_check(
-        Measures.of(sf.method("ro-accb", pooling="all").fit(kept), None), "missing values", make_grid((3, 3, 3))
-    )
+    check = find_check(Measures.of(sf.method("ro-accb", pooling="all").fit(kept)), "missing values", make_grid((3, 3, 3)))
     assert (check.verdict, round(check.numbers["share"], 2)) == (verdict, share)
 
 
@@ -64,7 +62,7 @@ def test_a_participant_who_loses_many_of_few_by_chance_is_not_held_against_the_f
     fitted = sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=reward))
     reward[first[:of]] = (fitted.logs_.reward - fitted.residuals_)[first[:of]]
     reward[first[:lost]] += 1e5
-    found = Measures.of(sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=reward)), None)
+    found = Measures.of(sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=reward)))
     assert found.total(found.removed)[0] == lost
     assert find_check(found, "depends on participant", make_grid((3, 3, 3))).verdict == verdict
 
@@ -74,9 +72,9 @@ def test_residuals_without_a_cap_are_counted_in_the_caps_of_normal_noise(logs, p
     """χ²₁ has quartiles 0.102 and 1.323, so that the cap of normal noise is √3.156 = 1.776 standard deviations."""
     rng = np.random.default_rng(1)
     noise = logs.with_values(reward=rng.standard_normal(len(logs)))
-    plain = Measures.of(sf.method("accb", pooling=pooling).fit(noise), None)
+    plain = Measures.of(sf.method("accb", pooling=pooling).fit(noise))
     assert_allclose(plain.relative.std(), 1 / 1.776, rtol=0.01)
-    capped = Measures.of(sf.method("ro-accb", pooling=pooling).fit(noise), None)
+    capped = Measures.of(sf.method("ro-accb", pooling=pooling).fit(noise))
     assert_allclose(np.median(np.abs(capped.relative)), np.median(np.abs(plain.relative)), rtol=0.1)
 
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):
         run("evaluate", logs, "--study", folder / "study.toml", "--cross-fit", "person", "--html", page)
     with pytest.raises(sf.InputError, match="there is no folder"):
         run("explain", logs, "--study", folder / "pooled.toml", "--html", page, "--markdown", tmp_path / "no" / "card.md")
-    with pytest.raises(sf.InputError, match="cannot be written"):
+    with pytest.raises(sf.InputError, match="is a folder; name a file"):
         run("audit", logs, "--study", folder / "pooled.toml", "--html", tmp_path)
     empty = (
         pyarrow.csv.read_csv(logs).drop_columns("reward").append_column("reward", pyarrow.nulls(10500, pyarrow.float64()))

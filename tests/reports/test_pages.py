@@ -10,6 +10,7 @@ from surefoot.audit import page as audit_report
 from surefoot.evaluation import page as off_policy_report
 from surefoot.explain import page as explain_report
 from surefoot.explain.policy_card import make_card
+from surefoot.reports.reward_units import RewardUnit
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
@@ -28,7 +29,7 @@ def pages():
         "audit-ridge": audit_report.render_page(audit.audit(sf.method("accb").fit(logs)), title=NASTY),
         "explain": explain_report.render_page(pooled, make_card(pooled, title=NASTY, method=NASTY)),
         "explain-linucb": explain_report.render_page(linear, make_card(linear)),
-        "evaluate": off_policy_report.render_page(found, title=NASTY, unit=NASTY),
+        "evaluate": off_policy_report.render_page(found, title=NASTY, unit=RewardUnit(NASTY)),
     }
 
 
@@ -122,7 +123,7 @@ def test_the_browser_would_notice(tmp_path):
 def test_a_page_is_the_same_bytes_again_and_names_no_other_host():
     logs = sf.simulators.HeartSteps(participants=5).collect(sf.policies.coin(2), decision_points=40, seed=0)
     first, second = (evaluation.evaluate(logs, {"coin": sf.policies.coin(2)}) for _ in range(2))
-    pages = [off_policy_report.render_page(found, title="Value", unit="steps") for found in (first, second)]
+    pages = [off_policy_report.render_page(found, title="Value", unit=RewardUnit("steps")) for found in (first, second)]
     assert pages[0] == pages[1]
     assert "<script" not in pages[0]
     assert "http" not in pages[0].replace("http://www.w3.org/", "")

@@ -14,17 +14,20 @@ from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
 from surefoot.policies.features import effects, policy_features
+from surefoot.reports.reward_units import RewardUnit
 
 NEAR = 1.5
-"""A removed decision point within so many times the cap is near: it could be an ordinary response. Beyond, it stands
+"""A removed decision point within so many times the limit is near: it could be an ordinary response. Beyond, it stands
 apart."""
+NORMAL_CAP = 1.776
+"""Where the cap lies for normal noise, in standard deviations: the scale of residuals where nothing limits them."""
 TAUS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
 """The fit's τ is multiplied by these to see how much hangs on it."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The fit with another τ; infinite: no cap at all."""
+    """The fit with another τ; infinite: no limit at all."""
 
     tau: float
     removed: float
@@ -36,7 +39,7 @@ class Sensitivity:
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """Rows are those of the logs; `relative` is the residual in units of its cap, NaN where a decision point was not
+    """Rows are those of the logs; `relative` is the residual in units of its limit, NaN where a decision point was not
     used."""
 
     fitted: Method
@@ -45,9 +48,10 @@ class Measures:
     removed: NDArray[np.bool_]
     relative: NDArray[np.float64]
     bootstrap: PeopleBootstrap
+    unit: RewardUnit
 
     @classmethod
-    def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None) -> Measures:
+    def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None = None, unit: RewardUnit | None = None) -> Measures:
         logs = fitted.logs_
         raw = logs.reward if raw_reward is None else np.asarray(raw_reward, dtype=np.float64)
         if raw.shape != (len(logs),):
@@ -55,11 +59,11 @@ class Measures:
         used = ~np.isnan(fitted.weights_)
         if not used.any():
             raise InputError("no decision point was usable, so there is no fit to audit; see which columns are missing")
-        # Without a cap the residuals are put on the scale that the cap would have for normal noise.
-        normal = 1.78 * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
+        normal = NORMAL_CAP * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
         limit = np.where(np.isfinite(fitted.threshold_), np.sqrt(fitted.threshold_), normal)
         relative = fitted.residuals_ / limit[fitted.unit_]
-        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, PeopleBootstrap(len(logs.participants)))
+        people = PeopleBootstrap(len(logs.participants))
+        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, people, unit or RewardUnit())
 
     def total(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         """How many of the rows each participant has."""
@@ -72,7 +76,7 @@ class Measures:
 
     @property
     def near(self) -> NDArray[np.bool_]:
-        """Removed, but not far beyond the cap."""
+        """Removed, but not far beyond the limit."""
         return self.removed & (np.abs(np.where(self.used, self.relative, 0.0)) < NEAR)
 
     def reward_share(self) -> tuple[float, NDArray[np.float64]]:
@@ -93,36 +97,36 @@ class Measures:
 
     def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
         """The same method with another critic, as it would be audited."""
-        again = _refitted(self.fitted, make_critic(name, self.fitted.parameters()))
-        return Measures.of(again, self.raw_reward), _at(self, again)
+        again = _refit(self.fitted, make_critic(name, self.fitted.parameters()))
+        return Measures.of(again, self.raw_reward, self.unit), _measure_fit(self, again)
 
-    def thirds(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Rows in the first and in the last third of each participant's decision points."""
+    @property
+    def elapsed(self) -> NDArray[np.float64]:
+        """Of every row, which share of its participant's decision points lies before it."""
         logs = self.fitted.logs_
-        place = np.empty(len(logs))
-        lengths = np.diff(logs.starts)
+        place, lengths = np.empty(len(logs)), np.diff(logs.starts)
         place[logs.order] = (np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths)) / np.repeat(lengths, lengths)
-        return place < 1 / 3, place >= 2 / 3
+        return place
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:
-        """The same method with the cap at other heights, and without."""
+        """The same method with its limit at other heights, and without; only itself where there is none."""
         fitted, critic = self.fitted, self.fitted.critic_
         if critic.removal is None:
-            return (_at(self, fitted),)
+            return (_measure_fit(self, fitted),)
         found = []
         for factor in TAUS:
-            again = fitted if factor == 1 else _refitted(fitted, critic.at_strictness(factor))
-            found.append(_at(self, again))
-        return (*found, _at(self, _refitted(fitted, critic.without_removal())))
+            again = fitted if factor == 1 else _refit(fitted, critic.at_strictness(factor))
+            found.append(_measure_fit(self, again))
+        return (*found, _measure_fit(self, _refit(fitted, critic.without_removal())))
 
 
-def _refitted(fitted: Method, critic: Critic) -> Method:
+def _refit(fitted: Method, critic: Critic) -> Method:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # The fit under audit has said it.
         return replace(fitted, critic=critic, filter=None).fit(fitted.logs_)
 
 
-def _at(measures: Measures, fitted: Method) -> Sensitivity:
+def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
     logs, rows = fitted.logs_, np.flatnonzero(measures.used)
     z, participant_index, people = policy_features(logs.state[rows]), logs.participant_index[rows], len(logs.participants)
     gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted.unit_[rows]])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from surefoot.evaluation import OffPolicy
     from surefoot.learning.methods import Method
     from surefoot.policies.policies import Policies
+    from surefoot.reports.reward_units import RewardUnit
 
 
 @app.command()
@@ -33,7 +34,7 @@ def evaluate(
     study: StudyFile = Path("study.toml"),
     policies: Annotated[
         Path | None,
-        typer.Option(help="Policies learned from other logs (.json or .parquet); else the study's method, cross-fitted."),
+        typer.Option(help="Policies learned from other logs: what fit wrote, or a .json or .parquet of it."),
     ] = None,
     cross_fit: Annotated[
         str | None, typer.Option(help="`person` or `time`; by default as the study's pooling asks.")
@@ -41,9 +42,6 @@ def evaluate(
     critic: Annotated[str, typer.Option(help="Model of the reward: `ridge`, `capped` or `high-breakdown`.")] = "ridge",
     without_removed: Annotated[
         bool, typer.Option("--without-removed", help="Count rewards that the study's robust fit removed as missing.")
-    ] = False,
-    long_run: Annotated[
-        bool, typer.Option("--long-run", help="Also what policies are worth once they have been in force for long.")
     ] = False,
     html: HtmlFile = None,
     as_json: AsJson = False,
@@ -55,18 +53,10 @@ def evaluate(
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
     if policies is not None:
-        judged = {policies.stem: _given(policies, studied.read.logs)}
+        judged = {policies.stem: _load_policies(policies, studied.read.logs)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
-    method = studied.study.method()
-    found = evaluate_policies(
-        *(kept, judged),
-        cross_fit=cross_fit,
-        critic=critic,
-        clip_probabilities=studied.study.clip_probabilities,
-        long_run=long_run,
-        max_gap=method.max_gap,
-        day_boundary=method.day_boundary,
-    )
+    clip = studied.study.clip_probabilities
+    found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, clip_probabilities=clip)
     source = f"{studied.source}. {note}"
     title = f"Value from {logs.name}"
     with write_outputs({html: render_page(found, title=title, unit=studied.unit, source=source)} if html else {}):
@@ -76,12 +66,13 @@ def evaluate(
             _print_values(found, studied.unit, note)
 
 
-def _given(path: Path, logs: Trajectories) -> Policies:
-    """Policies from a file, if they speak of the same states and actions as the study."""
+def _load_policies(path: Path, logs: Trajectories) -> Policies:
+    """Policies from a file or from the folder of a fit, if they speak of the same states and actions as the study."""
     from surefoot.errors import InputError
+    from surefoot.fitting import FittedStudy
     from surefoot.policies.policies import load
 
-    given = load(path)
+    given = FittedStudy.load(path).policies if path.is_dir() else load(path)
     for what, theirs, ours in (
         ("states", given.state_names, logs.state_names),
         ("actions", given.action_names, logs.action_names),
@@ -99,13 +90,13 @@ def _without_removed(studied: LoadedStudy) -> tuple[Trajectories, str]:
     return logs.with_values(reward=np.where(removed, np.nan, logs.reward)), note
 
 
-def _print_values(found: OffPolicy, unit: str, note: str) -> None:
+def _print_values(found: OffPolicy, unit: RewardUnit, note: str) -> None:
     from math import isnan
 
     from rich.markup import escape
 
     from surefoot.evaluation import LOGGED, find_estimator
-    from surefoot.evaluation.page import headline
+    from surefoot.evaluation.page import write_headlines
     from surefoot.reports.numbers import format_interval, format_number, format_value
 
     out = console()
@@ -114,8 +105,8 @@ def _print_values(found: OffPolicy, unit: str, note: str) -> None:
         f"{found.cross_fit}. Mean {unit} per decision point, states as logged. {note}",
         markup=False,
     )
-    for row in found.overlap:
-        out.print(f"- {headline(found, row.policy, unit)}", markup=False, highlight=False)
+    for sentence in write_headlines(found, unit):
+        out.print(f"- {sentence}", markup=False, highlight=False)
     out.print()
     table = new_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
     for value in found.values:
@@ -134,26 +125,3 @@ def _print_values(found: OffPolicy, unit: str, note: str) -> None:
     for row in found.overlap:
         if row.warning:
             out.print(f"look: {row.policy}: {row.warning}", markup=False)
-    _print_long_run(found, unit)
-
-
-def _print_long_run(found: OffPolicy, unit: str) -> None:
-    from rich.markup import escape
-
-    from surefoot.evaluation.page import long_run_headline
-    from surefoot.reports.numbers import format_interval, format_value
-
-    if not found.long_run:
-        return
-    out = console()
-    out.print()
-    for row in found.long_run:
-        if row.policy != "never":
-            out.print(f"- {long_run_headline(row, unit)}", markup=False, highlight=False)
-    out.print()
-    table = new_table("policy", "immediate", "long run", "95 % interval", "more than never", "95 % interval")
-    for row in found.long_run:
-        beside = ("–", "–") if row.policy == "never" else (format_value(row.difference), format_interval(row.difference))
-        immediate = format_value(found.value(row.policy).value)
-        table.add_row(escape(row.policy), immediate, format_value(row.value), format_interval(row.value), *beside)
-    out.print(table)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from surefoot.audit import Audit
     from surefoot.learning.methods import Method
+    from surefoot.reports.reward_units import RewardUnit
     from surefoot.study import Study, StudyLogs
 
 
@@ -60,11 +62,19 @@ class LoadedStudy:
             typer.echo(f"surefoot: warning: {warning.message}", err=True)
         return fitted
 
+    def audit_fit(self, fitted: Method) -> Audit:
+        """The audit of the fit, with what reading the logs found out."""
+        from surefoot.audit import audit
+
+        read = self.read
+        return audit(fitted, raw_reward=read.raw_reward, implausible=read.implausible, unit=self.unit)
+
     @property
-    def unit(self) -> str:
+    def unit(self) -> RewardUnit:
         """What the fitted reward is counted in."""
-        reward = self.study.reward
-        return reward.column if reward.transform == "none" else reward.transform.replace("x", reward.column)
+        from surefoot.reports.reward_units import RewardUnit
+
+        return RewardUnit(self.study.reward.column, self.study.reward.transform)
 
 
 def console() -> Console:

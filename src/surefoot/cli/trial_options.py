@@ -36,23 +36,19 @@ def need_service() -> None:
 
 
 def open_database(url: str | None) -> Database:
-    """The database of a trial, which exists; only `serve` and `restore` make one."""
+    """The database of a trial, with its tables."""
     need_service()
     from surefoot.service.database import databases
 
-    found = databases.connect(url, create=False)
-    typer.echo(f"surefoot: using {found.name}", err=True)
-    databases.prepare(found, create=False)
+    found = databases.connect(url)
+    databases.prepare(found)
     return found
 
 
 def open_trial(study: Path, url: str | None) -> Trial:
-    """The trial of a study file, in a database that exists."""
+    """The trial of a study file."""
+    need_service()
+    from surefoot.service.trial import trial
     from surefoot.study import Study
 
-    loaded = Study.load(study)
-    database = open_database(url)
-    database.close()
-    from surefoot.service.trial import trial
-
-    return trial.open_trial(loaded, database.url)
+    return trial.open_trial(Study.load(study), url)

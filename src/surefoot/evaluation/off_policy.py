@@ -11,18 +11,15 @@ say how far V would move with other people from the same population.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.decision_times import DayBoundary
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.evaluation.cross_fitting import CROSS_FITS, assign_folds, expect_rewards, fit_without_folds
 from surefoot.evaluation.estimators import ESTIMATORS, JudgedPolicy, find_estimator
-from surefoot.evaluation.long_run import LongRunLogs, value_long_run
-from surefoot.evaluation.values import LOGGED, PREFERRED, OffPolicy, Overlap, Value
+from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, OffPolicy, Overlap, Value
 from surefoot.inference.intervals import DRAWS, Interval, PeopleBootstrap, sum_by_participant
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
@@ -45,9 +42,6 @@ def evaluate(
     folds: int = 5,
     critic: str | Critic = "ridge",
     clip_probabilities: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
-    long_run: bool = False,
-    max_gap: int = 1,
-    day_boundary: DayBoundary = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> OffPolicy:
@@ -55,9 +49,8 @@ def evaluate(
 
     A `Method` is learned anew without the fold that judges it, so that its value is honest; `Policies` are taken as they
     are and should come from other logs. `cross_fit` is `person` or `time`; by default `time` when a method learns a policy
-    per participant, else `person`. `clip_probabilities` keeps the policies within the study's limits: `study.limited`.
-    `long_run` adds what the policies are worth once they have been in force for long, with states as they lead to them;
-    `max_gap` and `day_boundary` then say which decision points follow each other, as in a method.
+    per participant, else `person`. `clip_probabilities` keeps the policies within the limits:
+    `study.clip_probabilities`.
 
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
@@ -74,28 +67,19 @@ def evaluate(
     expected = expect_rewards(logs, fold, critic=model, pooling=CROSS_FITS.find(cross_fit).pooling)[rows]
     baselines = {"never": reference.never(logs.actions), "always": reference.always(logs.actions)}
     bootstrap = _RowBootstrap(logs, rows, draws, seed)
-    ahead = LongRunLogs.of_logs(logs, model, max_gap=max_gap, day_boundary=day_boundary) if long_run else None
-    decided = rows if ahead is None else np.union1d(rows, ahead.following)
     values: list[Value] = []
     overlaps: list[Overlap] = []
-    following: dict[str, NDArray[np.float64]] = {}
     for name, item in {**policies, **baselines}.items():
-        everywhere = _decide(item, logs, decided, fold)
+        probabilities = _decide(item, logs, rows, fold)
         if clip_probabilities is not None and name in policies:
-            everywhere = clip_probabilities(everywhere)
-        probabilities = everywhere[np.searchsorted(decided, rows)]
-        if ahead is not None:
-            following[name] = everywhere[np.searchsorted(decided, ahead.following)]
+            probabilities = clip_probabilities(probabilities)
         ratio = probabilities[np.arange(len(rows)), logs.action[rows]] / logs.probability[rows]
         overlaps.append(_measure_overlap(name, probabilities, ratio))
         values += bootstrap.values(name, JudgedPolicy(probabilities, ratio, expected, logs.action[rows], logs.reward[rows]))
     values.append(Value(LOGGED, PREFERRED, bootstrap.logged(), Interval(0.0, 0.0, 0.0, 0.0)))
-    found = OffPolicy(bootstrap.people, len(rows), cross_fit, model.name, tuple(ESTIMATORS), tuple(values), tuple(overlaps))
-    if ahead is None:
-        return found
-    return replace(
-        found, long_run=value_long_run(ahead, following, {name: found.value(name).value.value for name in following})
-    )
+    contrasts = tuple(Contrast(name, "never", bootstrap.contrast(name, "never")) for name in baselines if name != "never")
+    counts = (bootstrap.people, len(rows))
+    return OffPolicy(*counts, cross_fit, model.name, tuple(ESTIMATORS), tuple(values), tuple(overlaps), contrasts)
 
 
 def _require_probabilities(logs: Trajectories, rows: NDArray[np.int64]) -> None:
@@ -150,6 +134,7 @@ class _RowBootstrap:
         self.people = len(present)
         self._bootstrap = PeopleBootstrap(self.people, draws=draws, seed=seed)
         self._reward, self._count = self._sum(logs.reward[rows]), self._sum(np.ones(len(rows)))
+        self._preferred: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
     def _sum(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return sum_by_participant(self._participant_index, self.people, values)
@@ -163,12 +148,18 @@ class _RowBootstrap:
         found = []
         for estimator in map(find_estimator, ESTIMATORS):
             top, bottom = map(self._sum, estimator.compute_scores(judged))
+            if estimator.name == PREFERRED:
+                self._preferred[name] = top, bottom
             value = self._bootstrap.ratio(top, bottom)
             difference = self._bootstrap.difference(top, bottom, self._reward, self._count)
             if not estimator.has_interval:
                 value, difference = (Interval(part.value, np.nan, np.nan, np.nan) for part in (value, difference))
             found.append(Value(name, estimator.name, value, difference))
         return found
+
+    def contrast(self, policy: str, other: str) -> Interval:
+        """How much more one policy is worth than another, of those whose values were asked for."""
+        return self._bootstrap.difference(*self._preferred[policy], *self._preferred[other])
 
 
 def _measure_overlap(name: str, probabilities: NDArray[np.float64], ratio: NDArray[np.float64]) -> Overlap:

@@ -15,7 +15,6 @@ from surefoot.simulators.measures import (
     reference_policies,
     share_treated,
 )
-from surefoot.simulators.memory import WithMemory
 
 __all__ = [
     "ChainWalk",
@@ -24,7 +23,6 @@ __all__ = [
     "HeartSteps",
     "LongRun",
     "Simulator",
-    "WithMemory",
     "coefficient_error",
     "compare",
     "contaminate",

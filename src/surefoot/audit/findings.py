@@ -1,0 +1,92 @@
+"""What an audit found: the verdict of every check, and everybody's numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.audit.checks import find_own
+from surefoot.audit.measures import Measures, Sensitivity
+from surefoot.audit.verdicts import Check, find_worst
+from surefoot.data.frames import make_frame
+from surefoot.inference.intervals import Interval, sum_by_participant
+
+
+@dataclass(frozen=True, eq=False)
+class AuditFindings:
+    """What a fit left out, and the verdict of every check."""
+
+    measures: Measures
+    implausible: dict[str, NDArray[np.int64]]
+    checks: tuple[Check, ...]
+    sensitivity: tuple[Sensitivity, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the checks: `fine`, `look` or `unsafe`."""
+        return find_worst(check.verdict for check in self.checks)
+
+    @property
+    def effect(self) -> Interval:
+        """The mean effect of sending in the fit as it is."""
+        return find_own(self.measures, self.sensitivity).effect
+
+    def check(self, name: str) -> Check:
+        """The check of that name."""
+        return next(check for check in self.checks if check.name == name)
+
+    def totals(self) -> dict[str, Any]:
+        """Counts over all people."""
+        columns = self._columns()
+        numbers = {name: int(values.sum()) for name, values in columns.items() if values.dtype.kind in "iu"}
+        return {
+            "people": len(self.measures.fitted.logs_.participants),
+            **numbers,
+            "reward_share": self.measures.reward_share()[0],
+        }
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        measures, logs = self.measures, self.measures.fitted.logs_
+
+        def count(rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+            return measures.total(rows).astype(np.int64)
+
+        above = measures.removed & (np.where(measures.used, measures.relative, 0.0) > 0)
+        found: dict[str, NDArray[Any]] = {
+            "decision_points": count(np.ones(len(logs), dtype=bool)),
+            "available": count(logs.available),
+            "used": count(measures.used),
+            "removed": count(measures.removed),
+            "removed_above": count(above),
+            "removed_below": count(measures.removed & ~above),
+        }
+        size = np.where(measures.removed, np.abs(measures.fitted.residuals_), 0.0)
+        sizes = sum_by_participant(logs.participant_index, len(logs.participants), size)
+        found["mean_removed_residual"] = sizes / np.where(found["removed"] > 0, found["removed"], 1)
+        found["reward_share"] = measures.reward_share()[1]
+        for j, name in enumerate(logs.state_names):
+            found[f"missing {name}"] = count(logs.available & np.isnan(logs.state[:, j]))
+        found[f"missing {logs.names.reward}"] = count(logs.available & np.isnan(logs.reward))
+        return {**found, **{f"implausible {name}": values for name, values in self.implausible.items()}}
+
+    def people(self, backend: str | None = None) -> Any:
+        """One row per participant: counts, missing and implausible values by column, and what the critic removed."""
+        logs = self.measures.fitted.logs_
+        return make_frame({logs.names.participant: logs.participants, **self._columns()}, backend or logs.backend)
+
+    def removed(self, backend: str | None = None) -> Any:
+        """Every decision point that the critic removed: who, when, what came back and what was expected."""
+        return self.measures.fitted.outliers(backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return {
+            "verdict": self.verdict,
+            "totals": self.totals(),
+            "checks": [asdict(check) for check in self.checks],
+            "sensitivity": [{**asdict(found), "effect": found.effect._asdict()} for found in self.sensitivity],
+            "people": self.people("pyarrow").to_pylist(),
+        }

@@ -1,0 +1,76 @@
+"""Results in a terminal and in a notebook: text as the command line prints it, and the page in a frame of its own."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from surefoot.atomic_files import write_texts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 80
+"""Columns of what is printed where there is no terminal to ask."""
+
+
+class Summary(str):
+    """Text that shows itself as it is, also at the end of a notebook's cell."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def make_table(*names: str, text: int = 1) -> Table:
+    """A table without boxes; after the first `text` columns come numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="left" if place < text else "right")
+    return table
+
+
+class ShownResult(ABC):
+    """A result that shows itself: as text, as a page, and in a notebook.
+
+    A subclass says how it prints itself on a console and how its page is made.
+    """
+
+    page_title: ClassVar[str]
+
+    @abstractmethod
+    def print_summary(self, console: Console) -> None:
+        """Print the result on a console of `rich`."""
+
+    @abstractmethod
+    def render_page(self, *, title: str, source: str) -> str:
+        """A self-contained HTML page; `source` says what the result is about."""
+
+    def summary(self) -> Summary:
+        """What the command line prints."""
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
+        self.print_summary(console)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        return Summary("\n".join(line.rstrip() for line in text.splitlines()))
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None, source: str = "") -> str:
+        """The page, also written to a file if one is named."""
+        page = self.render_page(title=title or self.page_title, source=source)
+        if path is not None:
+            write_texts({Path(path): page})
+        return page
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, so that its styles and the notebook's do not meet."""
+        style = "width: 100%; height: 640px; border: 1px solid #8884; border-radius: 6px"
+        return f'<iframe srcdoc="{escape(self.to_html())}" style="{style}"></iframe>'
