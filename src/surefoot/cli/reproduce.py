@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from surefoot.cli.application import app
+from surefoot.cli.loaded_study import print_json
 
 if TYPE_CHECKING:
     from surefoot.experiments.progress import UnitProgress
@@ -46,17 +48,9 @@ def reproduce(
     Writes runs, tables, figures, a summary and a report to the folder. An interrupted run goes on where it stopped when the
     same command is given again.
     """
-    from surefoot.atomic_files import json_text
-    from surefoot.errors import InputError
-    from surefoot.experiments.further import FURTHER, find_experiment
-    from surefoot.experiments.progress import choose_progress
-    from surefoot.experiments.settings import EXPERIMENTS, Settings
-    from surefoot.numerics.parallel import count_cores
+    from surefoot.experiments.settings import Settings
 
-    # In the paper's order whatever the order of the arguments: the files are then the same.
-    wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
     paper = Settings(
-        experiments=tuple(name for name in wanted if name not in FURTHER),
         replicates=QUICK_REPLICATES if quick else replicates,
         participants=participants,
         decision_points=decision_points,
@@ -66,19 +60,32 @@ def reproduce(
         strength=strength,
         seed=seed,
     )
+    summary = _run_experiments(tuple(experiments or ()), paper, out, quick=quick, jobs=jobs)
+    if as_json:
+        print_json(summary)
+    else:
+        _print_summary(summary, out)
+
+
+def _run_experiments(names: tuple[str, ...], paper: Settings, out: Path, *, quick: bool, jobs: int) -> dict[str, Any]:
+    from surefoot.errors import InputError
+    from surefoot.experiments.further import FURTHER, find_experiment
+    from surefoot.experiments.progress import choose_progress
+    from surefoot.numerics.parallel import count_cores
+
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
+    # In the paper's order whatever the order of the arguments: the files are then the same.
+    wanted = tuple(dict.fromkeys(sorted(names or paper.experiments)))
+    paper = replace(paper, experiments=tuple(name for name in wanted if name not in FURTHER))
     processes, progress = jobs or count_cores(), choose_progress()
     summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()
         summary = _run_paper(paper, out, jobs=processes, progress=progress)
     for name in (name for name in wanted if name in FURTHER):
-        summary[name] = find_experiment(name).run(seed, out, quick=quick, jobs=processes, progress=progress)
-    if as_json:
-        typer.echo(json_text(summary))
-    else:
-        _print_summary(summary, out)
+        summary[name] = find_experiment(name).run(paper.seed, out, quick=quick, jobs=processes, progress=progress)
+    return summary
 
 
 def _run_paper(settings: Settings, out: Path, *, jobs: int, progress: UnitProgress) -> dict[str, Any]:

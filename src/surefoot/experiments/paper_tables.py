@@ -118,19 +118,19 @@ def _s1(results: Results, settings: Settings) -> list[Table]:
         ]
         header = ["method", *(scene_title(*scene) for scene in SCENES)]
         tables.append(Table(f"s1-{kind}", f"S1, {TITLES[kind]}: ElrAR at {setting} (± 95 % interval; {BOLD})", header, body))
-    return tables + [_everything(results, settings, scene, setting) for scene in SCENES]
+    return tables + [_tabulate_everything(results, settings, scene, setting) for scene in SCENES]
 
 
-def _everything(results: Results, settings: Settings, scene: tuple[str, str], setting: str) -> Table:
+def _tabulate_everything(results: Results, settings: Settings, scene: tuple[str, str], setting: str) -> Table:
     rows = []
     for kind in TYPES:
         for method, name in _rivals(kind):
             cell = Cell(method, name, settings.ratio, settings.strength, 1.0)
             values = {measure: results.cell("s1", scene, cell, measure) for measure in MEASURES}
-            rows.append([Entry(_label(method, name)), *_measured(values, scene)])
+            rows.append([Entry(_label(method, name)), *_measure_cells(values, scene)])
     for policy in reference_policies(DATA_SETS[scene[0]](participants=1)):
         values = {measure: results.reference(scene, policy, measure) for measure in MEASURES}
-        rows.append([Entry(policy), *_measured(values, scene)])
+        rows.append([Entry(policy), *_measure_cells(values, scene)])
     caption = f"S1, {scene_title(*scene)}: all measures at {setting}"
     return Table(f"s1-{scene[0]}-{scene[1]}", caption, ["method", *MEASURES.values()], rows)
 
@@ -140,7 +140,7 @@ def _rivals(kind: str) -> list[tuple[str, str]]:
     return [(kind, ""), *((f"filter-{kind}", name) for name in FILTER_NAMES), (f"ro-{kind}", "")]
 
 
-def _measured(by_measure: dict[str, NDArray[np.float64]], scene: tuple[str, str]) -> list[Entry]:
+def _measure_cells(by_measure: dict[str, NDArray[np.float64]], scene: tuple[str, str]) -> list[Entry]:
     entries = []
     for measure, values in by_measure.items():
         if np.isnan(values).all():

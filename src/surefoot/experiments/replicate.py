@@ -49,14 +49,14 @@ def run_unit(unit: Unit, settings: Settings) -> list[dict[str, Any]]:
     runs = simulator.run(deciding, steps=settings.steps, keep=settings.keep, seed=seeds[2])
     states = reference_states(simulator, REFERENCE_STATES, seeds[3])
 
-    def measured(who: Any) -> dict[str, float]:
+    def measure(who: Any) -> dict[str, float]:
         return {
             "long_run_average_reward": float(runs[who].reward.mean()),
             "share_treated": float(runs[who].share_treated.mean()),
             "immediate_regret": regret_at(simulator, deciding[who], states).mean,
         }
 
-    measures = {who: measured(who) for who in deciding}
+    measures = {who: measure(who) for who in deciding}
     for cell, found in fitted.items():
         measures[cell] |= _critic_measures(simulator, found, dirty[cell.ratio, cell.strength].touched)
     where = {"data_set": unit.data_set, "mechanism": unit.mechanism, "replicate": unit.replicate}

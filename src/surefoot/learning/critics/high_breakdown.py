@@ -65,7 +65,7 @@ class _Arm:
     """(people,): residuals below it are no information."""
 
     def __post_init__(self) -> None:
-        self.residuals = _trimmed(self.base, self.rewards, self.inside)
+        self.residuals = _fit_trimmed(self.base, self.rewards, self.inside)
         self.kept = self.inside
 
     @property
@@ -73,7 +73,7 @@ class _Arm:
         return int(self.base.shape[-1])
 
     def fit(self, kept: Array) -> None:
-        self.kept, self.residuals = kept, _fitted(self.base, self.rewards, kept)
+        self.kept, self.residuals = kept, _fit_residuals(self.base, self.rewards, kept)
 
     def scale(self, *, efficient: bool) -> Array:
         """Residual standard deviation of the kept decision points: the root mean square, or from their median absolute
@@ -107,13 +107,13 @@ class _Arm:
         return score / fence[:, None], fence * scale
 
 
-def _fitted(base: Array, rewards: Array, weights: Array) -> Array:
+def _fit_residuals(base: Array, rewards: Array, weights: Array) -> Array:
     """Residuals of every decision point from weighted least squares."""
     xp = array_namespace(base)
     return residuals(base, rewards, ridge(base, rewards, xp.astype(weights, base.dtype), xp.zeros_like(base[0, 0, :])))
 
 
-def _trimmed(base: Array, rewards: Array, arm: Array) -> Array:
+def _fit_trimmed(base: Array, rewards: Array, arm: Array) -> Array:
     """Residuals from least trimmed squares: the fit to half of the arm that leaves the smallest sum of squares there.
 
     The starts are least absolute deviations and the same moved to the lower and to the upper quartile of its residuals:
@@ -126,18 +126,18 @@ def _trimmed(base: Array, rewards: Array, arm: Array) -> Array:
     typical = median(xp.abs(absolute), arm)
     least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
     for _ in range(ABSOLUTE_STEPS):
-        absolute = _fitted(base, rewards, xp.astype(arm, base.dtype) / xp.maximum(xp.abs(absolute), least))
+        absolute = _fit_residuals(base, rewards, xp.astype(arm, base.dtype) / xp.maximum(xp.abs(absolute), least))
     quartiles = [xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quantiles(absolute, arm, (0.25, 0.75))]
     best, lowest = absolute, xp.full_like(centre, xp.inf)
     for start in (absolute, *(absolute - quartile[:, None] for quartile in quartiles)):
         left = start
         for _ in range(2):
-            left = _fitted(base, rewards, smallest_half(xp.abs(left), arm, features))
+            left = _fit_residuals(base, rewards, smallest_half(xp.abs(left), arm, features))
         value = xp.sum(xp.where(smallest_half(xp.abs(left), arm, features), left**2, 0.0), axis=1)
         best = xp.where((value < lowest)[:, None], left, best)
         lowest = xp.minimum(value, lowest)
     for _ in range(CONCENTRATION_STEPS):
-        best = _fitted(base, rewards, smallest_half(xp.abs(best), arm, features))
+        best = _fit_residuals(base, rewards, smallest_half(xp.abs(best), arm, features))
     return best
 
 

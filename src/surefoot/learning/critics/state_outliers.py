@@ -52,7 +52,7 @@ def state_outlyingness(state: Array, present: Array) -> Array:
         size, fence = gap_fence(columns[people], there[people])
         alone[people] = xp.max(xp.where(by_itself[people][..., None], size / fence[..., None], 0.0), axis=1)
     z = xp.permute_dims(xp.where(by_itself[..., None], 0.0, standardise(columns, there)), (0, 2, 1))
-    kept = _concentrated(z, present)
+    kept = _concentrate(z, present)
     for _ in range(REWEIGHTINGS):
         kept = present & (_together(z, present, kept) <= 1)
     unusual = xp.max(xp.abs(z), axis=-1) > UNUSUAL
@@ -88,7 +88,7 @@ def _distances(z: Array, mean: Array, shape: Cholesky) -> Array:
     return total
 
 
-def _concentrated(z: Array, present: Array) -> Array:
+def _concentrate(z: Array, present: Array) -> Array:
     """The half of the rows with the smallest covariance determinant that concentration from three starts finds."""
     xp = array_namespace(z)
     size = z.shape[-1]
