@@ -4,10 +4,13 @@ import re
 from importlib import util
 
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from surefoot import InputError
 from surefoot.cli import app
+from surefoot.service.database import databases
+from surefoot.service.database.schema import alerts
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, fill
@@ -26,7 +29,7 @@ def trial(tmp_path, monkeypatch):
 def run(*words, code=0):
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == code, (result.output, result.exception)
-    return result.output
+    return result.stdout
 
 
 def test_keys_are_made_listed_and_revoked(trial):
@@ -49,8 +52,8 @@ def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
     assert "64 rows" in run("export", "outcomes.csv", "--outcomes")
     assert len(Study.parse(STUDY).read(tmp_path / "decisions.parquet").logs) == 80
     assert "80 decisions, 64 outcomes" in run("backup", "trial.zip")
+    assert f"schema version {databases.newest_schema_version()}" in run("db", "upgrade")
     monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/other.db")
-    assert "schema version 0001" in run("db", "upgrade")
     assert "0 differences" in run("restore", "trial.zip")
     assert "80 decisions replayed" in run("replay")
 
@@ -79,3 +82,44 @@ def test_mistakes_are_told_with_the_remedy(trial, tmp_path, monkeypatch):
     real = util.find_spec
     monkeypatch.setattr(util, "find_spec", lambda name: None if name == "fastapi" else real(name))
     assert "pip install 'surefoot[service]'" in refused("serve")
+
+
+COMMANDS = (
+    ("keys", "list"),
+    ("keys", "create", "--role", "app"),
+    ("update",),
+    ("replay",),
+    ("export",),
+    ("backup", "x.zip"),
+    ("db", "upgrade"),
+    ("policies", "load", "fitted"),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_commands_never_make_a_database_and_say_which_one_they_use(trial, tmp_path, monkeypatch, words):
+    """An unquoted & in an environment file cuts the URL off: the default would be another, empty database."""
+    result = CliRunner().invoke(app, list(words))
+    assert f"using sqlite:///{tmp_path}/trial.db" in result.stderr
+    monkeypatch.delenv("SUREFOOT_DATABASE")
+    result = CliRunner().invoke(app, list(words))
+    assert isinstance(result.exception, InputError) and f"there is no database {tmp_path}/surefoot.db" in str(
+        result.exception
+    )
+    assert not (tmp_path / "surefoot.db").exists()
+    (tmp_path / "surefoot.db").touch()
+    result = CliRunner().invoke(app, list(words))
+    assert isinstance(result.exception, InputError) and "holds no trial" in str(result.exception)
+
+
+def test_an_update_says_live_only_of_what_is(trial, tmp_path):
+    fill(trial, points=40)
+    (tmp_path / "manual.toml").write_text(STUDY.replace("[trial]", '[trial]\nactivation = "manual"', 1))
+    said = run("update", "--study", "manual.toml")
+    assert "policy 1 is kept; an admin activates it" in said and "is live" not in said
+    (tmp_path / "strict.toml").write_text(STUDY.replace("max_removed = 0.5", "max_removed = 0.0"))
+    fill(trial, points=20, first=40, seed=1, effect=-5.0)
+    assert "REFUSED" in run("update", "--study", "strict.toml", code=1)
+    with trial.database.autocommit() as connection:
+        messages = list(connection.scalars(sa.select(alerts.c.message)))
+    assert len(messages) == 1 and "no policy is live, the warm-up goes on" in messages[0]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from surefoot.cli.application import app
-from surefoot.cli.trial_options import DatabaseUrl, open_database
+from surefoot.cli.trial_options import DatabaseUrl, need_service, open_database
 
 
 @app.command()
@@ -27,9 +27,13 @@ def backup(
 @app.command()
 def restore(file: Annotated[Path, typer.Argument(help="What surefoot backup wrote.")], database: DatabaseUrl = None) -> None:
     """Fill an empty database from a backup, then replay it."""
-    found = open_database(database)
+    need_service()
+    from surefoot.service.database import databases
     from surefoot.service.operations.backup import restore as fill
     from surefoot.service.trial.replay import replay
+
+    found = databases.connect(database)
+    typer.echo(f"surefoot: using {found.name}", err=True)
 
     counts = fill(file, found)
     typer.echo(f"restored {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")

@@ -15,8 +15,12 @@ app.add_typer(database_commands, name="db")
 def upgrade_database(database: DatabaseUrl = None) -> None:
     """Bring the tables to the schema version that this release needs; make a backup first."""
     need_service()
+    from surefoot.errors import InputError
     from surefoot.service.database import databases
 
-    found = databases.connect(database)
+    found = databases.connect(database, create=False)
+    typer.echo(f"surefoot: using {found.name}", err=True)
+    if databases.schema_version(found) is None:
+        raise InputError(f"{found.name} holds no trial; {databases.NO_TRIAL}")
     databases.upgrade(found)
     typer.echo(f"the database has schema version {databases.schema_version(found)}")

@@ -34,7 +34,7 @@ def evaluate(
     study: StudyFile = Path("study.toml"),
     policies: Annotated[
         Path | None,
-        typer.Option(help="Policies learned from other logs: what fit wrote, or a .json or .parquet of it."),
+        typer.Option(help="Policies learned from other logs (.json or .parquet); else the study's method, cross-fitted."),
     ] = None,
     cross_fit: Annotated[
         str | None, typer.Option(help="`person` or `time`; by default as the study's pooling asks.")
@@ -42,6 +42,9 @@ def evaluate(
     critic: Annotated[str, typer.Option(help="Model of the reward: `ridge`, `capped` or `high-breakdown`.")] = "ridge",
     without_removed: Annotated[
         bool, typer.Option("--without-removed", help="Count rewards that the study's robust fit removed as missing.")
+    ] = False,
+    long_run: Annotated[
+        bool, typer.Option("--long-run", help="Also what policies are worth once they have been in force for long.")
     ] = False,
     html: HtmlFile = None,
     as_json: AsJson = False,
@@ -53,10 +56,18 @@ def evaluate(
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
     if policies is not None:
-        judged = {policies.stem: _load_policies(policies, studied.read.logs)}
+        judged = {policies.stem: _given(policies, studied.read.logs)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
-    clip = studied.study.clip_probabilities
-    found = evaluate_policies(kept, judged, cross_fit=cross_fit, critic=critic, clip_probabilities=clip)
+    method = studied.study.method()
+    found = evaluate_policies(
+        *(kept, judged),
+        cross_fit=cross_fit,
+        critic=critic,
+        clip_probabilities=studied.study.clip_probabilities,
+        long_run=long_run,
+        max_gap=method.max_gap,
+        day_boundary=method.day_boundary,
+    )
     source = f"{studied.source}. {note}"
     title = f"Value from {logs.name}"
     with write_outputs({html: render_page(found, title=title, unit=studied.unit, source=source)} if html else {}):
@@ -66,13 +77,12 @@ def evaluate(
             _print_values(found, studied.unit, note)
 
 
-def _load_policies(path: Path, logs: Trajectories) -> Policies:
-    """Policies from a file or from the folder of a fit, if they speak of the same states and actions as the study."""
+def _given(path: Path, logs: Trajectories) -> Policies:
+    """Policies from a file, if they speak of the same states and actions as the study."""
     from surefoot.errors import InputError
-    from surefoot.fitting import FittedStudy
     from surefoot.policies.policies import load
 
-    given = FittedStudy.load(path).policies if path.is_dir() else load(path)
+    given = load(path)
     for what, theirs, ours in (
         ("states", given.state_names, logs.state_names),
         ("actions", given.action_names, logs.action_names),
@@ -125,3 +135,26 @@ def _print_values(found: OffPolicy, unit: RewardUnit, note: str) -> None:
     for row in found.overlap:
         if row.warning:
             out.print(f"look: {row.policy}: {row.warning}", markup=False)
+    _print_long_run(found, unit)
+
+
+def _print_long_run(found: OffPolicy, unit: RewardUnit) -> None:
+    from rich.markup import escape
+
+    from surefoot.evaluation.page import long_run_headline
+    from surefoot.reports.numbers import format_interval, format_value
+
+    if not found.long_run:
+        return
+    out = console()
+    out.print()
+    for row in found.long_run:
+        if row.policy != "never":
+            out.print(f"- {long_run_headline(row, unit)}", markup=False, highlight=False)
+    out.print()
+    table = new_table("policy", "immediate", "long run", "95 % interval", "more than never", "95 % interval")
+    for row in found.long_run:
+        beside = ("–", "–") if row.policy == "never" else (format_value(row.difference), format_interval(row.difference))
+        immediate = format_value(found.value(row.policy).value)
+        table.add_row(escape(row.policy), immediate, format_value(row.value), format_interval(row.value), *beside)
+    out.print(table)

@@ -33,6 +33,8 @@ def serve(
     # Opened once here: mistakes are one line, and the tables exist before several workers start.
     loaded = Study.load(study)
     check_servable(loaded)
-    open_trial(loaded, url).close()
+    trial = open_trial(loaded, url)
+    typer.echo(f"surefoot: using {trial.database.name}", err=True)
+    trial.close()
     os.environ["SUREFOOT_STUDY"], os.environ["SUREFOOT_DATABASE"] = str(study.resolve()), url
     listen("surefoot.service.app:from_environment", host, port, workers)

@@ -36,19 +36,23 @@ def need_service() -> None:
 
 
 def open_database(url: str | None) -> Database:
-    """The database of a trial, with its tables."""
+    """The database of a trial, which exists; only `serve` and `restore` make one."""
     need_service()
     from surefoot.service.database import databases
 
-    found = databases.connect(url)
-    databases.prepare(found)
+    found = databases.connect(url, create=False)
+    typer.echo(f"surefoot: using {found.name}", err=True)
+    databases.prepare(found, create=False)
     return found
 
 
 def open_trial(study: Path, url: str | None) -> Trial:
-    """The trial of a study file."""
-    need_service()
-    from surefoot.service.trial import trial
+    """The trial of a study file, in a database that exists."""
     from surefoot.study import Study
 
-    return trial.open_trial(Study.load(study), url)
+    loaded = Study.load(study)
+    database = open_database(url)
+    database.close()
+    from surefoot.service.trial import trial
+
+    return trial.open_trial(loaded, database.url)

@@ -10,7 +10,7 @@ from surefoot.cli.trial_options import STUDY, DatabaseUrl, StudyFile, open_trial
 
 @app.command()
 def update(study: StudyFile = STUDY, database: DatabaseUrl = None) -> None:
-    """Fit to all outcomes known by now, check the policy checks, and put the new policy live."""
+    """Fit to all outcomes known by now and check the new policy; it goes live unless the study's activation is manual."""
     trial = open_trial(study, database)
     from surefoot.service.updates import updates
     from surefoot.service.updates.queries import update_status
@@ -22,6 +22,9 @@ def update(study: StudyFile = STUDY, database: DatabaseUrl = None) -> None:
     for finding in status["findings"]:
         typer.echo(f"  {'passed ' if finding['passed'] else 'REFUSED'}  {finding['check']}: {finding['message']}")
     if status["policy_id"] is not None:
-        typer.echo(f"  policy {status['policy_id']} {'is live' if state == 'done' else 'is kept, not live'}")
+        live = trial.policies.live()
+        accepted = "is kept; an admin activates it" if state == "done" else "is kept, not live"
+        is_live = live is not None and live[0] == status["policy_id"]
+        typer.echo(f"  policy {status['policy_id']} {'is live' if is_live else accepted}")
     if state in ("failed", "refused"):
         raise typer.Exit(1)

@@ -11,14 +11,17 @@ say how far V would move with other people from the same population.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.decision_times import DayBoundary
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.evaluation.cross_fitting import CROSS_FITS, assign_folds, expect_rewards, fit_without_folds
 from surefoot.evaluation.estimators import ESTIMATORS, JudgedPolicy, find_estimator
+from surefoot.evaluation.long_run import LongRunLogs, value_long_run
 from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, OffPolicy, Overlap, Value
 from surefoot.inference.intervals import DRAWS, Interval, PeopleBootstrap, sum_by_participant
 from surefoot.learning.critics import Critic, make_critic
@@ -42,6 +45,9 @@ def evaluate(
     folds: int = 5,
     critic: str | Critic = "ridge",
     clip_probabilities: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
+    long_run: bool = False,
+    max_gap: int = 1,
+    day_boundary: DayBoundary = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> OffPolicy:
@@ -49,8 +55,9 @@ def evaluate(
 
     A `Method` is learned anew without the fold that judges it, so that its value is honest; `Policies` are taken as they
     are and should come from other logs. `cross_fit` is `person` or `time`; by default `time` when a method learns a policy
-    per participant, else `person`. `clip_probabilities` keeps the policies within the limits:
-    `study.clip_probabilities`.
+    per participant, else `person`. `clip_probabilities` keeps the policies within the study's limits: `study.limited`.
+    `long_run` adds what the policies are worth once they have been in force for long, with states as they lead to them;
+    `max_gap` and `day_boundary` then say which decision points follow each other, as in a method.
 
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
@@ -67,19 +74,30 @@ def evaluate(
     expected = expect_rewards(logs, fold, critic=model, pooling=CROSS_FITS.find(cross_fit).pooling)[rows]
     baselines = {"never": reference.never(logs.actions), "always": reference.always(logs.actions)}
     bootstrap = _RowBootstrap(logs, rows, draws, seed)
+    ahead = LongRunLogs.of_logs(logs, model, max_gap=max_gap, day_boundary=day_boundary) if long_run else None
+    decided = rows if ahead is None else np.union1d(rows, ahead.following)
     values: list[Value] = []
     overlaps: list[Overlap] = []
+    following: dict[str, NDArray[np.float64]] = {}
     for name, item in {**policies, **baselines}.items():
-        probabilities = _decide(item, logs, rows, fold)
+        everywhere = _decide(item, logs, decided, fold)
         if clip_probabilities is not None and name in policies:
-            probabilities = clip_probabilities(probabilities)
+            everywhere = clip_probabilities(everywhere)
+        probabilities = everywhere[np.searchsorted(decided, rows)]
+        if ahead is not None:
+            following[name] = everywhere[np.searchsorted(decided, ahead.following)]
         ratio = probabilities[np.arange(len(rows)), logs.action[rows]] / logs.probability[rows]
         overlaps.append(_measure_overlap(name, probabilities, ratio))
         values += bootstrap.values(name, JudgedPolicy(probabilities, ratio, expected, logs.action[rows], logs.reward[rows]))
     values.append(Value(LOGGED, PREFERRED, bootstrap.logged(), Interval(0.0, 0.0, 0.0, 0.0)))
     contrasts = tuple(Contrast(name, "never", bootstrap.contrast(name, "never")) for name in baselines if name != "never")
     counts = (bootstrap.people, len(rows))
-    return OffPolicy(*counts, cross_fit, model.name, tuple(ESTIMATORS), tuple(values), tuple(overlaps), contrasts)
+    found = OffPolicy(*counts, cross_fit, model.name, tuple(ESTIMATORS), tuple(values), tuple(overlaps), contrasts)
+    if ahead is None:
+        return found
+    return replace(
+        found, long_run=value_long_run(ahead, following, {name: found.value(name).value.value for name in following})
+    )
 
 
 def _require_probabilities(logs: Trajectories, rows: NDArray[np.int64]) -> None:

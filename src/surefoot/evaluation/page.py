@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.evaluation.estimators import find_estimator
-from surefoot.evaluation.values import LOGGED, Contrast, OffPolicy, Value
+from surefoot.evaluation.values import LOGGED, Contrast, LongRunValue, OffPolicy, Value
 from surefoot.inference.intervals import Interval
 from surefoot.reports.figures import (
     BLUE,
@@ -23,7 +23,7 @@ from surefoot.reports.figures import (
     label_axes,
     new_figure,
 )
-from surefoot.reports.numbers import format_interval, format_value
+from surefoot.reports.numbers import format_interval, format_signed, format_value
 from surefoot.reports.render import inline_svg, render
 from surefoot.reports.reward_units import RewardUnit
 
@@ -43,6 +43,7 @@ def render_page(found: OffPolicy, *, title: str, unit: RewardUnit, source: str =
         "evaluate.html",
         title=title,
         headlines=write_headlines(found, unit),
+        long_run=[long_run_headline(row, unit) for row in found.long_run if row.policy != "never"],
         found=found,
         charts=charts,
         labels={name: find_estimator(name).label for name in found.estimators},
@@ -78,6 +79,25 @@ def _format_change(change: Interval, unit: RewardUnit, own: Interval | None = No
     """A difference with its interval, and in the reward's own units where the transform allows it."""
     told, described = f"{format_value(change)} ({format_interval(change)})", unit.describe_difference(own or change)
     return f"{told}, {described}" if described else told
+
+
+def long_run_headline(found: LongRunValue, unit: RewardUnit) -> str:
+    """What a policy is worth in the long run, beside never acting, in a sentence."""
+    worth = f"In the long run {found.policy} is worth {format_value(found.value)} {unit} per decision point"
+    worth += f" ({format_interval(found.value)}), {_compare_with_never(found)}."
+    if found.disagreement:
+        now = format_signed(found.immediate_difference, 0)
+        worth += f" By the next outcome alone it would seem {now}: {found.disagreement}."
+    return worth
+
+
+def _compare_with_never(found: LongRunValue) -> str:
+    change = found.difference
+    if change.low > 0:
+        return f"{format_value(change)} more than never ({format_interval(change)})"
+    if change.high < 0:
+        return f"{format_value(-change)} less than never ({format_interval(-change)})"
+    return f"not surely different from never ({format_value(change)}, {format_interval(change)})"
 
 
 def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axes]:

@@ -50,6 +50,28 @@ class Overlap:
 
 
 @dataclass(frozen=True)
+class LongRunValue:
+    """What one policy is worth once it has been in force for long."""
+
+    policy: str
+    value: Interval
+    """The average outcome per decision point."""
+    difference: Interval
+    """To never acting, paired within people."""
+    immediate_difference: float
+    """To never acting, by the next outcome alone."""
+
+    @property
+    def disagreement(self) -> str:
+        """Why a look at the next outcome alone would mislead; empty when it would not."""
+        if self.difference.high < 0 < self.immediate_difference:
+            return "its prompts pay now and cost later"
+        if self.immediate_difference < 0 < self.difference.low:
+            return "its prompts cost now and pay later"
+        return ""
+
+
+@dataclass(frozen=True)
 class OffPolicy:
     """Values of several policies from the same logs."""
 
@@ -62,6 +84,8 @@ class OffPolicy:
     overlap: tuple[Overlap, ...]
     contrasts: tuple[Contrast, ...]
     """Of every baseline that sends with the one that never does: what sending is worth."""
+    long_run: tuple[LongRunValue, ...] = ()
+    """Empty unless they were asked for."""
 
     def value(self, policy: str, estimator: str = PREFERRED) -> Value:
         """What one policy is worth by one estimator."""
@@ -89,4 +113,13 @@ class OffPolicy:
             for found in self.values
         ]
         contrasts = [{**asdict(found), "difference": found.difference._asdict()} for found in self.contrasts]
-        return {**asdict(self), "values": values, "contrasts": contrasts}
+        long_run = [
+            {
+                **asdict(found),
+                "value": found.value._asdict(),
+                "difference": found.difference._asdict(),
+                "disagreement": found.disagreement,
+            }
+            for found in self.long_run
+        ]
+        return {**asdict(self), "values": values, "contrasts": contrasts, "long_run": long_run}

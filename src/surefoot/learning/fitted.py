@@ -13,6 +13,7 @@ from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.batch import BatchFit
 from surefoot.learning.critics import Critic
+from surefoot.learning.horizon import Horizon, Outlook
 from surefoot.learning.pooling import Pooling
 from surefoot.numerics.engines import Engine
 from surefoot.policies.features import critic_feature_names
@@ -64,6 +65,9 @@ class Fitted:
     residuals: NDArray[np.float64]
     """r − xᵀw of every row, NaN where it could not be used."""
     policies: Policies
+    horizon: Horizon
+    outlook: Outlook | None
+    """What looking ahead found; None with an immediate horizon."""
 
     @property
     def pooled(self) -> bool:

@@ -21,14 +21,15 @@ from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_criti
 from surefoot.learning.diagnostics import NOT_CONVERGED, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
-from surefoot.learning.pooling import Block, find_pooling
+from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
+from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.numerics.arrays import Array, array_namespace, contiguous, keep_freed_memory
 from surefoot.numerics.batched_cholesky import Cholesky
-from surefoot.numerics.engines import find_engine
+from surefoot.numerics.engines import Engine, find_engine
 from surefoot.numerics.parallel import map_threads
 from surefoot.policies.features import critic_features, effects, policy_features
 from surefoot.policies.policies import Policies
-from surefoot.policies.rules import Boltzmann, DecisionRule, UpperConfidence
+from surefoot.policies.rules import Boltzmann, DecisionRule, Pessimistic, UpperConfidence
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,6 +50,13 @@ class Method(ABC):
     """Compute the threshold anew from the residuals of every fit, not only of the first."""
     pooling: str = "person"
     """`person`: one policy for each. `all`: one policy, learned from everybody's decision points, for anybody."""
+    horizon: str = "immediate"
+    """`immediate`: only the next outcome counts. `long-run`: what an action changes in all later ones counts too."""
+    max_gap: int = 1
+    """With a long-run horizon: decision points this far apart still count as consecutive."""
+    day_boundary: int | str | None = None
+    """With a long-run horizon: decision points a day, or the clock time at which a day begins (`04:00`); the transition over
+    night then has an intercept of its own."""
     critic_variables: tuple[str, ...] | None = None
     """The state variables that the critic sees; None means all."""
     policy_variables: tuple[str, ...] | None = None
@@ -89,46 +97,80 @@ class Method(ABC):
         texts = describe_troubles(logs.state_names, logs.action_names, features)
         arrays, troubles = FitArrays(len(participants), logs), np.zeros((len(participants), len(texts)), dtype=bool)
 
+        keep_freed_memory()
+        horizon = find_horizon(self.horizon)
+        outlook = horizon.look(self._horizon_task(cleaned, pooling, sees, where))
+
         def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule]:
             fits, rows = block
             batch = Batch.from_rows(cleaned, can_use, rows, where, **sees)
-            learned = self.fit_batch(batch)
+            learned = self.fit_batch(batch, None if outlook is None else outlook.restrict(fits, rows, where))
             arrays.record(fits, rows, where.to_numpy(batch.usable) > 0, learned, where)
             data = (batch.state, batch.action, batch.usable, learned.critic.weights)
             troubles[fits] = where.to_numpy(find_troubles(*data, actions=batch.actions, features=features))
             return fits, learned.rule.to_numpy(where)
 
-        keep_freed_memory()
         who, rules = zip(*map_threads(fit_block, pooling.list_blocks(cleaned, choose_block_cells(len(logs)))), strict=True)
         served = None if pooling.shared else participants
         policies = Policies(served, join_rules(who, rules), logs.action_names, logs.state_names)
         unit = pooling.assign_rows(cleaned)
         critic = self.make_critic()
-        self.fitted_ = Fitted(cleaned, critic, pooling, participants, unit, **sees, **arrays.finish(), policies=policies)
+        self.fitted_ = Fitted(
+            cleaned,
+            critic,
+            pooling,
+            participants,
+            unit,
+            **sees,
+            **arrays.finish(),
+            policies=policies,
+            horizon=horizon,
+            outlook=outlook,
+        )
         warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
         return self
 
-    def fit_batch(self, batch: Batch) -> BatchFit:
-        """The method on arrays: critic, then decision rule, for all people of a block at once."""
+    def _horizon_task(
+        self, logs: Trajectories, pooling: Pooling, sees: dict[str, NDArray[np.float64]], engine: Engine
+    ) -> HorizonTask:
+        return HorizonTask(
+            logs=logs,
+            critic=self.make_critic(),
+            pooling=pooling,
+            **sees,
+            critic_penalty=self.critic_penalty,
+            penalize_intercept=self.penalize_intercept,
+            max_gap=self.max_gap,
+            day_boundary=self.day_boundary,
+            engine=engine,
+        )
+
+    def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit:
+        """The method on arrays: critic, then decision rule, for all people of a block at once.
+
+        With an `outlook` the critic has judged already, and the rule acts on the long-run advantages.
+        """
         xp = array_namespace(batch.state)
         x = critic_features(batch.state * batch.critic_sees, batch.action, batch.actions)
         penalty = self.critic_penalty * xp.ones_like(x[0, 0, :])
         penalty[0] *= self.penalize_intercept
         seen = xp.maximum(batch.critic_sees, batch.policy_sees)
         data = CriticBatch(x, batch.reward, batch.usable, batch.state, batch.action, penalty, batch.actions, seen)
-        fit = self.make_critic().fit(data)
+        fit = self.make_critic().fit(data) if outlook is None else outlook.critic
         residuals = ridge.residuals(x, batch.reward, fit.coef)
         total = xp.sum(fit.weights, axis=1)
         squares = xp.sum(fit.weights * residuals**2, axis=1)
         scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
-        rule, converged = self._decision_rule(batch, x, fit, scale, penalty)
+        ahead = None if outlook is None else outlook.advantage
+        rule, converged = self._decision_rule(batch, x, fit, scale, penalty, ahead)
         return BatchFit(fit, residuals, scale, rule, fit.converged & converged)
 
     @abstractmethod
     def _decision_rule(
-        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array
+        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
     ) -> tuple[DecisionRule, Array]:
-        """Turn the critic's fit into the decision rules of the block's people, and say for whom that converged."""
+        """Turn the critic's fit, or the advantages ahead, into the decision rules of the block's people, and say for whom
+        that converged."""
 
     def make_critic(self) -> Critic:
         """The critic with this method's parameters."""
@@ -140,6 +182,9 @@ class Method(ABC):
         if self.filter is not None:
             find_filter(self.filter)
         find_pooling(self.pooling)
+        find_horizon(self.horizon)
+        if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
+            raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")
         for name in (*self._non_negative, *self._positive):
             value = getattr(self, name)
             if not np.isfinite(value) or value < 0 or (value == 0 and name in self._positive):
@@ -170,8 +215,11 @@ class LinUCB(Method):
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "exploration")
 
     def _decision_rule(
-        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array
+        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
     ) -> tuple[UpperConfidence, Array]:
+        if ahead is not None:
+            mean, spread = ahead.over_nothing()
+            return UpperConfidence(mean, self.exploration**2 * spread), fit.converged
         xp = array_namespace(x)
         people, d = fit.coef.shape
         size = d // batch.actions
@@ -209,11 +257,11 @@ class ACCB(Method):
         return None
 
     def _decision_rule(
-        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array
+        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
     ) -> tuple[Boltzmann, Array]:
         xp = array_namespace(x)
         z = policy_features(batch.state * batch.policy_sees)
-        effect = xp.matrix_transpose(effects(fit.coef, batch.actions))
+        effect = xp.matrix_transpose(effects(fit.coef, batch.actions) if ahead is None else ahead.mean)
         advantage = batch.state @ effect[:, :-1, :] + effect[:, -1:, :]
         count = xp.sum(batch.usable, axis=1)
         found = actor.optimise(z, advantage, fit.weights, count=count, penalty=self.actor_penalty, radius=self.radius)
@@ -243,6 +291,45 @@ class SACCB(ACCB):
             raise InputError("minimum_probability must be below 0.5 and violation at most 1")
 
 
+@dataclass(kw_only=True, eq=False)
+class Pessimist(Method):
+    """Leaves the reference action only where another's advantage m(s) exceeds κ standard errors: m(s) > κ √(zᵀVz).
+
+    The reference is doing nothing, unless always taking another action earns more by two standard errors in the long run.
+    Learns `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_`, `outlook_` and `policies_`.
+    """
+
+    caution: float | None = None
+    """κ. By default it follows the decision points of a fit: 1 from 1,500 on, 2 from 400 on, 3 below."""
+
+    def _decision_rule(
+        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
+    ) -> tuple[Pessimistic, Array]:
+        advantage = immediate_advantage(fit, scale, penalty, batch.actions) if ahead is None else ahead
+        kappa = choose_caution(advantage.count) if self.caution is None else self.caution + 0.0 * advantage.count
+        mean, spread = advantage.over_reference()
+        return Pessimistic(mean, kappa[:, None, None, None] ** 2 * spread), fit.converged
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if self.caution is not None and not (np.isfinite(self.caution) and self.caution >= 0):
+            raise InputError(f"caution is {self.caution}; it must be a finite number of at least 0")
+
+
+CAUTION = ((1500, 1.0), (400, 2.0), (0, 3.0))
+"""From so many decision points of a fit on: κ."""
+
+
+def choose_caution(count: Array) -> Array:
+    """κ by the number of decision points of each fit: policies from few of them harm more often than they help."""
+    xp = array_namespace(count)
+    kappa = xp.zeros_like(count)
+    for least, value in CAUTION:
+        kappa = xp.where((kappa == 0) & (count >= least), value, kappa)
+    return kappa
+
+
+AHEAD = {"pooling": "all", "horizon": "long-run"}
 METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {
     f"{prefix}{name}": (kind, parameters)
     for prefix, parameters in (
@@ -250,8 +337,13 @@ METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {
         ("hb-", {"critic": "high-breakdown"}),
     )
     for name, kind in (("linucb", LinUCB), ("accb", ACCB), ("saccb", SACCB))
+} | {
+    "ahead": (Pessimist, AHEAD),
+    "ro-ahead": (Pessimist, {**AHEAD, "critic": "capped"}),
+    "hb-ahead": (Pessimist, {**AHEAD, "critic": "high-breakdown"}),
 }
-"""The paper's nine methods by name, then three with the high-breakdown critic."""
+"""The paper's nine methods by name, then three with the high-breakdown critic, then three that look ahead, for everybody
+together."""
 
 
 def method(name: str, **parameters: Any) -> Method:

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from surefoot.errors import InputError
@@ -37,13 +38,14 @@ def map_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> It
 
     Items are asked for when a thread is free for them: they need not all fit into memory.
     """
-    workers = count_threads()
-    if workers == 1:
-        yield from map(function, items)
+    workers, waiting = count_threads(), iter(items)
+    first = list(islice(waiting, 2))
+    if workers == 1 or len(first) < 2:
+        yield from map(function, chain(first, waiting))
         return
     with ThreadPoolExecutor(workers) as pool:
         running: deque[Future[Result]] = deque()
-        for item in items:
+        for item in chain(first, waiting):
             running.append(pool.submit(function, item))
             if len(running) > workers:
                 yield running.popleft().result()

@@ -15,6 +15,7 @@ from surefoot.simulators.measures import (
     reference_policies,
     share_treated,
 )
+from surefoot.simulators.memory import WithMemory
 
 __all__ = [
     "ChainWalk",
@@ -23,6 +24,7 @@ __all__ = [
     "HeartSteps",
     "LongRun",
     "Simulator",
+    "WithMemory",
     "coefficient_error",
     "compare",
     "contaminate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +41,11 @@ class Simulator(ABC):
     events, so that any number of people and policies move forward together.
     """
 
-    state_names: ClassVar[tuple[str, ...]]
-    action_names: ClassVar[tuple[str, ...]] = ("nothing", "send")
-    initial_numbers: ClassVar[int]
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...] = ("nothing", "send")
+    initial_numbers: int
     """Random numbers that the first state takes."""
-    step_numbers: ClassVar[int]
+    step_numbers: int
     """Random numbers that one step takes."""
     critic_coef: NDArray[np.float64]
     """w*, the best linear approximation of the expected reward under a coin; (people, features) where people differ."""
@@ -58,14 +58,12 @@ class Simulator(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(participants={len(self.participants)})"
 
-    @staticmethod
     @abstractmethod
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """The random numbers that drive the dynamics."""
 
-    @staticmethod
     @abstractmethod
-    def begin(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def begin(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """First states (variables, *lanes) from random numbers (initial_numbers, *lanes)."""
 
     @abstractmethod
@@ -82,6 +80,10 @@ class Simulator(ABC):
     @abstractmethod
     def oracle_myopic(self) -> Policy | Policies:
         """The policy that takes the action with the highest expected immediate reward."""
+
+    def visible(self, state: Array) -> Array:
+        """The part of the state (variables, *lanes) that policies and logs see: all of it, unless there is more."""
+        return state
 
     def of(self, people: slice, engine: Engine) -> Self:
         """The dynamics of some people, with arrays where the engine works; the same for all unless people differ."""
@@ -100,7 +102,7 @@ class Simulator(ABC):
             rule = policy.rules_for(self.participants[block])
             course = self._course(rule, block, decision_points, seed, NUMPY)
             for t in range(decision_points):
-                states[block, t] = course.state.T
+                states[block, t] = self.visible(course.state).T
                 actions[block, t], rewards[block, t] = course.advance()
                 taken = actions[block, t, None]
                 probability[block, t] = np.take_along_axis(rule.probabilities(states[block, t]), taken, axis=1)[:, 0]
@@ -189,7 +191,7 @@ class _Course:
     def advance(self) -> tuple[Array, Array]:
         """One decision point: actions and rewards of all lanes."""
         xp = array_namespace(self.state)
-        action = self.choose(self.state, xp.take(self.uniform, self.time, axis=0)[0, ...])
+        action = self.choose(self.simulator.visible(self.state), xp.take(self.uniform, self.time, axis=0)[0, ...])
         numbers = xp.take(self.driving, self.time, axis=0)[0, ...]
         following, reward = self.simulator.advance(self.state, action, numbers)
         self.state[...] = following

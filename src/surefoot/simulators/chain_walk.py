@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,19 +30,17 @@ class ChainWalk(Simulator):
            [90., 10.]])
     """
 
-    state_names: ClassVar[tuple[str, ...]] = ("position",)
-    action_names: ClassVar[tuple[str, ...]] = ("left", "right")
-    initial_numbers: ClassVar[int] = 1
-    step_numbers: ClassVar[int] = 1
+    state_names = ("position",)
+    action_names = ("left", "right")
+    initial_numbers = 1
+    step_numbers = 1
     # Going left, (10, 10, 90, 90) in states 1 … 4 has mean 50 and slope 32; going right mirrors it.
     critic_coef = np.array([-30.0, 32.0, 160.0, -64.0])
 
-    @staticmethod
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return rng.random(shape)
 
-    @staticmethod
-    def begin(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def begin(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.floor(4 * numbers) + 1
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:

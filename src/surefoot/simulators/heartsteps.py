@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import device
@@ -53,9 +53,9 @@ class HeartSteps(Simulator):
            [1586., 1552.]])
     """
 
-    state_names: ClassVar[tuple[str, ...]] = ("weather", "engagement", "fatigue")
-    initial_numbers: ClassVar[int] = 3
-    step_numbers: ClassVar[int] = 4
+    state_names = ("weather", "engagement", "fatigue")
+    initial_numbers = 3
+    step_numbers = 4
     critic_coef = BETA[12] * np.array([BETA[6], BETA[10], 0.0, -BETA[11], BETA[7], BETA[8], BETA[9], 0.0])
 
     def __init__(self, participants: int = 50, *, spread: float = 0.0, seed: int = 0) -> None:
@@ -92,12 +92,10 @@ class HeartSteps(Simulator):
         part._transition = [engine.to_device(values[people]) for values in self._transition]
         return part
 
-    @staticmethod
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return rng.standard_normal(shape)
 
-    @staticmethod
-    def begin(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def begin(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         return numbers
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from surefoot.learning.horizon.advantage import best_constant_action, constant_value, long_run_advantage
-from surefoot.learning.horizon.look_ahead import LookAhead, Moments, look_ahead, spectral_radius
-from surefoot.learning.horizon.uncertainty import BetweenPeople, WithinUnits, uncertainty
+from surefoot.learning.horizon.look_ahead import LookAhead, Moments, TransitionMoments, look_ahead, spectral_radius
+from surefoot.learning.horizon.uncertainty import BetweenPeople, WithinUnits, estimate_uncertainty
 from surefoot.policies.features import critic_features
 
 STATES, K = 2, 3
@@ -22,13 +22,20 @@ def random_model(rng, actions=2):
     return coef
 
 
+def moments_of(x, responses):
+    weights = np.ones(x.shape[:2])
+    return TransitionMoments(
+        Moments.of_rows(x, responses[..., :1], weights), Moments.of_rows(x, responses[..., 1:], weights)
+    )
+
+
 def exact(coef, actions, share):
     """A look-ahead from noiseless rows of the model, with the given shares of the actions."""
     rng = np.random.default_rng(0)
     state = rng.standard_normal((1, 4000, STATES))
     action = np.repeat(np.arange(actions), np.round(4000 * np.asarray(share)).astype(int))[None, :4000]
     x = critic_features(state, action, actions)
-    return look_ahead(Moments.of_rows(x, x @ coef, np.ones((1, 4000))), np.full(x.shape[-1], 1e-9), actions), x
+    return look_ahead(moments_of(x, x @ coef), np.full(x.shape[-1], 1e-9), actions), x
 
 
 def advantage_by_summing(coef, actions, share, state, action, steps=2000):
@@ -128,7 +135,7 @@ def many_people(people, points, seed):
         state[:, t + 1] = mean[:, 1:] + rng.standard_normal((people, STATES))
     x = critic_features(state[:, :-1], action, 2)
     responses = np.concatenate([reward[..., None], state[:, 1:]], axis=-1)
-    return Moments.of_rows(x, responses, np.ones((people, points))), coef
+    return moments_of(x, responses), coef
 
 
 def test_the_sandwich_covers_the_truth_as_often_as_it_says():
@@ -136,7 +143,7 @@ def test_the_sandwich_covers_the_truth_as_often_as_it_says():
     for seed in range(studies):
         moments, coef = many_people(40, 40, seed)
         found = look_ahead(moments.total(), penalty, 2)
-        unsure = uncertainty(found, moments, penalty)
+        unsure = estimate_uncertainty(found, moments, penalty)
         assert isinstance(unsure, BetweenPeople)
         advantage = long_run_advantage(found, unsure, np.array([1600.0]))
         error = np.sqrt(np.diagonal(advantage.covariance[0]))
@@ -149,18 +156,18 @@ def test_the_sandwich_covers_the_truth_as_often_as_it_says():
 def test_few_people_and_single_people_use_their_decision_points():
     moments, _ = many_people(5, 60, 1)
     penalty = np.full(2 * SIZE, 1e-6)
-    assert isinstance(uncertainty(look_ahead(moments.total(), penalty, 2), moments, penalty), WithinUnits)
+    assert isinstance(estimate_uncertainty(look_ahead(moments.total(), penalty, 2), moments, penalty), WithinUnits)
     own = look_ahead(moments, penalty, 2)
-    together = uncertainty(own, moments, penalty)
+    together = estimate_uncertainty(own, moments, penalty)
     alone = look_ahead(moments.of(slice(2, 3)), penalty, 2)
     functional = np.random.default_rng(0).standard_normal((5, 2, 2 * SIZE, 1 + STATES))
-    expected = uncertainty(alone, moments.of(slice(2, 3)), penalty).covariance(functional[2:3])
+    expected = estimate_uncertainty(alone, moments.of(slice(2, 3)), penalty).covariance(functional[2:3])
     assert_allclose(together.covariance(functional)[2:3], expected, rtol=1e-12)
     # One functional that picks a single coefficient has the textbook variance σ̂² (XᵀX)⁻¹.
     pick = np.zeros((5, 1, 2 * SIZE, 1 + STATES))
     pick[:, 0, 1, 0] = 1.0
-    residual = moments.squares[0, 0, 0] - moments.cross[0, :, 0] @ own.coef[0, :, 0]
-    textbook = residual / (60 - 2 * SIZE) * np.linalg.inv(moments.gram[0])[1, 1]
+    residual = moments.reward.squares[0, 0, 0] - moments.reward.cross[0, :, 0] @ own.coef[0, :, 0]
+    textbook = residual / (60 - 2 * SIZE) * np.linalg.inv(moments.reward.gram[0])[1, 1]
     assert_allclose(together.covariance(pick)[0, 0, 0], textbook, rtol=1e-4)
 
 
@@ -171,10 +178,10 @@ def test_the_reference_is_nothing_unless_always_acting_is_surely_better(gain, re
     x = critic_features(state, action, 2)
     coef = np.zeros((2 * SIZE, 1 + STATES))
     coef[SIZE, 0] = gain
-    moments = Moments.of_rows(x, x @ coef + rng.standard_normal((30, 50, 1 + STATES)), np.ones((30, 50)))
+    moments = moments_of(x, x @ coef + rng.standard_normal((30, 50, 1 + STATES)))
     penalty = np.full(2 * SIZE, 1e-6)
     found: LookAhead = look_ahead(moments.total(), penalty, 2)
-    unsure = uncertainty(found, moments, penalty)
+    unsure = estimate_uncertainty(found, moments, penalty)
     assert best_constant_action(found, unsure).tolist() == [reference]
     mean, spread = long_run_advantage(found, unsure, np.array([1500.0])).over_reference()
     assert_allclose(mean[0, reference], 0)

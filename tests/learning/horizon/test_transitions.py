@@ -3,7 +3,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.horizon.transitions import day_numbers, find_transitions
+from surefoot.data.decision_times import count_days
+from surefoot.learning.horizon.transitions import find_transitions
 
 HOUR = np.timedelta64(3600, "s")
 
@@ -63,4 +64,4 @@ def test_a_boundary_that_does_not_fit_the_times_is_refused_with_the_remedy():
     with pytest.raises(sf.InputError, match="write how many decision points"):
         find_transitions(logs_at([0, 1]), day_boundary="04:00")
     with pytest.raises(sf.InputError, match="write a clock time like '04:00'"):
-        day_numbers(np.array(["2026-03-01T08:00"], dtype="datetime64[us]"), "25:00", "time")
+        count_days(np.array(["2026-03-01T08:00"], dtype="datetime64[us]"), "25:00", "time")

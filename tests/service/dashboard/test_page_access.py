@@ -103,3 +103,21 @@ def test_the_api_description_and_its_keys_are_untouched(browser):
     sign_in(browser, "admin")
     assert browser.get("/api/v1/policies").status_code == 401
     assert not any(path in ("/", "/sign-in", "/policies") for path in browser.app.openapi()["paths"])
+
+
+def test_signing_out_ends_the_session_on_the_server(browser):
+    """A copy of the cookie is worth nothing afterwards, neither for reading nor for acting."""
+    sign_in(browser, "admin")
+    copied, own = browser.cookies["surefoot_session"], token(browser.get("/"))
+    sign_in(browser, "admin")
+    other = browser.cookies["surefoot_session"]
+    browser.cookies.clear()
+    browser.cookies.set("surefoot_session", copied)
+    assert browser.post("/sign-out", data={"token": own}).status_code == 303
+    browser.cookies.clear()
+    browser.cookies.set("surefoot_session", copied)
+    assert browser.get("/").headers["location"] == "/sign-in"
+    assert browser.post("/alerts/1/close", data={"token": own}).headers["location"] == "/sign-in"
+    browser.cookies.clear()
+    browser.cookies.set("surefoot_session", other)
+    assert browser.get("/").status_code == 200, "only that session ended"

@@ -4,13 +4,13 @@ import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts
 from surefoot.service.trial.alerts import close_alert, raise_periodic_alerts
+from surefoot.service.trial.participants import register_participant
 from tests.service.support.client import request
-from tests.service.support.trials import answer
+from tests.service.support.seeded_trial import BEGIN, Clock
+from tests.service.support.trials import answer, column
 
 
 def test_alerts_come_once_a_day_and_can_be_closed(trial):
-    from surefoot.service.trial.participants import register_participant
-
     now = datetime.now(UTC)
     raise_periodic_alerts(trial, now)
     register_participant(trial.database, "p0")
@@ -23,3 +23,14 @@ def test_alerts_come_once_a_day_and_can_be_closed(trial):
         found = connection.execute(sa.select(alerts.c.id, alerts.c.kind).order_by(alerts.c.id)).all()
     assert [kind for _, kind in found] == ["fallbacks", "no-data"]
     assert close_alert(trial.database, found[0].id) and not close_alert(trial.database, found[0].id)
+
+
+def test_silence_is_noticed_after_the_clock_was_once_ahead(trial, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    register_participant(trial.database, "p0")
+    answer(trial, index=0, timestamp=BEGIN.isoformat())
+    clock.set(BEGIN + timedelta(days=365))
+    answer(trial, index=1, timestamp=BEGIN.isoformat())
+    clock.set(BEGIN + timedelta(days=2))
+    raise_periodic_alerts(trial, clock.moment)
+    assert column(trial, alerts.c.kind) == ["no-data"]

@@ -1,10 +1,12 @@
 import json
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions
 from tests.service.support.client import CONTEXT, WHEN
+from tests.service.support.seeded_trial import BEGIN, Clock
 
 
 def rows(trial, table=decisions):
@@ -91,3 +93,16 @@ def test_rows_cannot_be_changed_or_deleted(client):
             connection.execute(statement)
     assert rows(client.trial)[0]["decided_at"].isoformat() == "2026-03-01T09:00:00+00:00"
     assert WHEN.startswith("2026-03-01T10")
+
+
+def test_a_retry_after_the_clock_went_back_gets_its_answer(client, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    client.register("p1")
+    clock.set(BEGIN + timedelta(hours=1))
+    asked = {"timestamp": (BEGIN + timedelta(hours=1)).isoformat()}
+    first = client.decide(**asked)
+    assert first.status_code == 200
+    clock.set(BEGIN)
+    assert client.decide(**asked).content == first.content
+    assert client.decide(index=1, **asked).json()["error"]["code"] == "timestamp_in_future"
+    assert client.decide(**asked, context={}).status_code == 409

@@ -62,3 +62,16 @@ def test_batches_say_what_became_of_each(client):
     assert [one["status"] for one in again] == ["repeated"] * 3 + ["unknown_decision"]
     assert count(client.trial) == 3
     assert client.outcome("f" * 32, 1).status_code == 404
+
+
+def test_an_outcome_dated_before_its_decision_is_refused(client):
+    client.register("p1")
+    decision = client.decide().json()["decision_id"]
+    reply = client.outcome(decision, 5, "2016-03-01T12:00:00Z")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "before_decision")
+    batch = [
+        {"decision_id": decision, "proximal_outcome": 5, "timestamp": moment}
+        for moment in ("2026-03-01T09:59:59+01:00", "2026-03-01T10:00:00+01:00")
+    ]
+    results = client.ask("/outcomes", {"outcomes": batch}).json()["results"]
+    assert [one["status"] for one in results] == ["before_decision", "recorded"] and count(client.trial) == 1

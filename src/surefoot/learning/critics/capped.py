@@ -102,6 +102,16 @@ class Capped(RemovingCritic):
     refresh_threshold: bool = False
     """Compute ε anew from the residuals of every fit, not only of the first."""
 
+    def judge_residuals(self, residuals: Array, kept: Array) -> Array:
+        """The next state as a whole: ε of the sum over its variables of squared residuals, each in its own mean square."""
+        xp = array_namespace(residuals)
+        u = xp.astype(kept, residuals.dtype)
+        count = xp.maximum(xp.sum(u, axis=1), xp.ones_like(u[:, 0]))
+        squares = residuals**2 * u[..., None]
+        typical = xp.sum(squares, axis=1) / count[:, None]
+        total = xp.sum(squares / xp.where(typical > 0, typical, 1.0)[:, None, :], axis=-1)
+        return kept & (total < boxplot_threshold(total, xp.sqrt(total), u, self.tau)[:, None])
+
     def fit(self, batch: CriticBatch) -> CriticFit:
         return fit_capped(
             *(batch.features, batch.rewards, batch.weights),

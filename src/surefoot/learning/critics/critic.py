@@ -54,6 +54,8 @@ class CriticBatch:
     """The number of actions; x is [b, 1{a=1}·b, …], the same features b once for all and once for each further action."""
     seen: Array | float = 1.0
     """1.0 for the state variables that critic or policy see, 0.0 for the others."""
+    trusted: Array | None = None
+    """What `Critic.trust_states` said of the states, where somebody asked before."""
 
     @property
     def state(self) -> Array:
@@ -95,12 +97,23 @@ class Critic(ABC):
     """As it stands in a sentence: `the paper's cap`."""
     removal: ClassVar[Removal | None] = None
     """None: every usable decision point counts."""
+    judges_twice: ClassVar[bool] = False
+    """Whether a pooled look-ahead keeps a decision point only if each participant's own fit keeps it too."""
     compared_with: ClassVar[str | None] = None
     """The critic beside which the audit puts this one."""
 
     @abstractmethod
     def fit(self, batch: CriticBatch) -> CriticFit:
         """Coefficients, and the weights that the decision points had in the end."""
+
+    def trust_states(self, state: Array, present: Array) -> Array:
+        """Which of the states (people, decision points, variables) that are present can be believed."""
+        return present
+
+    def judge_residuals(self, residuals: Array, kept: Array) -> Array:
+        """Which transitions of those kept count, by how far the next state is from what is expected of it, (people,
+        decision points, variables)."""
+        return kept
 
     def check_parameters(self) -> None:
         """Refuse parameters with which it cannot be fitted."""

@@ -193,7 +193,15 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
 
 
 def fit_high_breakdown(
-    features: Array, rewards: Array, weights: Array, *, state: Array, action: Array, penalty: Array, tau: float = 1.0
+    features: Array,
+    rewards: Array,
+    weights: Array,
+    *,
+    state: Array,
+    action: Array,
+    penalty: Array,
+    tau: float = 1.0,
+    trusted: Array | None = None,
 ) -> CriticFit:
     """Ridge on the decision points that are not far out in state or reward; τ multiplies the squared fences, as the
     paper's does.
@@ -205,7 +213,7 @@ def fit_high_breakdown(
     xp = array_namespace(features)
     usable = weights > 0
     reach = tau**0.5
-    far = state_outlyingness(state, usable)
+    far = state_outlyingness(state, usable) if trusted is None else xp.where(trusted, 0.0, xp.inf)
     base = features[..., : state.shape[-1] + 1]
     arms = features.shape[-1] // base.shape[-1]
     taken = [usable & (action == code) for code in range(arms)]
@@ -225,6 +233,7 @@ class HighBreakdown(RemovingCritic):
     removal: ClassVar[Removal] = Removal(
         "the fences", unit="fences", plural=True, because="for their state or for their reward"
     )
+    judges_twice: ClassVar[bool] = True
     compared_with: ClassVar[str] = "capped"
 
     def fit(self, batch: CriticBatch) -> CriticFit:
@@ -234,4 +243,11 @@ class HighBreakdown(RemovingCritic):
             action=batch.action,
             penalty=batch.penalty,
             tau=self.tau,
+            trusted=batch.trusted,
         )
+
+    def trust_states(self, state: Array, present: Array) -> Array:
+        return present & (state_outlyingness(state, present) <= self.tau**0.5)
+
+    def judge_residuals(self, residuals: Array, kept: Array) -> Array:
+        return kept & (state_outlyingness(residuals, kept) <= self.tau**0.5)

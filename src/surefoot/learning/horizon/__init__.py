@@ -1,1 +1,26 @@
-"""How far a method looks: at the next outcome, or at everything that follows from an action."""
+"""Horizons: how far ahead the consequences of an action count. Adding one is an object given to `register_horizon`."""
+
+from surefoot.learning.horizon.advantage import Advantage, immediate_advantage
+from surefoot.learning.horizon.horizon import (
+    HORIZONS,
+    BatchOutlook,
+    Horizon,
+    HorizonTask,
+    Outlook,
+    find_horizon,
+    register_horizon,
+)
+from surefoot.learning.horizon.long_run import LongRunHorizon
+
+__all__ = [
+    "HORIZONS",
+    "Advantage",
+    "BatchOutlook",
+    "Horizon",
+    "HorizonTask",
+    "LongRunHorizon",
+    "Outlook",
+    "find_horizon",
+    "immediate_advantage",
+    "register_horizon",
+]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from array_api_compat import device
 
+from surefoot.learning.critics import CriticFit
 from surefoot.learning.horizon.look_ahead import LookAhead, long_run_worth
 from surefoot.learning.horizon.uncertainty import Uncertainty
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
+from surefoot.numerics.batched_cholesky import solve
+from surefoot.policies.features import effects
 
 BETTER = 2.0
 """A simple policy replaces "nothing" as the reference when it beats it by so many standard errors."""
@@ -26,6 +29,10 @@ class Advantage(PerParticipant):
     """The action to take where no other is surely better, (units,)."""
     count: Array
     """Decision points that it was learned from, (units,)."""
+
+    def over_nothing(self) -> tuple[Array, Array]:
+        """m (units, actions, k) and its covariances (units, actions, k, k), of every action over action 0."""
+        return replace(self, reference=0 * self.reference).over_reference()
 
     def over_reference(self) -> tuple[Array, Array]:
         """m (units, actions, k) and its covariances (units, actions, k, k), of every action over the reference."""
@@ -47,17 +54,33 @@ class Advantage(PerParticipant):
         return means, spreads
 
 
+def immediate_advantage(fit: CriticFit, scale: Array, penalty: Array, actions: int) -> Advantage:
+    """The advantages in the next outcome alone: the critic's effects with their covariance σ² (XᵀUX + ζ)⁻¹."""
+    xp = array_namespace(fit.coef)
+    d = fit.coef.shape[1]
+    eye = xp.eye(d, dtype=fit.coef.dtype, device=device(fit.coef))
+    system = fit.gram + penalty * eye
+    covariance = (scale**2)[:, None, None] * solve(system, xp.broadcast_to(eye, system.shape))[0]
+    covariance = _to_policy_order(covariance, d // actions, range(1, actions))
+    count = xp.sum(fit.weights, axis=1)
+    return Advantage(effects(fit.coef, actions), covariance, xp.astype(0 * count, xp.int64), count)
+
+
+def _to_policy_order(covariance: Array, k: int, blocks: range) -> Array:
+    """Rows and columns of some blocks, each from the critic's [1, s] to the policy's [s, 1]."""
+    xp = array_namespace(covariance)
+    order = xp.asarray([a * k + j for a in blocks for j in (*range(1, k), 0)], device=device(covariance))
+    return xp.take(xp.take(covariance, order, axis=1), order, axis=2)
+
+
 def long_run_advantage(found: LookAhead, unsure: Uncertainty, count: Array) -> Advantage:
     """The advantages that follow from a look-ahead."""
     xp = array_namespace(found.coef)
     outputs = xp.concat([xp.ones_like(found.worth[:, :1]), found.worth], axis=1)
     covariance = unsure.covariance(found.jacobian[..., None] * outputs[:, None, None, :])
-    units, others, k = found.advantage.shape
-    # From [1, s] to [s, 1].
-    order = xp.asarray([a * k + j for a in range(others) for j in (*range(1, k), 0)], device=device(found.coef))
-    mean = xp.reshape(xp.take(xp.reshape(found.advantage, (units, -1)), order, axis=1), (units, others, k))
-    covariance = xp.take(xp.take(covariance, order, axis=1), order, axis=2)
-    return Advantage(mean, covariance, best_constant_action(found, unsure), count)
+    _, others, k = found.advantage.shape
+    mean = xp.concat([found.advantage[..., 1:], found.advantage[..., :1]], axis=-1)
+    return Advantage(mean, _to_policy_order(covariance, k, range(others)), best_constant_action(found, unsure), count)
 
 
 def best_constant_action(found: LookAhead, unsure: Uncertainty) -> Array:

@@ -1,8 +1,8 @@
 """Looking ahead in closed form: the linear model of reward and next state, and one step of policy improvement.
 
-With z = [1, s] (k = p + 1) and x(s, a) = [z, 1{a=1}·z, …] every participant's transitions give moments of x and of
-Y = [r, s′]. The coefficients C = [B₀; B₁; …] of Y on x, with p̄ₐ the logged share of action a (which later decisions are
-assumed to follow), say what an action is worth in the long run:
+With z = [1, s] (k = p + 1) and x(s, a) = [z, 1{a=1}·z, …] everybody's decision points give moments of x with the reward r
+and with the next state s′. The coefficients C = [B₀; B₁; …] of [r, s′] on x, with p̄ₐ the logged share of action a (which
+later decisions are assumed to follow), say what an action is worth in the long run:
 
     M = B₀ + Σ p̄ₐ Bₐ,   F = M[1:, 1:],   c = (I − F)⁻¹ M[1:, 0],   advantageₐ(s) = zᵀ (Bₐ[:, 0] + Bₐ[:, 1:] c)
 
@@ -26,18 +26,18 @@ SQUARINGS = 10
 
 @dataclass(frozen=True)
 class Moments(PerParticipant):
-    """What a linear model needs to know of each participant's (or unit's) transitions."""
+    """What a linear model needs to know of each participant's (or unit's) decision points."""
 
     gram: Array
-    """XᵀUX, (people, d, d). Its first row counts: [0, 0] the transitions, [0, a·k] those after action a."""
+    """XᵀUX, (people, d, d). Its first row counts: [0, 0] the decision points, [0, a·k] those with action a."""
     cross: Array
-    """XᵀUY, (people, d, 1 + p)."""
+    """XᵀUY, (people, d, responses)."""
     squares: Array
-    """YᵀUY, (people, 1 + p, 1 + p)."""
+    """YᵀUY, (people, responses, responses)."""
 
     @classmethod
     def of_rows(cls, features: Array, responses: Array, weights: Array) -> Moments:
-        """From x (people, decision points, d), Y (…, 1 + p) and a weight for each decision point."""
+        """From x (people, decision points, d), Y (…, responses) and a weight for each decision point."""
         xp = array_namespace(features)
         weighted = xp.matrix_transpose(responses * weights[..., None])
         return cls(gram(features, weights), xp.matrix_transpose(weighted @ features), weighted @ responses)
@@ -46,6 +46,31 @@ class Moments(PerParticipant):
         """Everybody's together, as one unit."""
         xp = array_namespace(self.gram)
         return Moments(*(xp.sum(part, axis=0, keepdims=True) for part in vars(self).values()))
+
+    @property
+    def count(self) -> Array:
+        return self.gram[:, 0, 0]
+
+    def solve(self, penalty: Array) -> tuple[Array, Array]:
+        """Ridge coefficients (units, d, responses) and (XᵀUX + ζ)⁻¹; `penalty` is ζ, (d,)."""
+        xp = array_namespace(self.gram)
+        eye = xp.eye(self.gram.shape[-1], dtype=self.gram.dtype, device=device(self.gram))
+        system = self.gram + penalty * eye
+        return solve(system, self.cross)[0], solve(system, xp.broadcast_to(eye, system.shape))[0]
+
+
+@dataclass(frozen=True)
+class TransitionMoments(PerParticipant):
+    """Moments of the reward, and of the next state; decision points with a missing outcome still tell of the latter."""
+
+    reward: Moments
+    state: Moments
+
+    def of(self, people: Array) -> TransitionMoments:
+        return TransitionMoments(self.reward.of(people), self.state.of(people))
+
+    def total(self) -> TransitionMoments:
+        return TransitionMoments(self.reward.total(), self.state.total())
 
 
 @dataclass(frozen=True)
@@ -66,8 +91,10 @@ class LookAhead(PerParticipant):
     """(units, actions − 1, k) on [1, s]: of every action over action 0."""
     jacobian: Array
     """(units, (actions − 1) · k, d): how the advantages move with the coefficients of y = r + cᵀs′ on x."""
-    inverse: Array
-    """(XᵀUX + ζ)⁻¹, (units, d, d)."""
+    reward_inverse: Array
+    """(XᵀUX + ζ)⁻¹ of the reward's decision points, (units, d, d)."""
+    state_inverse: Array
+    """… and of the transitions."""
 
 
 def spectral_radius(matrix: Array) -> Array:
@@ -83,33 +110,40 @@ def spectral_radius(matrix: Array) -> Array:
     return xp.exp(logarithm)
 
 
-def look_ahead(moments: Moments, penalty: Array, actions: int) -> LookAhead:
+def look_ahead(moments: TransitionMoments, penalty: Array, actions: int) -> LookAhead:
     """Fit the model to each unit's moments and improve on its logging policy; `penalty` is ζ, (d,)."""
-    xp = array_namespace(moments.gram)
-    d, states = moments.gram.shape[-1], moments.cross.shape[-1] - 1
-    k = states + 1
-    eye = xp.eye(d, dtype=moments.gram.dtype, device=device(moments.gram))
-    system = moments.gram + penalty * eye
-    coef = solve(system, moments.cross)[0]
-    inverse = solve(system, xp.broadcast_to(eye, system.shape))[0]
-    count = xp.maximum(moments.gram[:, 0, :1], xp.ones_like(moments.gram[:, 0, :1]))
-    sent = moments.gram[:, 0, k : k * actions : k] / count
+    xp = array_namespace(moments.state.gram)
+    (on_reward, reward_inverse), (on_state, state_inverse) = moments.reward.solve(penalty), moments.state.solve(penalty)
+    coef = xp.concat([on_reward, on_state], axis=-1)
+    k = coef.shape[-1]
+    first = moments.state.gram[:, 0, :]
+    count = xp.maximum(first[:, :1], xp.ones_like(first[:, :1]))
+    sent = first[:, k : k * actions : k] / count
     share = xp.concat([1 - xp.sum(sent, axis=1, keepdims=True), sent], axis=1)
-    nuisance = moments.gram[:, 0, k * actions :] / count
     blocks = [coef[:, k * a : k * (a + 1), :] for a in range(actions)]
     mean = blocks[0]
     for a in range(1, actions):
         mean = mean + share[:, a, None, None] * blocks[a]
     carried, radius, worth = long_run_worth(mean)
     advantage = xp.stack([block[:, :, 0] + (block[:, :, 1:] @ worth[..., None])[..., 0] for block in blocks[1:]], axis=1)
-    # δc = (I − F)⁻¹ Σ p̄ₐ δBₐ[1:] (1; c), p̄₀ counted as 1: the slopes of each block.
-    slopes = xp.zeros((coef.shape[0], states, d), dtype=coef.dtype, device=device(coef))
-    for a in range(actions):
-        for j in range(states):
+    through = xp.linalg.solve(carried, _slopes(coef, share))
+    eye = xp.eye(coef.shape[1], dtype=coef.dtype, device=device(coef))
+    jacobian = [eye[k * a : k * (a + 1), :] + blocks[a][:, :, 1:] @ through for a in range(1, actions)]
+    nuisance = first[:, k * actions :] / count
+    return LookAhead(
+        *(coef, share, nuisance, radius, worth, advantage, xp.concat(jacobian, axis=1), reward_inverse, state_inverse)
+    )
+
+
+def _slopes(coef: Array, share: Array) -> Array:
+    """[E, p̄₁E, …, 0], (units, p, d), E selecting the slopes of a block: δc = (I − F)⁻¹ Σ p̄ₐ E δBₐ (1; c)."""
+    xp = array_namespace(coef)
+    units, d, k = coef.shape
+    slopes = xp.zeros((units, k - 1, d), dtype=coef.dtype, device=device(coef))
+    for a in range(share.shape[1]):
+        for j in range(k - 1):
             slopes[:, j, k * a + 1 + j] = share[:, a] if a else 1.0
-    through = xp.linalg.solve(carried, slopes)
-    jacobian = [eye[k * a : k * (a + 1), :] + block[:, :, 1:] @ through for a, block in enumerate(blocks) if a]
-    return LookAhead(coef, share, nuisance, radius, worth, advantage, xp.concat(jacobian, axis=1), inverse)
+    return slopes
 
 
 def long_run_worth(mean: Array) -> tuple[Array, Array, Array]:
@@ -117,9 +151,6 @@ def long_run_worth(mean: Array) -> tuple[Array, Array, Array]:
     xp = array_namespace(mean)
     transition = mean[:, 1:, 1:]
     radius = spectral_radius(transition)
-    shrunk = (
-        transition
-        * xp.minimum(MOST_RADIUS / xp.maximum(radius, xp.full_like(radius, 1e-300)), xp.ones_like(radius))[:, None, None]
-    )
-    carried = xp.eye(shrunk.shape[-1], dtype=shrunk.dtype, device=device(shrunk)) - shrunk
+    shrinkage = MOST_RADIUS / xp.maximum(radius, xp.full_like(radius, MOST_RADIUS))
+    carried = xp.eye(transition.shape[-1], dtype=mean.dtype, device=device(mean)) - shrinkage[:, None, None] * transition
     return carried, radius, xp.linalg.solve(carried, mean[:, 1:, :1])[..., 0]

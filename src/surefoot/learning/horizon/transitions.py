@@ -6,20 +6,13 @@ decision point. Rows further apart than `max_gap` decision points are not a pair
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.decision_times import DayBoundary, count_days, count_moments
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError
-
-DayBoundary = int | str | None
-"""Decision points a day, for times that count them; the clock time at which a day begins, for timestamps."""
-CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
-DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +34,7 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     (array([ 1, -1,  3,  4, -1]), array([False, False, False,  True, False]))
     """
     order = logs.order
-    person, moment = logs.participant_index[order], _moments(logs.time[order])
+    person, moment = logs.participant_index[order], count_moments(logs.time[order])
     same = person[1:] == person[:-1]
     steps = np.diff(moment)
     spacing = (
@@ -50,7 +43,7 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     near = same & (steps <= (max_gap + 0.5) * spacing)
     overnight = np.zeros(len(steps), dtype=bool)
     if day_boundary is not None:
-        days = np.diff(day_numbers(logs.time[order], day_boundary, logs.names.time))
+        days = np.diff(count_days(logs.time[order], day_boundary, logs.names.time))
         overnight = same & (days == 1)
         near |= overnight & (moment.dtype.kind == "f")
         near &= days <= 1
@@ -59,37 +52,6 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     found.following[order[pairs]] = order[pairs + 1]
     found.overnight[order[pairs]] = overnight[pairs]
     return found
-
-
-def day_numbers(time: NDArray[Any], boundary: int | str, column: str) -> NDArray[np.int64]:
-    """The day of every time, counted from an arbitrary one."""
-    moment = _moments(time)
-    if isinstance(boundary, int):
-        if moment.dtype.kind != "i":
-            raise InputError(
-                f"day_boundary is {boundary} decision points a day, but column '{column}' holds times that do not count "
-                "them; write the clock time at which a day begins, for example day_boundary = '04:00'",
-                column=column,
-            )
-        return moment // boundary
-    if time.dtype.kind != "M":
-        raise InputError(
-            f"day_boundary is the clock time {boundary}, but column '{column}' holds no timestamps; write how many decision "
-            "points there are a day, for example day_boundary = 5",
-            column=column,
-        )
-    found = CLOCK.fullmatch(boundary)
-    if found is None:
-        raise InputError(f"day_boundary is '{boundary}'; write a clock time like '04:00', or decision points a day")
-    begins = 3600 * int(found[1]) + 60 * int(found[2])
-    return np.floor((moment - begins) / DAY_SECONDS).astype(np.int64)
-
-
-def _moments(time: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as they are, timestamps in seconds."""
-    if time.dtype.kind == "M":
-        return np.asarray(time.astype("datetime64[us]").astype(np.int64) / 1e6)
-    return time.astype(np.int64 if time.dtype.kind in "iu" else np.float64)
 
 
 def _median_spacing(person: NDArray[np.int64], steps: NDArray[np.float64]) -> NDArray[np.float64]:

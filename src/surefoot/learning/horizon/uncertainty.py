@@ -1,14 +1,15 @@
 """How sure a look-ahead is: the covariance of linear functions of its coefficients C, (d, 1 + p).
 
 Pooled over people it is the sandwich: a participant's influence on C is A⁻¹ (XᵢᵀUYᵢ − XᵢᵀUXᵢ C), A = XᵀUX + ζ. For one
-participant's own fit, whose decision points are all there is, it is Σₑ ⊗ A⁻¹ with Σₑ the residual covariance.
+participant's own fit, whose decision points are all there is, it is Σₑ ⊗ A⁻¹ with Σₑ the residual covariance, for the reward
+and for the next state.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from surefoot.learning.horizon.look_ahead import LookAhead, Moments
+from surefoot.learning.horizon.look_ahead import LookAhead, Moments, TransitionMoments
 from surefoot.numerics.arrays import Array, array_namespace
 
 ENOUGH_PEOPLE = 20
@@ -30,11 +31,17 @@ class BetweenPeople:
 
     between_people = True
 
-    def __init__(self, found: LookAhead, moments: Moments, penalty: Array) -> None:
-        xp = array_namespace(moments.gram)
-        people = moments.gram.shape[0]
-        score = moments.cross - moments.gram @ found.coef - penalty[:, None] * found.coef / people
-        self._influence = xp.reshape(found.inverse @ score, (people, -1))
+    def __init__(self, found: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
+        xp = array_namespace(found.coef)
+        people = moments.reward.gram.shape[0]
+        influences = []
+        for part, inverse, coef in (
+            (moments.reward, found.reward_inverse, found.coef[..., :1]),
+            (moments.state, found.state_inverse, found.coef[..., 1:]),
+        ):
+            score = part.cross - part.gram @ coef - penalty[:, None] * coef / people
+            influences.append(inverse @ score)
+        self._influence = xp.reshape(xp.concat(influences, axis=-1), (people, -1))
         self._correction = people / (people - 1)
 
     def covariance(self, functionals: Array) -> Array:
@@ -49,26 +56,34 @@ class WithinUnits:
 
     between_people = False
 
-    def __init__(self, found: LookAhead, moments: Moments) -> None:
-        xp = array_namespace(moments.gram)
-        across = xp.matrix_transpose(found.coef)
-        explained = across @ moments.cross
-        squares = moments.squares - explained - xp.matrix_transpose(explained) + across @ moments.gram @ found.coef
-        free = moments.gram[:, 0, 0] - moments.gram.shape[-1]
-        self._inverse = found.inverse
-        self._residual = squares / xp.maximum(free, xp.ones_like(free))[:, None, None]
+    def __init__(self, found: LookAhead, moments: TransitionMoments) -> None:
+        self._reward = found.reward_inverse, _residual_covariance(moments.reward, found.coef[..., :1])
+        self._state = found.state_inverse, _residual_covariance(moments.state, found.coef[..., 1:])
 
     def covariance(self, functionals: Array) -> Array:
         xp = array_namespace(functionals)
         shape = (*functionals.shape[:2], -1)
-        spread = self._inverse[:, None, :, :] @ functionals @ self._residual[:, None, :, :]
-        return xp.reshape(functionals, shape) @ xp.matrix_transpose(xp.reshape(spread, shape))
+        total = 0.0
+        for weights, (inverse, residual) in ((functionals[..., :1], self._reward), (functionals[..., 1:], self._state)):
+            spread = inverse[:, None, :, :] @ weights @ residual[:, None, :, :]
+            total = total + xp.reshape(weights, shape) @ xp.matrix_transpose(xp.reshape(spread, shape))
+        return total
 
 
-def uncertainty(found: LookAhead, moments: Moments, penalty: Array) -> Uncertainty:
+def _residual_covariance(moments: Moments, coef: Array) -> Array:
+    xp = array_namespace(coef)
+    across = xp.matrix_transpose(coef)
+    explained = across @ moments.cross
+    squares = moments.squares - explained - xp.matrix_transpose(explained) + across @ moments.gram @ coef
+    free = moments.count - moments.gram.shape[-1]
+    return squares / xp.maximum(free, xp.ones_like(free))[:, None, None]
+
+
+def estimate_uncertainty(found: LookAhead, moments: TransitionMoments, penalty: Array) -> Uncertainty:
     """For the model that was fitted to these people's moments, one by one or all together."""
-    if moments.gram.shape[0] == found.coef.shape[0]:
+    people = moments.reward.gram.shape[0]
+    if people == found.coef.shape[0]:
         return WithinUnits(found, moments)
-    if moments.gram.shape[0] < ENOUGH_PEOPLE:
+    if people < ENOUGH_PEOPLE:
         return WithinUnits(found, moments.total())
     return BetweenPeople(found, moments, penalty)

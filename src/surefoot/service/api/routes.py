@@ -24,6 +24,11 @@ from surefoot.service.trial.trial import Trial
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorReply} for code in (400, 401, 403, 404, 409, 413, 422, 429, 500, 503)
 }
+OUTCOME_ERRORS = {
+    "unknown_decision": (404, "there is no such decision", "decision_id"),
+    "before_decision": (422, "the outcome is dated before its decision point; set the clock", "timestamp"),
+}
+"""What a single outcome is answered; in a batch the status says it."""
 router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=ERRORS)
 
 
@@ -53,6 +58,7 @@ def record_outcomes(body: OutcomeOrBatch, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
     single = isinstance(body, Outcome)
     results = outcomes.record_outcomes(trial_of(request), [body] if isinstance(body, Outcome) else body.outcomes)
-    if single and results[0]["status"] == "unknown_decision":
-        raise ApiError(404, "unknown_decision", "there is no such decision", "decision_id")
+    if single and results[0]["status"] in OUTCOME_ERRORS:
+        status, message, field = OUTCOME_ERRORS[results[0]["status"]]
+        raise ApiError(status, results[0]["status"], message, field)
     return {"results": results}

@@ -24,7 +24,7 @@ from surefoot.reports.render import render
 from surefoot.service.access.keys import Caller, Role
 from surefoot.service.access.sessions import ANONYMOUS, SESSION_SECONDS, Session, Sessions
 from surefoot.service.database import clock
-from surefoot.service.database.schema import keys
+from surefoot.service.database.schema import ended_sessions, keys
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.trial import Trial
 
@@ -125,15 +125,24 @@ async def find_viewer(request: Request) -> Viewer:
     if session is None or session.prefix == ANONYMOUS:
         raise SignedOutError
     trial: Trial = request.app.state.trial
-    caller = await run_in_threadpool(_find_key_holder, trial, session.prefix)
+    digest = sessions_of(request).digest(session)
+    caller = await run_in_threadpool(_find_key_holder, trial, session.prefix, digest)
     if caller is None:
         raise SignedOutError
     limit_rate(request, caller.prefix)
     return Viewer(trial, caller, sessions_of(request).form_token(session))
 
 
-def _find_key_holder(trial: Trial, prefix: str) -> Caller | None:
-    good = sa.select(keys.c.role).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
+def end_session(trial: Trial, digest: bytes) -> None:
+    """Sign a session out for good: its cookie is worth nothing from now on, wherever it is."""
+    row = {"digest": digest, "ended_at": clock.now()}
+    with trial.database.transaction() as connection:
+        connection.execute(trial.database.insert_new(ended_sessions), row)
+
+
+def _find_key_holder(trial: Trial, prefix: str, digest: bytes) -> Caller | None:
+    ended = sa.exists().where(ended_sessions.c.digest == digest)
+    good = sa.select(keys.c.role).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None), ~ended)
     with trial.database.autocommit() as connection:
         role = connection.scalar(good)
     caller = None if role is None else Caller(prefix, role)

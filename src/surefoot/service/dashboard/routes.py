@@ -19,6 +19,7 @@ from surefoot.service.dashboard.page_access import (
     SignedOutError,
     Viewer,
     check_token,
+    end_session,
     find_acting_admin,
     find_viewer,
     limit_rate,
@@ -86,9 +87,13 @@ async def sign_in(request: Request, fields: Fields) -> Response:
 
 @router.post("/sign-out")
 async def sign_out(request: Request, fields: Fields) -> Response:
-    """Forget the session in this browser."""
+    """End the session, in this browser and on the server."""
     viewer = await find_viewer(request)
     check_token(viewer.token, fields)
+    sessions = sessions_of(request)
+    session = sessions.read(request.cookies[COOKIE])
+    if session is not None:
+        await run_in_threadpool(end_session, viewer.trial, sessions.digest(session))
     response = _to("/sign-in")
     response.delete_cookie(COOKIE, path="/")
     return response

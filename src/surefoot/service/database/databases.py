@@ -17,6 +17,9 @@ from sqlalchemy.engine import make_url
 from surefoot.errors import InputError
 
 DEFAULT_URL = "sqlite:///surefoot.db"
+NO_TRIAL = (
+    "name the trial's with --database or SUREFOOT_DATABASE (quoted: a URL may hold &), or start it with surefoot serve"
+)
 BUSY_SECONDS = 30
 CONNECTIONS = 10
 
@@ -28,6 +31,12 @@ class Database:
     engine: sa.Engine
     url: str
     _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def name(self) -> str:
+        """The URL without its password; of a SQLite file its whole path."""
+        url = self.engine.url
+        return f"sqlite:///{Path(str(url.database)).resolve()}" if self.is_sqlite else url.render_as_string()
 
     @property
     def is_sqlite(self) -> bool:
@@ -82,7 +91,7 @@ class Database:
         self.engine.dispose()
 
 
-def connect(url: str | None = None) -> Database:
+def connect(url: str | None = None, *, create: bool = True) -> Database:
     """Open a database by URL: `sqlite:///trial.db` or `postgresql://user@host/trial`; by default surefoot.db here."""
     text = url or os.environ.get("SUREFOOT_DATABASE") or DEFAULT_URL
     try:
@@ -91,7 +100,7 @@ def connect(url: str | None = None) -> Database:
         raise InputError("the database is not a URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        return Database(_sqlite(parsed), text)
+        return Database(_sqlite(parsed, create), text)
     if kind not in ("postgresql", "postgres"):
         raise InputError(f"there is no support for '{kind}' databases; use sqlite:///… or postgresql://…")
     parsed = parsed.set(drivername="postgresql+psycopg")
@@ -99,12 +108,14 @@ def connect(url: str | None = None) -> Database:
     return Database(sa.create_engine(parsed, **options), text)
 
 
-def _sqlite(url: sa.URL) -> sa.Engine:
+def _sqlite(url: sa.URL, create: bool) -> sa.Engine:
     if not url.database or url.database == ":memory:":
         raise InputError("a trial needs a database that stays: write sqlite:///trial.db")
     path = Path(url.database)
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} for the database; make it first")
+    if not path.exists() and not create:
+        raise InputError(f"there is no database {path.resolve()}; {NO_TRIAL}")
     if not path.exists():
         # The file holds the study's secret.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -167,12 +178,14 @@ def newest_schema_version() -> str:
     return str(head)
 
 
-def prepare(database: Database) -> None:
+def prepare(database: Database, *, create: bool = True) -> None:
     """Make the tables of an empty database; refuse one of another schema version, which should be backed up first."""
     try:
         found = schema_version(database)
     except sa.exc.OperationalError as error:
         raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
+    if found is None and not create:
+        raise InputError(f"{database.name} holds no trial; {NO_TRIAL}")
     if found is None:
         upgrade(database)
     elif found != newest_schema_version():

@@ -162,5 +162,13 @@ alerts = sa.Table(
     sa.Column("closed_at", Instant),
 )
 
+ended_sessions = sa.Table(
+    "ended_sessions",
+    metadata,
+    sa.Column("digest", sa.LargeBinary, primary_key=True, comment="SHA-256 of the cookie"),
+    sa.Column("ended_at", Instant, nullable=False),
+)
+"""Sessions that were signed out before their time."""
+
 APPEND_ONLY = ("studies", "policies", "activations", "decisions", "outcomes")
 """Tables whose rows the database itself refuses to change or delete."""

@@ -40,7 +40,9 @@ def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
 def _no_data_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
     hours = trial.settings.alerts.no_data_hours
     with trial.database.autocommit() as connection:
-        last = connection.scalar(sa.select(decisions.c.received_at).order_by(decisions.c.received_at.desc()).limit(1))
+        # What a clock that was once ahead has dated into the future is no news.
+        past = sa.select(decisions.c.received_at).where(decisions.c.received_at <= at)
+        last = connection.scalar(past.order_by(decisions.c.received_at.desc()).limit(1))
     # A study without any decision has not begun.
     if last is None or at - last <= timedelta(hours=hours):
         return None

@@ -137,7 +137,7 @@ class OutcomeReceipt(BaseModel):
     """What became of one outcome."""
 
     decision_id: str
-    status: Literal["recorded", "repeated", "late", "unknown_decision"]
+    status: Literal["recorded", "repeated", "late", "unknown_decision", "before_decision"]
     action_prob_agrees: bool | None
     """Whether the echoed probability is the recorded one; null when none was sent."""
 

@@ -41,6 +41,9 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
         if decision is None:
             receipts.append(_receipt(outcome, "unknown_decision", None))
             continue
+        if outcome.timestamp < decision.decided_at:
+            receipts.append(_receipt(outcome, "before_decision", None))
+            continue
         late = outcome.timestamp - decision.decided_at > open_for
         echoed = None if outcome.action_prob is None else float(outcome.action_prob)
         agrees = None if echoed is None else abs(echoed - decision.probability) <= AGREES

@@ -9,13 +9,17 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
-from surefoot.service.database.schema import scheduled, studies
-from surefoot.service.trial.alerts import raise_periodic_alerts
+from surefoot.service.database.schema import scheduled, studies, updates
+from surefoot.service.trial.alerts import raise_alert, raise_periodic_alerts
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import update_process
-from surefoot.service.updates.updates import UpdateRunningError
+from surefoot.service.updates.updates import UpdateRunningError, describe_live, release_dead_update
 
 TICK_SECONDS = 15.0
+ATTEMPTS = 3
+"""How often a night's update is tried."""
+CLAIMED = timedelta(minutes=2)
+"""An attempt that was claimed but has not begun after this time died before it could."""
 log = logging.getLogger("surefoot.service")
 
 
@@ -34,7 +38,10 @@ class Schedule:
         self._thread.join(timeout=5)
 
     def _watch(self) -> None:
-        while not self._stop.wait(TICK_SECONDS):
+        # At once after a start: what a power cut interrupted is found now.
+        waiting = 0.0
+        while not self._stop.wait(waiting):
+            waiting = TICK_SECONDS
             try:
                 tick(self._trial, now())
             except Exception as error:
@@ -44,15 +51,55 @@ class Schedule:
 
 def tick(trial: Trial, at: datetime) -> int | None:
     """Do what is due and not yet claimed; the id of the update that was started, if one was."""
-    if claim_job(trial, f"look:{at.astimezone(UTC):%Y-%m-%dT%H}"):
+    if claim_job(trial, f"look:{at.astimezone(UTC):%Y-%m-%dT%H}", at):
         raise_periodic_alerts(trial, at)
+    release_dead_update(trial)
     due = last_update_moment(trial, at)
-    if due is None or not claim_job(trial, f"update:{due.date().isoformat()}"):
+    if due is None:
+        return None
+    night = due.date().isoformat()
+    attempt = _next_attempt(trial, night, at)
+    if attempt is None or not claim_job(trial, _job(night, attempt), at):
         return None
     try:
-        return update_process.start_update(trial, "schedule")
+        return update_process.start_update(trial, _started_by(night, attempt))
     except UpdateRunningError:
+        # That one takes the night's data; this attempt counts as failed, and the next one comes after it.
         return None
+
+
+def _job(night: str, attempt: int) -> str:
+    return f"update:{night}" if attempt == 1 else f"update:{night}:{attempt}"
+
+
+def _started_by(night: str, attempt: int) -> str:
+    return f"schedule, night of {night}" + (f", attempt {attempt}" if attempt > 1 else "")
+
+
+def _next_attempt(trial: Trial, night: str, at: datetime) -> int | None:
+    """The number of the attempt that is due for a night; None when it was learned, is under way, or was tried too often."""
+    jobs = {_job(night, attempt): attempt for attempt in range(1, ATTEMPTS + 1)}
+    with trial.database.autocommit() as connection:
+        claims = connection.execute(sa.select(scheduled).where(scheduled.c.job.in_(jobs))).all()
+        if not claims:
+            return 1
+        last = max(claims, key=lambda claim: jobs[claim.job])
+        attempt = jobs[last.job]
+        named = updates.c.started_by == _started_by(night, attempt)
+        state = connection.scalar(sa.select(updates.c.state).where(named).order_by(updates.c.id.desc()).limit(1))
+    if state is None and at - last.taken_at < CLAIMED:
+        return None
+    if state not in (None, "interrupted", "failed"):
+        return None
+    if attempt >= 2:
+        _raise_night_alert(trial, night, attempt)
+    return attempt + 1 if attempt < ATTEMPTS else None
+
+
+def _raise_night_alert(trial: Trial, night: str, attempts: int) -> None:
+    message = f"the update of the night of {night} failed {attempts} times; {describe_live(trial)}"
+    with trial.database.transaction() as connection:
+        raise_alert(trial.database, connection, kind="update", occasion=f"night:{night}:{attempts}", message=message)
 
 
 def last_update_moment(trial: Trial, at: datetime) -> datetime | None:
@@ -68,12 +115,12 @@ def last_update_moment(trial: Trial, at: datetime) -> datetime | None:
     return due if began is not None and due >= began else None
 
 
-def claim_job(trial: Trial, job: str) -> bool:
+def claim_job(trial: Trial, job: str, at: datetime) -> bool:
     """Claim a job for this worker; False when another one has it."""
     with trial.database.autocommit() as connection:
         if connection.scalar(sa.select(scheduled.c.job).where(scheduled.c.job == job)) is not None:
             return False
     with trial.database.transaction() as connection:
-        row = {"job": job, "taken_at": now()}
+        row = {"job": job, "taken_at": at}
         taken = trial.database.insert_new(scheduled).returning(scheduled.c.job)
         return connection.scalar(taken, row) is not None

@@ -37,9 +37,10 @@ def _watch_process(trial: Trial, process: subprocess.Popen[bytes], update_id: in
     ended = {"state": "interrupted", "slot": None, "finished_at": now(), "message": "its process died"}
     own = sa.and_(update_rows.c.id == update_id, update_rows.c.slot.is_not(None))
     try:
+        live = updates.describe_live(trial)
         with trial.database.transaction() as connection:
             if connection.execute(sa.update(update_rows).where(own).values(**ended)).rowcount:
-                message = f"update {update_id} was interrupted; the policy before it is still live"
+                message = f"update {update_id} was interrupted; {live}"
                 raise_alert(trial.database, connection, kind="update", occasion=f"update:{update_id}", message=message)
     except sa.exc.SQLAlchemyError:
         # The next update finds it dead.

@@ -68,12 +68,13 @@ def release_dead_update(trial: Trial) -> None:
         running = connection.execute(sa.select(updates).where(updates.c.slot.is_not(None))).mappings().first()
     if running is None or not _is_dead(running):
         return
+    live = describe_live(trial)
     with trial.database.transaction() as connection:
         # Only as it was seen: somebody else may have dealt with it meanwhile.
         seen = sa.and_(updates.c.id == running["id"], updates.c.slot.is_not(None), updates.c.beat_at == running["beat_at"])
         ended = {"state": "interrupted", "slot": None, "finished_at": now(), "message": "its process died"}
         if connection.execute(sa.update(updates).where(seen).values(**ended)).rowcount:
-            message = f"update {running['id']} was interrupted; the policy before it is still live"
+            message = f"update {running['id']} was interrupted; {live}"
             raise_alert(trial.database, connection, kind="update", occasion=f"update:{running['id']}", message=message)
 
 
@@ -190,9 +191,7 @@ def _publish_policy(
     accepted = all(finding.passed for finding in findings)
     failed = [finding for finding in findings if not finding.passed]
     message = "; ".join(f"{finding.check}: {finding.message}" for finding in failed) or None
-    alert = (
-        None if accepted else f"update {update_id} was refused by a policy check ({message}); the old policy is still live"
-    )
+    alert = None if accepted else f"update {update_id} was refused by a policy check ({message}); {describe_live(trial)}"
     finite = next(finding.passed for finding in findings if finding.check == "finite")
     with trial.database.transaction() as connection:
         if finite:
@@ -211,6 +210,12 @@ def _publish_policy(
             message=message,
             alert=alert,
         )
+
+
+def describe_live(trial: Trial) -> str:
+    """Which policy decides now, in words."""
+    live = trial.policies.live()
+    return "no policy is live, the warm-up goes on" if live is None else f"policy {live[0]} is still live"
 
 
 def activate(connection: sa.Connection, policy_id: int, by: str) -> None:

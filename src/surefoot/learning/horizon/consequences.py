@@ -1,0 +1,138 @@
+"""What an action does now and later, in numbers that a report can show: over everybody, at their mean state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.learning.horizon.horizon import Outlook
+from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, long_run_worth
+from surefoot.learning.horizon.uncertainty import Uncertainty
+
+SURE = 0.05
+"""A state reacts to an action when chance would show as much in fewer than this share of studies, for all tests together."""
+FELT = 0.05
+"""An action is felt until less than this share of all that it changes later is still to come."""
+LAGS = 400
+
+
+class Estimate(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """How a state variable answers an action."""
+
+    variable: int
+    action: int
+    shift: Estimate
+    """Of the variable at the next decision point, at the mean state."""
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Consequence:
+    """What one action changes, in units of the reward, beside doing nothing."""
+
+    action: int
+    immediate: Estimate
+    """In the outcome that follows."""
+    delayed: Estimate
+    """In all outcomes after that."""
+    total: Estimate
+    through: NDArray[np.float64]
+    """The delayed change by way of each state variable."""
+    lags: NDArray[np.float64]
+    """The change in the outcome after so many decision points."""
+
+    @property
+    def felt(self) -> int:
+        """The decision points after which all but a twentieth of what is delayed has come."""
+        later = np.abs(self.lags[1:])
+        left = later[::-1].cumsum()[::-1]
+        return int((left > FELT * later.sum()).sum()) if later.sum() > 0 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class PooledView:
+    """One model of everybody, whoever shares a policy."""
+
+    model: LookAhead
+    uncertainty: Uncertainty
+    mean_state: NDArray[np.float64]
+    """[1, s̄] over the transitions."""
+    people: int
+
+    @classmethod
+    def of_outlook(cls, outlook: Outlook) -> PooledView:
+        moments: TransitionMoments = outlook.moments
+        model, uncertainty = outlook.pool()
+        k = model.coef.shape[-1]
+        first = moments.total().state.gram[0, 0, :k]
+        return cls(model, uncertainty, np.asarray(first / max(first[0], 1.0)), len(moments.state.gram))
+
+    def estimate(self, functionals: NDArray[np.float64]) -> list[Estimate]:
+        """Σ W ∘ C for each W of (m, d, 1 + p)."""
+        values = (functionals * self.model.coef[0]).sum(axis=(1, 2))
+        errors = np.sqrt(np.abs(np.diagonal(self.uncertainty.covariance(functionals[None])[0])))
+        return [Estimate(float(value), float(error)) for value, error in zip(values, errors, strict=True)]
+
+    @property
+    def reactions(self) -> list[Reaction]:
+        """Of every state variable to every action: Wald's test of all its coefficients."""
+        from scipy.special import chdtrc, fdtrc
+
+        coef, z = self.model.coef[0], self.mean_state
+        d, k = coef.shape
+        tests = [(variable, action) for action in range(1, self.model.share.shape[1]) for variable in range(k - 1)]
+        picks = np.zeros((len(tests), k, d, k))
+        for place, (variable, action) in enumerate(tests):
+            picks[place, np.arange(k), k * action + np.arange(k), 1 + variable] = 1.0
+        joint = np.asarray(self.uncertainty.covariance(picks.reshape(1, -1, d, k))[0])
+        covariance = np.stack([joint[k * t : k * (t + 1), k * t : k * (t + 1)] for t in range(len(tests))])
+        effect = (picks * coef).sum(axis=(2, 3))
+        wald = np.einsum("ti,tij,tj->t", effect, np.linalg.pinv(covariance, hermitian=True), effect)
+        degrees = self.people - k if self.uncertainty.between_people else 0
+        p_values = fdtrc(k, degrees, wald / k) if degrees > 0 else chdtrc(k, wald)
+        shifts, errors = effect @ z, np.sqrt(np.abs(np.einsum("i,tij,j->t", z, covariance, z)))
+        estimates = [Estimate(float(shift), float(error)) for shift, error in zip(shifts, errors, strict=True)]
+        return [Reaction(*test, *found) for test, *found in zip(tests, estimates, p_values.tolist(), strict=True)]
+
+    @property
+    def some_state_reacts(self) -> bool:
+        found = self.reactions
+        return any(reaction.p_value < SURE / len(found) for reaction in found)
+
+    def consequence(self, action: int) -> Consequence:
+        """Of one action at the mean state, with later decisions as they were logged."""
+        model, z = self.model, self.mean_state
+        coef, k = model.coef[0], len(z)
+        own = slice(k * action, k * (action + 1))
+        immediate = np.zeros_like(coef)
+        immediate[own, 0] = z
+        moved = z @ model.jacobian[0, k * (action - 1) : k * action]
+        total = moved[:, None] * np.append(1.0, model.worth[0])
+        # The advantage itself is not Σ W ∘ C, whose W moves with C; only its error is.
+        errors = [found.standard_error for found in self.estimate(np.stack([immediate, total - immediate, total]))]
+        now, pushed = float(z @ coef[own, 0]), z @ coef[own, 1:]
+        through = pushed * model.worth[0]
+        values = (now, float(through.sum()), now + float(through.sum()))
+        now_, later, total_ = (Estimate(value, error) for value, error in zip(values, errors, strict=True))
+        return Consequence(action, now_, later, total_, through, self._lags(now, pushed))
+
+    def _lags(self, now: float, pushed: NDArray[np.float64]) -> NDArray[np.float64]:
+        coef, k, share = self.model.coef[0], len(self.mean_state), self.model.share[0]
+        mean = sum((share[a] if a else 1.0) * coef[k * a : k * (a + 1)] for a in range(len(share)))
+        carried = np.eye(k - 1) - np.asarray(long_run_worth(np.asarray(mean)[None])[0][0])
+        found = [now]
+        for _ in range(LAGS):
+            found.append(float(pushed @ mean[1:, 0]))
+            pushed = pushed @ carried
+        return np.array(found)

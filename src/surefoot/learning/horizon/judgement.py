@@ -1,0 +1,117 @@
+"""Which decision points a look-ahead may learn from, by the study's critic.
+
+A far-out state spoils its own decision point and the transition into it. With few decision points a participant's own fit
+cannot judge, and a fit to everybody's is all or nothing on variables of few values: a pooled look-ahead keeps a decision
+point only if both keep it. For the pooled judgement everybody's values are taken from their own median, except those of
+variables that take few values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.learning.batch import choose_block_cells
+from surefoot.learning.critics import Critic, CriticBatch, CriticFit
+from surefoot.learning.horizon.horizon_batch import Followed, gather_rows
+from surefoot.learning.pooling import Pooling, find_pooling
+from surefoot.numerics.engines import Engine
+from surefoot.numerics.fences import has_few_values
+from surefoot.numerics.masked_quantiles import median
+from surefoot.numerics.parallel import map_threads
+from surefoot.policies.features import critic_features
+
+FEW_VALUED = 0.1
+"""A variable with one value in more than this share of the rows is not centred."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What the critic made of the rows."""
+
+    kept: NDArray[np.float64]
+    """1 where a decision point counts for the reward, 0 where it was left out, NaN where it cannot be used."""
+    trusted: NDArray[np.bool_]
+    """Rows whose state is known and not far out."""
+    threshold: NDArray[np.float64]
+    """ε of every fit."""
+    n_iter: NDArray[np.int64]
+    converged: NDArray[np.bool_]
+
+
+def judge_rows(data: Followed, critic: Critic, pooling: Pooling, seen: NDArray[np.float64], engine: Engine) -> Judgement:
+    """Each participant's own judgement and, where all share a fit, the joint one too; `seen` marks the state variables that
+    critic or policy look at."""
+    logs = data.logs
+    fits = len(pooling.list_participants(logs))
+    found = Judgement(
+        np.where(logs.usable, 1.0, np.nan),
+        data.present.copy(),
+        np.full(fits, np.inf),
+        np.ones(fits, dtype=np.int64),
+        np.ones(fits, dtype=bool),
+    )
+    if critic.removal is None:
+        return found
+    judges = [(pooling, logs.state, logs.reward)]
+    if pooling.shared and critic.judges_twice:
+        judges = [(pooling, *centre_people(data)), (find_pooling("person"), logs.state, logs.reward)]
+    for judge, state, reward in judges:
+        kept, trusted = np.ones(len(logs) + 1), np.ones(len(logs) + 1, dtype=bool)
+
+        def judge_block(block: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+            units, rows = block
+            believed, fit = _judge_block(data, critic, (state, reward), seen, rows, engine)  # noqa: B023
+            trusted[rows], kept[rows] = engine.to_numpy(believed), engine.to_numpy(fit.weights)  # noqa: B023
+            if judge.shared == pooling.shared:  # noqa: B023
+                found.threshold[units], found.n_iter[units] = engine.to_numpy(fit.threshold), engine.to_numpy(fit.n_iter)
+                found.converged[units] = engine.to_numpy(fit.converged)
+
+        list(map_threads(judge_block, judge.list_blocks(logs, choose_block_cells(len(logs)))))
+        found.kept[:] = np.where(kept[:-1] == 0, found.kept * 0.0, found.kept)
+        found.trusted[:] &= trusted[:-1]
+    return found
+
+
+def _judge_block(
+    data: Followed,
+    critic: Critic,
+    values: tuple[NDArray[np.float64], NDArray[np.float64]],
+    seen: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    engine: Engine,
+) -> tuple[NDArray[np.bool_], CriticFit]:
+    """Whether each state may be believed, and the critic's fit to the rewards, of (units, rows), −1 where padded."""
+    (states, rewards), logs = values, data.logs
+    inside = rows >= 0
+    there = inside & data.present[rows]
+    usable = there & logs.usable[rows]
+    state = engine.to_device(gather_rows(states * seen, rows, there))
+    believed = critic.trust_states(state, engine.to_device(there))
+    action = engine.to_device(np.where(usable, logs.action[rows], 0))
+    x = critic_features(state * engine.to_device(data.sees), action, logs.actions)
+    penalty = engine.to_device(np.full(x.shape[-1], 1e-3))
+    batch = CriticBatch(
+        *(x, engine.to_device(np.where(usable, rewards[rows], 0.0)), engine.to_device(usable * 1.0)),
+        *(state, action, penalty, logs.actions),
+        trusted=believed,
+    )
+    return believed, critic.fit(batch)
+
+
+def centre_people(data: Followed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """States and rewards of all rows, each from the participant's median, unless a variable takes few values."""
+    logs = data.logs
+    values = np.column_stack([logs.state, logs.reward])
+    known = ~np.isnan(values)
+    few = has_few_values(np.where(known, values, 0.0).T[None], known.T[None], FEW_VALUED)[0]
+    middle = np.zeros((len(logs.participants), values.shape[1]))
+    for people, rows in logs.blocks():
+        for j in np.flatnonzero(~few):
+            there = (rows >= 0) & known[rows, j]
+            middle[people, j] = median(np.where(there, values[rows, j], 0.0), there)
+    middle = np.where(np.isfinite(middle), middle, 0.0)
+    centred = values - middle[logs.participant_index]
+    return centred[:, :-1], centred[:, -1]
