@@ -55,7 +55,7 @@ def evaluate(
 
     A `Method` is learned anew without the fold that judges it, so that its value is honest; `Policies` are taken as they
     are and should come from other logs. `cross_fit` is `person` or `time`; by default `time` when a method learns a policy
-    per participant, else `person`. `clip_probabilities` keeps the policies within the study's limits: `study.limited`.
+    per participant, else `person`. `clip_probabilities`, a study's own, keeps the policies within its limits.
     `long_run` adds what the policies are worth once they have been in force for long, with states as they lead to them;
     `max_gap` and `day_boundary` then say which decision points follow each other, as in a method.
 

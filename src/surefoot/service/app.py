@@ -54,7 +54,7 @@ def create_app(trial: Trial) -> FastAPI:
     app.state.trial, app.state.key_cache, app.state.rate_limiter = trial, KeyCache(), RateLimiter(limits.requests_per_second)
     app.state.metrics = Metrics(trial)
     # Imports that the first request would otherwise wait for.
-    context_to_state(trial.study, {})
+    context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
     for part in (routes, admin_routes, public_routes, dashboard):
         app.include_router(part.router)
     app.openapi_schema = _describe_api(app)

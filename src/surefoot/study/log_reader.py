@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.column_roles import ColumnNames
 from surefoot.data.decision_points import read_decision_points
+from surefoot.data.derived_states import derive_states
 from surefoot.data.log_columns import MISSING
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, check_files, concatenate, list_files, name_file
 from surefoot.data.problems import Problems
@@ -40,7 +42,7 @@ def log_layout(study: LogDescription) -> LogLayout:
     """The columns of the log that the study names, each once, and how it spells "missing"."""
     roles = study.columns
     wanted = [roles.participant, roles.time, roles.available, roles.probability, study.actions.column, study.reward.column]
-    wanted += [variable.column or name for name, variable in study.state.items()]
+    wanted += [column for column, _ in study.state_kinds.values()]
     # A level of a category, or an action, may be spelled like "missing".
     meant = {study.actions.column: {*study.actions.names, *(study.actions.texts or ())}}
     for name, variable in study.state.items():
@@ -71,8 +73,8 @@ def read_logs(study: LogDescription, path: str | Path) -> StudyLogs:
         return replace(parse_logs(study, concatenate(parts)), inputs=tuple(inputs))
 
 
-def parse_logs(study: LogDescription, rows: LogRows) -> StudyLogs:
-    """Rows of one or several files as the study's logs."""
+def parse_logs(study: LogDescription, rows: LogRows, derived: Mapping[str, NDArray[np.float64]] | None = None) -> StudyLogs:
+    """Rows of one or several files as the study's logs; `derived` are derived states as they were when it was decided."""
     roles, actions, reward = study.columns, study.actions, study.reward
     points = read_decision_points(
         rows,
@@ -91,15 +93,18 @@ def parse_logs(study: LogDescription, rows: LogRows) -> StudyLogs:
         outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
         raw = np.where(outside[reward.column], np.nan, raw)
     names = (roles.participant, roles.time, actions.column, reward.column)
+    earned = transform_reward(raw, reward, points.problems)
+    if derived is None and study.derived_states:
+        derived = derive_states(study.derived_states, rows.participant_index, points.time, points.action, earned, study.days)
     logs = Trajectories.validated(
         participants=rows.participants,
         participant_index=rows.participant_index,
         time=points.time,
-        state=points.state,
+        state=join_states(study, points.state, derived or {}),
         available=points.available,
         action=points.action,
         probability=_probability(study, points.probability, points.action),
-        reward=transform_reward(raw, reward, points.problems),
+        reward=earned,
         state_names=study.state_names,
         action_names=actions.names,
         names=ColumnNames(*names, roles.probability or "probability", roles.available or "available"),
@@ -108,6 +113,24 @@ def parse_logs(study: LogDescription, rows: LogRows) -> StudyLogs:
     people = len(rows.participants)
     counts = {name: np.bincount(rows.participant_index[where], minlength=people) for name, where in outside.items()}
     return StudyLogs(logs, raw, counts, rows.row)
+
+
+def join_states(
+    study: LogDescription, read: NDArray[np.float64], derived: Mapping[str, NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """(rows, state columns) in the study's order, from those that were read and those that were derived, scaled."""
+    if not derived:
+        return read
+    found, place = [], 0
+    for name, variable in study.state.items():
+        size = len(study.columns_of(name))
+        if variable.derived:
+            kind = variable.variable_kind
+            found.append((derived[name][:, None] - kind.centre) / kind.scale)
+        else:
+            found.append(read[:, place : place + size])
+            place += size
+    return np.concatenate(found, axis=1)
 
 
 def _probability(study: LogDescription, logged: NDArray[np.float64], action: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,6 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from surefoot.data.column_kinds import KINDS, VariableKind
+from surefoot.data.decision_times import DayBoundary
+from surefoot.data.derived_states import DerivedState, find_derived_state
 from surefoot.data.log_columns import spell
 from surefoot.errors import did_you_mean
 from surefoot.study.toml_types import Finite, Probability, Range, Section, Words
@@ -47,6 +49,35 @@ class StateVariable(Section):
     scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     """`none`, or { centre = …, scale = … }."""
     use: Literal["critic", "policy", "both"] = "both"
+    derived: str = ""
+    """Computed from the participant's own past instead of read from a column: one of
+    `surefoot.data.derived_states.DERIVED_STATES`."""
+    discount: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Of a derived state that forgets: how much of the past is left after each decision point."""
+    start: Finite | None = None
+    """Of a derived state that is a mean: its value before anything is known."""
+
+    @model_validator(mode="after")
+    def _derivation_fits(self) -> StateVariable:
+        given = {"discount": self.discount, "start": self.start}
+        if not self.derived:
+            wrong = [name for name, value in given.items() if value is not None]
+            if wrong:
+                raise ValueError(f"{wrong[0]} belongs to a derived state; write derived = 'dose' or another")
+            return self
+        kind = find_derived_state(self.derived)
+        if self.column or self.kind != "number" or self.range is not None:
+            raise ValueError(f"'{self.derived}' is computed, not read: leave out column, kind and range")
+        for name, value in given.items():
+            if value is not None and name not in kind.__dataclass_fields__:
+                raise ValueError(f"{name} does not belong to derived = '{self.derived}'")
+        return self
+
+    @property
+    def derived_state(self) -> DerivedState:
+        """What computes it, with its settings."""
+        given = {"discount": self.discount, "start": self.start}
+        return find_derived_state(self.derived)(**{name: value for name, value in given.items() if value is not None})
 
     @field_validator("kind")
     @classmethod
@@ -163,8 +194,22 @@ class LogDescription(Section):
 
     @property
     def state_kinds(self) -> dict[str, tuple[str, VariableKind]]:
-        """For every state variable its column in the log and its kind."""
-        return {name: (variable.column or name, variable.variable_kind) for name, variable in self.state.items()}
+        """For every state variable that is read its column in the log and its kind."""
+        return {
+            name: (variable.column or name, variable.variable_kind)
+            for name, variable in self.state.items()
+            if not variable.derived
+        }
+
+    @property
+    def derived_states(self) -> dict[str, DerivedState]:
+        """The state variables that are computed from the past."""
+        return {name: variable.derived_state for name, variable in self.state.items() if variable.derived}
+
+    @property
+    def days(self) -> DayBoundary:
+        """Where a day of the logs ends; None where the study does not say."""
+        return None
 
     @property
     def state_names(self) -> tuple[str, ...]:
@@ -179,5 +224,7 @@ class LogDescription(Section):
     def descriptions(self) -> dict[str, str]:
         """What every column of the state is, in words."""
         return {
-            column: kind.describe() for name, (_, kind) in self.state_kinds.items() for column in kind.state_columns(name)
+            column: f"derived: {variable.derived}" if variable.derived else variable.variable_kind.describe()
+            for name, variable in self.state.items()
+            for column in self.columns_of(name)
         }

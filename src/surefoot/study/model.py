@@ -6,10 +6,11 @@ import copy
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from surefoot.data.decision_times import DayBoundary
 from surefoot.data.log_files import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.log_reader import StudyLogs, read_logs
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from surefoot.learning.methods import Method
 
-SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables")
+SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary")
 """Parameters of a method that other keys of the study decide."""
 
 
@@ -32,15 +33,25 @@ class MethodChoice(Section):
     """Which method, with which parameters, for each participant or for all together."""
 
     name: str = "ro-accb"
-    pooling: str = "person"
+    pooling: str | None = None
+    """Unless given, the method's own: `person`, but `all` for the methods that look ahead."""
+    horizon: str | None = None
+    """Unless given, the method's own: `immediate`, but `long-run` for the methods that look ahead."""
     parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
 
     @field_validator("pooling")
     @classmethod
-    def _pooling_is_known(cls, pooling: str) -> str:
+    def _pooling_is_known(cls, pooling: str | None) -> str | None:
         from surefoot.learning.pooling import find_pooling
 
-        return find_pooling(pooling).name
+        return None if pooling is None else find_pooling(pooling).name
+
+    @field_validator("horizon")
+    @classmethod
+    def _horizon_is_known(cls, horizon: str | None) -> str | None:
+        from surefoot.learning.horizon import find_horizon
+
+        return None if horizon is None else str(find_horizon(horizon).name)
 
 
 class ProbabilityLimits(Section):
@@ -102,6 +113,11 @@ class Study(LogDescription):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Study:
+        for name, state in self.derived_states.items():
+            if state.needs_days and self.days is None:
+                raise ValueError(
+                    f"state.{name}: '{state.name}' counts days; write [trial] day_boundary = 5 with your number"
+                )
         for use in ("critic", "policy"):
             if not self._used_by(use):
                 raise ValueError(f"no state variable is used by the {use}; set use = '{use}' or 'both' for one")
@@ -148,7 +164,11 @@ class Study(LogDescription):
 
     @property
     def pooling(self) -> str:
-        return self.method_choice.pooling
+        return str(self.method().pooling)
+
+    @property
+    def days(self) -> DayBoundary:
+        return None if self.trial is None else self.trial.day_boundary
 
     def _used_by(self, part: str) -> tuple[str, ...]:
         chosen = [name for name, variable in self.state.items() if variable.use in (part, "both")]
@@ -161,7 +181,11 @@ class Study(LogDescription):
 
             choice = self.method_choice
             seen = {"critic_variables": self._used_by("critic"), "policy_variables": self._used_by("policy")}
-            self._method = method(choice.name, pooling=choice.pooling, **seen, **choice.parameters)
+            parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon}
+            if self.trial is not None:
+                parts |= {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
+            given = {name: value for name, value in parts.items() if value is not None}
+            self._method = method(choice.name, **given, **seen, **choice.parameters)
         return copy.copy(self._method)
 
     def read(self, path: str | Path) -> StudyLogs:

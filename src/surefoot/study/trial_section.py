@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from surefoot.study.toml_types import Probability, Section
 
+ClockTime = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
 Count = Annotated[int, Field(ge=1)]
 Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -59,6 +60,10 @@ class TrialSection(Section):
     """Of the update time and of "today"."""
     policy_days: Annotated[float, Field(gt=0)] = 14
     """A policy that went live longer ago is stale: the fallback decides."""
+    day_boundary: Annotated[int, Field(ge=1)] | ClockTime | None = None
+    """Decision points a day, or, for logs with timestamps, the clock time at which a day begins: what a night is."""
+    max_gap: Count = 1
+    """With a long-run horizon: decision points this far apart still count as consecutive."""
     outcome_hours: Hours = 48
     """How long after its decision point an outcome counts; a later one is recorded as late."""
     activation: Literal["automatic", "manual"] = "automatic"

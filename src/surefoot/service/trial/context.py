@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from surefoot.data.column_kinds import Cell
 from surefoot.data.decision_points import read_state
 from surefoot.data.log_columns import LogColumn
 from surefoot.study import Study
+from surefoot.study.log_reader import join_states
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,19 +29,24 @@ class Observation:
     """What keeps a policy from deciding on it: variables that are missing, implausible or unknown."""
 
 
-def context_to_state(study: Study, context: Mapping[str, Cell]) -> Observation:
-    """Read one context; nothing in it is an error here, only a reason."""
-    reasons = [f"unknown: {name}" for name in context if name not in study.state]
+def context_to_state(study: Study, context: Mapping[str, Cell], derived: Mapping[str, float]) -> Observation:
+    """Read one context; nothing in it is an error here, only a reason.
+
+    `derived` are the derived states, which the service keeps itself: one that a client sends is unknown.
+    """
+    reasons = [f"unknown: {name}" for name in context if name not in study.state_kinds]
     readable = read_values(study, context)
-    for name in study.state:
+    for name in study.state_kinds:
         if context.get(name) is None:
             reasons.append(f"missing: {name}")
         elif readable[name] is None:
             reasons.append(f"implausible: {name}")
     columns = {column: LogColumn(column, cells) for column, cells in context_columns(study, [readable]).items()}
-    state, outside = read_state(columns, study.state_kinds)
+    read, outside = read_state(columns, study.state_kinds)
     reasons += [f"implausible: {name}" for name, rows in outside.items() if rows[0]]
-    return Observation([None if math.isnan(value) else float(value) for value in state[0]], reasons)
+    reasons += [f"missing: {name}" for name, value in derived.items() if math.isnan(value)]
+    state = join_states(study, read, {name: np.array([value]) for name, value in derived.items()})[0]
+    return Observation([None if math.isnan(value) else float(value) for value in state], reasons)
 
 
 def read_values(study: Study, context: Mapping[str, Cell]) -> dict[str, float | str | None]:

@@ -18,6 +18,7 @@ from surefoot.service.database.schema import decisions, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.context import context_to_state
+from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.policy_versions import PolicyVersion
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
 from surefoot.service.trial.trial import Trial
@@ -68,7 +69,7 @@ def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> No
 
 
 def _make_row(trial: Trial, request: DecisionRequest, received: datetime) -> dict[str, Any]:
-    observation = context_to_state(trial.study, request.context)
+    observation = context_to_state(trial.study, request.context, _derive(trial, request, received))
     choice = _choose(trial, request, observation.state, observation.reasons, received)
     key = random_key(request.participant_id, request.decision_idx)
     number = draw_uniform(trial.secret, key)
@@ -95,6 +96,13 @@ def _make_row(trial: Trial, request: DecisionRequest, received: datetime) -> dic
         "probability": choice.probabilities[action],
         "reply": make_reply(decision_id, action, choice, trial.study.actions.names),
     }
+
+
+def _derive(trial: Trial, request: DecisionRequest, received: datetime) -> dict[str, float]:
+    if not trial.study.derived_states:
+        return {}
+    with trial.database.autocommit() as connection:
+        return derive_now(trial.study, connection, request.participant_id, request.decision_idx, received)
 
 
 def make_reply(decision_id: str, action: int, choice: Choice, action_names: tuple[str, ...]) -> str:

@@ -21,6 +21,7 @@ from surefoot.service.trial.decisions import (
     policy_probabilities,
     unavailable_probabilities,
 )
+from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.policy_versions import PolicyVersions
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
 from surefoot.service.trial.trial import load_stored_study, read_draw_secret
@@ -79,7 +80,7 @@ class _Recomputer:
             ("probability of the action", lambda: recorded[row["action"]] == row["probability"]),
             (
                 "state",
-                lambda: _are_close(context_to_state(study, json.loads(row["context"])).state, json.loads(row["state"])),
+                lambda: _are_close(self._state(study, row), json.loads(row["state"])),
             ),
             ("probabilities", lambda: _are_close(self._probabilities(study, row), recorded)),
             ("limits", lambda: row["source"] == "unavailable" or _respects_limits(study, recorded)),
@@ -91,6 +92,14 @@ class _Recomputer:
                     yield what
             except (InputError, LookupError, ValueError, TypeError):
                 yield f"{what} cannot be recomputed"
+
+    def _state(self, study: Study, row: Any) -> list[float | None]:
+        derived: dict[str, float] = {}
+        if study.derived_states:
+            with self._database.autocommit() as connection:
+                point = (row["participant_id"], row["decision_idx"], row["received_at"])
+                derived = derive_now(study, connection, *point)
+        return context_to_state(study, json.loads(row["context"]), derived).state
 
     def _study(self, study_id: str) -> Study:
         if study_id not in self._studies:

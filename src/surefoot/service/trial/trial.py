@@ -44,7 +44,10 @@ class Trial:
 
 
 def _policy_inputs(study: Study) -> object:
-    state = [(name, one.kind, one.levels, one.scaling, one.use) for name, one in study.state.items()]
+    state = [
+        (name, one.kind, one.levels, one.scaling, one.use, one.derived, one.discount, one.start)
+        for name, one in study.state.items()
+    ]
     return state, study.actions.names
 
 
@@ -68,6 +71,11 @@ def check_servable(study: Study) -> None:
         raise InputError(
             f"probability_limits are {limits.minimum:g} to {limits.maximum:g}: a trial needs limits above 0 and below 1, "
             "so that every action stays possible; write [probability_limits] with minimum = 0.1 and maximum = 0.9"
+        )
+    if isinstance(study.days, str):
+        raise InputError(
+            f"trial.day_boundary is the clock time {study.days}, but the service counts decision points; write how many "
+            "there are a day, for example day_boundary = 5"
         )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from surefoot.data.log_files import LogRows
 from surefoot.service.database.schema import decisions
@@ -58,4 +60,20 @@ def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
     """The log as a fit takes it; `row` counts the given rows."""
     import pyarrow as pa
 
-    return parse_logs(study, LogRows.of(pa.table(make_columns(study, found)), study.columns.participant))
+    rows = LogRows.of(pa.table(make_columns(study, found)), study.columns.participant)
+    return parse_logs(study, rows, recorded_states(study, found))
+
+
+def recorded_states(study: Study, found: list[Any]) -> dict[str, NDArray[np.float64]] | None:
+    """Derived states as they were when it was decided, which later outcomes do not change; None without any."""
+    if not study.derived_states:
+        return None
+    states = [json.loads(row["state"]) for row in found]
+    names = study.state_names
+    recorded = {}
+    for name in study.derived_states:
+        kind, place = study.state[name].variable_kind, names.index(name)
+        # A state recorded under an earlier study may be shorter.
+        cells = [state[place] if len(state) == len(names) else None for state in states]
+        recorded[name] = np.array([np.nan if cell is None else cell for cell in cells]) * kind.scale + kind.centre
+    return recorded
