@@ -26,11 +26,14 @@ from surefoot.experiments.s7 import (
     summarise_rows,
 )
 from surefoot.reports import figures
+from surefoot.reports.numbers import format_signed
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SHOWN = ("HeartSteps", "50 × 210")
+"""What figure and first sentences are about."""
 REFERENCES = ("never", "coin", "always", "oracle-myopic")
 
 
@@ -145,10 +148,10 @@ def compare_with_limits(table: list[Summary]) -> list[dict[str, Any]]:
 
 def draw_figure(table: list[Summary]) -> Figure:
     """Long-run difference from never on HeartSteps, 50 × 210, a panel for each kind of data."""
-    shown = [place for place, s in enumerate(SETTINGS) if (s.simulator, s.size) == ("HeartSteps", "50 × 210")]
+    shown = [place for place, s in enumerate(SETTINGS) if (s.simulator, s.size) == SHOWN]
     names = [*REFERENCES[1:], *PAPER, *FAMILY]
-    figure, axes = figures.new_figure(1, len(shown), width=13, height=5.2, sharey=True)
-    for panel, place in zip(axes, shown, strict=True):
+    figure, axes = figures.new_figure(1, len(shown), width=13, height=5.2, sharey=True, squeeze=False)
+    for panel, place in zip(axes[0], shown, strict=True):
         found = {row.method: row for row in table if row.setting == place}
         for height, name in enumerate(names):
             colour = figures.GREY if name in REFERENCES else figures.BLUE if name in FAMILY else figures.ORANGE
@@ -167,7 +170,7 @@ def draw_figure(table: list[Summary]) -> Figure:
 def write_page(table: list[Summary], summary: dict[str, Any]) -> str:
     """The tables with plain words."""
     found = {(row.setting, row.method): row for row in table}
-    first = next(place for place, s in enumerate(SETTINGS) if s == S7Setting("HeartSteps", 50, 210))
+    first = next(place for place, s in enumerate(SETTINGS) if (s.simulator, s.size) == SHOWN)
     ours = found[first, "hb-ahead"]
     best = found[first, "oracle-myopic"]
     replicates = summary["parameters"]["replicates"]
@@ -186,8 +189,8 @@ def write_page(table: list[Summary], summary: dict[str, Any]) -> str:
         "one each.",
         "",
     ]
-    for simulator in ("HeartSteps", "chain walk"):
-        lines += [*_tabulate_simulator(simulator, found), ""]
+    for simulator, size in dict.fromkeys((setting.simulator, setting.size) for setting in SETTINGS):
+        lines += [*_tabulate_study(simulator, size, found), ""]
     lines += ["**What `hb-ahead` is held to**", "", "| | data | found | at least |", "|---|---|---:|---:|"]
     for row in summary["limits"]:
         missed = "" if row["held"] else " (missed)"
@@ -195,22 +198,26 @@ def write_page(table: list[Summary], summary: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tabulate_simulator(simulator: str, found: dict[tuple[int, str], Summary]) -> list[str]:
-    """One line per method, one column per setting of this simulator."""
-    places = [place for place, setting in enumerate(SETTINGS) if setting.simulator == simulator]
+def _tabulate_study(simulator: str, size: str, found: dict[tuple[int, str], Summary]) -> list[str]:
+    """One line per method, one column for each kind of data."""
+    places = [place for place, setting in enumerate(SETTINGS) if (setting.simulator, setting.size) == (simulator, size)]
     lines = [
-        f"| {simulator} | " + " | ".join(f"{SETTINGS[place].size}<br>{SETTINGS[place].data}" for place in places) + " |",
+        f"| {simulator}, {size} | " + " | ".join(SETTINGS[place].data for place in places) + " |",
         "|---" + "|---:" * len(places) + "|",
         "| never (reward) | " + " | ".join(f"{found[place, 'never'].reward:,.1f}" for place in places) + " |",
     ]
     for name in (*REFERENCES[1:], *PAPER, *FAMILY, OWN):
-        cells = []
-        for place in places:
-            row = found.get((place, name))
-            worst = f" ({row.worst:.0f})" if row and name not in REFERENCES else ""
-            cells.append("–" if row is None else f"{row.difference:+.1f} ± {row.standard_error:.1f}{worst}")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        rows = [found.get((place, name)) for place in places]
+        if any(rows):
+            lines.append(f"| {name} | " + " | ".join(map(_format_difference, rows)) + " |")
     return lines
+
+
+def _format_difference(row: Summary | None) -> str:
+    if row is None:
+        return "–"
+    mean, worst = format_signed(row.difference, 1), format_signed(row.worst, 1)
+    return f"{mean} ± {row.standard_error:.1f} ({worst})"
 
 
 def tabulate_limits(summary: dict[str, Any]) -> SummaryTable:
