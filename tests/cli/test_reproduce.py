@@ -141,7 +141,7 @@ def test_s5_writes_its_table_and_says_what_held(tmp_path):
         (["--participants", "0"], "participants is 0"),
         (["--decision-points", "5"], "8 features"),
         (["--ratio", "1.2"], "between 0 and 1"),
-        (["s7"], "no experiment 's7'"),
+        (["s9"], "no experiment 's9'"),
         (["--jobs", "-1"], "jobs is -1"),
         (["--replicates", "few"], "int"),
         (["--out", "/proc/nowhere"], "cannot write to the folder /proc/nowhere"),

@@ -68,13 +68,17 @@ def reproduce(
 
 
 def _run_experiments(names: tuple[str, ...], paper: Settings, out: Path, *, quick: bool, jobs: int) -> dict[str, Any]:
-    from surefoot.errors import InputError
+    from surefoot.errors import InputError, did_you_mean
     from surefoot.experiments.further import FURTHER, find_experiment
     from surefoot.experiments.progress import choose_progress
     from surefoot.numerics.parallel import count_cores
 
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
+    known = (*paper.experiments, *FURTHER)
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no experiment '{name}'{did_you_mean(name, known)}; choose from {list(known)}")
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(names or paper.experiments)))
     paper = replace(paper, experiments=tuple(name for name in wanted if name not in FURTHER))
