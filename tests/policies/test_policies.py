@@ -3,10 +3,14 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
+from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
 
 
@@ -126,3 +130,29 @@ def test_reference_policies():
     assert_array_equal(sf.policies.coin(4).probabilities([[0.0]]), [[0.25] * 4])
     assert_array_equal(sf.policies.never(3).probabilities([[0.0]]), [[1, 0, 0]])
     assert_array_equal(sf.policies.always(3).probabilities([[0.0]]), [[0, 0.5, 0.5]])
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
+def test_columns_of_a_frame_are_matched_by_name(make):
+    """With the columns of a frame reversed the answer was once that of another state."""
+    policies = Policies(
+        np.array(["ann", "bo"]), Boltzmann(np.array([[[2.0, -1, 0]], [[0.0, 3, 1]]])), ("no", "yes"), ("x", "y")
+    )
+    columns = {"y": [0.5, -0.5], "x": [1.0, 2.0]}
+    expected = policies.probabilities(["bo", "ann"], [[1.0, 0.5], [2.0, -0.5]])
+    assert_array_equal(policies.probabilities(["bo", "ann"], make(columns)), expected)
+    assert_array_equal(policies["bo"].probabilities(make(columns))[0], expected[0])
+    with pytest.raises(sf.InputError, match=r"there is no column 'y' \(did you mean 'yy'\?\); the table has \['yy', 'x'\]"):
+        policies.probabilities(["bo", "ann"], make({"yy": columns["y"], "x": columns["x"]}))
+    with pytest.raises(sf.InputError, match=r"column 'z' is not a state variable; give the columns \['x', 'y'\] only"):
+        policies.probabilities(["bo", "ann"], make({**columns, "z": [0.0, 0.0]}))
+
+
+@pytest.mark.parametrize("make", [pd.Series, pl.Series, pa.array], ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("ids", [["ann", "bo"], [7, 12]], ids=["text", "numbers"])
+def test_ids_may_be_a_series(make, ids):
+    policies = Policies(np.array(ids), Boltzmann(np.array([[[2.0, 0]], [[0.0, 1]]])), ("no", "yes"), ("x",))
+    wanted = [ids[1], ids[0], ids[1]]
+    assert_array_equal(
+        policies.probabilities(make(wanted), [[1.0], [2.0], [3.0]]), policies.probabilities(wanted, [[1.0], [2.0], [3.0]])
+    )

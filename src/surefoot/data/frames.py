@@ -58,9 +58,35 @@ def make_frame(data: dict[str, Any], backend: str) -> Any:
         raise InputError(f"no frames of '{backend}'; choose pandas, polars or pyarrow") from None
 
 
+def match_columns(values: Any, names: tuple[str, ...]) -> NDArray[Any]:
+    """The columns of a frame of pandas, polars or Arrow in the order of the names; whatever has no columns stays as it is.
+
+    >>> import pyarrow as pa
+    >>> match_columns(pa.table({"b": [2.0], "a": [1.0]}), ("a", "b"))
+    array([[1., 2.]])
+    """
+    if not (hasattr(values, "columns") and hasattr(values, "shape")):
+        return np.asarray(values)
+    import narwhals as nw
+
+    table = nw.from_native(values, eager_only=True)
+    given = [str(name) for name in table.columns]
+    for name in names:
+        if name not in given:
+            raise InputError(f"there is no column '{name}'{did_you_mean(name, given)}; the table has {given}", column=name)
+    extra = [name for name in given if name not in names]
+    if extra:
+        raise InputError(
+            f"column '{extra[0]}' is not a state variable; give the columns {list(names)} only", column=extra[0]
+        )
+    return np.asarray(table.select(list(names)).to_numpy())
+
+
 def positions(participants: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64]:
-    """Where each wanted id stands among the sorted `users`; an id that is not there is an error."""
+    """Where each wanted id stands among the sorted `participants`; an id that is not there is an error."""
     ids = np.asarray(wanted)
+    # A series of pandas holds text as objects.
+    ids = np.asarray(ids.tolist()) if ids.dtype == object else ids
     text = participants.dtype.kind == "U"
     if ids.dtype.kind != participants.dtype.kind and not (ids.dtype.kind in "iu" and not text):
         raise InputError(f"people are known by {'text' if text else 'whole numbers'}, not by {ids.dtype}: {ids.ravel()[:1]}")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.atomic_files import atomic_write
-from surefoot.data.frames import positions
+from surefoot.data.frames import match_columns, positions
 from surefoot.errors import InputError
 from surefoot.policies.rules import DecisionRule, Fixed, find_rule
 from surefoot.version import __version__
@@ -100,7 +100,10 @@ class Policies:
     def probabilities(
         self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None
     ) -> NDArray[np.float64]:
-        """(n, actions) for n pairs of a participant and a state; who is not available gets action 0 with probability 1."""
+        """(n, actions) for n pairs of a participant and a state; who is not available gets action 0 with probability 1.
+
+        States are an array in the order of `state_names`, or a data frame, whose columns are matched by name.
+        """
         people = self._rows(participants)
         checked, free = _checked_states(states, available, self.state_names)
         if people.shape != checked.shape[:1]:
@@ -248,7 +251,7 @@ def _checked_states(
     states: ArrayLike, available: ArrayLike | None, names: tuple[str, ...] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """States as (n, variables), complete where available (elsewhere zero), and the availability as booleans."""
-    values = np.asarray(states, dtype=np.float64)
+    values = np.asarray(states if names is None else match_columns(states, names), dtype=np.float64)
     if values.ndim != 2 or (names is not None and values.shape[1] != len(names)):
         wanted = "variables" if names is None else f"{len(names)}: {', '.join(names)}"
         raise InputError(f"states have shape {values.shape}; give one row per decision, (n, {wanted})")
