@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from surefoot.cli.application import app
 from surefoot.cli.trial_options import STUDY, DatabaseUrl, StudyFile, need_service
+
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 @app.command()
@@ -18,6 +21,8 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen at; keep it local behind a reverse proxy.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
+    log_format: Annotated[LogFormat, typer.Option(help="Lines of the log, on standard error.")] = "text",
+    log_level: Annotated[LogLevel, typer.Option(help="From which level on.")] = "info",
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
@@ -37,4 +42,4 @@ def serve(
     typer.echo(f"surefoot: using {trial.database.name}", err=True)
     trial.close()
     os.environ["SUREFOOT_STUDY"], os.environ["SUREFOOT_DATABASE"] = str(study.resolve()), url
-    listen("surefoot.service.app:from_environment", host, port, workers)
+    listen("surefoot.service.app:from_environment", host, port, workers, log_format=log_format, log_level=log_level)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -19,7 +18,9 @@ from surefoot.service.access.rate_limit import RateLimiter
 from surefoot.service.api import admin_routes, public_routes, routes
 from surefoot.service.api.middleware import RequestMiddleware
 from surefoot.service.api.validation_words import describe_validation_error
+from surefoot.service.database.faults import DATABASE_FAULTS, describe_fault
 from surefoot.service.operations.metrics import Metrics
+from surefoot.service.operations.request_counters import RequestCounters
 from surefoot.service.trial.api_errors import ApiError, error_body
 from surefoot.service.trial.context import context_to_state
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
@@ -27,6 +28,8 @@ from surefoot.service.updates.schedule import Schedule
 from surefoot.study import Study
 from surefoot.version import __version__
 
+SIGN_INS_PER_MINUTE = 10
+"""From one address, right or wrong: a key cannot be guessed by trying."""
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
 
@@ -52,7 +55,9 @@ def create_app(trial: Trial) -> FastAPI:
     )
     limits = trial.settings.limits
     app.state.trial, app.state.key_cache, app.state.rate_limiter = trial, KeyCache(), RateLimiter(limits.requests_per_second)
-    app.state.metrics = Metrics(trial)
+    counters = RequestCounters()
+    app.state.metrics = Metrics(trial, counters)
+    app.state.sign_in_limiter = RateLimiter(SIGN_INS_PER_MINUTE / 60, burst=SIGN_INS_PER_MINUTE)
     # Imports that the first request would otherwise wait for.
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
     for part in (routes, admin_routes, public_routes, dashboard):
@@ -60,8 +65,9 @@ def create_app(trial: Trial) -> FastAPI:
     app.openapi_schema = _describe_api(app)
     app.add_exception_handler(HTTPException, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
-    app.add_exception_handler(sa.exc.OperationalError, _answer_no_database)
-    app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes)
+    for kind in DATABASE_FAULTS:
+        app.add_exception_handler(kind, _answer_no_database)
+    app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes, counters=counters)
     return app
 
 
@@ -86,8 +92,9 @@ async def _answer_error(_request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, error.status_code, error.headers)
 
 
-async def _answer_no_database(_request: Request, _error: Exception) -> JSONResponse:
+async def _answer_no_database(request: Request, error: Exception) -> JSONResponse:
     """Nothing was acknowledged, and sending it again is safe."""
+    request.state.cause = describe_fault(error)
     return JSONResponse(
         error_body("no_database", "the database cannot be reached; send it again"), 503, {"Retry-After": "1"}
     )

@@ -5,11 +5,23 @@ from __future__ import annotations
 import socket
 
 from surefoot.errors import InputError
+from surefoot.service.operations.log_settings import make_log_settings
 
 
-def listen(factory: str, host: str, port: int, workers: int, *, access_log: bool = True) -> None:
+def listen(
+    factory: str,
+    host: str,
+    port: int,
+    workers: int,
+    *,
+    access_log: bool = True,
+    log_format: str = "text",
+    log_level: str = "info",
+) -> None:
     """Serve the application that a factory makes, until a signal ends it."""
     import uvicorn
+
+    from surefoot.service.http_protocol import BoundedProtocol
 
     with bind_socket(host, port) as listening:
         where = listening.getsockname()
@@ -19,7 +31,9 @@ def listen(factory: str, host: str, port: int, workers: int, *, access_log: bool
             factory=True,
             fd=listening.fileno(),
             workers=workers,
-            access_log=access_log,
+            access_log=False,
+            log_config=make_log_settings(log_format, log_level, access=access_log),
+            http=BoundedProtocol,
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=10,

@@ -111,4 +111,4 @@ def test_brackets_in_text_are_no_tower():
     text = json.dumps({"a": "[" * 50 + '\\"{' * 50, "b": [[1]]})
     assert parse_strict_json(text.encode())["b"] == [[1]]
     with pytest.raises(ApiError):
-        parse_strict_json(b"[" * (authentication.DEEPEST + 1) + b"]" * (authentication.DEEPEST + 1))
+        parse_strict_json(b"[" * (authentication.MAXIMUM_DEPTH + 1) + b"]" * (authentication.MAXIMUM_DEPTH + 1))

@@ -2,20 +2,15 @@
 
 import base64
 import os
-import threading
-import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from surefoot.service.access import keys
-from surefoot.service.app import create_app
 from surefoot.service.trial.trial import open_trial
 from tests.browser import CHROMIUM, WHY_NOT, Browser
-from tests.service.support.postgres import free_port
 from tests.service.support.seeded_trial import NASTY, Clock, seed
+from tests.service.support.servers import running
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
 PAGES = ("/", "/participants", "/participants/p0", "/updates", "/policies", "/alerts", "/policies/1/activate")
@@ -70,22 +65,6 @@ class Reader(Browser):
         """The whole page as a PNG file."""
         shot = self._call("Page.captureScreenshot", in_page=True, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
-
-
-@contextmanager
-def running(trial):
-    """The application on a loopback port, in a thread."""
-    settings = uvicorn.Config(create_app(trial), port=free_port(), log_level="warning", server_header=False)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    try:
-        yield f"http://127.0.0.1:{settings.port}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
 
 
 @needs_chromium

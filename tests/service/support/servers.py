@@ -6,9 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 
+import uvicorn
+
+from surefoot.service.app import create_app
+from surefoot.service.http_protocol import BoundedProtocol
 from tests.service.support.postgres import free_port
 
 
@@ -94,3 +99,20 @@ def serving(study_file, url, workers=2):
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def running(trial):
+    """The application on a loopback port, in a thread."""
+    protocol = {"http": BoundedProtocol, "server_header": False}
+    settings = uvicorn.Config(create_app(trial), port=free_port(), log_level="warning", **protocol)
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{settings.port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)

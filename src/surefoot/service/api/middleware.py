@@ -1,24 +1,81 @@
-"""Middleware around every request: a limit on the body's size, one shape for every error, private headers."""
+"""Middleware around every request: limits on size and time, one shape for every error, private headers, log and counters."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import secrets
+import time
 import traceback
 from typing import Any
 
+from surefoot.service.operations.log_settings import request_id
+from surefoot.service.operations.request_counters import RequestCounters
 from surefoot.service.trial.api_errors import ApiError, error_body
 
 log = logging.getLogger("surefoot.service")
+access_log = logging.getLogger("surefoot.access")
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 PRIVATE = (b"cache-control", b"no-store")
+REQUEST_SECONDS = 10.0
+"""A request that takes longer is answered 503: nothing hangs on a database that hangs."""
+UNBOUNDED = ("/api/v1/export/", "/download/")
+"""Exports may take as long as they need."""
 
 
 class RequestMiddleware:
     """ASGI middleware; written without a framework, because every request pays for it."""
 
-    def __init__(self, app: Any, body_bytes: int) -> None:
-        self._app, self._limit = app, body_bytes
+    def __init__(self, app: Any, body_bytes: int, counters: RequestCounters) -> None:
+        self._app, self._limit, self._counters = app, body_bytes, counters
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send, self._limit)
+        timer = None
+        if not scope["path"].startswith(UNBOUNDED):
+            timer = asyncio.get_running_loop().call_later(REQUEST_SECONDS, exchange.give_up)
+        try:
+            exchange.check_declared_length()
+            await self._app(scope, exchange.receive, exchange.send)
+        except ApiError as error:
+            await exchange.send_error(error.status_code, error.code, str(error.detail), error.headers)
+        except Exception as error:
+            _log_traceback(scope, error)
+            await exchange.send_error(500, "internal", "an error in the service; its log says where")
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._record(scope, exchange)
+
+    def _record(self, scope: Any, exchange: _Exchange) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        seconds = time.perf_counter() - exchange.began
+        self._counters.count(route, exchange.status, seconds)
+        if exchange.status >= 500:
+            cause = scope.get("state", {}).get("cause", "see the lines before")
+            log.error("%s %s answered %d: %s", scope["method"], route, exchange.status, cause)
+        if access_log.isEnabledFor(logging.INFO):
+            access_log.info("%s %s %d %.1f ms", scope["method"], route, exchange.status, 1000 * seconds)
+
+
+class _Exchange:
+    """One request and its reply."""
+
+    def __init__(self, scope: Any, receive: Any, send: Any, limit: int) -> None:
+        self._scope, self._receive, self._send, self._limit = scope, receive, send, limit
+        self.began, self.status, self._started, self._abandoned = time.perf_counter(), 500, False, False
+        self._taken, self._body_is_complete = 0, scope["method"] == "GET"
+        self._id = secrets.token_hex(8)
+        request_id.set(self._id)
+
+    def check_declared_length(self) -> None:
+        for name, value in self._scope["headers"]:
+            if name == b"content-length" and value.isdigit() and int(value) > self._limit:
+                raise self._too_large
 
     @property
     def _too_large(self) -> ApiError:
@@ -26,59 +83,53 @@ class RequestMiddleware:
         message = f"a request is at most {self._limit // 1024} kilobytes"
         return ApiError(413, "too_large", message, headers={"Connection": "close"})
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+    async def receive(self) -> Any:
+        message = await self._receive()
+        self._taken += len(message.get("body", b""))
+        self._body_is_complete = not message.get("more_body", False)
+        if self._taken > self._limit:
+            raise self._too_large
+        return message
+
+    async def send(self, message: Any) -> None:
+        if self._abandoned:
             return
-        started = False
-        taken = 0
+        if message["type"] == "http.response.start":
+            self._started, self.status = True, message["status"]
+            names = {name for name, _ in message["headers"]}
+            extra = HEADERS if b"cache-control" in names else [*HEADERS, PRIVATE]
+            identity = (b"x-request-id", self._id.encode())
+            message = {**message, "headers": [*message["headers"], *extra, identity]}
+        await self._send(message)
 
-        async def receive_counted() -> Any:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._limit:
-                raise self._too_large
-            return message
+    async def send_error(self, status: int, code: str, message: str, headers: Any = None) -> None:
+        """An error in our shape, unless a reply has begun."""
+        if self._started:
+            return
+        body = json.dumps(error_body(code, message)).encode()
+        fields = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
+        encoded = [(name.lower().encode(), value.encode()) for name, value in fields.items()]
+        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
+        await self.send({"type": "http.response.body", "body": body})
 
-        async def send_with_headers(message: Any) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                names = {name for name, _ in message["headers"]}
-                extra = HEADERS if b"cache-control" in names else [*HEADERS, PRIVATE]
-                message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
+    def give_up(self) -> None:
+        """Answer in place of what takes too long; whatever it sends later is dropped."""
+        if self._started:
+            return
+        if self._body_is_complete:
+            self._scope.setdefault("state", {})["cause"] = f"no answer in {REQUEST_SECONDS:g} seconds"
+            wanted = (503, "too_slow", "the service or its database is too slow; send it again", {"Retry-After": "5"})
+        else:
+            wanted = (408, "timeout", "the request did not arrive in time", {"Connection": "close"})
+        self._task = asyncio.ensure_future(self._answer_instead(*wanted))
 
-        try:
-            if _declared_length(scope) > self._limit:
-                raise self._too_large
-            await self._app(scope, receive_counted, send_with_headers)
-        except ApiError as error:
-            await _send_error(send_with_headers, error.status_code, error.code, str(error.detail))
-        except Exception as error:
-            _log_error(scope, error)
-            if not started:
-                await _send_error(send_with_headers, 500, "internal", "an error in the service; its log says where")
-
-
-def _declared_length(scope: Any) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value)
-    return 0
+    async def _answer_instead(self, status: int, code: str, message: str, headers: dict[str, str]) -> None:
+        await self.send_error(status, code, message, headers)
+        self._abandoned = True
 
 
-def _log_error(scope: Any, error: Exception) -> None:
+def _log_traceback(scope: Any, error: Exception) -> None:
     """Where it happened, never the message: that may hold what a participant sent."""
     frames = "".join(traceback.format_tb(error.__traceback__))
-    log.error("%s %s failed with %s\n%s", scope["method"], scope["path"], type(error).__name__, frames)
-
-
-async def _send_error(send: Any, status: int, code: str, message: str) -> None:
-    body = json.dumps(error_body(code, message)).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 413:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    route = getattr(scope.get("route"), "path", "other")
+    log.error("%s %s failed with %s\n%s", scope["method"], route, type(error).__name__, frames)

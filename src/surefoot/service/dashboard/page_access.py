@@ -24,6 +24,7 @@ from surefoot.reports.render import render
 from surefoot.service.access.keys import Caller, Role
 from surefoot.service.access.sessions import ANONYMOUS, SESSION_SECONDS, Session, Sessions
 from surefoot.service.database import clock
+from surefoot.service.database.faults import DATABASE_FAULTS, describe_fault
 from surefoot.service.database.schema import ended_sessions, keys
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.trial import Trial
@@ -72,6 +73,10 @@ class Page(APIRoute):
                 response = RedirectResponse("/sign-in", 303)
             except ApiError as error:
                 response = _error_page(request, error.status_code, str(error.detail), error.headers)
+            except DATABASE_FAULTS as fault:
+                request.state.cause = describe_fault(fault)
+                words = "the database cannot be reached; try again in a moment"
+                response = _error_page(request, 503, words, {"Retry-After": "5"})
             except RequestValidationError:
                 response = _error_page(request, 404, "there is no such page", None)
             response.headers.update(security_headers())
@@ -163,7 +168,16 @@ async def find_acting_admin(request: Request) -> Viewer:
 
 def limit_rate(request: Request, who: str) -> None:
     """The same limit as for the API."""
-    wait = request.app.state.rate_limiter.seconds_to_wait(who)
+    refuse_early(request.app.state.rate_limiter.seconds_to_wait(who))
+
+
+def limit_sign_ins(request: Request) -> None:
+    """A few attempts a minute from one address."""
+    refuse_early(request.app.state.sign_in_limiter.seconds_to_wait(request.client.host if request.client else "-"))
+
+
+def refuse_early(wait: float) -> None:
+    """429 for who must wait."""
     if wait > 0:
         headers = {"Retry-After": str(math.ceil(wait))}
         raise ApiError(429, "too_many_requests", "too many requests; wait a moment and try again", headers=headers)

@@ -22,7 +22,7 @@ from surefoot.service.dashboard.page_access import (
     end_session,
     find_acting_admin,
     find_viewer,
-    limit_rate,
+    limit_sign_ins,
     read_form,
     render_template,
     sessions_of,
@@ -69,7 +69,7 @@ def _ask_for_key(request: Request, session: Session, message: str, status: int =
 @router.post("/sign-in")
 async def sign_in(request: Request, fields: Fields) -> Response:
     """Exchange a key for a session."""
-    limit_rate(request, "sign-in")
+    limit_sign_ins(request)
     sessions = sessions_of(request)
     session = sessions.read(request.cookies.get(SIGN_IN_COOKIE, ""))
     if session is None:

@@ -15,12 +15,16 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from surefoot.errors import InputError
+from surefoot.service.database.faults import DatabaseMovedError
 
 DEFAULT_URL = "sqlite:///surefoot.db"
 NO_TRIAL = (
     "name the trial's with --database or SUREFOOT_DATABASE (quoted: a URL may hold &), or start it with surefoot serve"
 )
-BUSY_SECONDS = 30
+BUSY_SECONDS = 5
+STATEMENT_SECONDS = 8
+"""A statement of a request that takes longer is ended by PostgreSQL; exports, backups and migrations have no limit."""
+POOL_SECONDS = 5
 CONNECTIONS = 10
 
 
@@ -31,6 +35,8 @@ class Database:
     engine: sa.Engine
     url: str
     _turn: threading.Lock = field(default_factory=threading.Lock)
+    _file: tuple[str, tuple[int, int] | None] | None = None
+    """Of SQLite: the path, and the file that was there when it was opened."""
 
     @property
     def name(self) -> str:
@@ -45,18 +51,22 @@ class Database:
     @contextmanager
     def autocommit(self) -> Iterator[sa.Connection]:
         """For single statements that only read: no transaction around them."""
+        self._check_file()
         with self._quick.connect() as connection:
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
         """Several statements that see the database at one moment."""
+        self._check_file()
         with self._snapshot.connect() as connection:
+            lift_time_limit(connection)
             yield connection
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """One transaction; committed, to the disk, when the block ends without an error."""
+        self._check_file()
         if not self.is_sqlite:
             with self.engine.begin() as connection:
                 yield connection
@@ -67,8 +77,14 @@ class Database:
 
     def insert(self, statement: sa.Executable, row: dict[str, Any]) -> None:
         """One statement that is a transaction by itself; committed, to the disk, when this returns."""
+        self._check_file()
         with self._turn if self.is_sqlite else nullcontext(), self._quick.connect() as connection:
             connection.execute(statement, row)
+
+    def _check_file(self) -> None:
+        """SQLite goes on writing to a file that was renamed or deleted under it."""
+        if self._file is not None and _identify(self._file[0]) != self._file[1]:
+            raise DatabaseMovedError
 
     @cached_property
     def _quick(self) -> sa.Engine:
@@ -100,12 +116,35 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
         raise InputError("the database is not a URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        return Database(_sqlite(parsed, create), text)
+        engine = _sqlite(parsed, create)
+        path = str(Path(str(parsed.database)).resolve())
+        return Database(engine, text, _file=(path, _identify(path)))
     if kind not in ("postgresql", "postgres"):
         raise InputError(f"there is no support for '{kind}' databases; use sqlite:///… or postgresql://…")
     parsed = parsed.set(drivername="postgresql+psycopg")
-    options: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_pre_ping": False, "hide_parameters": True}
+    limits = f"-c statement_timeout={1000 * STATEMENT_SECONDS} -c lock_timeout={1000 * STATEMENT_SECONDS}"
+    options: dict[str, Any] = {
+        "pool_size": CONNECTIONS,
+        "max_overflow": 0,
+        "pool_timeout": POOL_SECONDS,
+        "hide_parameters": True,
+        "connect_args": {"connect_timeout": POOL_SECONDS, "options": limits},
+    }
     return Database(sa.create_engine(parsed, **options), text)
+
+
+def _identify(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - at every statement; a Path would cost more than the call
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def lift_time_limit(connection: sa.Connection) -> None:
+    """Let this transaction's statements take as long as they need."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
 
 
 def _sqlite(url: sa.URL, create: bool) -> sa.Engine:

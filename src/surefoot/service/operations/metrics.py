@@ -7,6 +7,7 @@ import time
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, decisions, outcomes, participants, updates
+from surefoot.service.operations.request_counters import RequestCounters
 from surefoot.service.trial.policy_versions import LIVE
 from surefoot.service.trial.trial import Trial
 
@@ -16,14 +17,14 @@ FRESH_SECONDS = 5.0
 class Metrics:
     """Counted at most every few seconds, because anybody may ask."""
 
-    def __init__(self, trial: Trial) -> None:
-        self._trial, self._text, self._until = trial, "", 0.0
+    def __init__(self, trial: Trial, counters: RequestCounters) -> None:
+        self._trial, self._counters, self._text, self._until = trial, counters, "", 0.0
 
     def text(self) -> str:
         if time.monotonic() >= self._until:
             self._text = _count(self._trial)
             self._until = time.monotonic() + FRESH_SECONDS
-        return self._text
+        return self._text + "\n".join(self._counters.lines()) + "\n"
 
 
 def _count(trial: Trial) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import context
 
-from surefoot.service.database.databases import Database
+from surefoot.service.database.databases import Database, lift_time_limit
 from surefoot.service.database.schema import metadata
 
 LOCK = 7_355_203
@@ -17,6 +17,7 @@ def upgrade() -> None:
     database: Database = context.config.attributes["database"]
     with database.transaction() as connection:
         if not database.is_sqlite:
+            lift_time_limit(connection)
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         context.configure(connection=connection, target_metadata=metadata, transactional_ddl=False)
         context.run_migrations()

@@ -1,0 +1,177 @@
+"""Monitoring that tells the truth: full, read-only, frozen and moved databases, logs, counters, half-open connections."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from surefoot.service import http_protocol
+from surefoot.service.access import keys
+from surefoot.service.api import middleware
+from surefoot.service.operations.log_settings import FORMATTERS, make_log_settings, request_id
+from tests.service.dashboard.pages import sign_in, token
+from tests.service.support.client import request
+from tests.service.support.servers import running
+
+sqlite_only = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+postgresql_only = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+
+
+def is_away(client, caplog, cause):
+    """Everything is 503 with Retry-After, and the log says why."""
+    caplog.clear()
+    replies = [client.decide(index=1), client.get("/readyz")]
+    for reply in replies:
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_database"), reply.text
+        assert int(reply.headers["retry-after"]) >= 1
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(lines) == 2 and all(cause in line and "answered 503" in line for line in lines), lines
+    assert client.get("/healthz").status_code == 200
+
+
+@sqlite_only
+def test_a_full_disk_is_not_ready_and_is_logged(client, caplog):
+    client.register("p1")
+    assert client.get("/readyz").status_code == 200 and client.decide().status_code == 200
+
+    def fill_up(connection, _record, _proxy):
+        connection.execute("PRAGMA max_page_count = 1").close()
+
+    sa.event.listen(client.trial.database.engine, "checkout", fill_up)
+    with client.trial.database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")
+    large = {"weather": 0.5, "engagement": 1.0, "place": "x" * 200}
+    statuses = {client.decide(index=index, context=large).status_code for index in range(1, 40)}
+    assert statuses == {200, 503}, "the pages that are there are filled first"
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert any("SQLITE_FULL" in line for line in lines)
+
+
+@postgresql_only
+def test_a_read_only_database_is_503_not_our_mistake(client, caplog):
+    client.register("p1")
+    name = client.trial.database.engine.url.database
+    with client.trial.database.engine.connect() as connection:
+        connection.exec_driver_sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        connection.commit()
+    client.trial.database.engine.dispose()
+    is_away(client, caplog, "ReadOnlySqlTransaction 25006")
+    page = client.get("/sign-in")
+    assert page.status_code == 200, "what needs no database works"
+
+
+@sqlite_only
+def test_a_renamed_file_is_noticed(client, caplog, tmp_path):
+    client.register("p1")
+    client.decide()
+    (tmp_path / "trial.db").rename(tmp_path / "elsewhere.db")
+    is_away(client, caplog, "DatabaseMovedError")
+    (tmp_path / "trial.db").touch()
+    is_away(client, caplog, "DatabaseMovedError")
+    (tmp_path / "elsewhere.db").rename(tmp_path / "trial.db")
+    assert client.decide(index=1).status_code == 200
+
+
+def get(site, path, key=None, body=None):
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    asked = urllib.request.Request(site + path, None if body is None else json.dumps(body).encode(), headers)  # noqa: S310
+    began = time.monotonic()
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as reply:  # noqa: S310
+            return reply.status, dict(reply.headers), time.monotonic() - began
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, dict(error.headers), time.monotonic() - began
+
+
+@postgresql_only
+def test_a_frozen_database_hangs_nothing(trial, monkeypatch):
+    monkeypatch.setattr(middleware, "REQUEST_SECONDS", 1.0)
+    key = keys.create_key(trial.database, "app")
+    with running(trial) as site:
+        assert get(site, "/api/v1/participants", key, {"participant_id": "p1"})[0] == 200
+        with trial.database.autocommit() as connection:
+            frozen = list(connection.scalars(sa.text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")))
+        # The server's first process too, so that there are no new connections either.
+        frozen.append(int(Path(f"/proc/{frozen[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]))
+        for process in frozen:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            status, headers, seconds = get(site, "/api/v1/decisions", key, request())
+            assert (status, headers["retry-after"]) == (503, "5") and seconds < 3
+            assert get(site, "/readyz")[0] == 503
+            status, _, seconds = get(site, "/healthz")
+            assert status == 200 and seconds < 0.5
+        finally:
+            for process in frozen:
+                os.kill(process, signal.SIGCONT)
+        deadline = time.monotonic() + 10
+        while get(site, "/readyz")[0] != 200 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert get(site, "/api/v1/decisions", key, request())[0] == 200
+
+
+@sqlite_only
+def test_half_open_connections_and_slow_bodies_are_closed(trial, monkeypatch):
+    monkeypatch.setattr(http_protocol, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(middleware, "REQUEST_SECONDS", 0.3)
+    with running(trial) as site:
+        address = ("127.0.0.1", int(site.rsplit(":", 1)[1]))
+        for half in (b"", b"POST /api/v1/deci", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"):
+            with socket.create_connection(address, timeout=5) as connection:
+                connection.sendall(half)
+                assert connection.recv(100) == b"", half
+        with socket.create_connection(address, timeout=5) as connection:
+            connection.sendall(
+                b"POST /sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nContent-Type: "
+                b"application/x-www-form-urlencoded\r\n\r\nab"
+            )
+            assert connection.recv(100).startswith(b"HTTP/1.1 408")
+
+
+@sqlite_only
+def test_failed_sign_ins_are_limited(client):
+    page = client.get("/sign-in")
+    statuses = [client.post("/sign-in", data={"token": token(page), "key": "sf_wrong"}).status_code for _ in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+    client.follow_redirects = False
+    assert sign_in(client, "admin").status_code == 429
+
+
+@sqlite_only
+def test_requests_are_counted_by_route_and_time(client):
+    client.register("p1")
+    client.decide()
+    client.decide(context={"weather": "x" * 1000})
+    lines = client.get("/metrics").text.splitlines()
+    found = {line.split(",", 1)[1] for line in lines if line.startswith("surefoot_requests_total{")}
+    assert 'route="/api/v1/decisions",status="200"} 1' in found and 'route="/api/v1/decisions",status="422"} 1' in found
+    assert any(line.startswith("surefoot_request_seconds_bucket") and line.endswith('le="+Inf"} 3') for line in lines)
+
+
+def test_lines_have_time_level_and_request_id():
+    record = logging.LogRecord("surefoot.service", logging.ERROR, "", 0, "the disk is %s", ("full",), None)
+    record.created = 1772357400.25
+    mark = request_id.set("4f1c")
+    try:
+        text, line = (FORMATTERS[form]().format(record) for form in ("text", "json"))
+    finally:
+        request_id.reset(mark)
+    assert text == "2026-03-01T09:30:00.250Z ERROR surefoot.service [4f1c] the disk is full"
+    assert json.loads(line) == {
+        "time": "2026-03-01T09:30:00.250Z",
+        "level": "ERROR",
+        "logger": "surefoot.service",
+        "request_id": "4f1c",
+        "message": "the disk is full",
+    }
+    settings = make_log_settings("json", "warning", access=False)
+    assert settings["loggers"]["surefoot"]["level"] == "WARNING"
