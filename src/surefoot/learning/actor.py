@@ -1,12 +1,16 @@
 """Actors: who turns the critic's expected reward into a Boltzmann policy, for all people of a block at once.
 
 The objective is smooth but not concave. It is climbed with damped Newton steps from a start along the critic's own
-advantage, which for two actions is already in the right valley; with more actions, or when the policy sees less than the
-critic, further starts compete. Arrays are as in `surefoot.boltzmann`.
+advantage. Where rows agree with the sign of their advantage the objective is concave, so that for two actions this finds the
+best policy that gives nobody up. Another summit is higher where it pays to give up rows with little at stake for a smaller θ.
+Such a trade also turns the first summit away from the advantage: whoever's policy turned is climbed again from simpler starts.
+With more actions, or when the policy sees less than the critic, still further starts compete. Arrays are as in
+`surefoot.boltzmann`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,13 +18,19 @@ from array_api_compat import device
 
 from surefoot.learning.actor_objective import gain, gain_gradient_curvature
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram
-from surefoot.numerics.batched_cholesky import solve
+from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
 """Root mean squared logits among which a start takes the best."""
+TURNED = 8e-4
+"""..."""
+OTHER_STARTS = (("advantage", 2.0), ("shrunk", 0.5), ("shrunk", 8.0))
+"""Directions and root mean squared logits of the starts for policies that turned further."""
+SAME = 0.003
+"""..."""
 EXTRA_DIRECTIONS = 32
 EXTRA_CLIMBS = 4
-"""A hard problem looks along so many further directions, and climbs from so many of them."""
+"""Extra directions tried for a hard problem; extra climbs made."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,7 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
         stiff = stiff + stiffness[:, None, None] * (point.normal[:, :, None] * point.normal[:, None, :])
         right = xp.concat([right, point.normal[..., None]], axis=-1)
     eye = xp.eye(stiff.shape[-1], dtype=stiff.dtype, device=device(stiff))
-    solved = solve(stiff + damping[:, None, None] * eye, right)
+    solved = solve_definite(stiff + damping[:, None, None] * eye, right)
     step = solved.solution[..., 0]
     if bounded:
         across = solved.solution[..., 1]
@@ -139,7 +149,7 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
         step = step - along[:, None] * across
     failed = xp.nonzero(~solved.positive_definite)[0]
     if failed.shape[0]:
-        raised = xp.maximum(4 * damping[failed], 1e-3 * size[failed] + float(xp.finfo(size.dtype).eps))
+        raised = xp.maximum(4 * damping[failed], 0.1 * size[failed] + float(xp.finfo(size.dtype).eps))
         step[failed], damping[failed] = _newton_step(point.of(failed), size[failed], raised, bounded)
     return step, damping
 
@@ -156,8 +166,8 @@ def _judged(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, 
     return kept, better, drowned & ~better
 
 
-def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
-    """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`.
+def _climb(problem: _Problem, start: Array, known: Array | None = None, max_iter: int = 200) -> ActorFit:
+    """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`, which ends early in the neighbourhood of a `known` summit.
 
     Every participant has a damping of their own and leaves the batch on convergence: nobody's result depends on who else is
     in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is nothing,
@@ -178,6 +188,8 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
         promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
         undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
         ending = (length <= 1e-9 * reach) | ((length <= blindly * reach) & (length**3 <= 1e-12 * last**2 * reach))
+        if known is not None:
+            stuck = stuck | (part.size(now.theta - known) <= SAME * part.size(known))
         done = stuck | (undamped & ending)
         if xp.any(done):
             theta = xp.where(stuck[:, None, None], now.theta, there)
@@ -189,9 +201,10 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
                 return found
             part, now, active, there, size = part.of(rest), now.of(rest), active[rest], there[rest], size[rest]
             damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
+            known = None if known is None else known[rest]
         trial = part.at(there)
         kept, better, stuck = _judged(now, trial, promised)
-        softer = xp.where(kept > 0.75, damping / 8, xp.where(kept < 0.25, 4 * damping, damping))
+        softer = xp.where(kept > 0.75, damping / 64, xp.where(kept < 0.25, 4 * damping, damping))
         harder = xp.maximum(8 * damping, 1e-3 * size)
         damping = xp.where(better, xp.where(undamped, 0.0, softer), harder)
         last = xp.where(better & undamped, length, 0.0)
@@ -213,16 +226,47 @@ def _best_start(problem: _Problem, direction: Array) -> tuple[Array, Array]:
 
 def _search(problem: _Problem, hard: Array) -> ActorFit:
     """Climb from the direction in which the logits follow the advantage, and from more where that may not be enough."""
-    xp = array_namespace(problem.z)
-    fit = _climb(problem, _best_start(problem, problem.direction)[0])
-    people = xp.nonzero(hard)[0]
-    if people.shape[0]:
-        _search_further(problem.of(people), fit, people)
+    start, value = _best_start(problem, problem.direction)
+    fit = _climb(problem, start)
+    if problem.radius is None:
+        _climb_again(problem, fit, fit.gain - value > TURNED, _other_starts)
+    _climb_again(problem, fit, hard, _extra_starts)
     return fit
 
 
-def _search_further(problem: _Problem, fit: ActorFit, people: Array) -> None:
-    """Climb from zero and from the best of many fixed directions, and keep what beats `fit`."""
+def _climb_again(problem: _Problem, fit: ActorFit, who: Array, starts: Callable[[_Problem], list[Array]]) -> None:
+    """Climb from further starts for some people, and keep what beats `fit`."""
+    xp = array_namespace(who)
+    people = xp.nonzero(who)[0]
+    if not people.shape[0]:
+        return
+    own = starts(problem.of(people))
+    again = xp.concat([people] * len(own))
+    other = _climb(problem.of(again), xp.concat(own), fit.coef[again])
+    size = people.shape[0]
+    for part in (other.of(slice(at, at + size)) for at in range(0, size * len(own), size)):
+        better = part.gain > fit.gain[people]
+        fit.record(people[better], part.of(better))
+
+
+def _other_starts(problem: _Problem) -> list[Array]:
+    """Starts of several sizes along the advantage and along what a ridge regression on it keeps.
+
+    The regression shrinks features as the objective's own penalty does, and by as much as there is information on them.
+    """
+    xp = array_namespace(problem.direction)
+    m = problem.penalty.shape[1]
+    shape = xp.log(xp.where(problem.penalty > 0, problem.penalty, 1.0))
+    shape = xp.exp(shape - xp.mean(shape, axis=1, keepdims=True))
+    eye = xp.eye(m, dtype=shape.dtype, device=device(shape))
+    moments = xp.matrix_transpose(problem.direction @ problem.metric)
+    shrunk = xp.matrix_transpose(solve(problem.metric + shape[:, :, None] * eye, moments).solution)
+    directions = {"advantage": problem.direction, "shrunk": shrunk}
+    return [problem.scaled(directions[name], size**2) for name, size in OTHER_STARTS]
+
+
+def _extra_starts(problem: _Problem) -> list[Array]:
+    """The best of many fixed directions, for problems in which the advantage is not what the policy can follow."""
     direction = problem.direction
     xp = array_namespace(direction)
     rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.
@@ -236,11 +280,7 @@ def _search_further(problem: _Problem, fit: ActorFit, people: Array) -> None:
         values.append(value)
     order = xp.argsort(-xp.stack(values), axis=0)
     rows = xp.arange(direction.shape[0], device=device(direction))
-    chosen = [xp.stack(starts)[order[place], rows] for place in range(EXTRA_CLIMBS)]
-    for start in chosen if problem.radius is not None else [*chosen, xp.zeros_like(direction)]:
-        other = _climb(problem, start)
-        better = other.gain > fit.gain[people]
-        fit.record(people[better], other.of(better))
+    return [xp.stack(starts)[order[place], rows] for place in range(EXTRA_CLIMBS)]
 
 
 def optimise(
