@@ -1,11 +1,11 @@
 """Actors: who turns the critic's expected reward into a Boltzmann policy, for all people of a block at once.
 
 The objective is smooth but not concave. It is climbed with damped Newton steps from a start along the critic's own
-advantage. Where rows agree with the sign of their advantage the objective is concave, so that for two actions this finds the
-best policy that gives nobody up. Another summit is higher where it pays to give up rows with little at stake for a smaller θ.
-Such a trade also turns the first summit away from the advantage: whoever's policy turned is climbed again from simpler starts.
-With more actions, or when the policy sees less than the critic, still further starts compete. Arrays are as in
-`surefoot.boltzmann`.
+advantage. For two actions the objective is concave where every decision point gets the action it gains from, so that this
+finds the best of those policies. Another summit can be higher: it sacrifices decision points with little at stake for a
+smaller θ. Where nothing is gained by leaving the advantage's direction, there is no such trade; everybody else climbs again
+from simpler policies. With more actions, or when the policy sees less than the critic, still further starts compete.
+Arrays are as in `surefoot.learning.actor_objective`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
 """Root mean squared logits among which a start takes the best."""
-TURNED = 8e-4
-"""..."""
+WORTH_TURNING = 8e-4
+"""Whoever gained more than this over the best start along the advantage, in typical advantages, climbs again."""
 OTHER_STARTS = (("advantage", 2.0), ("shrunk", 0.5), ("shrunk", 8.0))
-"""Directions and root mean squared logits of the starts for policies that turned further."""
-SAME = 0.003
-"""..."""
+"""Directions and root mean squared logits of their further starts."""
+SAME_SUMMIT = 0.003
+"""A climb ends once the squared logits between it and a known higher summit are this share of the summit's."""
+INNER_SHARES = (0.2, 0.4, 0.6, 0.8)
+"""Where between nothing and the boundary of the constraint a start for a summit inside it is looked for."""
 EXTRA_DIRECTIONS = 32
-EXTRA_CLIMBS = 4
+EXTRA_CLIMBS = 8
 """Extra directions tried for a hard problem; extra climbs made."""
 
 
@@ -144,9 +146,10 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
     step = solved.solution[..., 0]
     if bounded:
         across = solved.solution[..., 1]
-        spill = xp.sum(point.normal * across, axis=1)
-        along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, 1.0)
-        step = step - along[:, None] * across
+        with np.errstate(all="ignore"):  # Numbers of those who failed are replaced below.
+            spill = xp.sum(point.normal * across, axis=1)
+            along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, 1.0)
+            step = step - along[:, None] * across
     failed = xp.nonzero(~solved.positive_definite)[0]
     if failed.shape[0]:
         raised = xp.maximum(4 * damping[failed], 0.1 * size[failed] + float(xp.finfo(size.dtype).eps))
@@ -166,12 +169,12 @@ def _judged(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, 
     return kept, better, drowned & ~better
 
 
-def _climb(problem: _Problem, start: Array, known: Array | None = None, max_iter: int = 200) -> ActorFit:
-    """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`, which ends early in the neighbourhood of a `known` summit.
+def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_iter: int = 200) -> ActorFit:
+    """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`; it ends early close to a `known` higher summit.
 
     Every participant has a damping of their own and leaves the batch on convergence: nobody's result depends on who else is
     in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is nothing,
-    the step is taken and nobody looks back.
+    it is taken without evaluating it again.
     """
     xp = array_namespace(start)
     part, now = problem, problem.at(start)
@@ -179,17 +182,18 @@ def _climb(problem: _Problem, start: Array, known: Array | None = None, max_iter
     found = ActorFit(*(xp.empty_like(like) for like in (start, now.value, now.multiplier, active, active < 0)))
     damping, last = xp.zeros_like(now.value), xp.zeros_like(now.value)
     stuck = ~xp.any(now.gradient != 0, axis=1)
-    # A multiplier is known only where the gradient was looked at.
-    blindly = 1e-6 if problem.radius is None else 0.0
+    # On the boundary λ needs the gradient, so an evaluation is never skipped there.
+    skip_tolerance = 1e-6 if problem.radius is None else 0.0
     for iteration in range(1, max_iter + 1):
         size = _norm(now.curvature)
         step, damping = _newton_step(now, size, damping, problem.radius is not None)
         there = part.moved(now.theta, step)
         promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
         undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
-        ending = (length <= 1e-9 * reach) | ((length <= blindly * reach) & (length**3 <= 1e-12 * last**2 * reach))
+        ending = (length <= 1e-9 * reach) | ((length <= skip_tolerance * reach) & (length**3 <= 1e-12 * last**2 * reach))
         if known is not None:
-            stuck = stuck | (part.size(now.theta - known) <= SAME * part.size(known))
+            close = part.size(now.theta - known.coef) <= SAME_SUMMIT * part.size(known.coef)
+            stuck = stuck | (close & (now.value <= known.gain))
         done = stuck | (undamped & ending)
         if xp.any(done):
             theta = xp.where(stuck[:, None, None], now.theta, there)
@@ -201,7 +205,7 @@ def _climb(problem: _Problem, start: Array, known: Array | None = None, max_iter
                 return found
             part, now, active, there, size = part.of(rest), now.of(rest), active[rest], there[rest], size[rest]
             damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
-            known = None if known is None else known[rest]
+            known = known and known.of(rest)
         trial = part.at(there)
         kept, better, stuck = _judged(now, trial, promised)
         softer = xp.where(kept > 0.75, damping / 64, xp.where(kept < 0.25, 4 * damping, damping))
@@ -213,10 +217,10 @@ def _climb(problem: _Problem, start: Array, known: Array | None = None, max_iter
     return found
 
 
-def _best_start(problem: _Problem, direction: Array) -> tuple[Array, Array]:
-    """The best of the start scales along a direction (people, k, m), and its gain."""
+def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] = START_LOGITS) -> tuple[Array, Array]:
+    """The best of some scales along a direction (people, k, m), and its gain; on a boundary there is but one."""
     xp = array_namespace(direction)
-    scales = START_LOGITS if problem.radius is None else (problem.radius**0.5,)
+    scales = scales if problem.radius is None else (problem.radius**0.5,)
     unit = problem.scaled(direction, 1.0)
     logits = problem.z @ xp.matrix_transpose(unit)
     values = xp.stack([gain(scale * unit, scale * logits, problem.stakes, problem.penalty) for scale in scales])
@@ -229,7 +233,7 @@ def _search(problem: _Problem, hard: Array) -> ActorFit:
     start, value = _best_start(problem, problem.direction)
     fit = _climb(problem, start)
     if problem.radius is None:
-        _climb_again(problem, fit, fit.gain - value > TURNED, _other_starts)
+        _climb_again(problem, fit, fit.gain - value > WORTH_TURNING, _other_starts)
     _climb_again(problem, fit, hard, _extra_starts)
     return fit
 
@@ -241,8 +245,8 @@ def _climb_again(problem: _Problem, fit: ActorFit, who: Array, starts: Callable[
     if not people.shape[0]:
         return
     own = starts(problem.of(people))
-    again = xp.concat([people] * len(own))
-    other = _climb(problem.of(again), xp.concat(own), fit.coef[again])
+    again = xp.concat([people] * len(own))  # One batch: few people climb from many starts in the time of one.
+    other = _climb(problem.of(again), xp.concat(own), fit.of(again))
     size = people.shape[0]
     for part in (other.of(slice(at, at + size)) for at in range(0, size * len(own), size)):
         better = part.gain > fit.gain[people]
@@ -252,7 +256,7 @@ def _climb_again(problem: _Problem, fit: ActorFit, who: Array, starts: Callable[
 def _other_starts(problem: _Problem) -> list[Array]:
     """Starts of several sizes along the advantage and along what a ridge regression on it keeps.
 
-    The regression shrinks features as the objective's own penalty does, and by as much as there is information on them.
+    The regression shrinks each feature in proportion to its penalty in the objective, about as strongly as the data resist.
     """
     xp = array_namespace(problem.direction)
     m = problem.penalty.shape[1]
@@ -266,7 +270,7 @@ def _other_starts(problem: _Problem) -> list[Array]:
 
 
 def _extra_starts(problem: _Problem) -> list[Array]:
-    """The best of many fixed directions, for problems in which the advantage is not what the policy can follow."""
+    """The best of many fixed directions."""
     direction = problem.direction
     xp = array_namespace(direction)
     rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.
@@ -345,7 +349,9 @@ def _constrain(problem: _Problem, hard: Array, fit: ActorFit, radius: float) -> 
     # A negative multiplier says that the gain rises inwards: then there may be a higher summit inside the constraint.
     inwards = xp.nonzero(bound.multiplier < 0)[0]
     if inwards.shape[0]:
-        inner = _climb(problem.of(outside[inwards]), xp.zeros_like(bound.coef[inwards]))
+        inside = problem.of(outside[inwards])
+        sizes = tuple(radius**0.5 * share for share in INNER_SHARES)
+        inner = _climb(inside, _best_start(inside, bound.coef[inwards], sizes)[0])
         higher = (inner.gain > bound.gain[inwards]) & (bounded.of(inwards).size(inner.coef) <= radius)
         bound.record(inwards[higher], inner.of(higher))
     fit.record(outside, bound)
