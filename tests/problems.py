@@ -30,3 +30,12 @@ def actor_problems(rng, people, actions, points, scale):
     z[..., :3] *= 10.0 ** rng.uniform(-1, 1, size=(people, 1, 3))
     advantage = scale * z @ rng.standard_normal((people, 4, actions - 1))
     return z, advantage, (rng.random((people, points)) < 0.9).astype(float)
+
+
+def trade_off_problems(rng, people, points=60):
+    """As `actor_problems`, two actions; some policies gain by sacrificing rows in rare places for smaller coefficients."""
+    z = np.concatenate([rng.standard_normal((people, points, 2)), np.zeros((people, points, 2))], axis=-1)
+    place = rng.random((people, points))
+    z[..., 2], z[..., 3] = place < 0.15, place > 0.6
+    z = np.concatenate([z, np.ones((people, points, 1))], axis=-1)
+    return z, z @ (rng.standard_normal((people, 5, 1)) * [[1.0], [1.0], [2.0], [1.0], [1.5]]), np.ones((people, points))

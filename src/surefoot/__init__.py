@@ -11,7 +11,7 @@ from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
-    from surefoot import audit, datasets, evaluation, explain, fitting, study
+    from surefoot import audit, datasets, evaluation, explain, fitting, regression, study
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
@@ -37,6 +37,7 @@ __all__ = [
     "fitting",
     "method",
     "policies",
+    "regression",
     "simulators",
     "study",
 ]
@@ -45,7 +46,7 @@ _LATER = {
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = ("audit", "datasets", "evaluation", "explain", "fitting", "study")
+_MODULES_LATER = ("audit", "datasets", "evaluation", "explain", "fitting", "regression", "study")
 """What is slow to import is imported when it is first asked for."""
 
 

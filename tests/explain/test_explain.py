@@ -46,7 +46,7 @@ def test_bootstrap_is_the_fit_of_resampled_people(logs, per_participant):
         assert_allclose(found.policy_high[participant], np.quantile(again.coef_, 0.975, axis=0), rtol=1e-5, atol=1e-8)
 
 
-def test_bootstrap_does_not_depend_on_blocks_or_company(logs, per_participant, monkeypatch):
+def test_bootstrap_does_not_depend_on_blocks(logs, per_participant, monkeypatch):
     whole = bootstrap_coefficients(per_participant, draws=20, seed=1)
     monkeypatch.setattr(resampled, "BLOCK_ROWS", 1500)
     small = bootstrap_coefficients(per_participant, draws=20, seed=1)

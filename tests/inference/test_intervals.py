@@ -7,6 +7,7 @@ from scipy import stats
 
 from surefoot.inference.intervals import (
     PeopleBootstrap,
+    describe_roughness,
     mean_interval,
     sum_by_participant,
     t_interval,
@@ -86,3 +87,26 @@ def test_intervals_of_a_skewed_ratio_cover(people):
         found = PeopleBootstrap(people, draws=500, seed=int(rng.integers(1e9))).ratio(total, length)
         hits += found.low <= 1 <= found.high
     assert 0.92 <= hits / 400 <= 0.98
+
+
+@pytest.mark.parametrize("people", [9, 29])
+def test_intervals_of_few_people_do_not_depend_on_the_seed(people):
+    rng = np.random.default_rng(people)
+    totals = rng.exponential(size=(4, people)) + 0.5
+    one, other = (PeopleBootstrap(people, seed=seed).difference(*totals) for seed in (0, 1))
+    assert one == other
+    assert_allclose(one.standard_error, stats.bootstrap(totals, _difference, paired=True).standard_error, rtol=0.25)
+    assert describe_roughness(people) == f"{people} people: rough"
+    assert describe_roughness(30) == ""
+
+
+def _difference(top, bottom, top_2, bottom_2, axis=-1):
+    return top.sum(axis) / bottom.sum(axis) - top_2.sum(axis) / bottom_2.sum(axis)
+
+
+@pytest.mark.parametrize(("people", "least"), [(9, 0.92), (15, 0.93)])
+def test_intervals_of_the_mean_of_few_skewed_values_cover(people, least):
+    """Plain Student intervals of exponential values cover 0.895 and 0.912."""
+    rng = np.random.default_rng(4)
+    found = [PeopleBootstrap(people).ratio(rng.exponential(size=people), np.ones(people)) for _ in range(2000)]
+    assert least <= np.mean([one.low <= 1 <= one.high for one in found]) <= 0.98

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
 import surefoot as sf
-from surefoot.inference.sandwich import compute_influences
+from surefoot.inference.sandwich import Influences, compute_influences
 from tests.studies import many
 
 
@@ -104,3 +105,42 @@ def test_pooled_policy_intervals_cover():
     found = np.mean(hits, axis=0)
     assert 0.92 <= found.mean() <= 0.98, found
     assert found.min() > 0.9, found
+
+
+def test_of_a_mean_it_is_the_textbook_standard_error():
+    """Without one of n values their mean loses (x − mean) / (n − 1)."""
+    values = np.random.default_rng(0).standard_normal(12)
+    lost = ((values - values.mean()) / 11)[:, None]
+    found = Influences(lost, lost, policy_features=3)
+    assert_allclose(found.covariance("critic")[0, 0] ** 0.5, stats.sem(values))
+    assert_allclose(found.covariance("policy")[0, 0] ** 0.5, stats.sem(values) * np.sqrt(12 / 9))
+    assert np.isnan(Influences(lost[:3], lost[:3], policy_features=3).covariance("policy")).all()
+
+
+def test_few_people_are_left_out_one_by_one():
+    (logs,), _, _ = many(1, 9, 40, seed=3, unit=500)
+    fitted = pooled("ro-accb", logs, actor_penalty=0.1)
+    found = compute_influences(fitted)
+    for participant in (0, 8):
+        gone = np.where(logs.participant_index == participant, np.nan, logs.reward)
+        without = pooled("ro-accb", logs.with_values(reward=gone), actor_penalty=0.1)
+        assert_allclose(found.critic[participant], (fitted.critic_coef_ - without.critic_coef_)[0], atol=1e-9)
+        assert_allclose(found.policy[participant], (fitted.coef_ - without.coef_)[0], atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("people", [9, 15, 30])
+def test_policy_intervals_of_few_people_cover(people):
+    """Against θ learned with the true critic."""
+    from surefoot.learning import actor
+    from surefoot.policies.features import effects, policy_features
+
+    logs, sim, state = many(200, people, 60, seed=41, unit=500)
+    z = policy_features(state[::5])[None]
+    advantage = z @ np.swapaxes(effects(sim.critic_coef[None] / 500, 2), 1, 2)
+    truth = actor.optimise(z, advantage, np.ones(z.shape[:2]), count=np.array([z.shape[1]]), penalty=0.1).coef.ravel()
+    hits = []
+    for one in logs:
+        fitted = pooled("accb", one, actor_penalty=0.1)
+        hits.append(np.abs(fitted.coef_[0] - truth) <= compute_influences(fitted).half_width("policy"))
+    assert 0.93 <= np.mean(hits) <= 0.98, np.mean(hits, axis=0)

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 
 from surefoot.learning.actor import optimise
-from tests.problems import actor_problems
+from tests.problems import actor_problems, trade_off_problems
 from tests.reference import literal
 
 RADIUS = 0.1 * np.log(9) ** 2
@@ -111,3 +111,49 @@ def test_no_advantage_or_no_tuple_gives_a_coin():
     found = optimise(z, advantage, weights, count=np.array([16, 0]), penalty=1e-3, radius=RADIUS)
     assert_array_equal(found.coef, 0)
     assert found.converged.all()
+
+
+def best_of_bfgs(z, advantage, starts=25):
+    """The best objective that SciPy's BFGS reaches from random starts, two actions and every decision point kept."""
+
+    def loss(theta):
+        probability = 1 / (1 + np.exp(-(z @ theta)))
+        pull = (advantage * probability * (1 - probability)) @ z / len(z) - ZETA * theta
+        return -((advantage * probability).mean() - ZETA / 2 * theta @ theta), -pull
+
+    rng = np.random.default_rng(0)
+    sizes = 10 ** rng.uniform(-0.5, 1.0, size=starts)
+    found = [minimize(loss, size * rng.standard_normal(z.shape[1]), jac=True, method="BFGS") for size in sizes]
+    return max(-one.fun for one in found)
+
+
+FIRST_SUMMIT_IS_NOT_THE_BEST = [186, 212, 284, 309, 312, 335, 340, 385, 438, 442, 670, 743]
+FIXED_DIRECTIONS_ARE_NEEDED = [39, 144, 702]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sees"),
+    [(FIRST_SUMMIT_IS_NOT_THE_BEST, [1, 1, 1, 1, 1]), (FIXED_DIRECTIONS_ARE_NEEDED, [0, 1, 1, 1, 1])],
+    ids=["the policy sees what the critic sees", "the policy sees less"],
+)
+def test_finds_the_highest_of_several_summits(chosen, sees):
+    z, advantage, kept = (part[chosen] for part in trade_off_problems(np.random.default_rng(0), 2000))
+    z = z * sees
+    found = optimise(z, advantage, kept, count=np.full(len(z), z.shape[1]), penalty=ZETA)
+    assert found.converged.all()
+    for ours, *problem in zip(found.gain, z, advantage[..., 0], strict=True):
+        best = best_of_bfgs(*problem)
+        assert ours >= best - 1e-6 * abs(best)
+
+
+def test_a_summit_inside_the_constraint_beats_its_boundary():
+    """One feature: the gain rises while one strong row turns, falls while many weak rows do, and rises far outside."""
+    z = np.repeat([10.0, 1.0, 0.1], [1, 500, 499])[None, :, None]
+    advantage = np.repeat([60.0, -0.2, 1.0], [1, 500, 499])[None, :, None]
+    found = optimise(z, advantage, np.ones((1, 1000)), count=np.array([1000]), penalty=1e-6, radius=RADIUS)
+    edge = np.sqrt(RADIUS / (z**2).mean())
+    grid = np.linspace(-edge, edge, 20_001)
+    gains = [(advantage / (1 + np.exp(-z * theta))).mean() - 5e-7 * theta**2 for theta in grid]
+    assert_allclose(found.coef[0, 0, 0], grid[np.argmax(gains)], atol=2 * edge / 20_000)
+    assert abs(found.coef[0, 0, 0]) < 0.5 * edge
+    assert found.multiplier[0] == 0

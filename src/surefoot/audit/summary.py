@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from surefoot.audit.findings import AuditFindings
+from surefoot.inference.intervals import describe_roughness
 from surefoot.reports.numbers import format_interval, format_percent, format_value
 from surefoot.reports.summaries import make_table
 
@@ -42,9 +43,9 @@ def print_audit(found: AuditFindings, console: Console) -> None:
 def describe_counts(found: AuditFindings) -> str:
     """How many decision points there are, can be used, and were removed by what."""
     totals, removal = found.totals(), found.measures.fitted.critic_.removal
+    people = describe_roughness(totals["people"]) or f"{totals['people']} people"
     counts = (
-        f"{totals['people']} people, {totals['decision_points']} decision points: {totals['available']} available, "
-        f"{totals['used']} used, "
+        f"{people}, {totals['decision_points']} decision points: {totals['available']} available, {totals['used']} used, "
     )
     if removal is None:
         return f"{counts}none removed"

@@ -107,9 +107,11 @@ def _print_values(found: OffPolicy, unit: RewardUnit, note: str) -> None:
 
     from surefoot.evaluation import LOGGED, find_estimator
     from surefoot.evaluation.page import write_headlines
+    from surefoot.inference.intervals import describe_roughness
     from surefoot.reports.numbers import format_interval, format_number, format_value
 
-    out = console()
+    out, few = console(), describe_roughness(found.people)
+    note = f"{few}. {note}" if few else note
     out.print(
         f"{found.people} people, {found.decision_points} usable decision points; {found.critic} critic, cross-fitted by "
         f"{found.cross_fit}. Mean {unit} per decision point, states as logged. {note}",

@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.evaluation.estimators import find_estimator
 from surefoot.evaluation.values import LOGGED, Contrast, LongRunValue, OffPolicy, Value
-from surefoot.inference.intervals import Interval
+from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.reports.figures import (
     BLUE,
     GREEN,
@@ -45,6 +45,7 @@ def render_page(found: OffPolicy, *, title: str, unit: RewardUnit, source: str =
         headlines=write_headlines(found, unit),
         long_run=[long_run_headline(row, unit) for row in found.long_run if row.policy != "never"],
         found=found,
+        few=describe_roughness(found.people),
         charts=charts,
         labels={name: find_estimator(name).label for name in found.estimators},
         logged=LOGGED,

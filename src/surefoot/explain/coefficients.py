@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.inference.intervals import Interval, mean_interval, t_quantile
+from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_quantile
 from surefoot.inference.participant_bootstrap import bootstrap_coefficients
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
@@ -69,12 +69,13 @@ def estimate_coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficie
                 own[column] += column_values.tolist()
             for column, text in (("part", part), ("action", action), ("feature", feature)):
                 own[column] += [text] * len(fitted.participants_)
+    few = describe_roughness(people)
     how = (
-        "analytic sandwich, clustered by participant, with Student's t"
+        f"{'jackknife over people' if few else 'analytic sandwich, clustered by participant,'} with Student's t"
         if pooled
         else f"each participant's own: percentiles of {draws} draws of decision points; of the mean: spread over people"
     )
-    return Coefficients(tuple(rows), how, own)
+    return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own)
 
 
 def _pooled(

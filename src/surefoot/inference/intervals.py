@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 DRAWS = 2000
+FEW_PEOPLE = 30
+"""Below so many people the ends of a resampled interval hang on the draws; a formula's do not."""
 MANY_PEOPLE = 1000
 """From so many people on the normal approximation is as good as resampling, and resampling would cost memory."""
 
@@ -71,8 +73,37 @@ def wilson_interval(
     return (centre - half) / shrink, (centre + half) / shrink
 
 
+def jackknife_interval(value: float, left_out: NDArray[np.float64]) -> Interval:
+    """An estimate's interval from what it would be without each of few people: Student's t, corrected for skewness.
+
+    With d the deviations of `left_out` from their mean, se² = (n − 1)/n Σ d² and γ the skewness of −d, the ends are value −
+    se · g⁻¹(± t), g(T) = T + a T²/3 + a² T³/27 + a/6, a = γ/√n (Hall 1992). No draws, so no seed.
+
+    >>> [round(part, 3) for part in jackknife_interval(2.0, np.array([2.5, 2.0, 1.5]))]  # the mean of 1, 2, 3
+    [2.0, 0.577, -0.484, 4.484]
+    """
+    count = len(left_out)
+    spread = left_out.mean() - left_out
+    error = float(np.sqrt((count - 1) / count * (spread**2).sum()))
+    tilt = float((spread**3).mean() / (spread**2).mean() ** 1.5 / np.sqrt(count)) if error > 0 else 0.0
+    if abs(tilt) < 1e-6:
+        return t_interval(value, error, count - 1)
+    student = t_quantile(count - 1) * np.array([1.0, -1.0])
+    low, high = value - error * 3 / tilt * (np.cbrt(1 + tilt * (student - tilt / 6)) - 1)
+    return Interval(value, error, float(low), float(high))
+
+
+def describe_roughness(people: int) -> str:
+    """What to say beside intervals over few people; nothing where there are enough.
+
+    >>> describe_roughness(9)
+    '9 people: rough'
+    """
+    return f"{people} people: rough" if people < FEW_PEOPLE else ""
+
+
 class PeopleBootstrap:
-    """Draws people with replacement; the same draws for everything that is asked of it.
+    """Draws people with replacement; the same draws for everything that is asked of it. Few people are left out in turn.
 
     >>> import numpy as np
     >>> steps, points = np.array([10.0, 30.0, 20.0, 40.0]), np.array([1.0, 3.0, 2.0, 4.0])
@@ -83,7 +114,7 @@ class PeopleBootstrap:
     def __init__(self, people: int, *, draws: int = DRAWS, seed: int = 0) -> None:
         self.people = people
         rng = np.random.default_rng(seed)
-        few = 1 < people <= MANY_PEOPLE
+        few = FEW_PEOPLE <= people <= MANY_PEOPLE
         self._counts = rng.multinomial(people, np.full(people, 1 / people), size=draws).astype(np.float64) if few else None
 
     def ratio(self, top: NDArray[Any], bottom: NDArray[Any]) -> Interval:
@@ -91,7 +122,7 @@ class PeopleBootstrap:
         return self.difference(top, bottom, np.zeros(self.people), np.ones(self.people))
 
     def difference(self, top: NDArray[Any], bottom: NDArray[Any], top_2: NDArray[Any], bottom_2: NDArray[Any]) -> Interval:
-        """Σ top / Σ bottom − Σ top₂ / Σ bottom₂ with a studentised bootstrap interval over people.
+        """Σ top / Σ bottom − Σ top₂ / Σ bottom₂ with a studentised bootstrap interval over people, or a jackknife of few.
 
         Every draw recomputes both ratios, denominators included, and its own linearised standard error; the interval is
         value − t*·se with the quantiles of t* = (drawn − value) / drawn se. Plain percentiles are too short with few people.
@@ -108,6 +139,12 @@ class PeopleBootstrap:
         error = float(_linearised(ones @ totals, ones @ products, self.people)[1][0])
         if error <= 1e-12 * (abs(first) + abs(second)):
             return Interval(value, 0.0, value, value)
+        if self.people < FEW_PEOPLE:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                left_out = (totals.sum(axis=0) - totals).T
+                left_out = value + left_out[0] / left_out[1] - left_out[2] / left_out[3]
+            if np.isfinite(left_out).all():
+                return jackknife_interval(value, left_out)
         if self._counts is None:
             return t_interval(value, error, self.people - 1)
         moved, drawn_error = _linearised(self._counts @ totals, self._counts @ products, self.people)

@@ -67,7 +67,7 @@ def _drawn(logs: Trajectories, people: int, draws: int, seed: int) -> Iterator[t
         chunk = there[block == number]
         picks = [
             first[participant_index] + rng.integers(0, count[participant_index], size=draws * count[participant_index])
-            for participant_index, rng in zip(chunk, streams(seed, "bootstrap", chunk), strict=True)
+            for participant_index, rng in zip(chunk, streams(seed, "bootstrap", logs.participants[chunk]), strict=True)
         ]
         lengths = np.repeat(count[chunk], draws)
         taken = rows[np.concatenate(picks)]

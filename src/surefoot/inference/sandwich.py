@@ -1,19 +1,22 @@
-"""How far each participant pulls a pooled fit: the analytic sandwich, clustered by participant, for critic and policy.
+"""How far each participant pulls a pooled fit, critic and policy: what the intervals of its coefficients are made of.
 
-Both are solutions of estimating equations summed over people. A participant's influence is what the solution would lose
-without them, to first order; the covariance of the coefficients is (n − 1)/n · Σ influence · influenceᵀ.
+A participant's influence is what the solution would lose without them; the covariance of the coefficients is (n − 1)/n · Σ
+influence · influenceᵀ. With few people the fit is repeated without each of them (the jackknife): the policy is far from
+linear in what one of nine people says. With many the analytic sandwich, clustered by participant, says the same to first
+order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.errors import InputError
-from surefoot.inference.intervals import sum_by_participant, t_quantile
+from surefoot.errors import FitWarning, InputError
+from surefoot.inference.intervals import FEW_PEOPLE, sum_by_participant, t_quantile
 from surefoot.learning.actor_objective import gain_gradient_curvature
 from surefoot.learning.methods import ACCB, Method
 from surefoot.numerics.boltzmann import boltzmann
@@ -28,12 +31,21 @@ class Influences:
     """(people, d); NaN where the cap cuts so densely that the fit has no derivative."""
     policy: NDArray[np.float64] | None
     """(people, k·m); None when the policy has no coefficients of its own."""
+    policy_features: int
+    """How many coefficients of an action the policy learns: state variables that it sees, and the intercept."""
 
     def covariance(self, part: str) -> NDArray[np.float64]:
+        """(n − 1)/n Σ influence influenceᵀ; of the policy times n/(n − m), NaN where people are no more than m features.
+
+        θ bends where it follows w, which makes influences look too alike. With the factor its intervals cover 93–98 % at 9,
+        15 and 30 people; without it 90–94 %.
+        """
         found = self.critic if part == "critic" else self.policy
         if found is None:
             raise InputError("a LinUCB policy has no coefficients of its own; ask for the critic's")
-        return np.asarray(found.T @ found * (len(found) - 1) / len(found))
+        people, free = len(found), self.policy_features if part == "policy" else 0
+        correction = people / (people - free) if people > free else np.nan
+        return np.asarray(found.T @ found * (people - 1) / people * correction)
 
     def half_width(self, part: str) -> NDArray[np.float64]:
         """t · standard error of every coefficient, t with people − 1 degrees of freedom."""
@@ -108,15 +120,16 @@ def compute_influences(fitted: Method) -> Influences:
     """Every participant's influence on a method fitted with pooling="all".
 
     The critic solves Σ u x e = ζ w. Its derivative is not XᵀUX alone: moving w also moves decision points across the cap,
-    which
-    adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal noise
-    would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n.
+    which adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal
+    noise would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n.
     """
     if not fitted.pooled_:
         raise InputError("the sandwich is for one fit to everybody; with one per participant use bootstrap_coefficients")
     rows = _Rows.of(fitted)
     if rows.people < 2:
         raise InputError("the sandwich needs at least 2 people with usable decision points")
+    if rows.people < FEW_PEOPLE:
+        return _leave_each_out(fitted)
     penalty = np.full(rows.x.shape[1], fitted.critic_penalty)
     penalty[0] *= fitted.penalize_intercept
     weight = rows.kept - rows.cap * rows.at_cap
@@ -134,7 +147,26 @@ def compute_influences(fitted: Method) -> Influences:
         others = (hessian - own + np.diag(penalty))[:, used][:, :, used]
         critic[:, used] = np.linalg.solve(others, pull[:, used, None])[..., 0]
     policy = _policy(fitted, rows, critic) if isinstance(fitted, ACCB) else None
-    return Influences(critic, policy)
+    return Influences(critic, policy, _count_policy_features(fitted))
+
+
+def _count_policy_features(fitted: Method) -> int:
+    return int(fitted.policy_sees_.sum()) + 1
+
+
+def _leave_each_out(fitted: Method) -> Influences:
+    """The jackknife: the pooled fit again without each of the few people."""
+    logs, own = fitted.logs_, np.unique(fitted.logs_.participant_index[~np.isnan(fitted.weights_)])
+    critic, policy = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # That an action is missing without somebody is part of the uncertainty.
+        for one in own:
+            rewards = np.where(logs.participant_index == one, np.nan, logs.reward)
+            without = replace(fitted, filter=None).fit(logs.with_values(reward=rewards))
+            critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
+            policy.append(fitted.coef_[0] - without.coef_[0] if isinstance(fitted, ACCB) else critic[-1])
+    learned = np.array(policy) if isinstance(fitted, ACCB) else None
+    return Influences(np.array(critic), learned, _count_policy_features(fitted))
 
 
 def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[np.float64]:

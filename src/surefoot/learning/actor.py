@@ -1,12 +1,16 @@
 """Actors: who turns the critic's expected reward into a Boltzmann policy, for all people of a block at once.
 
 The objective is smooth but not concave. It is climbed with damped Newton steps from a start along the critic's own
-advantage, which for two actions is already in the right valley; with more actions, or when the policy sees less than the
-critic, further starts compete. Arrays are as in `surefoot.boltzmann`.
+advantage. For two actions the objective is concave where every decision point gets the action it gains from, so that this
+finds the best of those policies. Another summit can be higher: it sacrifices decision points with little at stake for a
+smaller θ. Where nothing is gained by leaving the advantage's direction, there is no such trade; everybody else climbs again
+from simpler policies. With more actions, or when the policy sees less than the critic, still further starts compete.
+Arrays are as in `surefoot.learning.actor_objective`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,13 +18,21 @@ from array_api_compat import device
 
 from surefoot.learning.actor_objective import gain, gain_gradient_curvature
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram
-from surefoot.numerics.batched_cholesky import solve
+from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
 """Root mean squared logits among which a start takes the best."""
+WORTH_TURNING = 8e-4
+"""Whoever gained more than this over the best start along the advantage, in typical advantages, climbs again."""
+OTHER_STARTS = (("advantage", 2.0), ("shrunk", 0.5), ("shrunk", 8.0))
+"""Directions and root mean squared logits of their further starts."""
+SAME_SUMMIT = 0.003
+"""A climb ends once the squared logits between it and a known higher summit are this share of the summit's."""
+INNER_SHARES = (0.2, 0.4, 0.6, 0.8)
+"""Where between nothing and the boundary of the constraint a start for a summit inside it is looked for."""
 EXTRA_DIRECTIONS = 32
-EXTRA_CLIMBS = 4
-"""A hard problem looks along so many further directions, and climbs from so many of them."""
+EXTRA_CLIMBS = 8
+"""Extra directions tried for a hard problem; extra climbs made."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +142,17 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
         stiff = stiff + stiffness[:, None, None] * (point.normal[:, :, None] * point.normal[:, None, :])
         right = xp.concat([right, point.normal[..., None]], axis=-1)
     eye = xp.eye(stiff.shape[-1], dtype=stiff.dtype, device=device(stiff))
-    solved = solve(stiff + damping[:, None, None] * eye, right)
+    solved = solve_definite(stiff + damping[:, None, None] * eye, right)
     step = solved.solution[..., 0]
     if bounded:
         across = solved.solution[..., 1]
-        spill = xp.sum(point.normal * across, axis=1)
-        along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, 1.0)
-        step = step - along[:, None] * across
+        with np.errstate(all="ignore"):  # Numbers of those who failed are replaced below.
+            spill = xp.sum(point.normal * across, axis=1)
+            along = xp.sum(point.normal * step, axis=1) / xp.where(spill > 0, spill, 1.0)
+            step = step - along[:, None] * across
     failed = xp.nonzero(~solved.positive_definite)[0]
     if failed.shape[0]:
-        raised = xp.maximum(4 * damping[failed], 1e-3 * size[failed] + float(xp.finfo(size.dtype).eps))
+        raised = xp.maximum(4 * damping[failed], 0.1 * size[failed] + float(xp.finfo(size.dtype).eps))
         step[failed], damping[failed] = _newton_step(point.of(failed), size[failed], raised, bounded)
     return step, damping
 
@@ -156,12 +169,12 @@ def _judged(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, 
     return kept, better, drowned & ~better
 
 
-def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
-    """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`.
+def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_iter: int = 200) -> ActorFit:
+    """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`; it ends early close to a `known` higher summit.
 
     Every participant has a damping of their own and leaves the batch on convergence: nobody's result depends on who else is
     in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is nothing,
-    the step is taken and nobody looks back.
+    it is taken without evaluating it again.
     """
     xp = array_namespace(start)
     part, now = problem, problem.at(start)
@@ -169,15 +182,18 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
     found = ActorFit(*(xp.empty_like(like) for like in (start, now.value, now.multiplier, active, active < 0)))
     damping, last = xp.zeros_like(now.value), xp.zeros_like(now.value)
     stuck = ~xp.any(now.gradient != 0, axis=1)
-    # A multiplier is known only where the gradient was looked at.
-    blindly = 1e-6 if problem.radius is None else 0.0
+    # On the boundary λ needs the gradient, so an evaluation is never skipped there.
+    skip_tolerance = 1e-6 if problem.radius is None else 0.0
     for iteration in range(1, max_iter + 1):
         size = _norm(now.curvature)
         step, damping = _newton_step(now, size, damping, problem.radius is not None)
         there = part.moved(now.theta, step)
         promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
         undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
-        ending = (length <= 1e-9 * reach) | ((length <= blindly * reach) & (length**3 <= 1e-12 * last**2 * reach))
+        ending = (length <= 1e-9 * reach) | ((length <= skip_tolerance * reach) & (length**3 <= 1e-12 * last**2 * reach))
+        if known is not None:
+            close = part.size(now.theta - known.coef) <= SAME_SUMMIT * part.size(known.coef)
+            stuck = stuck | (close & (now.value <= known.gain))
         done = stuck | (undamped & ending)
         if xp.any(done):
             theta = xp.where(stuck[:, None, None], now.theta, there)
@@ -189,9 +205,10 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
                 return found
             part, now, active, there, size = part.of(rest), now.of(rest), active[rest], there[rest], size[rest]
             damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
+            known = known and known.of(rest)
         trial = part.at(there)
         kept, better, stuck = _judged(now, trial, promised)
-        softer = xp.where(kept > 0.75, damping / 8, xp.where(kept < 0.25, 4 * damping, damping))
+        softer = xp.where(kept > 0.75, damping / 64, xp.where(kept < 0.25, 4 * damping, damping))
         harder = xp.maximum(8 * damping, 1e-3 * size)
         damping = xp.where(better, xp.where(undamped, 0.0, softer), harder)
         last = xp.where(better & undamped, length, 0.0)
@@ -200,10 +217,10 @@ def _climb(problem: _Problem, start: Array, max_iter: int = 200) -> ActorFit:
     return found
 
 
-def _best_start(problem: _Problem, direction: Array) -> tuple[Array, Array]:
-    """The best of the start scales along a direction (people, k, m), and its gain."""
+def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] = START_LOGITS) -> tuple[Array, Array]:
+    """The best of some scales along a direction (people, k, m), and its gain; on a boundary there is but one."""
     xp = array_namespace(direction)
-    scales = START_LOGITS if problem.radius is None else (problem.radius**0.5,)
+    scales = scales if problem.radius is None else (problem.radius**0.5,)
     unit = problem.scaled(direction, 1.0)
     logits = problem.z @ xp.matrix_transpose(unit)
     values = xp.stack([gain(scale * unit, scale * logits, problem.stakes, problem.penalty) for scale in scales])
@@ -213,16 +230,47 @@ def _best_start(problem: _Problem, direction: Array) -> tuple[Array, Array]:
 
 def _search(problem: _Problem, hard: Array) -> ActorFit:
     """Climb from the direction in which the logits follow the advantage, and from more where that may not be enough."""
-    xp = array_namespace(problem.z)
-    fit = _climb(problem, _best_start(problem, problem.direction)[0])
-    people = xp.nonzero(hard)[0]
-    if people.shape[0]:
-        _search_further(problem.of(people), fit, people)
+    start, value = _best_start(problem, problem.direction)
+    fit = _climb(problem, start)
+    if problem.radius is None:
+        _climb_again(problem, fit, fit.gain - value > WORTH_TURNING, _other_starts)
+    _climb_again(problem, fit, hard, _extra_starts)
     return fit
 
 
-def _search_further(problem: _Problem, fit: ActorFit, people: Array) -> None:
-    """Climb from zero and from the best of many fixed directions, and keep what beats `fit`."""
+def _climb_again(problem: _Problem, fit: ActorFit, who: Array, starts: Callable[[_Problem], list[Array]]) -> None:
+    """Climb from further starts for some people, and keep what beats `fit`."""
+    xp = array_namespace(who)
+    people = xp.nonzero(who)[0]
+    if not people.shape[0]:
+        return
+    own = starts(problem.of(people))
+    again = xp.concat([people] * len(own))  # One batch: few people climb from many starts in the time of one.
+    other = _climb(problem.of(again), xp.concat(own), fit.of(again))
+    size = people.shape[0]
+    for part in (other.of(slice(at, at + size)) for at in range(0, size * len(own), size)):
+        better = part.gain > fit.gain[people]
+        fit.record(people[better], part.of(better))
+
+
+def _other_starts(problem: _Problem) -> list[Array]:
+    """Starts of several sizes along the advantage and along what a ridge regression on it keeps.
+
+    The regression shrinks each feature in proportion to its penalty in the objective, about as strongly as the data resist.
+    """
+    xp = array_namespace(problem.direction)
+    m = problem.penalty.shape[1]
+    shape = xp.log(xp.where(problem.penalty > 0, problem.penalty, 1.0))
+    shape = xp.exp(shape - xp.mean(shape, axis=1, keepdims=True))
+    eye = xp.eye(m, dtype=shape.dtype, device=device(shape))
+    moments = xp.matrix_transpose(problem.direction @ problem.metric)
+    shrunk = xp.matrix_transpose(solve(problem.metric + shape[:, :, None] * eye, moments).solution)
+    directions = {"advantage": problem.direction, "shrunk": shrunk}
+    return [problem.scaled(directions[name], size**2) for name, size in OTHER_STARTS]
+
+
+def _extra_starts(problem: _Problem) -> list[Array]:
+    """The best of many fixed directions."""
     direction = problem.direction
     xp = array_namespace(direction)
     rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.
@@ -236,11 +284,7 @@ def _search_further(problem: _Problem, fit: ActorFit, people: Array) -> None:
         values.append(value)
     order = xp.argsort(-xp.stack(values), axis=0)
     rows = xp.arange(direction.shape[0], device=device(direction))
-    chosen = [xp.stack(starts)[order[place], rows] for place in range(EXTRA_CLIMBS)]
-    for start in chosen if problem.radius is not None else [*chosen, xp.zeros_like(direction)]:
-        other = _climb(problem, start)
-        better = other.gain > fit.gain[people]
-        fit.record(people[better], other.of(better))
+    return [xp.stack(starts)[order[place], rows] for place in range(EXTRA_CLIMBS)]
 
 
 def optimise(
@@ -305,7 +349,9 @@ def _constrain(problem: _Problem, hard: Array, fit: ActorFit, radius: float) -> 
     # A negative multiplier says that the gain rises inwards: then there may be a higher summit inside the constraint.
     inwards = xp.nonzero(bound.multiplier < 0)[0]
     if inwards.shape[0]:
-        inner = _climb(problem.of(outside[inwards]), xp.zeros_like(bound.coef[inwards]))
+        inside = problem.of(outside[inwards])
+        sizes = tuple(radius**0.5 * share for share in INNER_SHARES)
+        inner = _climb(inside, _best_start(inside, bound.coef[inwards], sizes)[0])
         higher = (inner.gain > bound.gain[inwards]) & (bounded.of(inwards).size(inner.coef) <= radius)
         bound.record(inwards[higher], inner.of(higher))
     fit.record(outside, bound)

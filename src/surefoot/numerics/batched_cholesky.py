@@ -27,12 +27,27 @@ class Solved(NamedTuple):
 def solve(matrix: Array, right: Array) -> Solved:
     """Solve A Y = B for matrices (people, n, n) and right-hand sides (people, n, m).
 
-    Eliminating A and B together is quicker than factoring first. Singular systems fall back to `Cholesky`.
+    Singular systems fall back to `Cholesky`.
 
     >>> import numpy as np
     >>> solve(np.array([[[4.0, 2.0], [2.0, 5.0]]]), np.array([[[8.0], [12.0]]])).solution
     array([[[1.],
             [2.]]])
+    """
+    found = solve_definite(matrix, right)
+    singular = array_namespace(matrix).nonzero(~found.positive_definite)[0]
+    if singular.shape[0]:
+        careful = Cholesky(matrix[singular])
+        found.smallest_pivot[singular] = careful.smallest_pivot
+        for column in range(right.shape[-1]):
+            found.solution[singular, :, column] = careful.solve(right[singular, :, column])
+    return found
+
+
+def solve_definite(matrix: Array, right: Array) -> Solved:
+    """`solve` for those whose matrix is positive definite; what the others get has no meaning.
+
+    Eliminating A and B together is quicker than factoring first.
     """
     xp, (people, size, m) = array_namespace(matrix), right.shape
     # People go last: every operation below then runs over contiguous memory.
@@ -49,15 +64,7 @@ def solve(matrix: Array, right: Array) -> Solved:
             y[j, :, :] /= pivots[j, :]
             y[:j, :, :] -= a[:j, j, None, :] * y[j, :, :]
     smallest = xp.min(pivots / diagonal, axis=0)
-    definite = smallest > _tolerance(matrix)
-    solution = contiguous(xp.permute_dims(y, (2, 0, 1)))
-    singular = xp.nonzero(~definite)[0]
-    if singular.shape[0]:
-        careful = Cholesky(matrix[singular])
-        smallest[singular] = careful.smallest_pivot
-        for column in range(m):
-            solution[singular, :, column] = careful.solve(right[singular, :, column])
-    return Solved(solution, smallest, definite)
+    return Solved(contiguous(xp.permute_dims(y, (2, 0, 1))), smallest, smallest > _tolerance(matrix))
 
 
 def _tolerance(matrix: Array) -> float:

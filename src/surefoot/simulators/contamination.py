@@ -47,7 +47,7 @@ def contaminate(
     values = np.column_stack([logs.state, logs.reward])
     moved = values.copy()
     touched = np.zeros(len(logs), dtype=bool)
-    for participant_index, rng in enumerate(streams(seed, "outliers", range(len(logs.participants)))):
+    for participant_index, rng in enumerate(streams(seed, "outliers", logs.participants)):
         rows = logs.order[logs.starts[participant_index] : logs.starts[participant_index + 1]]
         shuffled = rng.permutation(len(rows))
         signs = rng.choice((-1.0, 1.0), values[rows].shape)

@@ -1,0 +1,11 @@
+"""Robust regressors with scikit-learn's manners; they need scikit-learn (`pip install 'surefoot[sklearn]'`).
+
+`CappedRegressor` is the paper's objective, Σ min{h_i², ε} + ζ g, around any regressor with residuals h and penalty g;
+`HighBreakdownRegressor` is the linear regression of the `hb-` methods.
+"""
+
+from surefoot.regression.capped import CappedRegressor
+from surefoot.regression.high_breakdown import HighBreakdownRegressor
+from surefoot.regression.reward_model import RewardModel, fit_reward_model
+
+__all__ = ["CappedRegressor", "HighBreakdownRegressor", "RewardModel", "fit_reward_model"]
