@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from surefoot.audit.data_checks import check_missing
+from surefoot.audit.horizon_checks import check_horizon
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.removal_checks import check_removal
 from surefoot.audit.verdicts import Check
@@ -16,7 +17,8 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
     """All checks, in the order in which one would ask."""
     other = measures.fitted.critic_.compared_with
     further = () if other is None else (_compare_critics(measures, sensitivity, other),)
-    return check_missing(measures), *check_removal(measures), _check_sensitivity(measures, sensitivity), *further
+    first = (check_missing(measures), *check_removal(measures), _check_sensitivity(measures, sensitivity))
+    return (*first, *check_horizon(measures), *further)
 
 
 def find_own(measures: Measures, grid: tuple[Sensitivity, ...]) -> Sensitivity:

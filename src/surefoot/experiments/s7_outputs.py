@@ -52,8 +52,8 @@ class S7Settings:
     """Everything that decides the numbers of S7."""
 
     replicates: int = 20
-    steps: int = 3000
-    keep: int = 2500
+    steps: int = 2000
+    keep: int = 1700
     seed: int = 0
 
 

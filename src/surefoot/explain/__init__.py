@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.explain.coefficients import Coefficient, Coefficients, estimate_coefficients
+from surefoot.explain.consequences import ActionConsequence, find_consequences
 from surefoot.explain.response import (
     Course,
     Curve,
@@ -24,7 +25,7 @@ from surefoot.explain.response import (
 from surefoot.inference.intervals import sum_by_participant
 from surefoot.learning.methods import Method
 
-__all__ = ["Coefficient", "Coefficients", "Course", "Curve", "Explanation", "Importance", "explain"]
+__all__ = ["ActionConsequence", "Coefficient", "Coefficients", "Course", "Curve", "Explanation", "Importance", "explain"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,8 @@ class Explanation:
     """Each participant's mean probability of being sent something; NaN without usable decision points."""
     send_rate: float
     logged_rate: float
+    consequences: tuple[ActionConsequence, ...] = ()
+    """What each action does now and later; empty with an immediate horizon."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
@@ -64,6 +67,7 @@ class Explanation:
             "send_rate": self.send_rate,
             "logged_rate": self.logged_rate,
             "send_rates": rates,
+            "consequences": [found.to_dict() for found in self.consequences],
         }
 
 
@@ -104,4 +108,5 @@ def explain(
         np.where(count > 0, sums / np.where(count > 0, count, 1.0), np.nan),
         float(send[used].mean()),
         float((logs.action[used] > 0).mean()),
+        find_consequences(fitted),
     )

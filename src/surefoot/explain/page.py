@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surefoot.explain import Course, Curve, Explanation
+from surefoot.explain import ActionConsequence, Course, Curve, Explanation
 from surefoot.explain.policy_card import Card
 from surefoot.reports.figures import BLUE, GREY, INK, ORANGE, SERIES, add_legend, interval_bars, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
@@ -29,6 +29,7 @@ def render_page(explanation: Explanation, card: Card, *, source: str = "") -> st
         card=card,
         explanation=explanation,
         charts=[chart for chart in charts if chart is not None],
+        consequences=[_lags(found) for found in explanation.consequences],
         answers=answers,
         when=when,
         source=source,
@@ -58,6 +59,17 @@ def _coefficients(explanation: Explanation, part: str) -> tuple[Markup, str] | N
     return inline_svg(
         figure, f"Coefficients of the {part} with intervals"
     ), f"{note} {explanation.fitted.pooling_.estimates}, bars 95 %."
+
+
+def _lags(found: ActionConsequence) -> tuple[Markup, str]:
+    figure, axes = new_figure(width=WIDTH, height=HEIGHT)
+    shown = found.lags[: max(found.felt + 2, 3)]
+    axes.bar(np.arange(len(shown)), shown, color=[BLUE, *[ORANGE] * (len(shown) - 1)], width=0.7)
+    axes.axhline(0, color=INK, linewidth=0.8)
+    label_axes(
+        axes, x="decision points after it", y="change in the outcome", title=f"{found.action} now (blue) and later (orange)"
+    )
+    return inline_svg(figure, f"Change in the outcome after {found.action}"), "At the mean state, beside doing nothing."
 
 
 def _curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.explain import Coefficient, Explanation
+from surefoot.explain.consequences import describe_consequence
 from surefoot.reports.numbers import format_interval, format_number, format_value
 
 PARAMETERS = {
@@ -18,6 +19,8 @@ PARAMETERS = {
     "minimum_probability": "least probability p₀ of the stochasticity constraint",
     "violation": "share α of states where it may be violated",
     "exploration": "width α of the confidence bound",
+    "horizon": "horizon",
+    "caution": "caution κ",
 }
 
 
@@ -66,16 +69,33 @@ def make_card(
         ("What carries it", tuple(
             f"{item.feature}: {round(100 * item.share)} % of the variance of its logit" for item in explanation.importances
         )),
+        *_consequences(explanation),
         ("What it learned from", _learned(explanation, method or type(fitted).__name__, transform, verdict)),
         ("What it does not know", (
-            "It weighs the proximal outcome only: that sending now may tire people later is not in it, unless a state "
-            "variable carries it.",
+            _horizon(explanation),
             "It was learned from the states in these logs; elsewhere it extrapolates.",
             f"When a state variable is missing it cannot decide; the study must say what happens then (for example "
             f"'{logs.action_names[0]}').",
         )),
     )  # fmt: skip
     return Card(title, sections)
+
+
+def _consequences(explanation: Explanation) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    sentences = [sentence for found in explanation.consequences for sentence in describe_consequence(found)]
+    return (("What an action does now and later", tuple(sentences)),) if sentences else ()
+
+
+def _horizon(explanation: Explanation) -> str:
+    if explanation.consequences:
+        return (
+            "It looks ahead in a linear model of what follows, with later decisions as they were logged: people who differ "
+            "from that model, and changes over the study, are not in it."
+        )
+    return (
+        "It weighs the proximal outcome only: that sending now may tire people later is not in it, unless a state variable "
+        "carries it."
+    )
 
 
 def _decides(explanation: Explanation) -> tuple[str, ...]:
