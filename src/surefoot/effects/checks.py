@@ -1,0 +1,83 @@
+"""What would make an excursion effect wrong in silence: refused, with the row and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from surefoot.effects.decision_points import DecisionPoints
+from surefoot.effects.estimators import Estimator, estimate_wcls
+from surefoot.effects.inference import joint_test
+from surefoot.effects.terms import INTERCEPT
+from surefoot.errors import InputError
+
+AFTERWARDS = 1e-6
+"""A variable that was known before a randomised decision differs between the arms by chance only; a p-value below this is
+not chance."""
+
+
+def check_points(points: DecisionPoints, estimator: Estimator) -> None:
+    """Refuse what the estimator cannot answer."""
+    counted = points.counted
+    if not counted.any():
+        why = ", ".join(f"{applies.sum()} {name}" for name, applies in points.reasons.items())
+        raise InputError(f"no row counts ({why}); look at these columns first")
+    arms = np.unique(points.action[counted])
+    if len(arms) < len(points.action_names):
+        absent = [name for code, name in enumerate(points.action_names) if code not in arms]
+        raise InputError(f"no row with {absent} counts, so there is nothing to compare; include rows of every action")
+    outcome, column = points.outcome, points.analysis.outcome
+    if estimator.binary:
+        wrong = counted & ~np.isin(outcome, (0.0, 1.0))
+        remedy = "a relative risk needs 0 or 1 (or choose the estimator 'wcls')"
+        points.order.refuse(wrong, column, "the outcome is {:g}", remedy, outcome)
+    if estimator.distal:
+        _check_distal(points)
+    _check_numerator(points.counted_only)
+    _check_known_before(points.counted_only)
+
+
+def _check_distal(points: DecisionPoints) -> None:
+    if points.analysis.lag:
+        raise InputError("a distal outcome has no lag; leave lag at 0")
+    first = np.flatnonzero(np.diff(points.person, prepend=-1))
+    values = points.outcome
+    same = values == values[first][points.person]
+    differs = ~(same | (np.isnan(values) & np.isnan(values[first][points.person])))
+    remedy = "a distal outcome is one number for a participant, repeated on every row"
+    points.order.refuse(differs, points.analysis.outcome, "{:g} differs from the participant's first row", remedy, values)
+
+
+def _check_numerator(points: DecisionPoints) -> None:
+    """Rows with the same moderators must have the same p̃: else the weights change what is estimated."""
+    name = points.analysis.numerator
+    if not isinstance(name, str):
+        return
+    rows = np.lexsort(points.moderators)
+    same = (np.diff(points.moderators[:, rows]) == 0).all(axis=0)
+    where = np.zeros(len(points), dtype=bool)
+    where[rows[1:][same & (np.abs(np.diff(points.numerator[1, rows])) > 1e-9)]] = True
+    among = [term for term in points.moderator_names if term != INTERCEPT]
+    what = f"the numerator is {{:g}} where another row with the same moderators {among} has another value"
+    remedy = "a numerator may depend on the moderators only: add what it depends on to them, or give a number"
+    points.order.refuse(where, name, what, remedy, points.numerator[1])
+
+
+def _check_known_before(points: DecisionPoints) -> None:
+    """The excursion effect on a moderator or control itself must be nothing: it was there before the decision."""
+    variables = dict(zip(points.control_names, points.controls, strict=True))
+    variables |= dict(zip(points.moderator_names, points.moderators, strict=True))
+    alone = np.ones((1, len(points)))
+    for name, values in variables.items():
+        if np.ptp(values) == 0:
+            continue
+        placebo = replace(points, outcome=values, moderators=alone, controls=alone, moderator_names=(INTERCEPT,),
+                          control_names=(INTERCEPT,))  # fmt: skip
+        if joint_test(estimate_wcls(placebo)).pvalue < AFTERWARDS:
+            raise InputError(
+                f"'{name}' differs between treated and untreated rows more than randomisation allows (p < {AFTERWARDS:g}): "
+                "it is known only after the decision, or the probabilities are not those that were used; name a variable "
+                "that was known before",
+                column=name,
+            )

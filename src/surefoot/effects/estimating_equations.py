@@ -1,0 +1,132 @@
+"""Estimating equations summed over participants: their root, and its covariance corrected for small samples.
+
+All estimators here solve Σ_t D_t r_t(θ) = 0 with a multiplier D_t ∈ ℝᵈ and a scalar residual r_t for every decision point.
+With R_t = −∂r_t/∂θ the derivative is A = Σ D_t R_tᵀ and Newton's step A⁻¹ Σ D_t r_t. Mancl and DeRouen's correction replaces
+a participant's score u_i = Σ D_t r_t by (I − S_i A⁻¹)⁻¹ u_i, S_i = Σ D_t L_tᵀ, where L_t is the slope of the fitted mean (R_t
+unless an estimator says otherwise): a participant pulls the fit towards their own outcomes, and their residuals are too small
+by that much. So a participant's influence is (A − S_i)⁻¹ u_i, and no matrix is larger than d × d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.effects.decision_points import RowOrder
+from surefoot.errors import InputError
+
+Matrix = NDArray[np.float64]
+STEPS = 200
+TOLERANCE = 1e-13
+SINGULAR = 1e-11
+"""A matrix whose reciprocal condition number, columns scaled alike, is below this has no trustworthy inverse."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """At one θ: residuals (rows,) and slopes (d, rows)."""
+
+    residual: Matrix
+    slope: Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatingEquation:
+    """Σ D_t r_t(θ) = 0 over rows sorted by participant."""
+
+    names: tuple[str, ...]
+    multiplier: Matrix
+    """D, (d, rows)."""
+    evaluate: Callable[[Matrix], Evaluation]
+    start: Matrix
+    leverage_slope: Callable[[Matrix], Matrix] | None = None
+    """L of a θ, (d, rows), where it is not R."""
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """θ̂ with its plain and its corrected covariance."""
+
+    theta: Matrix
+    plain: Matrix
+    corrected: Matrix
+    people: int
+
+
+def solve(equation: EstimatingEquation, order: RowOrder) -> Root:
+    """The root and its covariances; `order` says whose the equation's rows are."""
+    person = order.person
+    starts = np.flatnonzero(np.diff(person, prepend=-1))
+    if len(starts) <= len(equation.start):
+        raise InputError(
+            f"{len(starts)} participants are too few for {len(equation.start)} coefficients ({', '.join(equation.names)}); "
+            "name fewer moderators and controls, or wait for more participants"
+        )
+    theta = _find_root(equation)
+    found = equation.evaluate(theta)
+    bread = equation.multiplier @ found.slope.T
+    scores = np.add.reduceat(equation.multiplier * found.residual, starts, axis=1).T
+    leverage = found.slope if equation.leverage_slope is None else equation.leverage_slope(theta)
+    own = _person_products(equation.multiplier, leverage, starts)
+    kept = np.eye(len(theta)) - own @ np.linalg.inv(bread)
+    alone = np.flatnonzero(np.linalg.cond(kept) > 1 / SINGULAR)
+    if alone.size:
+        who = order.participants[person[starts[alone[0]]]].item()
+        raise InputError(
+            f"participant {who!r} alone decides a coefficient of {', '.join(equation.names)}, so its uncertainty cannot be "
+            "estimated; name fewer moderators and controls",
+            user=who,
+        )
+    plain = np.linalg.solve(bread, scores.T).T
+    corrected = np.linalg.solve(bread, np.linalg.solve(kept, scores[:, :, None])[:, :, 0].T).T
+    return Root(theta, plain.T @ plain, corrected.T @ corrected, len(starts))
+
+
+def _find_root(equation: EstimatingEquation) -> Matrix:
+    """Newton's method; a step that makes the equations worse is halved."""
+    theta = equation.start
+    found = equation.evaluate(theta)
+    score = equation.multiplier @ found.residual
+    for _ in range(STEPS):
+        bread = equation.multiplier @ found.slope.T
+        _refuse_singular(bread, equation)
+        step, size = np.linalg.solve(bread, score), np.linalg.norm(score)
+        if (np.abs(step) <= TOLERANCE * (1 + np.abs(theta))).all():
+            return np.asarray(theta + step)
+        for _ in range(30):
+            with np.errstate(over="ignore", invalid="ignore"):
+                tried = equation.evaluate(theta + step)
+                score = equation.multiplier @ tried.residual
+            # At the root rounding decides; a step that small is taken whatever it does.
+            if np.linalg.norm(score) <= size or (np.abs(step) <= 1e-9 * (1 + np.abs(theta))).all():
+                break
+            step = step / 2
+        theta, found = theta + step, tried
+    raise InputError(
+        f"the estimating equations for {', '.join(equation.names)} have no root that could be found; perhaps the outcome "
+        "hardly varies under one action: name fewer moderators and controls"
+    )
+
+
+def _refuse_singular(bread: Matrix, equation: EstimatingEquation) -> None:
+    scale = np.sqrt(np.abs(np.diagonal(bread)))
+    if not (np.isfinite(bread).all() and (scale > 0).all()):
+        zero = [name for name, size in zip(equation.names, scale, strict=True) if not size > 0]
+        raise InputError(f"{zero or list(equation.names)} cannot be estimated: it never varies among the rows that count")
+    _, values, vectors = np.linalg.svd(bread / np.outer(scale, scale))
+    if values[-1] < SINGULAR * values[0]:
+        tied = [name for name, part in zip(equation.names, vectors[-1], strict=True) if abs(part) > 1e-3]
+        raise InputError(f"{tied} say the same among the rows that count, so no effect of each exists; name fewer of them")
+
+
+def _person_products(left: Matrix, right: Matrix, starts: NDArray[np.int64]) -> Matrix:
+    """Σ_t left_t right_tᵀ for every participant, (people, d, d)."""
+    size = len(left)
+    found = np.empty((len(starts), size, size))
+    for j in range(size):
+        for k in range(size):
+            found[:, j, k] = np.add.reduceat(left[j] * right[k], starts)
+    return found

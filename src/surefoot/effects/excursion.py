@@ -1,0 +1,103 @@
+"""The public functions: from a frame to a fitted effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from surefoot.columns import Place, frame_row
+from surefoot.effects.analysis import Analysis
+from surefoot.effects.checks import check_points
+from surefoot.effects.decision_points import read_decision_points
+from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.result import EffectResult
+from surefoot.effects.terms import Terms
+from surefoot.errors import InputError, closest
+
+
+class Options(TypedDict, total=False):
+    """Those of `excursion_effect`."""
+
+    participant: str
+    time: str
+    outcome: str
+    treatment: str
+    probability: str | Sequence[str] | None
+    probability_taken: str | None
+    available: str | None
+    moderators: Terms
+    controls: Terms
+    numerator: float | str | Sequence[float] | None
+    lag: int
+    future: str
+    missing_as: float | Mapping[str, float] | None
+    transform: str
+    actions: Sequence[str] | None
+
+
+def excursion_effect(
+    frame: Any, *, estimator: str = "wcls", place: Place = frame_row, **options: Unpack[Options]
+) -> EffectResult:
+    """The causal excursion effect of treatment, averaged over history or by moderators.
+
+    Parameters
+    ----------
+    frame
+        A pandas, polars or Arrow table with a row for every decision point, in any order.
+    estimator
+        `wcls` (continuous outcome), `emee` or `emee2` (binary outcome, log relative risk), `dcee` (one distal outcome).
+    participant, time, outcome, treatment
+        Names of columns. Treatment is 0 for nothing, 1 for treatment, or up to K − 1 with several.
+    probability
+        Column with the probability of treatment (one for each of several treatments). Or `probability_taken`: the column
+        with the probability of the action that was taken.
+    available
+        Column with 1 or 0; None when everybody always is.
+    moderators, controls
+        Names of columns, or a formula such as `~ home + day`. Moderators should be among the controls too.
+    numerator
+        p̃: a number, a column that depends on the moderators only, or a number for each treatment.
+    lag, future
+        The outcome so many decision points later, with treatment in between as `observed` or `none`.
+    missing_as
+        Where the study defined what a missing outcome stands for: that value, or {column: value}.
+    transform
+        Of the outcome: `none`, `sqrt`, `log(x + c)`.
+    actions
+        Names of the actions, nothing first.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> found = sf.effects.wcls(logs.to_frame("pyarrow"), participant="user", time="time", outcome="reward",
+    ...                         treatment="action", probability_taken="probability", controls=["s1"])
+    >>> found.params.shape, found.people, found.df_resid
+    ((1,), 20, 17)
+    """
+    if estimator not in ESTIMATORS:
+        raise InputError(f"no estimator '{estimator}'{closest(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
+    points = read_decision_points(frame, Analysis(**options), place=place)
+    chosen = ESTIMATORS[estimator]
+    check_points(points, chosen)
+    return EffectResult(estimator, points, chosen.estimate(points))
+
+
+def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """Weighted and centred least squares for a continuous outcome; options as in `excursion_effect`."""
+    return excursion_effect(frame, estimator="wcls", **options)
+
+
+def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk; see `excursion_effect`."""
+    return excursion_effect(frame, estimator="emee", **options)
+
+
+def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """EMEE without weights, for a binary outcome; options as in `excursion_effect`."""
+    return excursion_effect(frame, estimator="emee2", **options)
+
+
+def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The distal causal excursion effect on one outcome at the end; options as in `excursion_effect`."""
+    return excursion_effect(frame, estimator="dcee", **options)

@@ -1,0 +1,156 @@
+"""A fitted excursion effect with statsmodels' manners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot.effects.decision_points import DecisionPoints
+from surefoot.effects.estimators import ESTIMATORS, Estimate, effect_names
+from surefoot.effects.inference import ContrastResults, JointTest, covariance, joint_test
+from surefoot.effects.terms import INTERCEPT
+from surefoot.errors import InputError, closest
+
+Matrix = NDArray[np.float64]
+Contrast = ArrayLike | Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class EffectResult:
+    """What one estimator found; `params` are the effect's coefficients, `nuisance_params` the controls'."""
+
+    estimator: str
+    points: DecisionPoints
+    estimate: Estimate
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of `params`."""
+        return effect_names(self.points)
+
+    @property
+    def nuisance_names(self) -> tuple[str, ...]:
+        return self.estimate.nuisance_names
+
+    @property
+    def params(self) -> Matrix:
+        return self.estimate.root.theta[self.estimate.controls :]
+
+    @property
+    def nuisance_params(self) -> Matrix:
+        return self.estimate.nuisance
+
+    @property
+    def bse(self) -> Matrix:
+        """Standard errors."""
+        return np.asarray(np.sqrt(np.diagonal(self.cov_params())))
+
+    @property
+    def df_resid(self) -> int:
+        """n − p − q."""
+        return self.estimate.degrees
+
+    @property
+    def people(self) -> int:
+        """Participants with a row that counts."""
+        return self.estimate.root.people
+
+    @property
+    def rows(self) -> int:
+        """Rows that count."""
+        return int(self.points.counted.sum())
+
+    @property
+    def tvalues(self) -> Matrix:
+        return self._each.tvalue
+
+    @property
+    def pvalues(self) -> Matrix:
+        return self._each.pvalue
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether e^effect is a ratio: of risks, or of outcomes analysed as logarithms."""
+        from surefoot.effects.outcome_scale import parse_transform
+
+        return ESTIMATORS[self.estimator].binary or parse_transform(self.points.analysis.transform).is_log
+
+    @cached_property
+    def _each(self) -> ContrastResults:
+        return self.t_test(np.eye(len(self.params)), names=self.names)
+
+    def conf_int(self, alpha: float = 0.05) -> Matrix:
+        """(coefficients, 2)."""
+        return self._each.conf_int(alpha)
+
+    def cov_params(self, *, nuisance: bool = False, corrected: bool | None = None) -> Matrix:
+        """Covariance of `params`; with `nuisance` of (nuisance_params, params), where they are estimated jointly.
+
+        Corrected for small samples, except for `dcee`, whose published form is not; `corrected` asks for either.
+        """
+        whole = covariance(self.estimate, corrected=corrected)
+        first = 0 if nuisance else self.estimate.controls
+        return np.asarray(whole[first:, first:])
+
+    def t_test(self, contrast: Contrast, *, names: Sequence[str] = ()) -> ContrastResults:
+        """Linear combinations of `params`: a vector, a matrix, or {name: coefficient}."""
+        matrix = self._matrix(contrast)
+        spread = matrix @ self.cov_params() @ matrix.T
+        labels = tuple(names) or tuple(f"c{j}" for j in range(len(matrix)))
+        error = np.sqrt(np.maximum(np.diagonal(spread), 0.0))
+        return ContrastResults(labels, matrix @ self.params, error, self.df_resid)
+
+    def joint_test(self, names: Sequence[str] | None = None) -> JointTest:
+        """F test that the named coefficients (all of `params` unless named) are all nothing."""
+        chosen = tuple(self.names if names is None else names)
+        return joint_test(self.estimate, chosen, np.vstack([self._matrix({name: 1.0}) for name in chosen]))
+
+    def effect_at(
+        self, at: Mapping[str, float] | None = None, *, action: str | None = None, against: str | None = None
+    ) -> ContrastResults:
+        """The effect where the moderators have these values, of one action against another (nothing unless named).
+
+        >>> import surefoot as sf
+        >>> logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+        >>> frame = logs.to_frame("pyarrow").append_column("day", [[float(t // 5) for t in logs.time]])
+        >>> found = sf.effects.wcls(frame, participant="user", time="time", outcome="reward", treatment="action",
+        ...                         probability_taken="probability", moderators=["day"], controls=["s1", "day"])
+        >>> found.effect_at({"day": 9}).names
+        ('day = 9',)
+        """
+        values = dict(at or {})
+        wanted = [name for name in self.points.moderator_names if name != INTERCEPT]
+        unknown = [name for name in values if name not in wanted]
+        if unknown:
+            raise InputError(f"'{unknown[0]}' is not a moderator{closest(unknown[0], wanted)}; they are {wanted}")
+        absent = [name for name in wanted if name not in values]
+        if absent:
+            raise InputError(f"say where the effect is wanted: {absent} have no value; moderators are {wanted}")
+        row = np.array([1.0, *(values[name] for name in wanted)])
+        actions = self.points.action_names
+        chosen = actions[1] if action is None and len(actions) == 2 else action
+        matrix = np.zeros((len(actions), len(row)))
+        for name, sign in ((chosen, 1.0), (against or actions[0], -1.0)):
+            if name not in actions:
+                raise InputError(f"action {name!r} is not known; name one of {list(actions)}")
+            matrix[actions.index(name)] += sign * row
+        label = ", ".join(f"{name} = {values[name]:g}" for name in wanted) or "average"
+        if len(actions) > 2:
+            label = f"{chosen} against {against or actions[0]}, {label}"
+        return self.t_test(matrix[1:].ravel(), names=(label,))
+
+    def _matrix(self, contrast: Contrast) -> Matrix:
+        if isinstance(contrast, Mapping):
+            unknown = [name for name in contrast if name not in self.names]
+            if unknown:
+                raise InputError(f"no coefficient '{unknown[0]}'{closest(unknown[0], self.names)}; they are {self.names}")
+            contrast = [float(contrast.get(name, 0.0)) for name in self.names]
+        matrix = np.atleast_2d(np.asarray(contrast, dtype=np.float64))
+        if matrix.ndim != 2 or matrix.shape[1] != len(self.params):
+            raise InputError(f"a contrast needs {len(self.params)} numbers, for {self.names}; got shape {matrix.shape}")
+        return matrix
