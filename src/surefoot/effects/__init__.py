@@ -2,6 +2,19 @@
 
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.excursion import dcee, emee, emee2, excursion_effect, wcls
+from surefoot.effects.report import EffectsReport, analyse
 from surefoot.effects.result import EffectResult
+from surefoot.effects.sentences import Words
 
-__all__ = ["ESTIMATORS", "EffectResult", "dcee", "emee", "emee2", "excursion_effect", "wcls"]
+__all__ = [
+    "ESTIMATORS",
+    "EffectResult",
+    "EffectsReport",
+    "Words",
+    "analyse",
+    "dcee",
+    "emee",
+    "emee2",
+    "excursion_effect",
+    "wcls",
+]

@@ -114,9 +114,11 @@ class DecisionPoints:
         if len(rows) == len(self):
             return self
         order = replace(self.order, person=self.order.person[rows], row=self.order.row[rows])
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        taken = {name: np.take(value, rows, axis=-1) for name, value in arrays.items() if isinstance(value, np.ndarray)}
-        return replace(self, order=order, **taken)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays: dict[str, Any] = {
+            name: np.take(array, rows, axis=-1) for name, array in values.items() if isinstance(array, np.ndarray)
+        }
+        return replace(self, order=order, **arrays)
 
 
 def read_decision_points(frame: Any, analysis: Analysis, *, place: Place = frame_row) -> DecisionPoints:
@@ -196,7 +198,9 @@ def _read_actions(
     values = np.where(available, values, 0.0)
     known = len(given) or max(len(analysis.probability_columns) + 1, 2 if analysis.probability else int(values.max()) + 1)
     wrong = (values != np.floor(values)) | (values < 0) | (values >= known)
-    order.refuse(wrong, name, "treatment {:g} is not one of " + f"0 to {known - 1}", "correct it, or declare actions", values)
+    order.refuse(
+        wrong, name, "treatment {:g} is not one of " + f"0 to {known - 1}", "correct it, or declare actions", values
+    )
     present = np.unique(values[available])
     if len(present) < 2:
         only = f"treatment is {present[0]:g} at every available row" if len(present) else "no row is available"
@@ -222,7 +226,9 @@ def _read_probabilities(
         column = kinds.numbers(arrays[name], name, order.place)[order.row]
         order.refuse(available & np.isnan(column), name, "the probability is missing at an available row", remedy)
         outside = available & ((column <= 0) | (column >= 1))
-        order.refuse(outside, name, "the probability is {:g} at an available row, where both must be possible", remedy, column)
+        order.refuse(
+            outside, name, "the probability is {:g} at an available row, where both must be possible", remedy, column
+        )
         values.append(column)
     if analysis.probability_taken is not None:
         return np.where(available, values[0], 1.0)

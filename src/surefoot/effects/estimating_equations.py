@@ -2,9 +2,9 @@
 
 All estimators here solve Σ_t D_t r_t(θ) = 0 with a multiplier D_t ∈ ℝᵈ and a scalar residual r_t for every decision point.
 With R_t = −∂r_t/∂θ the derivative is A = Σ D_t R_tᵀ and Newton's step A⁻¹ Σ D_t r_t. Mancl and DeRouen's correction replaces
-a participant's score u_i = Σ D_t r_t by (I − S_i A⁻¹)⁻¹ u_i, S_i = Σ D_t L_tᵀ, where L_t is the slope of the fitted mean (R_t
-unless an estimator says otherwise): a participant pulls the fit towards their own outcomes, and their residuals are too small
-by that much. So a participant's influence is (A − S_i)⁻¹ u_i, and no matrix is larger than d × d.
+a participant's score u_i = Σ D_t r_t by (I − S_i A⁻¹)⁻¹ u_i, S_i = Σ D_t L_tᵀ, where L_t is the slope of the fitted mean
+(R_t unless an estimator says otherwise): a participant pulls the fit towards their own outcomes, and their residuals are too
+small by that much. So a participant's influence is (A − S_i)⁻¹ u_i, and no matrix is larger than d × d.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ class Root:
     corrected: Matrix
     people: int
 
+    def mapped(self, back: Matrix) -> Root:
+        """For columns x where the equation was solved for columns Bx: Bᵀθ̂ with its covariances."""
+        return Root(back.T @ self.theta, back.T @ self.plain @ back, back.T @ self.corrected @ back, self.people)
+
 
 def solve(equation: EstimatingEquation, order: RowOrder) -> Root:
     """The root and its covariances; `order` says whose the equation's rows are."""
@@ -94,14 +98,14 @@ def _find_root(equation: EstimatingEquation) -> Matrix:
         bread = equation.multiplier @ found.slope.T
         _refuse_singular(bread, equation)
         step, size = np.linalg.solve(bread, score), np.linalg.norm(score)
-        if (np.abs(step) <= TOLERANCE * (1 + np.abs(theta))).all():
+        if np.abs(step).max() <= TOLERANCE * (1 + np.abs(theta).max()):
             return np.asarray(theta + step)
         for _ in range(30):
             with np.errstate(over="ignore", invalid="ignore"):
                 tried = equation.evaluate(theta + step)
                 score = equation.multiplier @ tried.residual
             # At the root rounding decides; a step that small is taken whatever it does.
-            if np.linalg.norm(score) <= size or (np.abs(step) <= 1e-9 * (1 + np.abs(theta))).all():
+            if np.linalg.norm(score) <= size or np.abs(step).max() <= 1e-9 * (1 + np.abs(theta).max()):
                 break
             step = step / 2
         theta, found = theta + step, tried

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimating_equations import EstimatingEquation, Evaluation, Matrix, Root, solve
@@ -60,7 +61,7 @@ def effect_names(points: DecisionPoints) -> tuple[str, ...]:
 
 def _taken(points: DecisionPoints) -> Matrix:
     """1{A = k} for every action but nothing, (actions − 1, rows)."""
-    return (points.action == np.arange(1, len(points.action_names))[:, None]).astype(np.float64)
+    return np.asarray(points.action == np.arange(1, len(points.action_names))[:, None], dtype=np.float64)
 
 
 def _by_action(each: Matrix, f: Matrix) -> Matrix:
@@ -68,8 +69,28 @@ def _by_action(each: Matrix, f: Matrix) -> Matrix:
     return (each[:, None] * f).reshape(-1, f.shape[1])
 
 
-def _joint(points: DecisionPoints, equation: EstimatingEquation) -> Estimate:
-    root = solve(equation, points.order)
+def standardise(points: DecisionPoints) -> tuple[DecisionPoints, Matrix]:
+    """The rows that count with centred and scaled moderators and controls, and B: scaled columns = B · columns.
+
+    Years and clock times are then no more trouble to the solver than other numbers.
+    """
+    points = points.counted_only
+    f, g = _standardiser(points.moderators), _standardiser(points.controls)
+    scaled = replace(points, moderators=f @ points.moderators, controls=g @ points.controls)
+    return scaled, block_diag(g, *[f] * (len(points.action_names) - 1))
+
+
+def _standardiser(columns: Matrix) -> Matrix:
+    centre, scale = columns.mean(axis=1), columns.std(axis=1)
+    scale[~(scale > 1e-10 * np.abs(centre))] = 1.0
+    found = np.diag(1 / scale)
+    found[1:, 0] = -centre[1:] / scale[1:]
+    return found
+
+
+def solve_jointly(points: DecisionPoints, equation: EstimatingEquation, back: Matrix) -> Estimate:
+    """Controls and effect from one equation in standardised columns."""
+    root = solve(equation, points.order).mapped(back)
     q = len(points.control_names)
     return Estimate(root, q, points.control_names, root.theta[:q], corrected=True)
 
@@ -101,8 +122,8 @@ def linear_equation(
 
 def estimate_wcls(points: DecisionPoints) -> Estimate:
     """Weighted and centred least squares: θ̂ = (Σ XᵀWX)⁻¹ Σ XᵀWY."""
-    points = points.counted_only
-    return _joint(points, linear_equation(points))
+    scaled, back = standardise(points)
+    return solve_jointly(scaled, linear_equation(scaled), back)
 
 
 def _blipped_equation(points: DecisionPoints, shift: Matrix, centred: Matrix, weight: Matrix) -> EstimatingEquation:
@@ -125,20 +146,21 @@ def _blipped_equation(points: DecisionPoints, shift: Matrix, centred: Matrix, we
 
 def estimate_emee(points: DecisionPoints) -> Estimate:
     """EMEE: Σ W e^(−A fᵀβ) (Y − e^(gᵀα + A fᵀβ)) [g; (A − p̃) f] = 0."""
-    points = points.counted_only
+    points, back = standardise(points)
     taken, q = _taken(points), len(points.control_names)
     equation = _blipped_equation(points, taken, taken - points.numerator[1:], points.weight)
     base = np.concatenate([points.controls, _by_action(taken, points.moderators)])
     # The slope of the fitted mean e^(gᵀα + A fᵀβ), times the e^(−A fᵀβ) that is left out of the multiplier.
-    return _joint(points, replace(equation, leverage_slope=lambda theta: np.exp(theta[:q] @ base[:q]) * base))
+    equation = replace(equation, leverage_slope=lambda theta: np.exp(theta[:q] @ base[:q]) * base)
+    return solve_jointly(points, equation, back)
 
 
 def estimate_emee2(points: DecisionPoints) -> Estimate:
     """EMEE2: Σ I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f] = 0, without weights."""
     _two_actions(points, "emee2", "emee")
-    points = points.counted_only
+    points, back = standardise(points)
     shift = _taken(points) - _probability(points)
-    return _joint(points, _blipped_equation(points, shift, shift, points.future))
+    return solve_jointly(points, _blipped_equation(points, shift, shift, points.future), back)
 
 
 def estimate_dcee(points: DecisionPoints) -> Estimate:
@@ -155,14 +177,15 @@ def estimate_dcee(points: DecisionPoints) -> Estimate:
     rows = known & (complete | ~points.available)
     expected = np.nan_to_num((1 - p) * (arms[1] @ g) + p * (arms[0] @ g))
     contrast = points.available * np.where(treated, 1.0, -1.0) / points.taken * (points.outcome - expected)
-    design, target = f[:, rows], contrast[rows]
+    back = _standardiser(f[:, rows])
+    design, target = back @ f[:, rows], contrast[rows]
     order = replace(points.order, person=points.person[rows], row=points.order.row[rows])
 
     def evaluate(theta: Matrix) -> Evaluation:
         return Evaluation(target - theta @ design, design)
 
     equation = EstimatingEquation(effect_names(points), design, evaluate, np.zeros(len(design)))
-    root = solve(equation, order)
+    root = solve(equation, order).mapped(back)
     names = tuple(f"{action}: {name}" for action in points.action_names for name in points.control_names)
     return Estimate(root, 0, names, np.concatenate(arms), corrected=False)
 

@@ -68,16 +68,24 @@ def excursion_effect(
 
     Examples
     --------
-    >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> found = sf.effects.wcls(logs.to_frame("pyarrow"), participant="user", time="time", outcome="reward",
-    ...                         treatment="action", probability_taken="probability", controls=["s1"])
-    >>> found.params.shape, found.people, found.df_resid
-    ((1,), 20, 17)
+    >>> import numpy as np, pyarrow as pa, surefoot as sf
+    >>> rng = np.random.default_rng(0)
+    >>> sent, before = rng.integers(0, 2, 600), rng.normal(size=600)
+    >>> frame = pa.table({"person": np.repeat(np.arange(20), 30), "t": np.tile(np.arange(30), 20), "sent": sent,
+    ...                   "p": np.full(600, 0.5), "x": before, "y": before + 0.4 * sent + rng.normal(size=600)})
+    >>> found = sf.effects.wcls(frame, participant="person", time="t", outcome="y", treatment="sent", probability="p",
+    ...                         controls=["x"])
+    >>> found.params.round(2), found.conf_int().round(2), found.df_resid
+    (array([0.38]), array([[0.25, 0.51]]), 17)
     """
+    return fit_analysis(frame, Analysis(**options), estimator=estimator, place=place)
+
+
+def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", place: Place = frame_row) -> EffectResult:
+    """As `excursion_effect`, with the options in one object."""
     if estimator not in ESTIMATORS:
         raise InputError(f"no estimator '{estimator}'{closest(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
-    points = read_decision_points(frame, Analysis(**options), place=place)
+    points = read_decision_points(frame, analysis, place=place)
     chosen = ESTIMATORS[estimator]
     check_points(points, chosen)
     return EffectResult(estimator, points, chosen.estimate(points))

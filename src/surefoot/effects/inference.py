@@ -70,9 +70,9 @@ def joint_test(estimate: Estimate, names: tuple[str, ...] = (), contrasts: Matri
     size = len(matrix)
     value = matrix @ estimate.root.theta[q:]
     spread = matrix @ covariance(estimate)[q:, q:] @ matrix.T
-    if not np.linalg.matrix_rank(spread, hermitian=True) == size:
-        # No spread at all around an effect that is not nothing: an outcome that the action decides.
-        infinite = bool(np.abs(value).max() > 0)
-        return JointTest(names, np.inf if infinite else np.nan, size, degrees, 0.0 if infinite else np.nan)
+    scale = np.sqrt(np.diagonal(spread))
+    if not (scale > 0).all():  # An outcome that the action decides leaves no spread.
+        return JointTest(names, np.nan, size, degrees, np.nan)
+    value, spread = value / scale, spread / np.outer(scale, scale)
     statistic = float(value @ np.linalg.solve(spread, value)) * degrees / (size * (degrees + size - 1))
     return JointTest(names, statistic, size, degrees, float(fdtrc(size, degrees, statistic)))

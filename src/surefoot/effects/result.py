@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,13 +114,7 @@ class EffectResult:
     ) -> ContrastResults:
         """The effect where the moderators have these values, of one action against another (nothing unless named).
 
-        >>> import surefoot as sf
-        >>> logs = sf.simulators.HeartSteps(users=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-        >>> frame = logs.to_frame("pyarrow").append_column("day", [[float(t // 5) for t in logs.time]])
-        >>> found = sf.effects.wcls(frame, participant="user", time="time", outcome="reward", treatment="action",
-        ...                         probability_taken="probability", moderators=["day"], controls=["s1", "day"])
-        >>> found.effect_at({"day": 9}).names
-        ('day = 9',)
+        `found.effect_at({"home": 1, "day": 40})` is the effect at home on day 40; every moderator needs a value.
         """
         values = dict(at or {})
         wanted = [name for name in self.points.moderator_names if name != INTERCEPT]
@@ -143,6 +136,12 @@ class EffectResult:
         if len(actions) > 2:
             label = f"{chosen} against {against or actions[0]}, {label}"
         return self.t_test(matrix[1:].ravel(), names=(label,))
+
+    def summary(self) -> str:
+        """The table of coefficients, and what must stand beside it."""
+        from surefoot.effects.text import summarise
+
+        return summarise(self)
 
     def _matrix(self, contrast: Contrast) -> Matrix:
         if isinstance(contrast, Mapping):
