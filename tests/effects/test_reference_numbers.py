@@ -127,5 +127,5 @@ def test_heartsteps_v1_as_published(heartsteps):
     complete = found.other_missing[0]
     _close([complete.estimate, complete.standard_error], [0.14924322, 0.07482053], 1e-7)
     assert "5,321" in complete.analysis
-    missing = found.diagnostics.missing.effect
+    missing = found.quality.missing.effect
     assert (round(missing.value, 4), round(missing.standard_error, 4)) == (-0.0005, 0.0068)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot import columns as kinds
-from surefoot.columns import Place, arrow_columns, frame_row
+from surefoot.data import columns as kinds
+from surefoot.data.columns import Place, frame_row
+from surefoot.data.frames import arrow_columns
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.terms import columns_of, parse_terms, read_variable, term_matrix
 from surefoot.errors import InputError
@@ -40,7 +41,7 @@ class RowOrder:
         more = f" (and {found.size - 1} more rows)" if found.size > 1 else ""
         text = what if values is None else what.format(values[first])
         message = f"{self.place(row)}, column '{column}', participant {person!r}: {text}{more}; {remedy}"
-        raise InputError(message, row=row, column=column, user=person)
+        raise InputError(message, row=row, column=column, participant=person)
 
 
 @dataclass(frozen=True, eq=False)

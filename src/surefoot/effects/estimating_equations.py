@@ -82,7 +82,7 @@ def solve(equation: EstimatingEquation, order: RowOrder) -> Root:
         raise InputError(
             f"participant {who!r} alone decides a coefficient of {', '.join(equation.names)}, so its uncertainty cannot be "
             "estimated; name fewer moderators and controls",
-            user=who,
+            participant=who,
         )
     plain = np.linalg.solve(bread, scores.T).T
     corrected = np.linalg.solve(bread, np.linalg.solve(kept, scores[:, :, None])[:, :, 0].T).T

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-from surefoot.columns import Place, frame_row
+from surefoot.data.columns import Place, frame_row
 from surefoot.effects.analysis import Analysis
-from surefoot.effects.checks import check_points
 from surefoot.effects.decision_points import read_decision_points
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.result import EffectResult
 from surefoot.effects.terms import Terms
-from surefoot.errors import InputError, closest
+from surefoot.effects.validity import check_validity
+from surefoot.errors import InputError, did_you_mean
 
 
 class Options(TypedDict, total=False):
@@ -84,10 +84,10 @@ def excursion_effect(
 def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", place: Place = frame_row) -> EffectResult:
     """As `excursion_effect`, with the options in one object."""
     if estimator not in ESTIMATORS:
-        raise InputError(f"no estimator '{estimator}'{closest(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
+        raise InputError(f"no estimator '{estimator}'{did_you_mean(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
     points = read_decision_points(frame, analysis, place=place)
     chosen = ESTIMATORS[estimator]
-    check_points(points, chosen)
+    check_validity(points, chosen)
     return EffectResult(estimator, points, chosen.estimate(points))
 
 

@@ -8,18 +8,18 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from surefoot.columns import Place, frame_row
+from surefoot.data.columns import Place, frame_row
+from surefoot.data.frames import make_frame
 from surefoot.effects.analysis import Analysis
-from surefoot.effects.diagnostics import Diagnostics, diagnose
+from surefoot.effects.contrasts import ContrastResults, JointTest
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.excursion import Options, fit_analysis
-from surefoot.effects.inference import ContrastResults, JointTest
 from surefoot.effects.result import EffectResult
+from surefoot.effects.sample_quality import SampleQuality, assess_sample
 from surefoot.effects.sensitivity import ROBUST_LOSSES, estimate_robustly
 from surefoot.effects.sentences import Words, describe_effect
 from surefoot.effects.terms import INTERCEPT, parse_terms
 from surefoot.errors import InputError
-from surefoot.trajectories import tidy
 
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
@@ -54,7 +54,7 @@ class EffectsReport:
     other_missing: tuple[EffectRow, ...]
     """The same with missing outcomes treated the other way, where that is notable."""
     sensitivity: tuple[EffectRow, ...]
-    diagnostics: Diagnostics
+    quality: SampleQuality
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
     words: Words
@@ -68,11 +68,11 @@ class EffectsReport:
     def to_frame(self, backend: str = "pyarrow") -> Any:
         """The table, one row for each effect."""
         rows = [asdict(row) for row in self.table]
-        return tidy({name: [row[name] for row in rows] for name in rows[0]}, backend)
+        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        first = self.diagnostics
+        first = self.quality
         shares = {
             name: None if part is None else {"rows": part.rows, "happened": part.happened,
                                              "effect": None if part.effect is None else part.effect._asdict()}
@@ -84,7 +84,7 @@ class EffectsReport:
             "joint_tests": {name: asdict(found) for name, found in self.joint.items()},
             "other_treatment_of_missing": [asdict(row) for row in self.other_missing],
             "sensitivity": [asdict(row) for row in self.sensitivity],
-            "diagnostics": {**asdict(first), **shares},
+            "quality": {**asdict(first), **shares},
             "sentences": list(self.sentences),
             "notes": list(self.notes),
         }
@@ -119,7 +119,7 @@ def analyse(
         joint=joint,
         other_missing=_other_missing(frame, estimator, questions, found, place),
         sensitivity=_sensitivity(found, sensitivity, estimator),
-        diagnostics=diagnose(main.points),
+        quality=assess_sample(main.points),
         sentences=tuple(_sentences(spoken, found, at)),
         notes=(*_notes(main, table), *notes),
         words=spoken,

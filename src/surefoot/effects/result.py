@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot.effects.contrasts import ContrastResults, JointTest, covariance, joint_test
 from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimators import ESTIMATORS, Estimate, effect_names
-from surefoot.effects.inference import ContrastResults, JointTest, covariance, joint_test
 from surefoot.effects.terms import INTERCEPT
-from surefoot.errors import InputError, closest
+from surefoot.errors import InputError, did_you_mean
 
 Matrix = NDArray[np.float64]
 Contrast = ArrayLike | Mapping[str, float]
@@ -120,7 +120,7 @@ class EffectResult:
         wanted = [name for name in self.points.moderator_names if name != INTERCEPT]
         unknown = [name for name in values if name not in wanted]
         if unknown:
-            raise InputError(f"'{unknown[0]}' is not a moderator{closest(unknown[0], wanted)}; they are {wanted}")
+            raise InputError(f"'{unknown[0]}' is not a moderator{did_you_mean(unknown[0], wanted)}; they are {wanted}")
         absent = [name for name in wanted if name not in values]
         if absent:
             raise InputError(f"say where the effect is wanted: {absent} have no value; moderators are {wanted}")
@@ -147,7 +147,9 @@ class EffectResult:
         if isinstance(contrast, Mapping):
             unknown = [name for name in contrast if name not in self.names]
             if unknown:
-                raise InputError(f"no coefficient '{unknown[0]}'{closest(unknown[0], self.names)}; they are {self.names}")
+                raise InputError(
+                    f"no coefficient '{unknown[0]}'{did_you_mean(unknown[0], self.names)}; they are {self.names}"
+                )
             contrast = [float(contrast.get(name, 0.0)) for name in self.names]
         matrix = np.atleast_2d(np.asarray(contrast, dtype=np.float64))
         if matrix.ndim != 2 or matrix.shape[1] != len(self.params):

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.effects.decision_points import DecisionPoints
-from surefoot.effects.diagnostics import NORMAL_MAD
 from surefoot.effects.estimating_equations import solve
 from surefoot.effects.estimators import Estimate, linear_equation, solve_jointly, standardise
-from surefoot.errors import InputError, closest
+from surefoot.effects.sample_quality import NORMAL_MAD
+from surefoot.errors import InputError, did_you_mean
 
 Matrix = NDArray[np.float64]
 STEPS = 500
@@ -49,7 +49,7 @@ def estimate_robustly(points: DecisionPoints, loss: str) -> Estimate:
     """WCLS with a robust loss, the scale fixed at 1.4826 MAD of the residuals of plain WCLS."""
     if loss not in ROBUST_LOSSES:
         raise InputError(
-            f"no robust loss '{loss}'{closest(loss, ROBUST_LOSSES)}; choose from {list(ROBUST_LOSSES)}. Leaving out what a "
+            f"no robust loss '{loss}'{did_you_mean(loss, ROBUST_LOSSES)}; choose from {list(ROBUST_LOSSES)}. Leaving out what a "
             "robust fit left over and analysing the rest is refused: whether a row is left out depends on the outcome, and "
             "so on treatment"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from surefoot.pages import number
+from surefoot.reports.numbers import number
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.columns import Place, is_text, numbers
+from surefoot.data.columns import Place, is_text, numbers
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:

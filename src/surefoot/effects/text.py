@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from surefoot.effects.diagnostics import TAIL, Diagnostics, ShareByAction, diagnose
 from surefoot.effects.estimators import ESTIMATORS
-from surefoot.pages import number
+from surefoot.effects.sample_quality import TAIL, SampleQuality, ShareByAction, assess_sample
+from surefoot.reports.numbers import number
 
 if TYPE_CHECKING:
     from surefoot.effects.report import EffectRow, EffectsReport
@@ -52,10 +52,10 @@ def summarise(result: EffectResult) -> str:
         f"{result.people} participants, {result.rows:,} rows, {result.df_resid} degrees of freedom",
     ]
     test = f"All nothing: F({joint.df_num}, {joint.df_denom}) = {joint.fvalue:.3f}, p = {joint.pvalue:.4f}"
-    return "\n".join([*head, lay_out(rows, HEADERS), test, *diagnostic_lines(diagnose(result.points))])
+    return "\n".join([*head, lay_out(rows, HEADERS), test, *quality_lines(assess_sample(result.points))])
 
 
-def diagnostic_lines(found: Diagnostics) -> list[str]:
+def quality_lines(found: SampleQuality) -> list[str]:
     """What a reader needs before believing an effect."""
     why = "; ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
     lines = [
@@ -100,7 +100,7 @@ def report_text(report: EffectsReport) -> str:
         parts.append(f"Does the effect differ {name}? {words}")
     if report.other_missing:
         parts += ["", "Missing outcomes treated the other way:", lay_out(table_rows(report.other_missing), TABLE_HEADERS)]
-    parts += ["", *diagnostic_lines(report.diagnostics)]
+    parts += ["", *quality_lines(report.quality)]
     if report.sensitivity:
         parts += ["", "Sensitivity, not the primary analysis: robust losses have another estimand than a difference of means.",
                   lay_out(table_rows(report.sensitivity), TABLE_HEADERS)]  # fmt: skip

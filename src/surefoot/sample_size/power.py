@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
-from surefoot.trajectories import tidy
 
 SMALLEST = 10
 """Below so many people the formulas promise nothing."""
@@ -91,7 +91,7 @@ class SampleSize:
         for power in powers:
             columns[f"people_{100 * power:g}"] = [self.design.people(power, factor) for factor in factors]
         columns["power"] = [self.design.power(self.people, factor) for factor in factors]
-        return tidy(columns, "pyarrow")
+        return make_frame(columns, "pyarrow")
 
     def curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Numbers of people, and the power with each."""

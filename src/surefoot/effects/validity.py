@@ -16,7 +16,7 @@ AFTERWARDS = 1e-6
 not chance."""
 
 
-def check_points(points: DecisionPoints, estimator: Estimator) -> None:
+def check_validity(points: DecisionPoints, estimator: Estimator) -> None:
     """Refuse what the estimator cannot answer."""
     counted = points.counted
     if not counted.any():

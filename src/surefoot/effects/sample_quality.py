@@ -11,7 +11,7 @@ from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimators import estimate_wcls
 from surefoot.effects.terms import INTERCEPT
 from surefoot.errors import InputError
-from surefoot.resampling import Interval, symmetric
+from surefoot.inference.intervals import Interval, t_interval
 
 TAIL = 3.0
 """An outcome is extreme beyond this many robust standard deviations (1.4826 MAD) of a fit that does not know the action."""
@@ -34,7 +34,7 @@ class ShareByAction:
 
 
 @dataclass(frozen=True)
-class Diagnostics:
+class SampleQuality:
     """Counts and shares that a reader needs before believing an effect."""
 
     rows: int
@@ -50,12 +50,12 @@ class Diagnostics:
     """(Σw)²/(n Σw²): as many rows, with equal weights, would tell as much."""
 
 
-def diagnose(points: DecisionPoints) -> Diagnostics:
+def assess_sample(points: DecisionPoints) -> SampleQuality:
     """Counts, missing outcomes, extreme outcomes and effective share."""
     possible = points.available & points.later & (points.future > 0)
     counted = points.counted_only
     weight = counted.weight
-    return Diagnostics(
+    return SampleQuality(
         rows=len(points),
         counted=len(counted),
         people=len(points.order.participants),
@@ -85,7 +85,7 @@ def _effect_on(points: DecisionPoints, outcome: NDArray[np.float64]) -> Interval
     except InputError:  # Too few participants have a complete row.
         return None
     first = found.controls
-    return symmetric(found.root.theta[first], np.sqrt(found.root.corrected[first, first]), found.degrees)
+    return t_interval(found.root.theta[first], np.sqrt(found.root.corrected[first, first]), found.degrees)
 
 
 def _tail(points: DecisionPoints) -> ShareByAction:
