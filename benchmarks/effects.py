@@ -22,7 +22,7 @@ CONTROLS = ["x", "home", "day"]
 
 
 def simulate(rng, replicates, people, *, points=POINTS, effect=0.3, by_home=0.4, effect_sd=0.3):
-    """Arrays (replicates, people, points). The effect on y is `effect` + `by_home` (home − ½), on log P(b = 1) the same/2."""
+    """Arrays (replicates, people, points). Effect on y: `effect` + `by_home` (home − ½); on log P(b = 1): half of that."""
     shape = replicates, people, points
     home = (rng.random(shape) < 0.5).astype(float)
     level, own = (sd * rng.normal(size=(*shape[:2], 1)) for sd in (0.7, effect_sd))
@@ -51,7 +51,9 @@ def tables(trials):
     replicates, people, points = trials["y"].shape
     person, t = np.repeat(np.arange(people), points), np.tile(np.arange(points), people)
     for k in range(replicates):
-        yield pa.table({"person": person, "t": t, **{name: np.ascontiguousarray(v[k]).ravel() for name, v in trials.items()}})
+        yield pa.table(
+            {"person": person, "t": t, **{name: np.ascontiguousarray(v[k]).ravel() for name, v in trials.items()}}
+        )
 
 
 def batches(replicates, size=250):
@@ -143,8 +145,8 @@ def after_bandit(people=37, replicates=REPLICATES, weeks=6, per_week=14, seed=3)
 def _learned(x, sent, y, p, new):
     replicates = len(x)
     who = np.repeat(np.arange(replicates), x[0].size)
-    table = pa.table({"r": who, "t": np.tile(np.arange(x[0].size), replicates), "x": x.ravel(), "a": sent.ravel(), "y": y.ravel(),
-                      "p": np.where(sent == 1, p, 1 - p).ravel()})  # fmt: skip
+    table = pa.table({"r": who, "t": np.tile(np.arange(x[0].size), replicates), "x": x.ravel(), "a": sent.ravel(),
+                      "y": y.ravel(), "p": np.where(sent == 1, p, 1 - p).ravel()})  # fmt: skip
     logs = sf.Trajectories.from_frame(table, participant="r", time="t", state=["x"], action="a", reward="y", probability="p")
     learned = sf.method("saccb").fit(logs).policies_
     sends = learned.probabilities(np.repeat(np.arange(replicates), new[0].size), new.reshape(-1, 1))[:, 1]
@@ -160,7 +162,9 @@ def seconds(people=10_000, points=210):
     found = {}
     for name, outcome in (("wcls", "y"), ("emee", "b"), ("emee2", "b"), ("dcee", "distal")):
         start = time.perf_counter()
-        sf.effects.excursion_effect(trial, estimator=name, outcome=outcome, moderators=["home", "day"], controls=CONTROLS, **COLUMNS)
+        sf.effects.excursion_effect(
+            trial, estimator=name, outcome=outcome, moderators=["home", "day"], controls=CONTROLS, **COLUMNS
+        )
         found[name] = time.perf_counter() - start
     return found
 

@@ -86,7 +86,7 @@ def test_missing_outcomes_are_complete_cases_unless_the_study_defined_them(trial
     by_hand = wcls(lost.fillna({"y": 0.0}), controls=["x"], **COLUMNS)
     np.testing.assert_array_equal(filled.params, by_hand.params)
     report = analyse(trial.assign(y=trial["y"].where(trial["y"] > 0)), controls=["x"], missing_as=-5, **COLUMNS)
-    assert report.other_missing and "complete cases" in report.other_missing[0].analysis
+    assert report.other_missing and "complete rows" in report.other_missing[0].analysis
     assert not analyse(trial, controls=["x"], missing_as=0, **COLUMNS).other_missing
 
 

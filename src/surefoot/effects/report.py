@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot.data.columns import Place, frame_row
 from surefoot.data.frames import make_frame
@@ -41,6 +42,21 @@ class EffectRow:
     p_holm: float = np.nan
     """Adjusted for all tests of the table, after Holm."""
 
+    @property
+    def label(self) -> str:
+        return self.effect if self.effect == self.analysis else f"{self.analysis}: {self.effect}"
+
+
+@dataclass(frozen=True, eq=False)
+class EffectCurve:
+    """The effect as a straight line over a variable, with pointwise 95 % intervals."""
+
+    over: str
+    values: NDArray[np.float64]
+    effect: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
 
 @dataclass(frozen=True, eq=False)
 class EffectsReport:
@@ -59,6 +75,8 @@ class EffectsReport:
     notes: tuple[str, ...]
     words: Words
     estimator: str
+    curve: EffectCurve | None
+    """The average effect over study days; None where no day is known."""
 
     @property
     def main(self) -> EffectResult:
@@ -99,13 +117,14 @@ def analyse(
     words: Words | None = None,
     notes: Sequence[str] = (),
     sensitivity: Sequence[str] = tuple(ROBUST_LOSSES),
+    over: str | None = None,
     place: Place = frame_row,
     **options: Unpack[Options],
 ) -> EffectsReport:
     """The average effect and, with moderators, the effect by them, at every lag; options as in `excursion_effect`.
 
     Moderators are added to the controls of the analysis by moderators. `at` asks for the effect at values of the moderators,
-    `words` says how sentences call treatment and outcome.
+    `words` says how sentences call treatment and outcome, `over` names the variable (study day) to draw the effect over.
     """
     questions = _questions(Analysis(**options), lags)
     found = {name: fit_analysis(frame, asked, estimator=estimator, place=place) for name, asked in questions.items()}
@@ -124,7 +143,25 @@ def analyse(
         notes=(*_notes(main, table), *notes),
         words=spoken,
         estimator=estimator,
+        curve=None if over is None else _curve(frame, main, over, place),
     )
+
+
+def _curve(frame: Any, main: EffectResult, over: str, place: Place) -> EffectCurve | None:
+    """The average analysis with `over` as its only moderator, of the first treatment."""
+    analysis = main.points.analysis
+    controls = parse_terms(analysis.controls)
+    asked = replace(analysis, moderators=(over,), controls=(*controls, *([] if over in controls else [over])))
+    found = fit_analysis(frame, asked, estimator=main.estimator, place=place)
+    values = found.points.counted_only.moderators[1]
+    if len(found.points.moderator_names) != 2:
+        return None
+    grid = np.linspace(values.min(), values.max(), 60)
+    matrix = np.zeros((len(grid), len(found.params)))
+    matrix[:, 0], matrix[:, 1] = 1.0, grid
+    line = found.t_test(matrix)
+    low, high = line.conf_int().T
+    return EffectCurve(over, grid, line.effect, low, high)
 
 
 def _questions(analysis: Analysis, lags: Sequence[int]) -> dict[str, Analysis]:
@@ -176,7 +213,7 @@ def _labels(result: EffectResult) -> tuple[str, ...]:
     moderators = result.points.moderator_names[1:]
     actions = result.points.action_names[1:]
     base = ["average"] if not moderators else [" and ".join(f"{name} = 0" for name in moderators)]
-    labels = [*base, *(f"change per 1 of {name}" for name in moderators)]
+    labels = [*base, *(f"per 1 of {name}" for name in moderators)]
     return tuple(f"{action}: {label}" if len(actions) > 1 else label for action in actions for label in labels)
 
 
@@ -210,7 +247,7 @@ def _other_missing(
         moved = np.abs(complete.params - found[name].params) / found[name].bse
         if moved.max() > NOTABLE:
             contrast = complete.t_test(np.eye(len(complete.params)), names=_labels(complete))
-            rows += _contrast_rows(f"{name}, complete cases ({complete.rows:,} rows)", contrast)
+            rows += _contrast_rows(f"{name}, {complete.rows:,} complete rows", contrast)
     return tuple(rows)
 
 

@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.effects.contrasts import ContrastResults, JointTest, covariance, joint_test
 from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimators import ESTIMATORS, Estimate, effect_names
+from surefoot.effects.sample_quality import assess_sample
 from surefoot.effects.terms import INTERCEPT
+from surefoot.effects.text import HEADERS, lay_out, quality_lines
 from surefoot.errors import InputError, did_you_mean
 
 Matrix = NDArray[np.float64]
@@ -138,10 +140,19 @@ class EffectResult:
         return self.t_test(matrix[1:].ravel(), names=(label,))
 
     def summary(self) -> str:
-        """The table of coefficients, and what must stand beside it."""
-        from surefoot.effects.text import summarise
-
-        return summarise(self)
+        """The table of coefficients, as statsmodels prints a fit, and what must stand beside it."""
+        ends = self.conf_int()
+        each = (self.params, self.bse, self.tvalues, self.pvalues, *ends.T)
+        rows = [[name, *(f"{values[j]:.4f}" for values in each)] for j, name in enumerate(self.names)]
+        estimator, joint, analysis = ESTIMATORS[self.estimator], self.joint_test(), self.points.analysis
+        return "\n".join([
+            f"Causal excursion effect ({estimator.estimand}) by {estimator.label}",
+            f"outcome {analysis.outcome}, treatment {analysis.treatment}, {self.people} participants, {self.rows:,} rows, "
+            f"{self.df_resid} degrees of freedom",
+            lay_out(rows, HEADERS),
+            f"All nothing: F({joint.df_num}, {joint.df_denom}) = {joint.fvalue:.3f}, p = {joint.pvalue:.4f}",
+            *quality_lines(assess_sample(self.points)),
+        ])  # fmt: skip
 
     def _matrix(self, contrast: Contrast) -> Matrix:
         if isinstance(contrast, Mapping):

@@ -40,8 +40,8 @@ class RobustLoss:
 
 
 ROBUST_LOSSES = {
-    "huber": RobustLoss("Huber, another estimand", _huber),
-    "bisquare": RobustLoss("bisquare, another estimand", _bisquare),
+    "huber": RobustLoss("Huber", _huber),
+    "bisquare": RobustLoss("bisquare", _bisquare),
 }
 
 
@@ -49,8 +49,8 @@ def estimate_robustly(points: DecisionPoints, loss: str) -> Estimate:
     """WCLS with a robust loss, the scale fixed at 1.4826 MAD of the residuals of plain WCLS."""
     if loss not in ROBUST_LOSSES:
         raise InputError(
-            f"no robust loss '{loss}'{did_you_mean(loss, ROBUST_LOSSES)}; choose from {list(ROBUST_LOSSES)}. Leaving out what a "
-            "robust fit left over and analysing the rest is refused: whether a row is left out depends on the outcome, and "
+            f"no robust loss '{loss}'{did_you_mean(loss, ROBUST_LOSSES)}; choose from {list(ROBUST_LOSSES)}. Leaving out "
+            "what a robust fit left over and analysing the rest is refused: whether a row is left out depends on the outcome, and "
             "so on treatment"
         )
     points, back = standardise(points)
@@ -58,9 +58,7 @@ def estimate_robustly(points: DecisionPoints, loss: str) -> Estimate:
     residual = linear_equation(points).evaluate(start).residual
     scale = NORMAL_MAD * np.median(np.abs(residual - np.median(residual)))
     if scale == 0:
-        raise InputError(
-            "more than half of the residuals are equal, so there is no robust scale; leave the robust losses out"
-        )
+        raise InputError("more than half of the residuals are equal: there is no robust scale; leave the robust losses out")
 
     def influence(residuals: Matrix) -> tuple[Matrix, Matrix]:
         value, derivative = ROBUST_LOSSES[loss].influence(residuals / scale)

@@ -149,11 +149,11 @@ def continuous(
             controls=controls + len(moderators),
             level=level,
             effect=mean,
-            effect_words=f"a mean effect of {mean:.3g} (standard deviation of the outcome {sd:g})",
+            effect_words=f"a mean effect of {mean:.3g} (standard deviation of the outcome {sd:.3g})",
             assumptions=(
                 *setting.assumptions,
                 f"effect {setting.effect.words}",
-                f"effects that differ between people with standard deviation {effect_sd:g}"
+                f"effects that differ between people with standard deviation {effect_sd:.3g}"
                 if effect_sd
                 else "the same effect for everybody",
                 *more,
@@ -221,7 +221,7 @@ def binary(
                 *setting.assumptions,
                 f"log relative risk {setting.effect.words}",
                 f"probability of the outcome without treatment {base.words}",
-                f"log relative risks that differ between people with standard deviation {effect_sd:g}"
+                f"log relative risks that differ between people with standard deviation {effect_sd:.3g}"
                 if effect_sd
                 else "the same relative risk for everybody",
                 f"{controls} control coefficients",
