@@ -114,7 +114,8 @@ def heartsteps():
 def test_heartsteps_v1_as_published(heartsteps):
     asked = {"participant": heartsteps.columns[0], "time": "decision", "outcome": "steps", "treatment": "send",
              "probability": "p", "available": "available", "numerator": 0.6, "transform": "log(x + 0.5)",
-             "controls": ["log_steps_before"], "missing_as": {"steps": 0, "log_steps_before": float(np.log(0.5))}}  # fmt: skip
+             "controls": ["log_steps_before"],
+             "missing_as": {"steps": 0, "log_steps_before": float(np.log(0.5))}}  # fmt: skip
     found = sf.effects.analyse(heartsteps, moderators=["day"], at=[{"day": 0}, {"day": 40}], **asked)
     published = [
         (0.13119528, 0.06739234, -0.00576243, 0.26815298, 0.05986616),

@@ -5,6 +5,7 @@ from surefoot.effects.excursion import dcee, emee, emee2, excursion_effect, wcls
 from surefoot.effects.report import EffectsReport, analyse
 from surefoot.effects.result import EffectResult
 from surefoot.effects.sentences import Words
+from surefoot.effects.study_effects import analyse_study
 
 __all__ = [
     "ESTIMATORS",
@@ -12,6 +13,7 @@ __all__ = [
     "EffectsReport",
     "Words",
     "analyse",
+    "analyse_study",
     "dcee",
     "emee",
     "emee2",

@@ -85,6 +85,11 @@ def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", pla
     """As `excursion_effect`, with the options in one object."""
     if estimator not in ESTIMATORS:
         raise InputError(f"no estimator '{estimator}'{did_you_mean(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
+    if hasattr(frame, "weights_"):
+        raise InputError(
+            "this is a fitted method, and what a robust fit left over is not analysed: whether it left a row out depends on "
+            "the outcome, and so on treatment; give the frame of all decision points"
+        )
     points = read_decision_points(frame, analysis, place=place)
     chosen = ESTIMATORS[estimator]
     check_validity(points, chosen)

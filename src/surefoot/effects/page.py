@@ -88,7 +88,9 @@ def _percent_axis(axes: Axes, report: EffectsReport) -> None:
     marks = [mark for mark in (-75, -50, -25, 0, 25, 50, 100, 200, 400) if low < math.log1p(mark / 100) < high]
     upper = axes.twiny()
     upper.set_xlim(low, high)
-    upper.set_xticks([math.log1p(mark / 100) for mark in marks], [f"{mark:+d} %".replace("-", "−").replace("+0", "0") for mark in marks])
+    upper.set_xticks(
+        [math.log1p(mark / 100) for mark in marks], [f"{mark:+d} %".replace("-", "−").replace("+0", "0") for mark in marks]
+    )
     upper.tick_params(colors=GREY, labelsize="small")
     upper.spines[["right", "left", "bottom"]].set_visible(False)
     upper.spines["top"].set_color(GREY)

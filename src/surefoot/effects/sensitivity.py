@@ -50,8 +50,8 @@ def estimate_robustly(points: DecisionPoints, loss: str) -> Estimate:
     if loss not in ROBUST_LOSSES:
         raise InputError(
             f"no robust loss '{loss}'{did_you_mean(loss, ROBUST_LOSSES)}; choose from {list(ROBUST_LOSSES)}. Leaving out "
-            "what a robust fit left over and analysing the rest is refused: whether a row is left out depends on the outcome, and "
-            "so on treatment"
+            "what a robust fit left over and analysing the rest is refused: whether a row is left out depends on the "
+            "outcome, and so on treatment"
         )
     points, back = standardise(points)
     start = solve(linear_equation(points), points.order).theta

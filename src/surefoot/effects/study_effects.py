@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 TAKEN = "probability of the action taken"
 AFTER_LEARNING = (
     "Probabilities changed during the trial, as when a policy learns: the effects above use the logged ones with a constant "
-    "numerator, and hold (in simulation their intervals covered 93 to 98 % after one policy was learned for all every week)."
+    "numerator, and hold."
 )
 POOLED = (
     "One policy was learned for all participants, so that they are not independent: intervals of means, and of values "
-    "from `surefoot evaluate`, that take participants as units are too short there."
+    "from `surefoot evaluate`, that take participants as units may be too short."
 )
 ALONE = "Every participant had a policy of their own: participants stay independent, and intervals of means hold too."
 
