@@ -108,6 +108,13 @@ def test_several_actions_against_nothing_and_against_each_other():
             estimator(frame.assign(z=1.0), **(columns | {"outcome": "b" if estimator is emee2 else "z"}))
 
 
+def test_a_probability_that_never_changed_may_be_a_number(trial):
+    even = trial.assign(p=0.5, sent=np.random.default_rng(0).integers(0, 2, len(trial)) * trial["available"])
+    by_number = wcls(even, controls=["x"], **(COLUMNS | {"probability": 0.5}))
+    np.testing.assert_array_equal(by_number.params, wcls(even, controls=["x"], **COLUMNS).params)
+    _refused("the probability is 1 at an available row", even, probability=1.0)
+
+
 def test_text_columns_become_levels(trial):
     place = np.where(trial["home"] == 1, "home", "elsewhere")
     found = wcls(trial.assign(place=place), moderators=["place"], controls=["x", "place"], **COLUMNS)

@@ -135,7 +135,7 @@ def test_what_a_robust_fit_left_over_is_not_analysed():
 @pytest.mark.parametrize(
     ("words", "numbers", "said"),
     [
-        (Words("walk", "steps", relative=True), (0.1312, -0.0058, 0.2682), "A walk adds about 14 % steps (95 % −1 % to +31 %)."),
+        (Words("walk", "steps", True), (0.1312, -0.0058, 0.2682), "A walk adds about 14 % steps (95 % −1 % to +31 %)"),
         (Words("email", "steps"), (-2.0, -3.0, -1.0), "An email takes away about 2 steps (95 % −3 to −1)."),
         (Words("prompt", "answering", True, True), (0.4, 0.1, 0.7), "A prompt raises the chance of answering by about 49 %"),
     ],
@@ -192,6 +192,6 @@ def test_several_actions_are_told_one_by_one():
 def test_estimators_of_the_study_are_those_of_the_registry():
     from typing import get_args
 
-    from surefoot.study.effects_section import Effects
+    from surefoot.study.effects_section import EffectsSection
 
-    assert get_args(Effects.model_fields["estimator"].annotation) == tuple(ESTIMATORS)
+    assert get_args(EffectsSection.model_fields["estimator"].annotation) == tuple(ESTIMATORS)

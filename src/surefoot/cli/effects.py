@@ -12,7 +12,7 @@ from surefoot.cli.loaded_study import AsJson, HtmlFile, Logs, StudyFile, print_j
 from surefoot.cli.option_values import number_or_text, parse_number, parse_values, split_names
 
 if TYPE_CHECKING:
-    from surefoot.study.effects_section import Effects
+    from surefoot.study.effects_section import EffectsSection
 
 EXAMPLES = """**Examples**
 
@@ -77,7 +77,7 @@ def effects(
         typer.echo(report_text(found))
 
 
-def _changed(study: Any, given: dict[str, Any]) -> Effects:
+def _changed(study: Any, given: dict[str, Any]) -> EffectsSection:
     """The study's section with what was given on the command line; `at` goes when the moderators change."""
     from pydantic import ValidationError
 

@@ -19,8 +19,8 @@ class Analysis:
     time: str
     outcome: str
     treatment: str
-    probability: str | Sequence[str] | None = None
-    """Of treatment; with several treatments one column for each."""
+    probability: float | str | Sequence[str] | None = None
+    """Of treatment: a column, or a number where it never changed; with several treatments one column for each."""
     probability_taken: str | None = None
     """Of the action that was taken, as logs hold it; instead of `probability`."""
     available: str | None = None
@@ -58,7 +58,9 @@ class Analysis:
     @property
     def probability_columns(self) -> list[str]:
         given = self.probability_taken if self.probability is None else self.probability
-        return [given] if isinstance(given, str) else list(given or ())
+        if given is None or isinstance(given, int | float):
+            return []
+        return [given] if isinstance(given, str) else list(given)
 
     @property
     def role_columns(self) -> list[str]:

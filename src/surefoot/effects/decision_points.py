@@ -218,23 +218,23 @@ def _read_probabilities(
     names: tuple[str, ...],
 ) -> NDArray[np.float64]:
     """The probability of the action that was taken."""
-    columns = analysis.probability_columns
-    if analysis.probability is not None and len(columns) != len(names) - 1:
-        raise InputError(f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got {columns}")
     remedy = "log the randomisation probability; where somebody could not be treated, the row is not available"
-    values = []
-    for name in columns:
-        column = kinds.numbers(arrays[name], name, order.place)[order.row]
-        order.refuse(available & np.isnan(column), name, "the probability is missing at an available row", remedy)
-        outside = available & ((column <= 0) | (column >= 1))
-        order.refuse(
-            outside, name, "the probability is {:g} at an available row, where both must be possible", remedy, column
+    given = [(name, kinds.numbers(arrays[name], name, order.place)[order.row]) for name in analysis.probability_columns]
+    if isinstance(analysis.probability, int | float):
+        given = [("probability", np.full(len(available), float(analysis.probability)))]
+    if analysis.probability is not None and len(given) != len(names) - 1:
+        raise InputError(
+            f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got {list(given)}"
         )
-        values.append(column)
+    what = "the probability is {:g} at an available row, where both must be possible"
+    for name, column in given:
+        order.refuse(available & np.isnan(column), name, "the probability is missing at an available row", remedy)
+        order.refuse(available & ((column <= 0) | (column >= 1)), name, what, remedy, column)
+    values = [column for _, column in given]
     if analysis.probability_taken is not None:
         return np.where(available, values[0], 1.0)
     nothing = 1 - np.sum(values, axis=0)
-    order.refuse(available & (nothing <= 0), columns[0], "the probabilities leave nothing for no treatment", remedy)
+    order.refuse(available & (nothing <= 0), given[0][0], "the probabilities leave nothing for no treatment", remedy)
     each = np.stack([nothing, *values])
     return np.where(available, np.take_along_axis(each, action[None], axis=0)[0], 1.0)
 

@@ -22,7 +22,7 @@ class Options(TypedDict, total=False):
     time: str
     outcome: str
     treatment: str
-    probability: str | Sequence[str] | None
+    probability: float | str | Sequence[str] | None
     probability_taken: str | None
     available: str | None
     moderators: Terms
@@ -49,8 +49,8 @@ def excursion_effect(
     participant, time, outcome, treatment
         Names of columns. Treatment is 0 for nothing, 1 for treatment, or up to K − 1 with several.
     probability
-        Column with the probability of treatment (one for each of several treatments). Or `probability_taken`: the column
-        with the probability of the action that was taken.
+        Column with the probability of treatment (one for each of several treatments), or a number. Or
+        `probability_taken`: the column with the probability of the action that was taken.
     available
         Column with 1 or 0; None when everybody always is.
     moderators, controls

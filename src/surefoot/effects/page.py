@@ -10,8 +10,8 @@ import numpy as np
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.report import EffectCurve, EffectRow, EffectsReport
 from surefoot.effects.text import quality_lines
-from surefoot.reports.figures import BLUE, GREY, new_figure, plain
-from surefoot.reports.numbers import number
+from surefoot.reports.figures import BLUE, GREY, label_axes, new_figure
+from surefoot.reports.numbers import format_number
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _forest(report: EffectsReport) -> tuple[Markup, str]:
     labels = [row.effect if row.effect == row.analysis else f"{row.effect}\n({row.analysis})" for row in rows]
     axes.set_yticks(place, labels)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    plain(axes, x=f"Effect on {_unit(report)}", y="", title="Effects")
+    label_axes(axes, x=f"Effect on {_unit(report)}", y="", title="Effects")
     _percent_axis(axes, report)
     note = "Dots are estimates, bars 95 % intervals corrected for few participants. Dashed: no effect."
     return inline_svg(figure, "Forest plot: " + "; ".join(f"{row.effect} {row.estimate:.3g}" for row in rows)), note
@@ -73,10 +73,10 @@ def _over_days(report: EffectsReport, curve: EffectCurve) -> tuple[Markup, str]:
     axes.fill_between(curve.values, curve.low, curve.high, color=BLUE, alpha=0.2, linewidth=0)
     axes.plot(curve.values, curve.effect, color=BLUE, linewidth=1.8)
     axes.margins(x=0)
-    plain(axes, x=f"{curve.over} of the study" if curve.over == "day" else curve.over, y=f"Effect on {_unit(report)}",
+    label_axes(axes, x=f"{curve.over} of the study" if curve.over == "day" else curve.over, y=f"Effect on {_unit(report)}",
           title=f"Effect over {curve.over}")  # fmt: skip
     note = "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise."
-    first, last = number(float(curve.effect[0])), number(float(curve.effect[-1]))
+    first, last = format_number(float(curve.effect[0])), format_number(float(curve.effect[-1]))
     return inline_svg(figure, f"Effect over {curve.over}, from {first} to {last}"), note
 
 

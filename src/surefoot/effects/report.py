@@ -169,10 +169,12 @@ def _questions(analysis: Analysis, lags: Sequence[int]) -> dict[str, Analysis]:
         raise InputError("lags is empty; give [0] for the proximal outcome")
     moderators, controls = parse_terms(analysis.moderators), parse_terms(analysis.controls)
     together = (*controls, *(term for term in moderators if term not in controls))
+    # A numerator that depends on the moderators belongs to the effect by them; any constant will do for the average.
+    constant = None if isinstance(analysis.numerator, str) and moderators else analysis.numerator
     found: dict[str, Analysis] = {}
     for lag in lags:
         suffix = f", lag {lag}" if lag or len(lags) > 1 else ""
-        found[f"average{suffix}"] = replace(analysis, moderators=(), controls=controls, lag=lag)
+        found[f"average{suffix}"] = replace(analysis, moderators=(), controls=controls, lag=lag, numerator=constant)
         if moderators:
             found[f"by {', '.join(moderators)}{suffix}"] = replace(analysis, controls=together, lag=lag)
     return found

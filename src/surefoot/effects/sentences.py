@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from surefoot.reports.numbers import number
+from surefoot.reports.numbers import format_number
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def describe_effect(words: Words, value: float, low: float, high: float, where: 
 def _amount(words: Words, value: float) -> str:
     if words.relative:
         return f"{abs(100 * math.expm1(value)):.0f} %"
-    return number(float(abs(value)))
+    return format_number(float(abs(value)))
 
 
 def _size(words: Words, value: float) -> str:
     if words.relative:
         return f"{100 * math.expm1(value):+.0f} %".replace("-", "−")
-    return number(float(value))
+    return format_number(float(value))

@@ -13,7 +13,7 @@ from surefoot.effects.sentences import Words
 
 if TYPE_CHECKING:
     from surefoot.study import Study, StudyLogs
-    from surefoot.study.effects_section import Effects
+    from surefoot.study.effects_section import EffectsSection
 
 TAKEN = "probability of the action taken"
 AFTER_LEARNING = (
@@ -27,7 +27,7 @@ POOLED = (
 ALONE = "Every participant had a policy of their own: participants stay independent, and intervals of means hold too."
 
 
-def analyse_study(study: Study, path: str | Path, *, section: Effects | None = None) -> EffectsReport:
+def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | None = None) -> EffectsReport:
     """`[effects]` of a study (or another section) on a file or folder of logs, such as the service exports."""
     asked = study.effects if section is None else section
     read = study.read(path)
@@ -61,7 +61,7 @@ def analyse_study(study: Study, path: str | Path, *, section: Effects | None = N
     )
 
 
-def _outcome(study: Study, asked: Effects) -> tuple[str, str]:
+def _outcome(study: Study, asked: EffectsSection) -> tuple[str, str]:
     """The outcome's column and transform: the reward's own unless another is named."""
     if asked.outcome in (None, study.reward.column):
         return study.reward.column, asked.transform or study.reward.transform
@@ -76,7 +76,7 @@ def _expand(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _frame(study: Study, asked: Effects, read: StudyLogs, path: str | Path) -> Any:
+def _frame(study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
     """The logs with state variables and reward in their own units, and what else the analysis names."""
     logs = read.logs
     raw = read.raw_reward if study.reward.winsorise is None else np.clip(read.raw_reward, *study.reward.winsorise)

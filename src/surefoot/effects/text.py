@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surefoot.effects.sample_quality import TAIL, SampleQuality, ShareByAction
-from surefoot.reports.numbers import number
+from surefoot.reports.numbers import format_interval, format_number
 
 HEADERS = ("", "coef", "std err", "t", "P>|t|", "[0.025", "0.975]")
 
@@ -47,5 +47,4 @@ def _share_words(share: ShareByAction) -> str:
     by_action = ", ".join(f"{100 * value:.1f} % under {action}" for action, value in share.shares.items())
     if share.effect is None:
         return by_action
-    effect = share.effect
-    return f"{by_action}; effect of treatment {number(effect.value)} ({number(effect.low)} to {number(effect.high)})"
+    return f"{by_action}; effect of treatment {format_number(share.effect.value)} ({format_interval(share.effect)})"

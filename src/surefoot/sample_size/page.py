@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from surefoot.reports.figures import BLUE, GREY, ORANGE, new_figure, plain
+from surefoot.reports.figures import BLUE, GREY, ORANGE, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 from surefoot.sample_size.sized_trial import SizedTrial
 
@@ -29,6 +29,6 @@ def _power_curve(trial: SizedTrial) -> tuple[Markup, str]:
     axes.axvline(trial.size.people, color=GREY, linewidth=0.8, linestyle="--")
     axes.axhline(100 * trial.size.power, color=GREY, linewidth=0.8, linestyle="--")
     axes.set_ylim(0, 100)
-    plain(axes, x="participants", y="power in %", title="Power")
+    label_axes(axes, x="participants", y="power in %", title="Power")
     note = f"Dashed: {trial.size.people} participants with {100 * trial.size.power:.1f} % power."
     return inline_svg(figure, f"Power by number of participants; {note}"), note

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.inference.intervals import Interval, PeopleBootstrap, per_participant
+from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -82,11 +82,11 @@ def _spread(
     residual = outcome - whole @ np.linalg.lstsq(whole, outcome, rcond=None)[0]
     variance = _ratio(bootstrap, logs, residual**2 * rows, rows.astype(np.float64))
     people = len(logs.participants)
-    top, bottom = (per_participant(logs.participant_index, people, part) for part in (centred * residual, centred**2))
+    top, bottom = (sum_by_participant(logs.participant_index, people, part) for part in (centred * residual, centred**2))
     seen = bottom > 0
     own = np.divide(top, bottom, out=np.zeros(people), where=seen)
     left = residual - centred * own[logs.participant_index]
-    errors = per_participant(logs.participant_index, people, (centred * left) ** 2) / np.where(seen, bottom, 1) ** 2
+    errors = sum_by_participant(logs.participant_index, people, (centred * left) ** 2) / np.where(seen, bottom, 1) ** 2
     count = seen.sum()
     beyond = np.where(seen, (own - own[seen].mean()) ** 2 * count / (count - 1) - errors, 0.0)
     return {"sd": _root(variance), "effect_sd": _root(bootstrap.ratio(beyond, seen.astype(np.float64)))}
@@ -96,7 +96,7 @@ def _ratio(
     bootstrap: PeopleBootstrap, logs: Trajectories, top: NDArray[np.float64], bottom: NDArray[np.float64]
 ) -> Interval:
     people = len(logs.participants)
-    return bootstrap.ratio(*(per_participant(logs.participant_index, people, part) for part in (top, bottom)))
+    return bootstrap.ratio(*(sum_by_participant(logs.participant_index, people, part) for part in (top, bottom)))
 
 
 def _root(squared: Interval) -> Interval:

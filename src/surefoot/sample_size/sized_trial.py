@@ -10,7 +10,7 @@ from typing import Any
 from surefoot.data.frames import csv_text
 from surefoot.errors import InputError, did_you_mean
 from surefoot.reports.latex import latex_table
-from surefoot.reports.numbers import number, span
+from surefoot.reports.numbers import format_interval, format_number
 from surefoot.sample_size.designs import binary, continuous
 from surefoot.sample_size.pilot import Pilot
 from surefoot.sample_size.power import SampleSize
@@ -31,7 +31,9 @@ class SizedTrial:
         """What the pilot said, and what it would mean at the cautious ends."""
         if self.pilot is None or self.cautious is None:
             return []
-        said = [f"{name} {number(found.value)} ({span(found)})" for name, found in self.pilot.estimates.items()]
+        said = [
+            f"{name} {format_number(found.value)} ({format_interval(found)})" for name, found in self.pilot.estimates.items()
+        ]
         first = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(said)}."
         if self.size.wanted_power is None:
             return [first, f"At the cautious ends the power would be {100 * self.cautious.power:.1f} %."]
@@ -39,7 +41,7 @@ class SizedTrial:
 
     @property
     def _rows(self) -> list[list[str]]:
-        return [[number(value) for value in row.values()] for row in self.size.table().to_pylist()]
+        return [[format_number(value) for value in row.values()] for row in self.size.table().to_pylist()]
 
     @property
     def headers(self) -> list[str]:

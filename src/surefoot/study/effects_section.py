@@ -9,7 +9,7 @@ from pydantic import Field
 from surefoot.study.toml_types import Finite, Section, Words
 
 
-class Effects(Section):
+class EffectsSection(Section):
     """Which causal excursion effect is estimated; moderators and controls are state variables."""
 
     estimator: Literal["wcls", "emee", "emee2", "dcee"] = "wcls"

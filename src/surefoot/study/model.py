@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 from surefoot.data.decision_times import DayBoundary
 from surefoot.data.log_files import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
-from surefoot.study.effects_section import Effects
+from surefoot.study.effects_section import EffectsSection
 from surefoot.study.log_reader import StudyLogs, read_logs
 from surefoot.study.log_sections import LogDescription
 from surefoot.study.toml_types import Probability, Section
@@ -78,7 +78,7 @@ class Study(LogDescription):
 
     method_choice: Annotated[MethodChoice, Field(alias="method")] = MethodChoice()
     probability_limits: ProbabilityLimits = ProbabilityLimits()
-    effects: Effects = Effects()
+    effects: EffectsSection = EffectsSection()
     trial: TrialSection | None = None
     """Only for studies that `surefoot serve` runs."""
 
