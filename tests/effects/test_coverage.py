@@ -38,3 +38,9 @@ def test_the_committed_simulation_reached_its_targets(committed):
             assert 0.035 <= shares[test] <= 0.065, (people, shares)
     assert 0.93 <= committed["after_bandit"]["contrast"] <= 0.98
     assert max(committed["seconds_10000_people_210_rows"].values()) < 5
+
+
+def test_the_page_reports_the_committed_simulation(committed):
+    page = (RESULTS.parents[1] / "docs" / "effects.md").read_text(encoding="utf-8")
+    for name, text in simulation.markdown(committed).items():
+        assert text in page, name

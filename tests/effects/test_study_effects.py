@@ -97,7 +97,7 @@ def test_refusals_name_the_row_of_the_file(logs, tmp_path):
     row = int(np.flatnonzero(broken["available"] == 1)[7])
     broken.loc[row, "taken"] = 1.0
     broken.to_csv(tmp_path / "logs.csv", index=False)
-    with pytest.raises(InputError, match=f"row {row}, .*the probability is 1 at an available row"):
+    with pytest.raises(InputError, match=f"row {row}, column 'taken', .*the probability is 1 at an available row"):
         analyse_study(Study.parse(STUDY), tmp_path / "logs.csv")
 
 

@@ -49,7 +49,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         time=study.columns.time,
         outcome=outcome,
         treatment=study.actions.column,
-        probability_taken=TAKEN,
+        probability_taken=study.columns.probability or TAKEN,
         available=read.logs.names.available,
         moderators=moderators,
         controls=controls,
@@ -85,7 +85,7 @@ def _frame(study: Study, asked: EffectsSection, read: StudyLogs, path: str | Pat
         study.columns.time: logs.time,
         logs.names.available: logs.available,
         study.actions.column: logs.action,
-        TAKEN: np.where(logs.available, logs.probability, np.nan),
+        study.columns.probability or TAKEN: np.where(logs.available, logs.probability, np.nan),
         study.reward.column: raw,
     }
     for name, variable in study.state.items():

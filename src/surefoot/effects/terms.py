@@ -19,12 +19,14 @@ Terms = str | Sequence[str]
 """A list of column names, or a formula such as `~ home + day`."""
 
 
-def parse_terms(given: Terms) -> tuple[str, ...]:
+def parse_terms(given: Terms | None) -> tuple[str, ...]:
     """The terms of a list or a formula; `a:b` is a product, and the intercept is always there.
 
     >>> parse_terms("~ 1 + home + day:home"), parse_terms(["home"]), parse_terms("~ 1")
     (('home', 'day:home'), ('home',), ())
     """
+    if given is None:
+        return ()
     if isinstance(given, str):
         if not given.strip().startswith("~"):
             raise InputError(f"{given!r} is neither a list nor a formula; write ['{given}'] or '~ {given}'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,8 @@ class SizedTrial:
         widths = [max(len(row[j]) for row in (self.headers, *self._rows)) for j in range(4)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
                  for row in (self.headers, *self._rows)]  # fmt: skip
-        return "\n".join([self.size.sentence, *self.pilot_lines, "", *lines])
+        said = [textwrap.fill(text, 80) for text in (self.size.sentence, *self.pilot_lines)]
+        return "\n".join([*said, "", *lines])
 
     def to_csv(self) -> str:
         """The table over effect sizes."""
