@@ -123,6 +123,11 @@ def test_table_curve_and_sentence_tell_the_same():
     assert json.loads(json.dumps(found.to_dict()))["people"] == found.people
 
 
+def test_effects_that_cannot_be_are_left_out_of_the_table():
+    found = binary(10, 2, effect=0.3, baseline=0.7, people=40)
+    assert found.table()["effect"].to_pylist() == pytest.approx([0.15, 0.225, 0.3])
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -70,11 +70,11 @@ def effects(
     source = f"{logs.name}, as described by {study.name}"
     texts = {csv: report_csv(found) if csv else "", latex: report_latex(found) if latex else ""}
     texts[html] = page(found, title=f"Effects in {logs.name}", source=source) if html else ""
-    write_outputs(texts)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        typer.echo(report_text(found))
+    with write_outputs(texts):
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            typer.echo(report_text(found))
 
 
 def _changed(study: Any, given: dict[str, Any]) -> EffectsSection:

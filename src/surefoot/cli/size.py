@@ -77,11 +77,11 @@ def size(
     given = {name: value for name, value in asked.items() if value is not None}
     found = size_trial(outcome, days, per_day, pilot=None if pilot is None else _pilot(pilot, study, outcome), **given)
     texts = {csv: found.to_csv() if csv else "", latex: found.to_latex() if latex else "", html: page(found) if html else ""}
-    write_outputs(texts)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        typer.echo(found.to_text())
+    with write_outputs(texts):
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            typer.echo(found.to_text())
 
 
 def _pilot(logs: Path, study: Path, outcome: str) -> Pilot:

@@ -44,12 +44,22 @@ class _Setting:
         return np.asarray(np.linalg.solve(weighted.T @ self.basis, weighted.T @ self.effect.values))
 
     @property
-    def constant(self) -> Matrix:
-        """c with Zc = 1, along which an effect that differs between people moves."""
+    def information(self) -> Matrix:
+        """τ ρ(1 − ρ) of every decision point."""
+        return np.asarray(self.availability.values * self.probability * (1 - self.probability))
+
+    @property
+    def mean_effect(self) -> float:
+        return float(np.average(self.effect.values, weights=self.availability.values))
+
+    def differing(self, spread: float) -> Matrix:
+        """σ_b² ccᵀ with Zc = 1: what effects that differ between people add to the covariance."""
+        if not spread:
+            return np.zeros((self.basis.shape[1],) * 2)
         found, *_ = np.linalg.lstsq(self.basis, np.ones(len(self.basis)), rcond=None)
         if np.abs(self.basis @ found - 1).max() > 1e-9:
             raise InputError("effect_sd needs an intercept among the tested columns; add one to `test`")
-        return np.asarray(found)
+        return np.asarray(spread**2 * np.outer(found, found))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -128,42 +138,44 @@ def continuous(
     """
     if not (sd > 0 and effect_sd >= 0):
         raise InputError(f"sd is {sd:g} and effect_sd {effect_sd:g}; sd must be above 0 and effect_sd not below")
-    setting = _setting(days, decisions_per_day, probability, effect, availability, test)
-    tau, rho = setting.availability.values, setting.probability
-    information = (setting.basis * (tau * rho * (1 - rho))[:, None]).T @ setting.basis
-    change, p = setting.coefficients / sd, setting.basis.shape[1]
-    constant = setting.constant if effect_sd else np.zeros(p)
-    noise = np.linalg.inv(information) + (effect_sd / sd) ** 2 * np.outer(constant, constant)
-    own = 0.0 if test_moderators else float(change @ np.linalg.solve(noise, change))
-    # Centred, a moderator tells nothing about the average effect, nor that about the moderator.
-    extra = sum((tau * rho * (1 - rho)).sum() * (m.sd * m.effect / sd) ** 2 for m in moderators)
-    mean = float(np.average(setting.effect.values, weights=tau))
-    more = [f"{m.name} (standard deviation {m.sd:g}) changes the effect by {m.effect:g}" for m in moderators]
     if test_moderators and not moderators:
         raise InputError("there are no moderators to test; name them")
-    return settle(
-        Design(
-            noncentrality=lambda scale: scale**2 * (own + extra),
-            tested=len(moderators) + (0 if test_moderators else p),
-            effects=p + len(moderators),
-            controls=controls + len(moderators),
-            level=level,
-            effect=mean,
-            effect_words=f"a mean effect of {mean:.3g} (standard deviation of the outcome {sd:.3g})",
-            assumptions=(
-                *setting.assumptions,
-                f"effect {setting.effect.words}",
-                f"effects that differ between people with standard deviation {effect_sd:.3g}"
-                if effect_sd
-                else "the same effect for everybody",
-                *more,
-                f"{controls} control coefficients",
-                "outcomes of one participant independent given the controls",
-            ),
+    setting = _setting(days, decisions_per_day, probability, effect, availability, test)
+    own = 0.0 if test_moderators else _linear_noncentrality(setting, sd, effect_sd)
+    # Centred, a moderator tells nothing about the average effect, nor that about the moderator.
+    extra = sum(setting.information.sum() * (one.sd * one.effect / sd) ** 2 for one in moderators)
+    design = Design(
+        noncentrality=lambda scale: scale**2 * (own + extra),
+        tested=len(moderators) + (0 if test_moderators else setting.basis.shape[1]),
+        effects=setting.basis.shape[1] + len(moderators),
+        controls=controls + len(moderators),
+        level=level,
+        effect=setting.mean_effect,
+        effect_words=f"a mean effect of {setting.mean_effect:.3g} (standard deviation of the outcome {sd:.3g})",
+        assumptions=(
+            *setting.assumptions,
+            f"effect {setting.effect.words}",
+            _differing("effect", effect_sd),
+            *(f"{one.name} (standard deviation {one.sd:g}) changes the effect by {one.effect:g}" for one in moderators),
+            f"{controls} control coefficients",
+            "outcomes of one participant independent given the controls",
         ),
-        power,
-        people,
     )
+    return settle(design, power, people)
+
+
+def _linear_noncentrality(setting: _Setting, sd: float, effect_sd: float) -> float:
+    """dᵀ(Q⁻¹ + σ_b² ccᵀ)⁻¹d of one participant."""
+    change = setting.coefficients / sd
+    information = (setting.basis * setting.information[:, None]).T @ setting.basis
+    noise = np.linalg.inv(information) + setting.differing(effect_sd / sd)
+    return float(change @ np.linalg.solve(noise, change))
+
+
+def _differing(what: str, spread: float) -> str:
+    if spread:
+        return f"{what}s that differ between people with standard deviation {spread:.3g}"
+    return f"the same {what} for everybody"
 
 
 def binary(
@@ -192,41 +204,37 @@ def binary(
     """
     setting = _setting(days, decisions_per_day, probability, effect, availability, test)
     base = trend(setting.calendar, "baseline", baseline)
-    tau, rho, mu, f = setting.availability.values, setting.probability, base.values, setting.basis
+    mu = base.values
     if not ((mu > 0) & (mu < 1)).all():
         raise InputError("baseline is the probability of the outcome without treatment; it lies strictly between 0 and 1")
-    beta, constant = setting.coefficients, setting.constant if effect_sd else np.zeros(f.shape[1])
-
-    def noncentrality(scale: float) -> float:
-        change = scale * (f @ beta)
-        if (mu * np.exp(np.maximum(change, 0)) >= 1).any():
-            raise InputError("with this effect the probability of the outcome would exceed 1 under treatment; check both")
-        bread = (f * (tau * np.exp(rho * change) * mu * rho * (1 - rho))[:, None]).T @ f
-        spread = tau * np.exp(2 * rho * change) * mu * rho * (1 - rho) * ((1 - rho) * np.exp(-change) + rho - mu)
-        half = np.linalg.solve(bread, (f * spread[:, None]).T @ f)
-        noise = np.linalg.solve(bread, half.T) + effect_sd**2 * np.outer(constant, constant)
-        return float(scale**2 * beta @ np.linalg.solve(noise, beta))
-
-    mean = float(np.average(setting.effect.values, weights=tau))
-    return settle(
-        Design(
-            noncentrality=noncentrality,
-            tested=f.shape[1],
-            effects=f.shape[1],
-            controls=controls,
-            level=level,
-            effect=mean,
-            effect_words=f"a mean log relative risk of {mean:.3g} (relative risk {np.exp(mean):.3g})",
-            assumptions=(
-                *setting.assumptions,
-                f"log relative risk {setting.effect.words}",
-                f"probability of the outcome without treatment {base.words}",
-                f"log relative risks that differ between people with standard deviation {effect_sd:.3g}"
-                if effect_sd
-                else "the same relative risk for everybody",
-                f"{controls} control coefficients",
-            ),
+    design = Design(
+        noncentrality=lambda scale: _log_linear_noncentrality(setting, mu, effect_sd, scale),
+        tested=setting.basis.shape[1],
+        effects=setting.basis.shape[1],
+        controls=controls,
+        level=level,
+        effect=setting.mean_effect,
+        effect_words=f"a mean log relative risk of {setting.mean_effect:.3g} "
+        f"(relative risk {np.exp(setting.mean_effect):.3g})",
+        assumptions=(
+            *setting.assumptions,
+            f"log relative risk {setting.effect.words}",
+            f"probability of the outcome without treatment {base.words}",
+            _differing("log relative risk", effect_sd),
+            f"{controls} control coefficients",
         ),
-        power,
-        people,
     )
+    return settle(design, power, people)
+
+
+def _log_linear_noncentrality(setting: _Setting, mu: Matrix, effect_sd: float, scale: float) -> float:
+    """βᵀ(M⁻¹ΣM⁻ᵀ + σ_b² ccᵀ)⁻¹β of one participant, with β multiplied by `scale`."""
+    tau, rho, f, beta = setting.availability.values, setting.probability, setting.basis, scale * setting.coefficients
+    change = f @ beta
+    if (mu * np.exp(np.maximum(change, 0)) >= 1).any():
+        raise InputError("with this effect the probability of the outcome would exceed 1 under treatment; check both")
+    bread = (f * (tau * np.exp(rho * change) * mu * rho * (1 - rho))[:, None]).T @ f
+    spread = tau * np.exp(2 * rho * change) * mu * rho * (1 - rho) * ((1 - rho) * np.exp(-change) + rho - mu)
+    half = np.linalg.solve(bread, (f * spread[:, None]).T @ f)
+    noise = np.linalg.solve(bread, half.T) + setting.differing(effect_sd)
+    return float(beta @ np.linalg.solve(noise, beta))

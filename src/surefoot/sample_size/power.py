@@ -86,12 +86,18 @@ class SampleSize:
         )
 
     def table(self, factors: Sequence[float] = (0.5, 0.75, 1.0, 1.25, 1.5), powers: Sequence[float] = (0.8, 0.9)) -> Any:
-        """People needed if the effect were smaller or larger: a frame with columns effect, people_80, people_90, power."""
-        columns: dict[str, Any] = {"effect": [factor * self.design.effect for factor in factors]}
-        for power in powers:
-            columns[f"people_{100 * power:g}"] = [self.design.people(power, factor) for factor in factors]
-        columns["power"] = [self.design.power(self.people, factor) for factor in factors]
-        return make_frame(columns, "pyarrow")
+        """People needed if the effect were smaller or larger: a frame with columns effect, people_80, people_90, power.
+
+        Effects that no trial could have or detect are left out.
+        """
+        rows = []
+        for factor in factors:
+            try:
+                people = {f"people_{100 * power:g}": self.design.people(power, factor) for power in powers}
+            except InputError:
+                continue
+            rows.append({"effect": factor * self.design.effect, **people, "power": self.design.power(self.people, factor)})
+        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, "pyarrow")
 
     def curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Numbers of people, and the power with each."""
