@@ -132,6 +132,14 @@ def test_the_imported_heartsteps_study_carries_the_published_analysis(tmp_path):
     assert found.sentences[0].startswith("A suggestion adds about 14 % steps in the next half hour (95 % −1 % to +31 %).")
 
 
+def test_study_days_come_from_the_clock_where_no_variable_holds_them(logs, tmp_path):
+    _, frame = logs
+    start = pd.Timestamp("2026-01-01 20:00") + pd.to_timedelta(frame["person"].str[1:].astype(int), unit="D")
+    frame.assign(t=start + pd.to_timedelta(6 * frame["t"], unit="h")).to_csv(tmp_path / "dated.csv", index=False)
+    curve = analyse_study(Study.parse(STUDY.replace("[state.day]\n", "")), tmp_path / "dated.csv").curve
+    assert curve.over == "day" and (curve.values[0], curve.values[-1]) == (0, 5)
+
+
 def test_frames_with_dates_are_ordered_by_them(logs):
     _, frame = logs
     dated = frame.assign(t=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame["t"], unit="h"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,17 +55,13 @@ def effects(
     given = {
         "estimator": estimator,
         "outcome": outcome,
-        "moderators": None if moderators is None else split_names(moderators),
-        "controls": None if controls is None else split_names(controls),
-        "numerator": None if numerator is None else number_or_text(numerator),
-        "lags": lag or None,
+        "moderators": moderators,
+        "controls": controls,
+        "numerator": numerator,
+        "lags": lag,
         "future": future,
-        "missing_as": None
-        if missing_as is None
-        else parse_values(missing_as)
-        if "=" in missing_as
-        else parse_number(missing_as),
-        "at": [parse_values(one) for one in at] if at else None,
+        "missing_as": missing_as,
+        "at": at,
     }
     found = analyse_study(described, logs, section=_changed(described, given))
     source = f"{logs.name}, as described by {study.name}"
@@ -77,6 +74,16 @@ def effects(
             typer.echo(report_text(found))
 
 
+PARSERS: dict[str, Callable[[Any], Any]] = {
+    "moderators": split_names,
+    "controls": split_names,
+    "numerator": number_or_text,
+    "missing_as": lambda text: parse_values(text) if "=" in text else parse_number(text),
+    "at": lambda texts: [parse_values(text) for text in texts],
+}
+"""How the text of an option is read; the others are taken as they are."""
+
+
 def _changed(study: Any, given: dict[str, Any]) -> EffectsSection:
     """The study's section with what was given on the command line; `at` goes when the moderators change."""
     from pydantic import ValidationError
@@ -84,7 +91,7 @@ def _changed(study: Any, given: dict[str, Any]) -> EffectsSection:
     from surefoot.errors import InputError
     from surefoot.study import Study
 
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: PARSERS.get(name, lambda value: value)(value) for name, value in given.items() if value is not None}
     kept = study.effects.model_dump(exclude_defaults=True)
     if "moderators" in options:
         kept.pop("at", None)

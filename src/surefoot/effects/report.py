@@ -76,7 +76,7 @@ class EffectsReport:
     words: Words
     estimator: str
     curve: EffectCurve | None
-    """The average effect over study days; None where no day is known."""
+    """The average effect over study days; None where no day is known, or too little for a line."""
 
     @property
     def main(self) -> EffectResult:
@@ -152,10 +152,11 @@ def _curve(frame: Any, main: EffectResult, over: str, place: Place) -> EffectCur
     analysis = main.points.analysis
     controls = parse_terms(analysis.controls)
     asked = replace(analysis, moderators=(over,), controls=(*controls, *([] if over in controls else [over])))
-    found = fit_analysis(frame, asked, estimator=main.estimator, place=place)
-    values = found.points.counted_only.moderators[1]
-    if len(found.points.moderator_names) != 2:
+    try:
+        found = fit_analysis(frame, asked, estimator=main.estimator, place=place)
+    except InputError:  # One day only, or too few participants for two more coefficients.
         return None
+    values = found.points.counted_only.moderators[1]
     grid = np.linspace(values.min(), values.max(), 60)
     matrix = np.zeros((len(grid), len(found.params)))
     matrix[:, 0], matrix[:, 1] = 1.0, grid

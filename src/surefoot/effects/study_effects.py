@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.effects.report import EffectsReport, analyse
 from surefoot.effects.sentences import Words
 
 if TYPE_CHECKING:
+    from surefoot.data.trajectories import Trajectories
     from surefoot.study import Study, StudyLogs
     from surefoot.study.effects_section import EffectsSection
 
@@ -44,7 +46,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         words=words,
         notes=_notes(study, read),
         place=lambda row: f"row {read.row[row]}",
-        over=asked.day or ("day" if "day" in study.state_names else None),
+        over=asked.day or ("day" if "day" in frame.column_names else None),
         participant=study.columns.participant,
         time=study.columns.time,
         outcome=outcome,
@@ -93,9 +95,18 @@ def _frame(study: Study, asked: EffectsSection, read: StudyLogs, path: str | Pat
             values = logs.state[:, study.state_names.index(column)]
             scaling = variable.scaling
             columns[column] = values if scaling is None else values * scaling.scale + scaling.centre
+    if "day" not in columns and logs.time.dtype.kind == "M":
+        columns["day"] = _days_in_study(logs)
     named = [asked.outcome, asked.numerator if isinstance(asked.numerator, str) else None]
     more = [name for name in named if name is not None and name not in columns]
     return make_frame(columns | _read_more(study, path, more, read), "pyarrow")
+
+
+def _days_in_study(logs: Trajectories) -> NDArray[np.float64]:
+    """Whole days since the day of a participant's first decision point."""
+    dates = logs.time.astype("datetime64[D]")
+    first = dates[logs.order[logs.starts[:-1]]]
+    return np.asarray((dates - first[logs.participant_index]).astype(np.float64))
 
 
 def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def test_the_export_goes_straight_into_the_primary_analysis(trial, study, tmp_pa
     found = analyse_study(study, tmp_path / "decisions.csv", section=section)
     by_weather = next(row for row in found.table if row.effect == "per 1 of weather")
     assert by_weather.low < 2.0 < by_weather.high and by_weather.p < 1e-6
+    assert found.curve is None  # All within one day.
     assert found.quality.people_counted == 10 and found.quality.reasons["not available"] == 10
 
 
