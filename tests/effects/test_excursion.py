@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from surefoot import InputError
 from surefoot.effects import analyse, dcee, emee, emee2, excursion_effect, wcls
-from surefoot.effects.estimators import linear_equation
 from tests.effects.reference import corrected_wcls
 from tests.effects.trials import COLUMNS, make_trial
 
@@ -41,11 +40,21 @@ def test_row_order_ids_and_scale_do_not_matter(seed):
 def test_the_correction_is_that_with_matrices_for_each_participant(trial):
     found = wcls(trial, moderators=["home"], controls=["x", "home"], **COLUMNS)
     rows = found.points.counted_only
-    equation = linear_equation(rows)
     theta = np.concatenate([found.nuisance_params, found.params])
-    design = equation.evaluate(theta).slope.T
+    centred = (rows.action - 0.5) * rows.moderators
+    design = np.concatenate([rows.controls, centred]).T
     literal = corrected_wcls(design, rows.weight, rows.outcome - design @ theta, rows.person)
     np.testing.assert_allclose(found.cov_params(nuisance=True), literal, rtol=1e-9)
+
+
+def test_blocks_change_nothing(trial, monkeypatch):
+    asked = {"moderators": ["home"], "controls": ["x", "home"], **COLUMNS}
+    whole = [wcls(trial, **asked), emee(trial, **(asked | {"outcome": "b"})), emee2(trial, **(asked | {"outcome": "b"}))]
+    monkeypatch.setattr("surefoot.effects.estimating_equations.BLOCK_ROWS", 7)
+    parts = [wcls(trial, **asked), emee(trial, **(asked | {"outcome": "b"})), emee2(trial, **(asked | {"outcome": "b"}))]
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one.params, other.params, rtol=1e-12)
+        np.testing.assert_allclose(one.cov_params(nuisance=True), other.cov_params(nuisance=True), rtol=1e-10, atol=1e-16)
 
 
 def test_statsmodels_manners(trial):

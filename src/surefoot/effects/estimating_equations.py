@@ -9,6 +9,7 @@ small by that much. So a participant's influence is (A − S_i)⁻¹ u_i, and no
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,16 +22,23 @@ from surefoot.errors import InputError
 Matrix = NDArray[np.float64]
 STEPS = 200
 TOLERANCE = 1e-13
+BLOCK_ROWS = 1 << 14
 SINGULAR = 1e-11
 """A matrix whose reciprocal condition number, columns scaled alike, is below this has no trustworthy inverse."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """At one θ: residuals (rows,) and slopes (d, rows)."""
+    """Of some rows at one θ."""
 
+    multiplier: Matrix
+    """D, (d, rows)."""
     residual: Matrix
+    """r, (rows,)."""
     slope: Matrix
+    """R, (d, rows)."""
+    leverage_slope: Matrix
+    """L, (d, rows)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +46,8 @@ class EstimatingEquation:
     """Σ D_t r_t(θ) = 0 over rows sorted by participant."""
 
     names: tuple[str, ...]
-    multiplier: Matrix
-    """D, (d, rows)."""
-    evaluate: Callable[[Matrix], Evaluation]
+    evaluate: Callable[[Matrix, slice], Evaluation]
     start: Matrix
-    leverage_slope: Callable[[Matrix], Matrix] | None = None
-    """L of a θ, (d, rows), where it is not R."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +66,25 @@ class Root:
 
 def solve(equation: EstimatingEquation, order: RowOrder) -> Root:
     """The root and its covariances; `order` says whose the equation's rows are."""
-    person = order.person
-    starts = np.flatnonzero(np.diff(person, prepend=-1))
-    if len(starts) <= len(equation.start):
+    starts, size = np.flatnonzero(np.diff(order.person, prepend=-1)), len(equation.start)
+    if len(starts) <= size:
         raise InputError(
-            f"{len(starts)} participants are too few for {len(equation.start)} coefficients ({', '.join(equation.names)}); "
+            f"{len(starts)} participants are too few for {size} coefficients ({', '.join(equation.names)}); "
             "name fewer moderators and controls, or wait for more participants"
         )
-    theta = _find_root(equation)
-    found = equation.evaluate(theta)
-    bread = equation.multiplier @ found.slope.T
-    scores = np.add.reduceat(equation.multiplier * found.residual, starts, axis=1).T
-    leverage = found.slope if equation.leverage_slope is None else equation.leverage_slope(theta)
-    own = _person_products(equation.multiplier, leverage, starts)
-    kept = np.eye(len(theta)) - own @ np.linalg.inv(bread)
+    blocks = _blocks(starts, len(order.person))
+    theta = _find_root(equation, [rows for _, rows in blocks])
+    bread, scores, own = np.zeros((size, size)), np.empty((len(starts), size)), np.empty((len(starts), size, size))
+    for people, rows in blocks:
+        found, first = equation.evaluate(theta, rows), starts[people] - rows.start
+        bread += found.multiplier @ found.slope.T
+        scores[people] = np.add.reduceat(found.multiplier * found.residual, first, axis=1).T
+        for j in range(size):
+            own[people, j] = np.add.reduceat(found.multiplier[j] * found.leverage_slope, first, axis=1).T
+    kept = np.eye(size) - own @ np.linalg.inv(bread)
     alone = np.flatnonzero(np.linalg.cond(kept) > 1 / SINGULAR)
     if alone.size:
-        who = order.participants[person[starts[alone[0]]]].item()
+        who = order.participants[order.person[starts[alone[0]]]].item()
         raise InputError(
             f"participant {who!r} alone decides a coefficient of {', '.join(equation.names)}, so its uncertainty cannot be "
             "estimated; name fewer moderators and controls",
@@ -89,30 +95,45 @@ def solve(equation: EstimatingEquation, order: RowOrder) -> Root:
     return Root(theta, plain.T @ plain, corrected.T @ corrected, len(starts))
 
 
-def _find_root(equation: EstimatingEquation) -> Matrix:
+def _blocks(starts: NDArray[np.int64], rows: int) -> list[tuple[slice, slice]]:
+    """Participants, and their rows, in blocks that stay in the processor's cache."""
+    first = np.unique(np.searchsorted(starts, np.arange(0, rows, BLOCK_ROWS)))
+    first = np.append(first[first < len(starts)], len(starts))
+    edges = np.append(starts, rows)
+    return [(slice(a, b), slice(edges[a], edges[b])) for a, b in itertools.pairwise(first.tolist())]
+
+
+def _find_root(equation: EstimatingEquation, blocks: list[slice]) -> Matrix:
     """Newton's method; a step that makes the equations worse is halved."""
     theta = equation.start
-    found = equation.evaluate(theta)
-    score = equation.multiplier @ found.residual
+    score, bread = _score_and_bread(equation, theta, blocks)
     for _ in range(STEPS):
-        bread = equation.multiplier @ found.slope.T
         _refuse_singular(bread, equation)
         step, size = np.linalg.solve(bread, score), np.linalg.norm(score)
         if np.abs(step).max() <= TOLERANCE * (1 + np.abs(theta).max()):
             return np.asarray(theta + step)
         for _ in range(30):
             with np.errstate(over="ignore", invalid="ignore"):
-                tried = equation.evaluate(theta + step)
-                score = equation.multiplier @ tried.residual
+                score, bread = _score_and_bread(equation, theta + step, blocks)
             # At the root rounding decides; a step that small is taken whatever it does.
             if np.linalg.norm(score) <= size or np.abs(step).max() <= 1e-9 * (1 + np.abs(theta).max()):
                 break
             step = step / 2
-        theta, found = theta + step, tried
+        theta = theta + step
     raise InputError(
         f"the estimating equations for {', '.join(equation.names)} have no root that could be found; perhaps the outcome "
         "hardly varies under one action: name fewer moderators and controls"
     )
+
+
+def _score_and_bread(equation: EstimatingEquation, theta: Matrix, blocks: list[slice]) -> tuple[Matrix, Matrix]:
+    """Σ D r and Σ D Rᵀ."""
+    score, bread = np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
+    for rows in blocks:
+        found = equation.evaluate(theta, rows)
+        score += found.multiplier @ found.residual
+        bread += found.multiplier @ found.slope.T
+    return score, bread
 
 
 def _refuse_singular(bread: Matrix, equation: EstimatingEquation) -> None:
@@ -124,13 +145,3 @@ def _refuse_singular(bread: Matrix, equation: EstimatingEquation) -> None:
     if values[-1] < SINGULAR * values[0]:
         tied = [name for name, part in zip(equation.names, vectors[-1], strict=True) if abs(part) > 1e-3]
         raise InputError(f"{tied} say the same among the rows that count, so no effect of each exists; name fewer of them")
-
-
-def _person_products(left: Matrix, right: Matrix, starts: NDArray[np.int64]) -> Matrix:
-    """Σ_t left_t right_tᵀ for every participant, (people, d, d)."""
-    size = len(left)
-    found = np.empty((len(starts), size, size))
-    for j in range(size):
-        for k in range(size):
-            found[:, j, k] = np.add.reduceat(left[j] * right[k], starts)
-    return found

@@ -59,9 +59,58 @@ def effect_names(points: DecisionPoints) -> tuple[str, ...]:
     return tuple(f"{action}: {name}" for action in points.action_names[1:] for name in points.moderator_names)
 
 
-def _taken(points: DecisionPoints) -> Matrix:
-    """1{A = k} for every action but nothing, (actions − 1, rows)."""
-    return np.asarray(points.action == np.arange(1, len(points.action_names))[:, None], dtype=np.float64)
+@dataclass(frozen=True, eq=False)
+class StandardisedRows:
+    """The rows that count with moderators and controls centred and scaled, block by block.
+
+    Years and clock times are then no more trouble to the solver than other numbers.
+    """
+
+    points: DecisionPoints
+    moderator_map: Matrix
+    control_map: Matrix
+
+    @classmethod
+    def of(cls, points: DecisionPoints) -> StandardisedRows:
+        points = points.counted_only
+        return cls(points, _standardiser(points.moderators), _standardiser(points.controls))
+
+    def moderators(self, rows: slice) -> Matrix:
+        """f."""
+        return self.moderator_map @ self.points.moderators[:, rows]
+
+    def controls(self, rows: slice) -> Matrix:
+        """g."""
+        return self.control_map @ self.points.controls[:, rows]
+
+    def taken(self, rows: slice) -> Matrix:
+        """1{A = k} for every action but nothing, (actions − 1, rows)."""
+        codes = np.arange(1, len(self.points.action_names))[:, None]
+        return np.asarray(self.points.action[rows] == codes, dtype=np.float64)
+
+    def centred(self, rows: slice) -> Matrix:
+        """1{A = k} − p̃_k."""
+        return self.taken(rows) - self.points.numerator[1:, rows]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.points.control_names, *(f"treatment × {name}" for name in effect_names(self.points)))
+
+    def solve(self, equation: EstimatingEquation) -> Estimate:
+        """Controls and effect from one equation, in the columns' own units."""
+        back = block_diag(self.control_map, *[self.moderator_map] * (len(self.points.action_names) - 1))
+        root, q = solve(equation, self.points.order).mapped(back), len(self.points.control_names)
+        return Estimate(root, q, self.points.control_names, root.theta[:q], corrected=True)
+
+
+def _standardiser(columns: Matrix) -> Matrix:
+    """B: standardised columns = B · columns. Any centre and scale near the true ones will do: some rows tell them."""
+    some = columns[:, :: max(1, columns.shape[1] // 10_000)]
+    centre, scale = some.mean(axis=1), some.std(axis=1)
+    scale[~(scale > 1e-10 * np.abs(centre))] = 1.0
+    found = np.diag(1 / scale)
+    found[1:, 0] = -centre[1:] / scale[1:]
+    return found
 
 
 def _by_action(each: Matrix, f: Matrix) -> Matrix:
@@ -69,98 +118,71 @@ def _by_action(each: Matrix, f: Matrix) -> Matrix:
     return (each[:, None] * f).reshape(-1, f.shape[1])
 
 
-def standardise(points: DecisionPoints) -> tuple[DecisionPoints, Matrix]:
-    """The rows that count with centred and scaled moderators and controls, and B: scaled columns = B · columns.
-
-    Years and clock times are then no more trouble to the solver than other numbers.
-    """
-    points = points.counted_only
-    f, g = _standardiser(points.moderators), _standardiser(points.controls)
-    scaled = replace(points, moderators=f @ points.moderators, controls=g @ points.controls)
-    return scaled, block_diag(g, *[f] * (len(points.action_names) - 1))
-
-
-def _standardiser(columns: Matrix) -> Matrix:
-    centre, scale = columns.mean(axis=1), columns.std(axis=1)
-    scale[~(scale > 1e-10 * np.abs(centre))] = 1.0
-    found = np.diag(1 / scale)
-    found[1:, 0] = -centre[1:] / scale[1:]
-    return found
-
-
-def solve_jointly(points: DecisionPoints, equation: EstimatingEquation, back: Matrix) -> Estimate:
-    """Controls and effect from one equation in standardised columns."""
-    root = solve(equation, points.order).mapped(back)
-    q = len(points.control_names)
-    return Estimate(root, q, points.control_names, root.theta[:q], corrected=True)
-
-
-def _names(points: DecisionPoints) -> tuple[str, ...]:
-    return (*points.control_names, *(f"treatment × {name}" for name in effect_names(points)))
-
-
 def linear_equation(
-    points: DecisionPoints, influence: Callable[[Matrix], tuple[Matrix, Matrix]] | None = None, start: Matrix | None = None
+    data: StandardisedRows, influence: Callable[[Matrix], tuple[Matrix, Matrix]] | None = None, start: Matrix | None = None
 ) -> EstimatingEquation:
     """Σ W Xᵀ ψ(Y − Xθ) = 0, X = [g, (1{A = k} − p̃_k) f]; without ψ weighted and centred least squares.
 
     `influence` gives ψ and ψ′ of residuals.
     """
-    centred = _by_action(_taken(points) - points.numerator[1:], points.moderators)
-    design, outcome = np.concatenate([points.controls, centred]), points.outcome
+    outcome, weight = data.points.outcome, data.points.weight
 
-    def evaluate(theta: Matrix) -> Evaluation:
-        residual = outcome - theta @ design
-        if influence is None:
-            return Evaluation(residual, design)
-        value, derivative = influence(residual)
-        return Evaluation(value, derivative * design)
+    def evaluate(theta: Matrix, rows: slice) -> Evaluation:
+        design = np.concatenate([data.controls(rows), _by_action(data.centred(rows), data.moderators(rows))])
+        residual, slope = outcome[rows] - theta @ design, design
+        if influence is not None:
+            residual, derivative = influence(residual)
+            slope = derivative * design
+        return Evaluation(weight[rows] * design, residual, slope, slope)
 
-    begin = np.zeros(len(design)) if start is None else start
-    return EstimatingEquation(_names(points), points.weight * design, evaluate, begin)
+    return EstimatingEquation(data.names, evaluate, np.zeros(len(data.names)) if start is None else start)
 
 
 def estimate_wcls(points: DecisionPoints) -> Estimate:
     """Weighted and centred least squares: θ̂ = (Σ XᵀWX)⁻¹ Σ XᵀWY."""
-    scaled, back = standardise(points)
-    return solve_jointly(scaled, linear_equation(scaled), back)
+    data = StandardisedRows.of(points)
+    return data.solve(linear_equation(data))
 
 
-def _blipped_equation(points: DecisionPoints, shift: Matrix, centred: Matrix, weight: Matrix) -> EstimatingEquation:
-    """Σ weight (e^(−shift fᵀβ) Y − e^(gᵀα)) [g; centred f]."""
-    f, g, outcome, q = points.moderators, points.controls, points.outcome, len(points.control_names)
-    moved = _by_action(shift, f)
-    multiplier = weight * np.concatenate([g, _by_action(centred, f)])
-
-    def evaluate(theta: Matrix) -> Evaluation:
-        base, removed = np.exp(theta[:q] @ g), np.exp(-(theta[q:] @ moved)) * outcome
-        return Evaluation(removed - base, np.concatenate([base * g, removed * moved]))
-
-    mean = np.average(outcome, weights=weight)
+def _log_start(data: StandardisedRows, weight: Matrix) -> Matrix:
+    """α₀ = log of the mean outcome, all else nothing."""
+    mean = np.average(data.points.outcome, weights=weight)
     if not 0 < mean < 1:
         raise InputError(f"the outcome is {mean:g} at every row that counts; a relative risk needs both 0 and 1")
-    start = np.zeros(len(multiplier))
-    start[0] = np.log(mean)
-    return EstimatingEquation(_names(points), multiplier, evaluate, start)
+    return np.array([np.log(mean), *np.zeros(len(data.names) - 1)])
 
 
 def estimate_emee(points: DecisionPoints) -> Estimate:
     """EMEE: Σ W e^(−A fᵀβ) (Y − e^(gᵀα + A fᵀβ)) [g; (A − p̃) f] = 0."""
-    points, back = standardise(points)
-    taken, q = _taken(points), len(points.control_names)
-    equation = _blipped_equation(points, taken, taken - points.numerator[1:], points.weight)
-    base = np.concatenate([points.controls, _by_action(taken, points.moderators)])
-    # The slope of the fitted mean e^(gᵀα + A fᵀβ), times the e^(−A fᵀβ) that is left out of the multiplier.
-    equation = replace(equation, leverage_slope=lambda theta: np.exp(theta[:q] @ base[:q]) * base)
-    return solve_jointly(points, equation, back)
+    data = StandardisedRows.of(points)
+    outcome, weight, q = data.points.outcome, data.points.weight, len(points.control_names)
+
+    def evaluate(theta: Matrix, rows: slice) -> Evaluation:
+        f, g = data.moderators(rows), data.controls(rows)
+        moved = _by_action(data.taken(rows), f)
+        base, removed = np.exp(theta[:q] @ g), np.exp(-(theta[q:] @ moved)) * outcome[rows]
+        multiplier = weight[rows] * np.concatenate([g, _by_action(data.centred(rows), f)])
+        slope = np.concatenate([base * g, removed * moved])
+        # Of the fitted mean e^(gᵀα + A fᵀβ), times the e^(−A fᵀβ) that is left out of the multiplier.
+        return Evaluation(multiplier, removed - base, slope, base * np.concatenate([g, moved]))
+
+    return data.solve(EstimatingEquation(data.names, evaluate, _log_start(data, weight)))
 
 
 def estimate_emee2(points: DecisionPoints) -> Estimate:
     """EMEE2: Σ I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f] = 0, without weights."""
     _two_actions(points, "emee2", "emee")
-    points, back = standardise(points)
-    shift = _taken(points) - _probability(points)
-    return solve_jointly(points, _blipped_equation(points, shift, shift, points.future), back)
+    data = StandardisedRows.of(points)
+    outcome, future, q = data.points.outcome, data.points.future, len(points.control_names)
+    shift = (data.points.action - _probability(data.points))[None]
+
+    def evaluate(theta: Matrix, rows: slice) -> Evaluation:
+        g, moved = data.controls(rows), _by_action(shift[:, rows], data.moderators(rows))
+        base, removed = np.exp(theta[:q] @ g), np.exp(-(theta[q:] @ moved)) * outcome[rows]
+        slope = np.concatenate([base * g, removed * moved])
+        return Evaluation(future[rows] * np.concatenate([g, moved]), removed - base, slope, slope)
+
+    return data.solve(EstimatingEquation(data.names, evaluate, _log_start(data, future)))
 
 
 def estimate_dcee(points: DecisionPoints) -> Estimate:
@@ -173,7 +195,7 @@ def estimate_dcee(points: DecisionPoints) -> Estimate:
     treated, p, f, g = points.action == 1, _probability(points), points.moderators, points.controls
     known = ~(np.isnan(points.outcome) | np.isnan(f).any(axis=0))
     complete = known & ~np.isnan(g).any(axis=0)
-    arms = [_least_squares(g[:, complete & arm], points.outcome[complete & arm]) for arm in (~treated, treated)]
+    arms = [least_squares(g[:, complete & arm], points.outcome[complete & arm]) for arm in (~treated, treated)]
     rows = known & (complete | ~points.available)
     expected = np.nan_to_num((1 - p) * (arms[1] @ g) + p * (arms[0] @ g))
     contrast = points.available * np.where(treated, 1.0, -1.0) / points.taken * (points.outcome - expected)
@@ -181,17 +203,21 @@ def estimate_dcee(points: DecisionPoints) -> Estimate:
     design, target = back @ f[:, rows], contrast[rows]
     order = replace(points.order, person=points.person[rows], row=points.order.row[rows])
 
-    def evaluate(theta: Matrix) -> Evaluation:
-        return Evaluation(target - theta @ design, design)
+    def evaluate(theta: Matrix, block: slice) -> Evaluation:
+        part = design[:, block]
+        return Evaluation(part, target[block] - theta @ part, part, part)
 
-    equation = EstimatingEquation(effect_names(points), design, evaluate, np.zeros(len(design)))
+    equation = EstimatingEquation(effect_names(points), evaluate, np.zeros(len(design)))
     root = solve(equation, order).mapped(back)
     names = tuple(f"{action}: {name}" for action in points.action_names for name in points.control_names)
     return Estimate(root, 0, names, np.concatenate(arms), corrected=False)
 
 
-def _least_squares(design: Matrix, outcome: Matrix) -> Matrix:
-    return np.asarray(np.linalg.lstsq(design.T, outcome, rcond=None)[0])
+def least_squares(design: Matrix, outcome: Matrix) -> Matrix:
+    """Of the outcome on columns (d, rows)."""
+    scaling = _standardiser(design)
+    scaled = scaling @ design
+    return np.asarray(scaling.T @ np.linalg.lstsq(scaled @ scaled.T, scaled @ outcome, rcond=None)[0])
 
 
 def _probability(points: DecisionPoints) -> Matrix:

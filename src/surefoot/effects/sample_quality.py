@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.effects.decision_points import DecisionPoints
-from surefoot.effects.estimators import estimate_wcls
+from surefoot.effects.estimators import estimate_wcls, least_squares
 from surefoot.effects.terms import INTERCEPT
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, t_interval
@@ -90,7 +90,7 @@ def _effect_on(points: DecisionPoints, outcome: NDArray[np.float64]) -> Interval
 
 def _tail(points: DecisionPoints) -> ShareByAction:
     rows = points.counted_only
-    blind = np.linalg.lstsq(rows.controls.T, rows.outcome, rcond=None)[0]
+    blind = least_squares(rows.controls, rows.outcome)
     residual = rows.outcome - blind @ rows.controls
     distance = np.abs(residual - np.median(residual))
     spread = NORMAL_MAD * np.median(distance)

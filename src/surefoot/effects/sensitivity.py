@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.effects.decision_points import DecisionPoints
-from surefoot.effects.estimating_equations import solve
-from surefoot.effects.estimators import Estimate, linear_equation, solve_jointly, standardise
+from surefoot.effects.estimating_equations import Evaluation, solve
+from surefoot.effects.estimators import Estimate, StandardisedRows, linear_equation
 from surefoot.effects.sample_quality import NORMAL_MAD
 from surefoot.errors import InputError, did_you_mean
 
@@ -53,9 +53,10 @@ def estimate_robustly(points: DecisionPoints, loss: str) -> Estimate:
             "what a robust fit left over and analysing the rest is refused: whether a row is left out depends on the "
             "outcome, and so on treatment"
         )
-    points, back = standardise(points)
-    start = solve(linear_equation(points), points.order).theta
-    residual = linear_equation(points).evaluate(start).residual
+    data = StandardisedRows.of(points)
+    every, plain = slice(0, len(data.points)), linear_equation(data)
+    start = solve(plain, data.points.order).theta
+    residual = plain.evaluate(start, every).residual
     scale = NORMAL_MAD * np.median(np.abs(residual - np.median(residual)))
     if scale == 0:
         raise InputError("more than half of the residuals are equal: there is no robust scale; leave the robust losses out")
@@ -64,20 +65,18 @@ def estimate_robustly(points: DecisionPoints, loss: str) -> Estimate:
         value, derivative = ROBUST_LOSSES[loss].influence(residuals / scale)
         return scale * value, derivative
 
-    start = _reweight(points, influence, start)
-    return solve_jointly(points, linear_equation(points, influence, start), back)
+    return data.solve(linear_equation(data, influence, _reweight(plain.evaluate(start, every), influence, start)))
 
 
-def _reweight(points: DecisionPoints, influence: Callable[[Matrix], tuple[Matrix, Matrix]], theta: Matrix) -> Matrix:
+def _reweight(rows: Evaluation, influence: Callable[[Matrix], tuple[Matrix, Matrix]], start: Matrix) -> Matrix:
     """Least squares with weights ψ(r)/r until nothing moves: goes down whatever the loss, where Newton's steps may not."""
-    equation = linear_equation(points)
+    theta, residual = start, rows.residual
     for _ in range(STEPS):
-        found = equation.evaluate(theta)
-        value, _ = influence(found.residual)
-        weight = np.divide(value, found.residual, out=np.ones_like(value), where=found.residual != 0)
-        multiplier = equation.multiplier * weight
-        step = np.linalg.solve(multiplier @ found.slope.T, multiplier @ found.residual)
-        theta = theta + step
-        if (np.abs(step) <= 1e-9 * (1 + np.abs(theta))).all():
+        value, _ = influence(residual)
+        weight = np.divide(value, residual, out=np.ones_like(value), where=residual != 0)
+        multiplier = rows.multiplier * weight
+        step = np.linalg.solve(multiplier @ rows.slope.T, multiplier @ residual)
+        theta, residual = theta + step, residual - step @ rows.slope
+        if np.abs(step).max() <= 1e-9 * (1 + np.abs(theta).max()):
             break
     return theta
