@@ -188,7 +188,7 @@ def test_one_action_only_is_refused(trial):
         ({"sent": 2}, {}, "treatment 2 is not one of 0 to 1"),
         ({"sent": np.nan}, {}, "the treatment is missing"),
         ({"p": np.nan}, {}, "the probability is missing"),
-        ({"available": 0.5}, {}, "availability is 0.5"),
+        ({"available": 0.5}, {}, "0.5 is neither yes nor no"),
         ({"y": np.inf}, {}, "not finite"),
         ({"t": 3}, {}, "a second decision point"),
         ({}, {"controls": ["z"]}, "there is no column 'z'"),

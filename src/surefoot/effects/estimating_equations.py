@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.effects.decision_points import RowOrder
+from surefoot.effects.trial_rows import RowOrder
 from surefoot.errors import InputError
 
 Matrix = NDArray[np.float64]

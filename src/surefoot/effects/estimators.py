@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import block_diag
 
-from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimating_equations import EstimatingEquation, Evaluation, Matrix, Root, solve
+from surefoot.effects.trial_rows import TrialRows
 from surefoot.errors import InputError
 
 
@@ -47,12 +47,12 @@ class Estimator:
     estimand: str
     binary: bool
     """Whether the outcome must be 0 or 1, and the effect is a log relative risk."""
-    estimate: Callable[[DecisionPoints], Estimate]
+    estimate: Callable[[TrialRows], Estimate]
     distal: bool = False
     """Whether a participant has one outcome, at the end."""
 
 
-def effect_names(points: DecisionPoints) -> tuple[str, ...]:
+def effect_names(points: TrialRows) -> tuple[str, ...]:
     """Of the effect's coefficients: the moderators', for each action when there are several."""
     if len(points.action_names) == 2:
         return points.moderator_names
@@ -66,12 +66,12 @@ class StandardisedRows:
     Years and clock times are then no more trouble to the solver than other numbers.
     """
 
-    points: DecisionPoints
+    points: TrialRows
     moderator_map: Matrix
     control_map: Matrix
 
     @classmethod
-    def of(cls, points: DecisionPoints) -> StandardisedRows:
+    def of(cls, points: TrialRows) -> StandardisedRows:
         points = points.counted_only
         return cls(points, _standardiser(points.moderators), _standardiser(points.controls))
 
@@ -138,7 +138,7 @@ def linear_equation(
     return EstimatingEquation(data.names, evaluate, np.zeros(len(data.names)) if start is None else start)
 
 
-def estimate_wcls(points: DecisionPoints) -> Estimate:
+def estimate_wcls(points: TrialRows) -> Estimate:
     """Weighted and centred least squares: θ̂ = (Σ XᵀWX)⁻¹ Σ XᵀWY."""
     data = StandardisedRows.of(points)
     return data.solve(linear_equation(data))
@@ -152,7 +152,7 @@ def _log_start(data: StandardisedRows, weight: Matrix) -> Matrix:
     return np.array([np.log(mean), *np.zeros(len(data.names) - 1)])
 
 
-def estimate_emee(points: DecisionPoints) -> Estimate:
+def estimate_emee(points: TrialRows) -> Estimate:
     """EMEE: Σ W e^(−A fᵀβ) (Y − e^(gᵀα + A fᵀβ)) [g; (A − p̃) f] = 0."""
     data = StandardisedRows.of(points)
     outcome, weight, q = data.points.outcome, data.points.weight, len(points.control_names)
@@ -169,7 +169,7 @@ def estimate_emee(points: DecisionPoints) -> Estimate:
     return data.solve(EstimatingEquation(data.names, evaluate, _log_start(data, weight)))
 
 
-def estimate_emee2(points: DecisionPoints) -> Estimate:
+def estimate_emee2(points: TrialRows) -> Estimate:
     """EMEE2: Σ I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f] = 0, without weights."""
     _two_actions(points, "emee2", "emee")
     data = StandardisedRows.of(points)
@@ -185,7 +185,7 @@ def estimate_emee2(points: DecisionPoints) -> Estimate:
     return data.solve(EstimatingEquation(data.names, evaluate, _log_start(data, future)))
 
 
-def estimate_dcee(points: DecisionPoints) -> Estimate:
+def estimate_dcee(points: TrialRows) -> Estimate:
     """Linear DCEE: β = (Σ ffᵀ)⁻¹ Σ I (−1)^(1−A)/p(A) (Y − (1 − p) μ₁ − p μ₀) f over all rows; μ_a = gᵀα_a by least squares.
 
     The arms' regressions do not enter the covariance: with known probabilities the estimating function does not depend on
@@ -220,12 +220,12 @@ def least_squares(design: Matrix, outcome: Matrix) -> Matrix:
     return np.asarray(scaling.T @ np.linalg.lstsq(scaled @ scaled.T, scaled @ outcome, rcond=None)[0])
 
 
-def _probability(points: DecisionPoints) -> Matrix:
+def _probability(points: TrialRows) -> Matrix:
     """Of treatment."""
     return np.where(points.action == 1, points.taken, 1 - points.taken)
 
 
-def _two_actions(points: DecisionPoints, name: str, other: str) -> None:
+def _two_actions(points: TrialRows, name: str, other: str) -> None:
     if len(points.action_names) > 2:
         raise InputError(f"{name} compares one treatment with nothing, here there are {len(points.action_names) - 1}; "
                          f"use {other}, or one treatment at a time")  # fmt: skip

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-from surefoot.data.columns import Place, frame_row
+from surefoot.data.problems import Place, frame_row
 from surefoot.effects.analysis import Analysis
-from surefoot.effects.decision_points import read_decision_points
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.result import EffectResult
 from surefoot.effects.terms import Terms
+from surefoot.effects.trial_rows import read_trial_rows
 from surefoot.effects.validity import check_validity
 from surefoot.errors import InputError, did_you_mean
 
@@ -90,7 +90,7 @@ def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", pla
             "this is a fitted method, and what a robust fit left over is not analysed: whether it left a row out depends on "
             "the outcome, and so on treatment; give the frame of all decision points"
         )
-    points = read_decision_points(frame, analysis, place=place)
+    points = read_trial_rows(frame, analysis, place=place)
     chosen = ESTIMATORS[estimator]
     check_validity(points, chosen)
     return EffectResult(estimator, points, chosen.estimate(points))

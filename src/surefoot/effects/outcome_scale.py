@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.study.model import Reward
+from surefoot.study.log_sections import Reward
 
 
 @dataclass(frozen=True)

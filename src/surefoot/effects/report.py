@@ -9,8 +9,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.columns import Place, frame_row
 from surefoot.data.frames import make_frame
+from surefoot.data.problems import Place, frame_row
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.contrasts import ContrastResults, JointTest
 from surefoot.effects.estimators import ESTIMATORS

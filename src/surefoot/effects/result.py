@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.effects.contrasts import ContrastResults, JointTest, covariance, joint_test
-from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimators import ESTIMATORS, Estimate, effect_names
 from surefoot.effects.sample_quality import assess_sample
 from surefoot.effects.terms import INTERCEPT
 from surefoot.effects.text import HEADERS, lay_out, quality_lines
+from surefoot.effects.trial_rows import TrialRows
 from surefoot.errors import InputError, did_you_mean
 
 Matrix = NDArray[np.float64]
@@ -26,7 +26,7 @@ class EffectResult:
     """What one estimator found; `params` are the effect's coefficients, `nuisance_params` the controls'."""
 
     estimator: str
-    points: DecisionPoints
+    points: TrialRows
     estimate: Estimate
 
     @cached_property

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimators import estimate_wcls, least_squares
 from surefoot.effects.terms import INTERCEPT
+from surefoot.effects.trial_rows import TrialRows
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, t_interval
 
@@ -50,7 +50,7 @@ class SampleQuality:
     """(Σw)²/(n Σw²): as many rows, with equal weights, would tell as much."""
 
 
-def assess_sample(points: DecisionPoints) -> SampleQuality:
+def assess_sample(points: TrialRows) -> SampleQuality:
     """Counts, missing outcomes, extreme outcomes and effective share."""
     possible = points.available & points.later & (points.future > 0)
     counted = points.counted_only
@@ -67,14 +67,14 @@ def assess_sample(points: DecisionPoints) -> SampleQuality:
     )
 
 
-def _share(points: DecisionPoints, among: NDArray[np.bool_], happened: NDArray[np.bool_]) -> ShareByAction:
+def _share(points: TrialRows, among: NDArray[np.bool_], happened: NDArray[np.bool_]) -> ShareByAction:
     codes = range(len(points.action_names))
     rows = {points.action_names[k]: int((among & (points.action == k)).sum()) for k in codes}
     count = {points.action_names[k]: int((among & happened & (points.action == k)).sum()) for k in codes}
     return ShareByAction(rows, count, _effect_on(points, np.where(among, happened.astype(np.float64), np.nan)))
 
 
-def _effect_on(points: DecisionPoints, outcome: NDArray[np.float64]) -> Interval | None:
+def _effect_on(points: TrialRows, outcome: NDArray[np.float64]) -> Interval | None:
     """The average excursion effect on another outcome of the same rows; None where it does not vary."""
     alone = np.ones((1, len(points)))
     other = replace(points, outcome=outcome, moderators=alone, moderator_names=(INTERCEPT,))
@@ -88,7 +88,7 @@ def _effect_on(points: DecisionPoints, outcome: NDArray[np.float64]) -> Interval
     return t_interval(found.root.theta[first], np.sqrt(found.root.corrected[first, first]), found.degrees)
 
 
-def _tail(points: DecisionPoints) -> ShareByAction:
+def _tail(points: TrialRows) -> ShareByAction:
     rows = points.counted_only
     blind = least_squares(rows.controls, rows.outcome)
     residual = rows.outcome - blind @ rows.controls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,16 +114,21 @@ def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs
     """Columns of the logs that play no other part in the study, as numbers."""
     if not names:
         return {}
-    from surefoot.data import column_kinds, log_files
-    from surefoot.study.log_reader import files_with_rows, read_file
+    from surefoot.data.log_columns import LogColumn
+    from surefoot.data.log_files import LogFile, LogRows, concatenate, name_file
+    from surefoot.data.problems import Problems
+    from surefoot.study.log_reader import log_layout, study_files
 
-    parts: list[log_files.Rows] = []
-    for file in files_with_rows(study, path):
-        first = sum(len(part.table) for part in parts)
-        parts.append(read_file(study, file, first, [study.columns.participant, *names]))
-    rows = log_files.joined(parts)
-    with log_files.naming(path):
-        return {name: column_kinds.numbers(rows.table[name].combine_chunks(), name, rows.place)[read.row] for name in names}
+    layout = replace(log_layout(study), columns=(study.columns.participant, *names))
+    parts: list[LogRows] = []
+    for file in study_files(study, path):
+        parts.append(LogFile(file).rows(layout, sum(map(len, parts))))
+    rows = concatenate(parts)
+    problems = Problems(rows.place)
+    with name_file(path):
+        found = {name: LogColumn(name, rows.cells(name), problems).numbers()[read.row] for name in names}
+        problems.raise_any()
+    return found
 
 
 def _notes(study: Study, read: StudyLogs) -> list[str]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.columns import Place, is_text, numbers
+from surefoot.data.log_columns import LogColumn
 from surefoot.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 INTERCEPT = "Intercept"
 Terms = str | Sequence[str]
@@ -67,16 +63,15 @@ def term_matrix(
     return tuple(names), np.concatenate(values)
 
 
-def read_variable(column: pa.Array, name: str, place: Place) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+def read_variable(column: LogColumn) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Numbers as they are; text as one 0/1 line for every level but the first in the alphabet."""
-    if not is_text(column):
-        return (name,), numbers(column, name, place)[None]
-    import pyarrow.compute as pc
-
-    levels: list[Any] = sorted(level for level in pc.unique(column).to_pylist() if level)
+    if not column.is_text:
+        return (column.name,), column.numbers()[None]
+    texts, indices = column.distinct()
+    levels = sorted(texts)
     if len(levels) < 2:
-        raise InputError(f"column '{name}' holds one value only ({levels}); a category needs two levels", column=name)
-    missing = pc.fill_null(pc.equal(column, ""), True).to_numpy(zero_copy_only=False)
-    coded = [pc.fill_null(pc.equal(column, level), False).to_numpy(zero_copy_only=False) for level in levels[1:]]
-    values = np.where(missing, np.nan, np.stack(coded).astype(np.float64))
-    return tuple(f"{name}={level}" for level in levels[1:]), values
+        raise InputError(
+            f"column '{column.name}' holds one value only ({levels}); a category needs two levels", column=column.name
+        )
+    coded = np.stack([indices == texts.index(level) for level in levels[1:]]).astype(np.float64)
+    return tuple(f"{column.name}={level}" for level in levels[1:]), np.where(indices < 0, np.nan, coded)

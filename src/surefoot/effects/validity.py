@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from surefoot.effects.decision_points import DecisionPoints
 from surefoot.effects.estimators import Estimator
 from surefoot.effects.terms import INTERCEPT
+from surefoot.effects.trial_rows import TrialRows
 from surefoot.errors import InputError
 
 AFTERWARDS = 1e-6
@@ -16,7 +16,7 @@ AFTERWARDS = 1e-6
 not chance."""
 
 
-def check_validity(points: DecisionPoints, estimator: Estimator) -> None:
+def check_validity(points: TrialRows, estimator: Estimator) -> None:
     """Refuse what the estimator cannot answer."""
     counted = points.counted
     if not counted.any():
@@ -37,7 +37,7 @@ def check_validity(points: DecisionPoints, estimator: Estimator) -> None:
     _check_known_before(points.counted_only)
 
 
-def _check_distal(points: DecisionPoints) -> None:
+def _check_distal(points: TrialRows) -> None:
     if points.analysis.lag:
         raise InputError("a distal outcome has no lag; leave lag at 0")
     first = np.flatnonzero(np.diff(points.person, prepend=-1))
@@ -48,7 +48,7 @@ def _check_distal(points: DecisionPoints) -> None:
     points.order.refuse(differs, points.analysis.outcome, "{:g} differs from the participant's first row", remedy, values)
 
 
-def _check_numerator(points: DecisionPoints) -> None:
+def _check_numerator(points: TrialRows) -> None:
     """Rows with the same moderators must have the same p̃: else the weights change what is estimated."""
     name = points.analysis.numerator
     if not isinstance(name, str):
@@ -63,7 +63,7 @@ def _check_numerator(points: DecisionPoints) -> None:
     points.order.refuse(where, name, what, remedy, points.numerator[1])
 
 
-def _check_known_before(points: DecisionPoints) -> None:
+def _check_known_before(points: TrialRows) -> None:
     """What was there before a randomised decision cannot depend on it.
 
     For a variable m known before, the participants' sums of w (1{A = k} − p̃_k)(m − m̄) are 0 on average: a t test.

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data import columns as kinds
-from surefoot.data.columns import Place, frame_row
-from surefoot.data.frames import arrow_columns
+from surefoot.data.column_roles import read_actions, read_times, read_yes_no
+from surefoot.data.frames import arrow_table
+from surefoot.data.log_columns import LogColumn
+from surefoot.data.log_files import LogLayout, LogRows
+from surefoot.data.problems import Place, Problems, frame_row
 from surefoot.effects.analysis import Analysis
+from surefoot.effects.outcome_scale import parse_transform
 from surefoot.effects.terms import columns_of, parse_terms, read_variable, term_matrix
 from surefoot.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Columns = dict[str, LogColumn]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,23 +31,20 @@ class RowOrder:
     """Position among `participants`, ascending."""
     row: NDArray[np.int64]
     """Number of the row in the input."""
-    place: Place
+    problems: Problems
 
     def refuse(self, where: NDArray[np.bool_], column: str, what: str, remedy: str, values: Any = None) -> None:
-        """An error about the first such row of the input, if there is one; `{:g}` in `what` is its value."""
+        """An error about such rows, if there are any; `{:g}` in `what` is the first one's value."""
         found = np.flatnonzero(where)
-        if not found.size:
-            return
-        first = found[np.argmin(self.row[found])]
-        row, person = int(self.row[first]), self.participants[self.person[first]].item()
-        more = f" (and {found.size - 1} more rows)" if found.size > 1 else ""
-        text = what if values is None else what.format(values[first])
-        message = f"{self.place(row)}, column '{column}', participant {person!r}: {text}{more}; {remedy}"
-        raise InputError(message, row=row, column=column, participant=person)
+        if found.size:
+            found = found[np.argsort(self.row[found])]
+            text = what if values is None else what.format(values[found[0]])
+            self.problems.report(column, self.row[found], text, remedy)
+            self.problems.stop()
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionPoints:
+class TrialRows:
     """All rows, also those that do not count; arrays have one entry per row, sorted by participant and time."""
 
     analysis: Analysis
@@ -109,7 +108,7 @@ class DecisionPoints:
         return ~left_out
 
     @cached_property
-    def counted_only(self) -> DecisionPoints:
+    def counted_only(self) -> TrialRows:
         """The rows that count, all the same participants."""
         rows = np.flatnonzero(self.counted)
         if len(rows) == len(self):
@@ -122,38 +121,38 @@ class DecisionPoints:
         return replace(self, order=order, **arrays)
 
 
-def read_decision_points(frame: Any, analysis: Analysis, *, place: Place = frame_row) -> DecisionPoints:
+def read_trial_rows(frame: Any, analysis: Analysis, *, place: Place = frame_row) -> TrialRows:
     """The named columns of a pandas, polars or Arrow frame, sorted and checked."""
     moderators, controls = parse_terms(analysis.moderators), parse_terms(analysis.controls)
     present = list(getattr(frame, "column_names", getattr(frame, "columns", ())))
     variables = columns_of((*moderators, *controls), present)
-    arrays, _ = arrow_columns(frame, list(dict.fromkeys([*analysis.role_columns, *variables])))
-    order = _sort_rows(arrays, analysis, place)
     defined = analysis.defined_missing
     for name in defined:
         if name not in (analysis.outcome, *variables):
             raise InputError(f"missing_as names '{name}', which is neither the outcome nor a moderator or control")
+    columns, order = _read_columns(frame, analysis, variables, place)
 
     def fill(name: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-        names, values = read_variable(arrays[name], name, place)
+        names, values = read_variable(columns[name])
         return names, np.where(np.isnan(values), defined.get(name, np.nan), values)[:, order.row]
 
     read = {name: fill(name) for name in variables}
     (moderator_names, f), (control_names, g) = (term_matrix(terms, read, len(order.row)) for terms in (moderators, controls))
-    available = _read_available(arrays, analysis, order)
-    action, names = _read_actions(arrays, analysis, order, available)
-    taken = _read_probabilities(arrays, analysis, order, available, action, names)
-    measured = kinds.numbers(arrays[analysis.outcome], analysis.outcome, place)[order.row]
+    available = _read_available(columns, analysis, order)
+    action, names = _read_actions(columns, analysis, order, available)
+    taken = _read_probabilities(columns, analysis, order, available, action, names)
+    measured = columns[analysis.outcome].numbers()[order.row]
+    order.problems.raise_any()
     order.refuse(np.isinf(measured), analysis.outcome, "the outcome is not finite", "correct it or leave it empty (missing)")
     outcome = _transform(np.where(np.isnan(measured), defined.get(analysis.outcome, np.nan), measured), analysis, order)
     later, moved = _rows_later(order.person, analysis.lag)
-    return DecisionPoints(
+    return TrialRows(
         analysis=analysis,
         order=order,
         available=available,
         action=action,
         taken=taken,
-        numerator=_read_numerator(arrays, analysis, order, available, len(names)),
+        numerator=_read_numerator(columns, analysis, order, available, len(names)),
         outcome=np.where(later, outcome[moved], np.nan),
         observed=later & ~np.isnan(measured[moved]),
         later=later,
@@ -166,34 +165,39 @@ def read_decision_points(frame: Any, analysis: Analysis, *, place: Place = frame
     )
 
 
-def _sort_rows(arrays: dict[str, pa.Array], analysis: Analysis, place: Place) -> RowOrder:
-    participants, person = kinds.people(arrays[analysis.participant], analysis.participant, place)
-    time = kinds.times(arrays[analysis.time], analysis.time, place)
-    if (np.diff(person) >= 0).all() and (np.diff(time)[np.diff(person) == 0] > np.zeros((), np.diff(time).dtype)).all():
-        return RowOrder(participants, person, np.arange(len(person)), place)
+def _read_columns(frame: Any, analysis: Analysis, variables: list[str], place: Place) -> tuple[Columns, RowOrder]:
+    """The columns as they are, and the order of their rows."""
+    names = list(dict.fromkeys([*analysis.role_columns, *variables]))
+    layout = LogLayout(analysis.participant, analysis.time, tuple(names))
+    rows = LogRows.of(layout.settle_missing(arrow_table(frame, names)[0]), analysis.participant, place)
+    problems = Problems(place, lambda row: rows.participants[rows.participant_index[row]].item())
+    columns = {name: LogColumn(name, rows.cells(name), problems) for name in names}
+    time, person = read_times(columns[analysis.time]), rows.participant_index
     row = np.lexsort((time, person))
-    order = RowOrder(participants, person[row], row, place)
+    order = RowOrder(rows.participants, person[row], row, problems)
     again = np.zeros(len(row), dtype=bool)
     again[1:] = (np.diff(order.person) == 0) & (time[row[1:]] == time[row[:-1]])
     order.refuse(again, analysis.time, "a second decision point at the same time", "drop the duplicate or correct its time")
-    return order
+    return columns, order
 
 
-def _read_available(arrays: dict[str, pa.Array], analysis: Analysis, order: RowOrder) -> NDArray[np.bool_]:
+def _read_available(columns: Columns, analysis: Analysis, order: RowOrder) -> NDArray[np.bool_]:
     name = analysis.available
     if name is None:
         return np.ones(len(order.row), dtype=bool)
-    values = kinds.numbers(arrays[name], name, order.place)[order.row]
-    wrong = ~np.isin(values, (0.0, 1.0))
-    order.refuse(wrong, name, "availability is {:g}", "write 1 (available) or 0 (not available)", values)
+    values = read_yes_no(columns[name])[order.row]
+    order.problems.raise_any(name)
+    order.refuse(np.isnan(values), name, "availability is missing", "write 1 (available) or 0 (not available)")
     return np.asarray(values == 1)
 
 
 def _read_actions(
-    arrays: dict[str, pa.Array], analysis: Analysis, order: RowOrder, available: NDArray[np.bool_]
+    columns: Columns, analysis: Analysis, order: RowOrder, available: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     name, given = analysis.treatment, tuple(analysis.actions or ())
-    values = kinds.action_codes(arrays[name], name, order.place, given)[order.row]
+    column = columns[name]
+    values = (read_actions(column, given or ("nothing", "treatment")) if column.is_text else column.numbers())[order.row]
+    order.problems.raise_any(name)
     missing = available & np.isnan(values)
     order.refuse(missing, name, "the treatment is missing at an available row", "fill it in, or mark the row not available")
     values = np.where(available, values, 0.0)
@@ -210,7 +214,7 @@ def _read_actions(
 
 
 def _read_probabilities(
-    arrays: dict[str, pa.Array],
+    columns: Columns,
     analysis: Analysis,
     order: RowOrder,
     available: NDArray[np.bool_],
@@ -219,7 +223,7 @@ def _read_probabilities(
 ) -> NDArray[np.float64]:
     """The probability of the action that was taken."""
     remedy = "log the randomisation probability; where somebody could not be treated, the row is not available"
-    given = [(name, kinds.numbers(arrays[name], name, order.place)[order.row]) for name in analysis.probability_columns]
+    given = [(name, columns[name].numbers()[order.row]) for name in analysis.probability_columns]
     if isinstance(analysis.probability, int | float):
         given = [("probability", np.full(len(available), float(analysis.probability)))]
     if analysis.probability is not None and len(given) != len(names) - 1:
@@ -240,14 +244,14 @@ def _read_probabilities(
 
 
 def _read_numerator(
-    arrays: dict[str, pa.Array], analysis: Analysis, order: RowOrder, available: NDArray[np.bool_], actions: int
+    columns: Columns, analysis: Analysis, order: RowOrder, available: NDArray[np.bool_], actions: int
 ) -> NDArray[np.float64]:
     """(actions, rows): p̃ of every action."""
     given, remedy = analysis.numerator, "a numerator is a probability of treatment strictly between 0 and 1"
     if isinstance(given, str):
         if actions > 2:
             raise InputError("with several treatments the numerator is a number for each, not a column")
-        column = kinds.numbers(arrays[given], given, order.place)[order.row]
+        column = columns[given].numbers()[order.row]
         wrong = available & ~((column > 0) & (column < 1))
         order.refuse(wrong, given, "the numerator is {:g}", remedy, column)
         column = np.where(available, column, 0.5)
@@ -277,8 +281,6 @@ def _future_weight(
 
 def _transform(values: NDArray[np.float64], analysis: Analysis, order: RowOrder) -> NDArray[np.float64]:
     """log(x + c) or √x of the outcome, where it is asked for."""
-    from surefoot.effects.outcome_scale import parse_transform
-
     scale = parse_transform(analysis.transform)
     outside = ~np.isnan(values) & ~scale.defined(values)
     remedy = "correct the value, or choose another transform"
