@@ -37,7 +37,7 @@ def test_the_committed_simulation_reached_its_targets(committed):
         for test in ("average", "moderator", "two together"):
             assert 0.035 <= shares[test] <= 0.065, (people, shares)
     assert 0.93 <= committed["after_bandit"]["contrast"] <= 0.98
-    assert max(committed["seconds_10000_people_210_rows"].values()) < 5
+    assert max(committed["processor_seconds_10000_people_210_rows"].values()) < 5
 
 
 def test_the_page_reports_the_committed_simulation(committed):
