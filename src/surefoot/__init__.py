@@ -11,7 +11,7 @@ from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
-    from surefoot import audit, datasets, evaluation, explain, fitting, regression, study
+    from surefoot import audit, datasets, effects, evaluation, explain, fitting, regression, sample_size, study
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
@@ -30,6 +30,7 @@ __all__ = [
     "__version__",
     "audit",
     "datasets",
+    "effects",
     "evaluation",
     "explain",
     "filters",
@@ -38,6 +39,7 @@ __all__ = [
     "method",
     "policies",
     "regression",
+    "sample_size",
     "simulators",
     "study",
 ]
@@ -46,7 +48,7 @@ _LATER = {
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = ("audit", "datasets", "evaluation", "explain", "fitting", "regression", "study")
+_MODULES_LATER = ("audit", "datasets", "effects", "evaluation", "explain", "fitting", "regression", "sample_size", "study")
 """What is slow to import is imported when it is first asked for."""
 
 

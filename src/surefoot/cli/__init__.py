@@ -11,6 +11,7 @@ from surefoot.cli import (
     audit,  # noqa: F401
     backup,  # noqa: F401
     db,  # noqa: F401
+    effects,  # noqa: F401
     evaluate,  # noqa: F401
     explain,  # noqa: F401
     export,  # noqa: F401
@@ -22,6 +23,7 @@ from surefoot.cli import (
     replay,  # noqa: F401
     reproduce,  # noqa: F401
     serve,  # noqa: F401
+    size,  # noqa: F401
     update,  # noqa: F401
 )
 from surefoot.cli.application import app

@@ -82,6 +82,17 @@ def match_columns(values: Any, names: tuple[str, ...]) -> NDArray[Any]:
     return np.asarray(table.select(list(names)).to_numpy())
 
 
+def csv_text(table: Any) -> str:
+    """An Arrow table as CSV."""
+    import io
+
+    from pyarrow import csv
+
+    buffer = io.BytesIO()
+    csv.write_csv(table, buffer)
+    return buffer.getvalue().decode()
+
+
 def positions(participants: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64]:
     """Where each wanted id stands among the sorted `participants`; an id that is not there is an error."""
     ids = np.asarray(wanted)

@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 from surefoot.data.decision_times import DayBoundary
 from surefoot.data.log_files import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
+from surefoot.study.effects_section import EffectsSection
 from surefoot.study.log_reader import StudyLogs, read_logs
 from surefoot.study.log_sections import LogDescription
 from surefoot.study.toml_types import Probability, Section
@@ -77,6 +78,7 @@ class Study(LogDescription):
 
     method_choice: Annotated[MethodChoice, Field(alias="method")] = MethodChoice()
     probability_limits: ProbabilityLimits = ProbabilityLimits()
+    effects: EffectsSection = EffectsSection()
     trial: TrialSection | None = None
     """Only for studies that `surefoot serve` runs."""
 
@@ -122,9 +124,22 @@ class Study(LogDescription):
             if not self._used_by(use):
                 raise ValueError(f"no state variable is used by the {use}; set use = '{use}' or 'both' for one")
         self._check_method()
+        self._check_effects()
         if self.trial is not None:
             self._check_trial(self.trial)
         return self
+
+    def _check_effects(self) -> None:
+        """Moderators and controls must be known before the decision: state variables are."""
+        known = [*self.state, *self.state_names]
+        day = () if self.effects.day is None else (self.effects.day,)
+        for key, names in (("moderators", self.effects.moderators), ("controls", self.effects.controls), ("day", day)):
+            for name in (part for term in names for part in ([term] if term in known else term.split(":"))):
+                if name not in known:
+                    raise ValueError(
+                        f"effects.{key}: '{name}' is not a state variable{did_you_mean(name, known)}; what is known before "
+                        f"the decision stands in a section [state.{name}]; there are {list(self.state)}"
+                    )
 
     def _check_trial(self, trial: TrialSection) -> None:
         for role in ("available", "probability"):

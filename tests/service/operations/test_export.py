@@ -27,6 +27,20 @@ def test_the_export_counts_its_rows_and_is_read_back_by_the_study(client, study,
     assert client.get("/api/v1/export/decisions?format=xls", headers=client.as_role("analyst")).status_code == 422
 
 
+def test_the_export_goes_straight_into_the_primary_analysis(trial, study, tmp_path):
+    from surefoot.effects import analyse_study
+    from surefoot.study.effects_section import EffectsSection
+
+    fill(trial, people=10, points=10)
+    (tmp_path / "decisions.csv").write_bytes(export_decisions(trial, "csv").content)
+    section = EffectsSection(controls=("weather", "engagement"), moderators=("weather",))
+    found = analyse_study(study, tmp_path / "decisions.csv", section=section)
+    by_weather = next(row for row in found.table if row.effect == "per 1 of weather")
+    assert by_weather.low < 2.0 < by_weather.high and by_weather.p < 1e-6
+    assert found.curve is None  # All within one day.
+    assert found.quality.people_counted == 10 and found.quality.reasons["not available"] == 10
+
+
 def test_an_empty_trial_can_be_exported(trial):
     assert export_decisions(trial, "csv").rows == 0 and export_decisions(trial, "parquet").rows == 0
     assert export_outcomes(trial, "csv").content.startswith(b'"id","decision_id"')

@@ -1,0 +1,22 @@
+"""Causal excursion effects: did the prompt help, on average, and for whom?"""
+
+from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.excursion import dcee, emee, emee2, excursion_effect, wcls
+from surefoot.effects.report import EffectsReport, analyse
+from surefoot.effects.result import EffectResult
+from surefoot.effects.sentences import Words
+from surefoot.effects.study_effects import analyse_study
+
+__all__ = [
+    "ESTIMATORS",
+    "EffectResult",
+    "EffectsReport",
+    "Words",
+    "analyse",
+    "analyse_study",
+    "dcee",
+    "emee",
+    "emee2",
+    "excursion_effect",
+    "wcls",
+]

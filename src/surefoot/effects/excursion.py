@@ -1,0 +1,116 @@
+"""The public functions: from a frame to a fitted effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from surefoot.data.problems import Place, frame_row
+from surefoot.effects.analysis import Analysis
+from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.result import EffectResult
+from surefoot.effects.terms import Terms
+from surefoot.effects.trial_rows import read_trial_rows
+from surefoot.effects.validity import check_validity
+from surefoot.errors import InputError, did_you_mean
+
+
+class Options(TypedDict, total=False):
+    """Those of `excursion_effect`."""
+
+    participant: str
+    time: str
+    outcome: str
+    treatment: str
+    probability: float | str | Sequence[str] | None
+    probability_taken: str | None
+    available: str | None
+    moderators: Terms
+    controls: Terms
+    numerator: float | str | Sequence[float] | None
+    lag: int
+    future: str
+    missing_as: float | Mapping[str, float] | None
+    transform: str
+    actions: Sequence[str] | None
+
+
+def excursion_effect(
+    frame: Any, *, estimator: str = "wcls", place: Place = frame_row, **options: Unpack[Options]
+) -> EffectResult:
+    """The causal excursion effect of treatment, averaged over history or by moderators.
+
+    Parameters
+    ----------
+    frame
+        A pandas, polars or Arrow table with a row for every decision point, in any order.
+    estimator
+        `wcls` (continuous outcome), `emee` or `emee2` (binary outcome, log relative risk), `dcee` (one distal outcome).
+    participant, time, outcome, treatment
+        Names of columns. Treatment is 0 for nothing, 1 for treatment, or up to K − 1 with several.
+    probability
+        Column with the probability of treatment (one for each of several treatments), or a number. Or
+        `probability_taken`: the column with the probability of the action that was taken.
+    available
+        Column with 1 or 0; None when everybody always is.
+    moderators, controls
+        Names of columns, or a formula such as `~ home + day`. Moderators should be among the controls too.
+    numerator
+        p̃: a number, a column that depends on the moderators only, or a number for each treatment.
+    lag, future
+        The outcome so many decision points later, with treatment in between as `observed` or `none`.
+    missing_as
+        Where the study defined what a missing outcome stands for: that value, or {column: value}.
+    transform
+        Of the outcome: `none`, `sqrt`, `log(x + c)`.
+    actions
+        Names of the actions, nothing first.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, surefoot as sf
+    >>> rng = np.random.default_rng(0)
+    >>> sent, before = rng.integers(0, 2, 600), rng.normal(size=600)
+    >>> frame = pa.table({"person": np.repeat(np.arange(20), 30), "t": np.tile(np.arange(30), 20), "sent": sent,
+    ...                   "p": np.full(600, 0.5), "x": before, "y": before + 0.4 * sent + rng.normal(size=600)})
+    >>> found = sf.effects.wcls(frame, participant="person", time="t", outcome="y", treatment="sent", probability="p",
+    ...                         controls=["x"])
+    >>> found.params.round(2), found.conf_int().round(2), found.df_resid
+    (array([0.38]), array([[0.25, 0.51]]), 17)
+    """
+    return fit_analysis(frame, Analysis(**options), estimator=estimator, place=place)
+
+
+def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", place: Place = frame_row) -> EffectResult:
+    """As `excursion_effect`, with the options in one object."""
+    if estimator not in ESTIMATORS:
+        raise InputError(f"no estimator '{estimator}'{did_you_mean(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
+    if hasattr(frame, "weights_"):
+        raise InputError(
+            "this is a fitted method, and what a robust fit left over is not analysed: whether it left a row out depends on "
+            "the outcome, and so on treatment; give the frame of all decision points"
+        )
+    points = read_trial_rows(frame, analysis, place=place)
+    chosen = ESTIMATORS[estimator]
+    check_validity(points, chosen)
+    return EffectResult(estimator, points, chosen.estimate(points))
+
+
+def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """Weighted and centred least squares for a continuous outcome; options as in `excursion_effect`."""
+    return excursion_effect(frame, estimator="wcls", **options)
+
+
+def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk; see `excursion_effect`."""
+    return excursion_effect(frame, estimator="emee", **options)
+
+
+def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """EMEE without weights, for a binary outcome; options as in `excursion_effect`."""
+    return excursion_effect(frame, estimator="emee2", **options)
+
+
+def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The distal causal excursion effect on one outcome at the end; options as in `excursion_effect`."""
+    return excursion_effect(frame, estimator="dcee", **options)

@@ -1,0 +1,56 @@
+"""An effect in one plain sentence, on the scale that readers know."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from surefoot.reports.numbers import format_number
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the sentence calls things."""
+
+    treatment: str = "prompt"
+    outcome: str = "the outcome"
+    relative: bool = False
+    """The effect is a difference of logarithms, so that e^effect is a ratio."""
+    chance: bool = False
+    """The outcome is 0 or 1."""
+
+
+def describe_effect(words: Words, value: float, low: float, high: float, where: str = "") -> str:
+    """One sentence, and whether no effect is within the interval.
+
+    >>> describe_effect(Words("prompt", "steps in the next half hour", relative=True), 0.1312, -0.0058, 0.2682)
+    'A prompt adds about 14 % steps in the next half hour (95 % −1 % to +31 %). No effect is within the interval.'
+    >>> describe_effect(Words("prompt", "answering", relative=True, chance=True), -0.1, -0.15, -0.05, "on day 3")
+    'On day 3 a prompt lowers the chance of answering by about 10 % (95 % −14 % to −5 %).'
+    >>> describe_effect(Words("prompt", "minutes of sleep"), 3.214, 1.0, 5.4)
+    'A prompt adds about 3.214 minutes of sleep (95 % 1 to 5.4).'
+    """
+    article = "an" if words.treatment[:1].lower() in "aeiou" else "a"
+    subject = f"{where} {article} {words.treatment}".strip()
+    subject = subject[:1].upper() + subject[1:]
+    ends = f"{_size(words, low)} to {_size(words, high)}"
+    amount = _amount(words, value)
+    if words.chance:
+        verb = "raises" if value >= 0 else "lowers"
+        text = f"{subject} {verb} the chance of {words.outcome} by about {amount} (95 % {ends})."
+    else:
+        verb = "adds" if value >= 0 else "takes away"
+        text = f"{subject} {verb} about {amount} {words.outcome} (95 % {ends})."
+    return text + (" No effect is within the interval." if low <= 0 <= high else "")
+
+
+def _amount(words: Words, value: float) -> str:
+    if words.relative:
+        return f"{abs(100 * math.expm1(value)):.0f} %"
+    return format_number(float(abs(value)))
+
+
+def _size(words: Words, value: float) -> str:
+    if words.relative:
+        return f"{100 * math.expm1(value):+.0f} %".replace("-", "−")
+    return format_number(float(value))

@@ -1,0 +1,141 @@
+"""The analysis that a study writes down in `[effects]`, on its logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.frames import make_frame
+from surefoot.effects.report import EffectsReport, analyse
+from surefoot.effects.sentences import Words
+
+if TYPE_CHECKING:
+    from surefoot.data.trajectories import Trajectories
+    from surefoot.study import Study, StudyLogs
+    from surefoot.study.effects_section import EffectsSection
+
+TAKEN = "probability of the action taken"
+AFTER_LEARNING = (
+    "Probabilities changed during the trial, as when a policy learns: the effects above use the logged ones with a constant "
+    "numerator, and hold."
+)
+POOLED = (
+    "One policy was learned for all participants, so that they are not independent: intervals of means, and of values "
+    "from `surefoot evaluate`, that take participants as units may be too short."
+)
+ALONE = "Every participant had a policy of their own: participants stay independent, and intervals of means hold too."
+
+
+def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | None = None) -> EffectsReport:
+    """`[effects]` of a study (or another section) on a file or folder of logs, such as the service exports."""
+    asked = study.effects if section is None else section
+    read = study.read(path)
+    frame = _frame(study, asked, read, path)
+    outcome, transform = _outcome(study, asked)
+    actions = study.actions.names
+    words = Words(asked.treatment_words or actions[1], asked.outcome_words or outcome)
+    moderators, controls = (_expand(study, terms) for terms in (asked.moderators, asked.controls))
+    return analyse(
+        frame,
+        estimator=asked.estimator,
+        lags=asked.lags,
+        at=asked.at,
+        words=words,
+        notes=_notes(study, read),
+        place=lambda row: f"row {read.row[row]}",
+        over=asked.day or ("day" if "day" in frame.column_names else None),
+        participant=study.columns.participant,
+        time=study.columns.time,
+        outcome=outcome,
+        treatment=study.actions.column,
+        probability_taken=study.columns.probability or TAKEN,
+        available=read.logs.names.available,
+        moderators=moderators,
+        controls=controls,
+        numerator=asked.numerator,
+        future=asked.future,
+        missing_as=asked.missing_as,
+        transform=transform,
+        actions=actions,
+    )
+
+
+def _outcome(study: Study, asked: EffectsSection) -> tuple[str, str]:
+    """The outcome's column and transform: the reward's own unless another is named."""
+    if asked.outcome in (None, study.reward.column):
+        return study.reward.column, asked.transform or study.reward.transform
+    return str(asked.outcome), asked.transform or "none"
+
+
+def _expand(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
+    """State variables as columns: a category becomes its levels."""
+    found: list[str] = []
+    for term in terms:
+        found += study.columns_of(term) if term in study.state else [term]
+    return tuple(found)
+
+
+def _frame(study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
+    """The logs with state variables and reward in their own units, and what else the analysis names."""
+    logs = read.logs
+    raw = read.raw_reward if study.reward.winsorise is None else np.clip(read.raw_reward, *study.reward.winsorise)
+    columns: dict[str, Any] = {
+        study.columns.participant: logs.participant,
+        study.columns.time: logs.time,
+        logs.names.available: logs.available,
+        study.actions.column: logs.action,
+        study.columns.probability or TAKEN: np.where(logs.available, logs.probability, np.nan),
+        study.reward.column: raw,
+    }
+    for name, variable in study.state.items():
+        for column in study.columns_of(name):
+            values = logs.state[:, study.state_names.index(column)]
+            scaling = variable.scaling
+            columns[column] = values if scaling is None else values * scaling.scale + scaling.centre
+    if "day" not in columns and logs.time.dtype.kind == "M":
+        columns["day"] = _days_in_study(logs)
+    named = [asked.outcome, asked.numerator if isinstance(asked.numerator, str) else None]
+    more = [name for name in named if name is not None and name not in columns]
+    return make_frame(columns | _read_more(study, path, more, read), "pyarrow")
+
+
+def _days_in_study(logs: Trajectories) -> NDArray[np.float64]:
+    """Whole days since the day of a participant's first decision point."""
+    dates = logs.time.astype("datetime64[D]")
+    first = dates[logs.order[logs.starts[:-1]]]
+    return np.asarray((dates - first[logs.participant_index]).astype(np.float64))
+
+
+def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs) -> dict[str, Any]:
+    """Columns of the logs that play no other part in the study, as numbers."""
+    if not names:
+        return {}
+    from surefoot.data.log_columns import LogColumn
+    from surefoot.data.log_files import LogFile, LogRows, concatenate, name_file
+    from surefoot.data.problems import Problems
+    from surefoot.study.log_reader import log_layout, study_files
+
+    layout = replace(log_layout(study), columns=(study.columns.participant, *names))
+    parts: list[LogRows] = []
+    for file in study_files(study, path):
+        parts.append(LogFile(file).rows(layout, sum(map(len, parts))))
+    rows = concatenate(parts)
+    problems = Problems(rows.place)
+    with name_file(path):
+        found = {name: LogColumn(name, rows.cells(name), problems).numbers()[read.row] for name in names}
+        problems.raise_any()
+    return found
+
+
+def _notes(study: Study, read: StudyLogs) -> list[str]:
+    """What holds after a policy learned during the trial."""
+    logs = read.logs
+    free = logs.available & ~np.isnan(logs.probability)
+    sends = np.where(logs.action > 0, logs.probability, 1 - logs.probability)[free]
+    if not free.any() or np.ptp(sends) < 1e-9:
+        return []
+    return [AFTER_LEARNING, POOLED if study.pooling == "all" else ALONE]

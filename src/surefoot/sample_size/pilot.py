@@ -1,0 +1,105 @@
+"""What a pilot says about the numbers that a sample size rests on, with intervals over people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError
+from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant
+
+if TYPE_CHECKING:
+    from surefoot.data.trajectories import Trajectories
+    from surefoot.study import Study
+
+CAUTIOUS = {"availability": "low", "baseline": "low", "sd": "high", "effect_sd": "high"}
+"""The end of an interval that asks for more people."""
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Estimates by the names that `continuous` and `binary` give them."""
+
+    people: int
+    decision_points: int
+    estimates: dict[str, Interval]
+
+    @property
+    def values(self) -> dict[str, float]:
+        return {name: found.value for name, found in self.estimates.items()}
+
+    @property
+    def cautious(self) -> dict[str, float]:
+        """Of every interval the end that asks for more people."""
+        ends = {name: float(getattr(found, CAUTIOUS[name])) for name, found in self.estimates.items()}
+        return {name: self.estimates[name].value if np.isnan(end) else end for name, end in ends.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return {**asdict(self), "estimates": {name: found._asdict() for name, found in self.estimates.items()}}
+
+
+def estimate_nuisance(study: Study, logs: Trajectories, *, binary: bool = False) -> Pilot:
+    """Availability and, for a continuous outcome, its standard deviation given the study's controls and σ_b; for a binary
+    one its probability without treatment.
+    """
+    bootstrap = PeopleBootstrap(len(logs.participants))
+    every = np.ones(len(logs))
+    found = {"availability": _ratio(bootstrap, logs, logs.available.astype(np.float64), every)}
+    controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
+    design = np.column_stack([every, *(logs.state[:, logs.state_names.index(name)] for name in controls)])
+    rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
+    if np.isnan(logs.probability[rows]).any():
+        raise InputError("the pilot's randomisation probabilities are missing; log them, or state actions.probabilities")
+    if len(np.unique(logs.participant_index[rows])) < 3:
+        raise InputError("a pilot needs at least three participants with an outcome")
+    treated = logs.action > 0
+    if binary:
+        if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
+            raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")
+        weight = np.where(rows & ~treated, 1 / logs.probability, 0.0)
+        found["baseline"] = _ratio(bootstrap, logs, weight * np.nan_to_num(logs.reward), weight)
+    else:
+        found |= _spread(bootstrap, logs, design, rows, treated)
+    return Pilot(len(logs.participants), len(logs), found)
+
+
+def _spread(
+    bootstrap: PeopleBootstrap,
+    logs: Trajectories,
+    design: NDArray[np.float64],
+    rows: NDArray[np.bool_],
+    treated: NDArray[np.bool_],
+) -> dict[str, Interval]:
+    """sd: of residuals given controls and the average effect; effect_sd: of people's own effects beyond their error."""
+    probability = np.where(treated, logs.probability, 1 - logs.probability)
+    centred = np.where(rows, treated - np.nan_to_num(probability), 0.0)
+    whole = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
+    outcome = np.where(rows, logs.reward, 0.0)
+    residual = outcome - whole @ np.linalg.lstsq(whole, outcome, rcond=None)[0]
+    variance = _ratio(bootstrap, logs, residual**2 * rows, rows.astype(np.float64))
+    people = len(logs.participants)
+    top, bottom = (sum_by_participant(logs.participant_index, people, part) for part in (centred * residual, centred**2))
+    seen = bottom > 0
+    own = np.divide(top, bottom, out=np.zeros(people), where=seen)
+    left = residual - centred * own[logs.participant_index]
+    errors = sum_by_participant(logs.participant_index, people, (centred * left) ** 2) / np.where(seen, bottom, 1) ** 2
+    count = seen.sum()
+    beyond = np.where(seen, (own - own[seen].mean()) ** 2 * count / (count - 1) - errors, 0.0)
+    return {"sd": _root(variance), "effect_sd": _root(bootstrap.ratio(beyond, seen.astype(np.float64)))}
+
+
+def _ratio(
+    bootstrap: PeopleBootstrap, logs: Trajectories, top: NDArray[np.float64], bottom: NDArray[np.float64]
+) -> Interval:
+    people = len(logs.participants)
+    return bootstrap.ratio(*(sum_by_participant(logs.participant_index, people, part) for part in (top, bottom)))
+
+
+def _root(squared: Interval) -> Interval:
+    """A standard deviation from a variance and its interval; what falls below 0 is 0."""
+    value, low, high = (float(np.sqrt(max(part, 0.0))) for part in (squared.value, squared.low, squared.high))
+    return Interval(value, squared.standard_error / (2 * value) if value > 0 else np.nan, low, high)

@@ -1,0 +1,92 @@
+"""A trial sized by name of its outcome, with what a pilot said passed on."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.data.frames import csv_text
+from surefoot.errors import InputError, did_you_mean
+from surefoot.reports.latex import latex_table
+from surefoot.reports.numbers import format_interval, format_number
+from surefoot.sample_size.designs import binary, continuous
+from surefoot.sample_size.pilot import Pilot
+from surefoot.sample_size.power import SampleSize
+
+OUTCOMES: dict[str, Callable[..., SampleSize]] = {"continuous": continuous, "binary": binary}
+
+
+@dataclass(frozen=True)
+class SizedTrial:
+    """The size as asked and, with a pilot, at the cautious end of every interval of the pilot."""
+
+    size: SampleSize
+    pilot: Pilot | None = None
+    cautious: SampleSize | None = None
+
+    @property
+    def pilot_lines(self) -> list[str]:
+        """What the pilot said, and what it would mean at the cautious ends."""
+        if self.pilot is None or self.cautious is None:
+            return []
+        said = [
+            f"{name} {format_number(found.value)} ({format_interval(found)})" for name, found in self.pilot.estimates.items()
+        ]
+        first = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(said)}."
+        if self.size.wanted_power is None:
+            return [first, f"At the cautious ends the power would be {100 * self.cautious.power:.1f} %."]
+        return [first, f"At the cautious ends {self.cautious.people} participants would be needed."]
+
+    @property
+    def _rows(self) -> list[list[str]]:
+        return [[format_number(value) for value in row.values()] for row in self.size.table().to_pylist()]
+
+    @property
+    def headers(self) -> list[str]:
+        """Of the table over effect sizes."""
+        return ["mean effect", "people for 80 %", "people for 90 %", f"power with {self.size.people}"]
+
+    def to_text(self) -> str:
+        """For a terminal."""
+        widths = [max(len(row[j]) for row in (self.headers, *self._rows)) for j in range(4)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+                 for row in (self.headers, *self._rows)]  # fmt: skip
+        said = [textwrap.fill(text, 80) for text in (self.size.sentence, *self.pilot_lines)]
+        return "\n".join([*said, "", *lines])
+
+    def to_csv(self) -> str:
+        """The table over effect sizes."""
+        return csv_text(self.size.table())
+
+    def to_latex(self) -> str:
+        """The table over effect sizes, for booktabs."""
+        return latex_table(self.headers, self._rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        found = self.size.to_dict()
+        if self.pilot is not None and self.cautious is not None:
+            found |= {"pilot": self.pilot.to_dict(), "cautious": self.cautious.to_dict()}
+        return found
+
+
+def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot | None = None, **options: Any) -> SizedTrial:
+    """`continuous` or `binary` by name; what is not among the options comes from the pilot."""
+    if outcome not in OUTCOMES:
+        raise InputError(f"no outcome '{outcome}'{did_you_mean(outcome, OUTCOMES)}; choose from {list(OUTCOMES)}")
+    known = inspect.signature(OUTCOMES[outcome]).parameters
+    for name in options:
+        if name not in known:
+            raise InputError(f"a {outcome} outcome has no {name}; leave it out")
+    learned = {} if pilot is None else pilot.values
+    needed = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    for name in needed:
+        if name not in {**learned, **options}:
+            raise InputError(f"a {outcome} outcome needs its {name}; give it, or a pilot")
+    found = OUTCOMES[outcome](days, decisions_per_day, **{**learned, **options})
+    if pilot is None:
+        return SizedTrial(found)
+    return SizedTrial(found, pilot, OUTCOMES[outcome](days, decisions_per_day, **{**pilot.cautious, **options}))
