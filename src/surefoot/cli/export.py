@@ -27,8 +27,7 @@ def export(
     trial = open_trial(study, database)
     from surefoot.service.operations.export import export_decisions, export_outcomes
 
-    made = (export_outcomes if outcomes else export_decisions)(trial, out.suffix[1:])
     with atomic_write(out) as temporary:
-        temporary.write_bytes(made.content)
+        made = (export_outcomes if outcomes else export_decisions)(trial, temporary, out.suffix[1:])
     people = "" if outcomes else f", {made.participants:,} participants"
     typer.echo(f"{out}: {made.rows:,} rows{people}, SHA-256 {made.sha256}")

@@ -41,6 +41,8 @@ class VariableKind(ABC):
     """Which of the settings below it takes."""
     json_type: ClassVar[str]
     """How a context spells it, in words."""
+    json_types: ClassVar[tuple[type, ...]]
+    """The types of such values; a value of another type is a mistake of the client, not an implausible measurement."""
 
     levels: tuple[str, ...] = ()
     range: tuple[float, float] | None = None
@@ -89,6 +91,7 @@ class Number(VariableKind):
     name: ClassVar[str] = "number"
     takes: ClassVar[tuple[str, ...]] = ("range", "scaling")
     json_type: ClassVar[str] = "a number"
+    json_types: ClassVar[tuple[type, ...]] = (int, float)
 
     def read(self, column: LogColumn) -> StateValues:
         values = column.numbers()
@@ -132,6 +135,7 @@ class YesNo(VariableKind):
 
     name: ClassVar[str] = "yes/no"
     json_type: ClassVar[str] = "true or false, or 1 or 0"
+    json_types: ClassVar[tuple[type, ...]] = (bool, int, float)
 
     def read(self, column: LogColumn) -> StateValues:
         return StateValues(read_yes_no(column)[:, None])
@@ -153,6 +157,7 @@ class Category(VariableKind):
     name: ClassVar[str] = "category"
     takes: ClassVar[tuple[str, ...]] = ("levels",)
     json_type: ClassVar[str] = "one of its levels as text"
+    json_types: ClassVar[tuple[type, ...]] = (str,)
 
     def check(self) -> None:
         if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):

@@ -6,7 +6,9 @@ import pytest
 from pyarrow import parquet
 
 from surefoot.fitting import fit_study
+from surefoot.service.operations import export
 from surefoot.service.operations.export import export_decisions, export_outcomes
+from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, fill, update
@@ -32,7 +34,7 @@ def test_the_export_goes_straight_into_the_primary_analysis(trial, study, tmp_pa
     from surefoot.study.effects_section import EffectsSection
 
     fill(trial, people=10, points=10)
-    (tmp_path / "decisions.csv").write_bytes(export_decisions(trial, "csv").content)
+    export_decisions(trial, tmp_path / "decisions.csv", "csv")
     section = EffectsSection(controls=("weather", "engagement"), moderators=("weather",))
     found = analyse_study(study, tmp_path / "decisions.csv", section=section)
     by_weather = next(row for row in found.table if row.effect == "per 1 of weather")
@@ -41,9 +43,11 @@ def test_the_export_goes_straight_into_the_primary_analysis(trial, study, tmp_pa
     assert found.quality.people_counted == 10 and found.quality.reasons["not available"] == 10
 
 
-def test_an_empty_trial_can_be_exported(trial):
-    assert export_decisions(trial, "csv").rows == 0 and export_decisions(trial, "parquet").rows == 0
-    assert export_outcomes(trial, "csv").content.startswith(b'"id","decision_id"')
+def test_an_empty_trial_can_be_exported(trial, tmp_path):
+    for form in ("csv", "parquet"):
+        assert export_decisions(trial, tmp_path / "decisions", form).rows == 0
+    export_outcomes(trial, tmp_path / "outcomes.csv", "csv")
+    assert (tmp_path / "outcomes.csv").read_bytes().startswith(b'"decision_id","id"')
 
 
 @pytest.mark.parametrize("time", ["time", "timestamp", "decision_idx"])
@@ -55,7 +59,7 @@ def test_decision_points_that_share_a_timestamp_are_exported_in_order_and_fitted
     for index in (1000, 1001):
         answer(trial, index=index)
     path = tmp_path / "decisions.csv"
-    path.write_bytes(export_decisions(trial, "csv").content)
+    export_decisions(trial, path, "csv")
     rows = list(csv.DictReader(path.read_text().splitlines()))
     moments = "surefoot timestamp" if time == "timestamp" else "timestamp"
     assert rows[-1][moments] == rows[-2][moments] and [int(row[time]) for row in rows[-2:]] == [1000, 1001]
@@ -63,3 +67,29 @@ def test_decision_points_that_share_a_timestamp_are_exported_in_order_and_fitted
     live = trial.policies.get(trial.policies.live()[0]).policies
     np.testing.assert_array_equal(fit_study(path, study).policies.rule.coef, live.rule.coef)
     trial.close()
+
+
+@pytest.mark.parametrize("text", ["=cmd|'/C calc'!A0", "+1", "-1+1", "@SUM(A1)", "\t=1", "ill, = at home"])
+def test_formulas_do_not_reach_spreadsheets(trial, tmp_path, text):
+    register_participant(trial.database, "-p1")
+    answer(trial, "-p1", 0, availability=False, reasons=[text])
+    export_decisions(trial, tmp_path / "decisions.csv", "csv")
+    (row,) = csv.DictReader((tmp_path / "decisions.csv").read_text().splitlines())
+    assert row["participant"] == "'-p1"
+    assert row["availability_reasons"] == (text if text.startswith("ill") else f"'{text}")
+    export_decisions(trial, tmp_path / "decisions.parquet", "parquet")
+    table = parquet.read_table(tmp_path / "decisions.parquet")
+    assert table["availability_reasons"].to_pylist() == [text] and table["participant"].to_pylist() == ["-p1"]
+
+
+def test_an_export_goes_through_in_pieces(trial, tmp_path, monkeypatch):
+    """The same file whatever the size of a piece, and never more rows in memory than one."""
+    fill(trial, people=3, points=30)
+    export_decisions(trial, tmp_path / "whole.csv", "csv")
+    sizes = []
+    real = export._decision_table
+    monkeypatch.setattr(export, "ROWS", 7)
+    monkeypatch.setattr(export, "_decision_table", lambda trial, rows: sizes.append(len(rows)) or real(trial, rows))
+    made = export_decisions(trial, tmp_path / "pieces.csv", "csv")
+    assert (made.rows, made.participants) == (90, 3) and max(sizes) == 7 and sum(sizes) == 90
+    assert (tmp_path / "pieces.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

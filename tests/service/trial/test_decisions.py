@@ -59,8 +59,6 @@ def test_unavailable_is_nothing_for_certain_with_a_row_and_reasons(client):
         ({}, ["missing: weather", "missing: engagement", "missing: place"]),
         ({**CONTEXT, "weather": None}, ["missing: weather"]),
         ({**CONTEXT, "weather": 11}, ["implausible: weather"]),
-        ({**CONTEXT, "weather": "mild"}, ["implausible: weather"]),
-        ({**CONTEXT, "engagement": True}, ["implausible: engagement"]),
         ({**CONTEXT, "place": "moon"}, ["implausible: place"]),
         ({**CONTEXT, "mood": 3}, ["unknown: mood"]),
     ],
@@ -106,3 +104,21 @@ def test_a_retry_after_the_clock_went_back_gets_its_answer(client, monkeypatch, 
     assert client.decide(**asked).content == first.content
     assert client.decide(index=1, **asked).json()["error"]["code"] == "timestamp_in_future"
     assert client.decide(**asked, context={}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"weather": "mild"}, "context.weather is a number, or null"),
+        ({"weather": "0.5"}, "context.weather is a number, or null"),
+        ({"engagement": True}, "context.engagement is a number, or null"),
+        ({"place": 1}, "context.place is one of its levels as text, or null"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_not_implausible(client, value, words):
+    client.register("p1")
+    reply = client.decide(context={**CONTEXT, **value})
+    (name,) = value
+    assert reply.status_code == 422
+    assert reply.json()["error"] == {"code": "wrong_type", "message": words, "field": f"context.{name}"}
+    assert rows(client.trial) == []

@@ -21,7 +21,7 @@ def pilot(tmp_path):
     """A folder fitted to what an earlier trial exported."""
     trial = open_trial(Study.parse(POOLED), f"sqlite:///{tmp_path}/pilot.db")
     fill(trial, points=40)
-    (tmp_path / "pilot.csv").write_bytes(export_decisions(trial, "csv").content)
+    export_decisions(trial, tmp_path / "pilot.csv", "csv")
     trial.close()
     fit_study(tmp_path / "pilot.csv", Study.parse(POOLED), tmp_path / "fitted")
     return tmp_path / "fitted"

@@ -37,7 +37,7 @@ def test_the_policy_is_the_one_that_the_library_fits_to_the_export(trial, study,
 
     fill(trial, points=40)
     update(trial)
-    (tmp_path / "decisions.csv").write_bytes(export_decisions(trial, "csv").content)
+    export_decisions(trial, tmp_path / "decisions.csv", "csv")
     fitted = fit_study(tmp_path / "decisions.csv", study)
     live = trial.policies.get(trial.policies.live()[0]).policies
     np.testing.assert_array_equal(live.rule.coef, fitted.policies.rule.coef)

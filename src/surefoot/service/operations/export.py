@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from surefoot.service.database.schema import outcomes
+from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
 
@@ -18,38 +20,81 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+ROWS = 5000
+"""So many rows are in memory at a time."""
+FORMULA = r"^([=+\-@\t\r])"
+"""What spreadsheets take for the beginning of a formula."""
+_own = sa.select(sa.func.count()).where(outcomes.c.decision_id == decisions.c.id)
+DECISIONS = trial_logs.DECISIONS.add_columns(
+    _own.scalar_subquery().label("outcomes_sent"), _own.where(outcomes.c.late).scalar_subquery().label("outcomes_late")
+)
 
 
 @dataclass(frozen=True)
 class Export:
-    """A file, and counts to check it by."""
+    """A file that was written, and counts to check it by."""
 
-    content: bytes
     rows: int
     participants: int
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+    sha256: str
 
 
-def export_decisions(trial: Trial, form: str) -> Export:
-    """Every decision point with the outcome that counts, as it is known at this moment."""
+def export_decisions(trial: Trial, path: Path, form: str) -> Export:
+    """Write every decision point with the outcome that counts, as it is known at this moment."""
+    return _export(trial, DECISIONS, lambda rows: _decision_table(trial, rows), path, form)
+
+
+def export_outcomes(trial: Trial, path: Path, form: str) -> Export:
+    """Write every outcome that was ever sent, in the order of arrival: corrections, late ones, known missing ones."""
+    return _export(trial, sa.select(outcomes).order_by(outcomes.c.id), _outcome_table, path, form)
+
+
+def _export(
+    trial: Trial, query: sa.Select[Any], make_table: Callable[[list[Any]], pa.Table], path: Path, form: str
+) -> Export:
+    """Rows go through in pieces: a trial of any size takes the same memory."""
+    from pyarrow import csv, parquet
+
+    count, people, last = 0, 0, None
     with trial.database.snapshot() as connection:
-        found = trial_logs.read_rows(connection)
-        counts = connection.execute(
-            sa.select(
-                outcomes.c.decision_id,
-                sa.func.count().label("sent"),
-                sa.func.sum(sa.cast(outcomes.c.late, sa.Integer)).label("late"),
-            ).group_by(outcomes.c.decision_id)
-        )
-        sent = {row.decision_id: (row.sent, row.late) for row in counts}
-    table = _table(trial, found, sent)
-    return Export(encode_table(table, form), len(found), len({row["participant_id"] for row in found}))
+        pieces = _read_pieces(connection, query)
+        first = make_table(next(pieces, []))
+        open_writer = parquet.ParquetWriter if form == "parquet" else csv.CSVWriter
+        with closing(open_writer(str(path), first.schema)) as writer:
+            table: pa.Table | None = first
+            while table is not None:
+                writer.write_table(_neutralise_formulas(table) if form == "csv" else table)
+                count += len(table)
+                ids = table.column(0).to_pylist()
+                people += sum(one != before for one, before in zip(ids, [last, *ids], strict=False))
+                last = ids[-1] if ids else last
+                rows = next(pieces, None)
+                table = None if rows is None else make_table(rows)
+    with path.open("rb") as file:
+        return Export(count, people, hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def _table(trial: Trial, found: list[Any], sent: dict[str, tuple[int, int]]) -> pa.Table:
+def _read_pieces(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Any]]:
+    streamed = connection.execution_options(yield_per=ROWS).execute(query).mappings()
+    for piece in streamed.partitions():
+        yield list(piece)
+
+
+def _neutralise_formulas(table: pa.Table) -> pa.Table:
+    """Put an apostrophe before text that clients sent and that a spreadsheet would run as a formula.
+
+    Names of actions and levels are the study's own, and stay as they are.
+    """
+    import pyarrow.compute as pc
+
+    for place, name in enumerate(table.column_names):
+        if place == 0 or name.removeprefix("surefoot ") in ("availability_reasons", "fallback_reasons"):
+            text = pc.replace_substring_regex(table.column(place), FORMULA, r"'\1")
+            table = table.set_column(place, name, text)
+    return table
+
+
+def _decision_table(trial: Trial, found: list[Any]) -> pa.Table:
     import pyarrow as pa
 
     study = trial.study
@@ -66,8 +111,8 @@ def _table(trial: Trial, found: list[Any], sent: dict[str, tuple[int, int]]) -> 
         "policy_id": pa.array([row["policy_id"] for row in found], pa.int64()),
         "action_name": [study.actions.names[row["action"]] for row in found],
         "outcome_timestamp": pa.array([row["observed_at"] for row in found], moment),
-        "outcomes_sent": pa.array([sent.get(row["id"], (0, 0))[0] for row in found], pa.int64()),
-        "outcomes_late": pa.array([sent.get(row["id"], (0, 0))[1] for row in found], pa.int64()),
+        "outcomes_sent": pa.array([row["outcomes_sent"] for row in found], pa.int64()),
+        "outcomes_late": pa.array([row["outcomes_late"] for row in found], pa.int64()),
     }
     for code, name in enumerate(study.actions.names):
         more[f"probability of {name}"] = pa.array([json.loads(row["probabilities"])[code] for row in found], pa.float64())
@@ -81,33 +126,17 @@ def _table(trial: Trial, found: list[Any], sent: dict[str, tuple[int, int]]) -> 
     return pa.table(named)
 
 
-def export_outcomes(trial: Trial, form: str) -> Export:
-    """Every outcome that was ever sent, in the order of arrival: corrections, late ones, known missing ones."""
+def _outcome_table(found: list[Any]) -> pa.Table:
     import pyarrow as pa
 
-    with trial.database.snapshot() as connection:
-        found = connection.execute(sa.select(outcomes).order_by(outcomes.c.id)).mappings().all()
     moment = pa.timestamp("us", "UTC")
     kinds = {
-        "id": pa.int64(),
         "decision_id": pa.string(),
+        "id": pa.int64(),
         "proximal_outcome": pa.float64(),
         "observed_at": moment,
         "received_at": moment,
         "late": pa.bool_(),
         "echoed_probability": pa.float64(),
     }
-    table = pa.table({name: pa.array([row[name] for row in found], kind) for name, kind in kinds.items()})
-    return Export(encode_table(table, form), len(found), 0)
-
-
-def encode_table(table: pa.Table, form: str) -> bytes:
-    """A table as the bytes of a CSV or Parquet file."""
-    from pyarrow import csv, parquet
-
-    buffer = io.BytesIO()
-    if form == "parquet":
-        parquet.write_table(table, buffer)
-    else:
-        csv.write_csv(table, buffer)
-    return buffer.getvalue()
+    return pa.table({name: pa.array([row[name] for row in found], kind) for name, kind in kinds.items()})

@@ -12,6 +12,7 @@ import numpy as np
 from surefoot.data.column_kinds import Cell
 from surefoot.data.decision_points import read_state
 from surefoot.data.log_columns import LogColumn
+from surefoot.service.trial.api_errors import ApiError
 from surefoot.study import Study
 from surefoot.study.log_reader import join_states
 
@@ -47,6 +48,14 @@ def context_to_state(study: Study, context: Mapping[str, Cell], derived: Mapping
     reasons += [f"missing: {name}" for name, value in derived.items() if math.isnan(value)]
     state = join_states(study, read, {name: np.array([value]) for name, value in derived.items()})[0]
     return Observation([None if math.isnan(value) else float(value) for value in state], reasons)
+
+
+def check_types(study: Study, context: Mapping[str, Cell]) -> None:
+    """Refuse text where a number is meant, and the like."""
+    for name, (_, kind) in study.state_kinds.items():
+        value = context.get(name)
+        if value is not None and type(value) not in kind.json_types:
+            raise ApiError(422, "wrong_type", f"context.{name} is {kind.json_type}, or null", f"context.{name}")
 
 
 def read_values(study: Study, context: Mapping[str, Cell]) -> dict[str, float | str | None]:

@@ -17,7 +17,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.context import context_to_state
+from surefoot.service.trial.context import check_types, context_to_state
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.policy_versions import PolicyVersion
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
@@ -45,8 +45,9 @@ def decide(trial: Trial, request: DecisionRequest) -> str:
     received = now()
     try:
         check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
+        check_types(trial.study, request.context)
     except ApiError:
-        # A retry of what was answered before the clock was set back gets its answer.
+        # A retry of what was answered before, by another clock or another study, gets its answer.
         if _was_decided(trial, request):
             return _find_earlier_reply(trial, request)
         raise

@@ -1,0 +1,122 @@
+"""Derived states of a trial: kept by the service from its own records."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import surefoot as sf
+from surefoot.data.derived_states import derive_states
+from surefoot.service.database.schema import decisions as table
+from surefoot.service.trial import outcomes, participants
+from surefoot.service.trial.api_models import DecisionRequest, Outcome
+from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import check_servable, open_trial
+from surefoot.service.updates.trial_logs import make_study_logs, read_rows
+from surefoot.study import Study
+from tests.service.support.trials import STUDY, column, moment, update
+
+DERIVED = STUDY.replace(
+    "[reward]",
+    """[state.dose]
+derived = "dose"
+discount = 0.8
+scaling = { centre = 1, scale = 2 }
+
+[state.lately]
+derived = "outcome mean"
+discount = 0.5
+start = 3
+
+[state.since]
+derived = "time since prompt"
+
+[state.day]
+derived = "day in study"
+
+[reward]""",
+).replace("[trial]\n", "[trial]\nday_boundary = 5\n")
+CONTEXT = {"weather": 0.5, "engagement": -1.0, "place": "home"}
+
+
+@pytest.fixture
+def trial(url):
+    opened = open_trial(Study.parse(DERIVED), url)
+    yield opened
+    opened.close()
+
+
+def ask(trial, index, participant="p", context=CONTEXT, **more):
+    asked = {"participant_id": participant, "decision_idx": index, "timestamp": moment(2 * index), "availability": True}
+    return json.loads(decide(trial, DecisionRequest.model_validate({**asked, "context": context, **more})))
+
+
+def run(trial, points, seed=0, tell=lambda index: True):
+    """Decisions with outcomes that arrive before the next decision, some of them never."""
+    participants.register_participant(trial.database, "p")
+    rng, answers = np.random.default_rng(seed), []
+    for index in range(points):
+        away = {"availability": False, "reasons": ["driving"]} if index % 7 == 6 else {}
+        answers.append(ask(trial, index, **away))
+        if tell(index):
+            outcome = Outcome(
+                decision_id=answers[-1]["decision_id"], proximal_outcome=rng.normal(), timestamp=moment(2 * index + 1)
+            )
+            outcomes.record_outcomes(trial, [outcome])
+    return answers
+
+
+def states(trial):
+    return np.array([json.loads(state) for state in column(trial, table.c.state)])
+
+
+def test_they_are_what_the_logs_give_afterwards(trial):
+    run(trial, 24, tell=lambda index: index % 4 != 1)
+    with trial.database.autocommit() as connection:
+        found = read_rows(connection)
+    study, action = trial.study, np.array([float(row["action"]) for row in found])
+    outcome = np.array([np.nan if row["proximal_outcome"] is None else row["proximal_outcome"] for row in found])
+    expected = derive_states(study.derived_states, np.zeros(24, dtype=np.int64), np.arange(24), action, outcome, 5)
+    expected["dose"] = (expected["dose"] - 1) / 2
+    assert study.state_names == ("weather", "engagement", "place=home", "dose", "lately", "since", "day")
+    assert_allclose(states(trial)[:, 3:], np.column_stack(list(expected.values())), rtol=1e-12)
+    assert replay(trial.database).differences == []
+
+
+def test_a_client_that_sends_one_is_not_believed(trial):
+    participants.register_participant(trial.database, "p")
+    answer = ask(trial, 0, context={**CONTEXT, "dose": 99.0})
+    assert (answer["source"], answer["reasons"]) == ("fallback", ["unknown: dose"])
+    assert states(trial)[0, 3] == -0.5
+
+
+def test_an_outcome_that_comes_late_does_not_change_what_was_decided_or_learned(trial):
+    answers = run(trial, 3, tell=lambda index: False)
+    before = states(trial)
+    late = [
+        Outcome(decision_id=answer["decision_id"], proximal_outcome=50.0, timestamp=moment(2 * index + 1))
+        for index, answer in enumerate(answers)
+    ]
+    outcomes.record_outcomes(trial, late)
+    ask(trial, 3)
+    assert_allclose(states(trial)[:3], before)
+    assert states(trial)[3, 4] > 20
+    assert replay(trial.database).differences == []
+    with trial.database.autocommit() as connection:
+        logs = make_study_logs(trial.study, read_rows(connection)).logs
+    assert_allclose(logs.state[logs.order], states(trial))
+
+
+def test_the_nightly_update_learns_from_them(trial):
+    run(trial, 45)
+    outcome, status = update(trial)
+    assert outcome == "done", status
+    assert ask(trial, 45)["source"] == "policy"
+    assert replay(trial.database).differences == []
+
+
+def test_a_clock_time_cannot_end_the_days_of_a_service_that_counts():
+    with pytest.raises(sf.InputError, match="the service counts decision points"):
+        check_servable(Study.parse(DERIVED.replace("day_boundary = 5", 'day_boundary = "04:00"')))
