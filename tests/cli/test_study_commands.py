@@ -81,7 +81,8 @@ def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):
         assert set(study.state["city"].levels) == {"Ulm", "Bonn", "Köln"}
         assert study.actions.names[0] == "control"
         assert study.columns.available == "avail"
-        assert "remark, always" in text
+        assert '# Left out: "remark", which holds times, or text with many values.' in text
+        assert '# Left out: "always", which is constant, or holds times.' in text
         assert len(study.read(tmp_path / name).logs) == 12
     assert "no column looks like the reward; say which with --reward" in run(
         "init", _without(table, "outcome", tmp_path), "--out", tmp_path / "s.toml", fails=True

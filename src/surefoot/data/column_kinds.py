@@ -186,12 +186,20 @@ class Category(VariableKind):
     @classmethod
     def recognize(cls, summary: ColumnSummary) -> Self | None:
         # Text that hardly repeats is a remark, not a category.
-        if summary.numbers is None and 2 <= len(summary.levels) <= min(MOST_LEVELS, summary.rows // 2):
-            return cls(levels=tuple(summary.levels))
+        by_case: dict[str, str] = {}
+        for level in summary.levels:
+            by_case.setdefault(level.lower(), level)
+        levels = tuple(by_case.values())
+        if summary.numbers is None and 2 <= len(levels) <= min(MOST_LEVELS, summary.rows // 2):
+            return cls(levels=levels)
         return None
 
     def draft(self, summary: ColumnSummary) -> list[str]:
-        return [f"levels = [{', '.join(map(quote, self.levels))}] # the first is the reference"]
+        lines = [f"levels = [{', '.join(map(quote, self.levels))}] # the first is the reference"]
+        others = [level for level in summary.levels if level not in self.levels]
+        if others:
+            lines.append(f"# Read as one with these, which differ in case alone: {', '.join(map(quote, others))}.")
+        return lines
 
 
 KINDS: dict[str, type[VariableKind]] = {kind.name: kind for kind in (Number, Category, YesNo)}

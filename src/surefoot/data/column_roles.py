@@ -26,6 +26,8 @@ class ColumnNames:
     reward: str = "reward"
     probability: str = "probability"
     available: str = "available"
+    probability_of: str = "action taken"
+    """What the probabilities were where the data came from: of the `action taken`, of `sending`, or of the `design`."""
 
 
 YES, NO = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
@@ -160,8 +162,6 @@ def read_yes_no(column: LogColumn) -> NDArray[np.float64]:
             column.report(odd, f"{values[odd[0]]:g} is neither yes nor no", "write 1 or 0")
         return values
     meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
-    texts, _ = column.distinct()
-    meaning |= {text: meaning[text.lower()] for text in texts if text.lower() in meaning}
     return column.codes(meaning, "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
 
 
@@ -174,10 +174,5 @@ def read_actions(column: LogColumn, names: Sequence[str], values: Sequence[str] 
         meaning |= {str(code): float(code) for code in range(len(names))}
     known = list(names if values is None else values)
     meaning |= {text: float(code) for code, text in enumerate(known)}
-    for text in column.distinct()[0]:
-        # TRUE, True and true are one word, unless the study spells its actions so that they differ.
-        same = {code for value, code in meaning.items() if value.lower() == text.lower()}
-        if text not in meaning and len(same) == 1:
-            meaning[text] = same.pop()
     remedy = f"declared are {known}: add it to the actions, or correct the row"
     return column.codes(meaning, "action '{}' was never declared", remedy)

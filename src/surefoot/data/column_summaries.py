@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,13 @@ class ColumnSummary:
         counts = np.bincount(indices[indices >= 0], minlength=len(texts))
         order = np.argsort(-counts, kind="stable")
         return cls(name, len(cells), cells.null_count, None, [texts[code] for code in order if counts[code]])
+
+    def without(self, codes: Sequence[float]) -> ColumnSummary:
+        """The same column with some numbers counted as missing."""
+        if self.numbers is None or not codes:
+            return self
+        kept = self.numbers[~np.isin(self.numbers, codes)]
+        return replace(self, numbers=kept, missing=self.missing + len(self.numbers) - len(kept))
 
     @cached_property
     def is_constant(self) -> bool:

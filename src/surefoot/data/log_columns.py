@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
 """How files spell "missing", in addition to an empty cell; a study may add spellings of its own."""
+NUMBER = r"[-+]?\d+(\.\d+)?"
 DECIMAL_COMMA = r"^[-+]?[\d.]*,\d+$"
 
 
@@ -104,10 +105,22 @@ class LogColumn:
         return [spell(value) for value in values], indices
 
     def codes(self, meaning: Mapping[str, float], what: str, remedy: str) -> NDArray[np.float64]:
-        """What every cell's text means, NaN where it is missing; `{}` in `what` is a text without a meaning."""
+        """What every cell's text means, NaN where it is missing; `{}` in `what` is a text without a meaning.
+
+        TRUE, True and true are one word, unless two of the meanings differ in nothing but case.
+        """
         texts, indices = self.distinct()
-        # Whole numbers in a column with missing cells are often exported as 1.0.
-        found = [meaning.get(text, meaning.get(re.sub(r"\.0+$", "", text))) for text in texts]
+        in_any_case: dict[str, set[float]] = {}
+        for text, code in meaning.items():
+            in_any_case.setdefault(text.lower(), set()).add(code)
+
+        def find(text: str) -> float | None:
+            # Whole numbers in a column with missing cells are often exported as 1.0.
+            code = meaning.get(text, meaning.get(re.sub(r"\.0+$", "", text)))
+            same = in_any_case.get(text.lower(), set())
+            return next(iter(same)) if code is None and len(same) == 1 else code
+
+        found = [find(text) for text in texts]
         for code, text in enumerate(texts):
             if found[code] is None and (rows := np.flatnonzero(indices == code)).size:
                 self.report(rows, what.format(text) + did_you_mean(text, meaning), remedy)
@@ -140,16 +153,23 @@ def spell(value: Any) -> str:
 
 
 def settle_missing(cells: pa.Array, spellings: Sequence[str]) -> pa.Array:
-    """Text without surrounding blanks, missing where it is spelled so; other cells as they are."""
+    """Text without surrounding blanks; text and numbers are missing where they are spelled so."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
-    if not is_text(cells.type):
+    numbers = [float(word) for word in spellings if re.fullmatch(NUMBER, word)]
+    if is_text(cells.type):
+        cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+        # A column of whole numbers with missing cells is often exported as 1.0.
+        words = [*spellings, *(f"{number:g}.0" for number in numbers)]
+        missing = pc.is_in(cells, pa.array(words, pa.large_string()))
+    elif numbers and value_family(cells.type) == "numbers":
+        missing = pc.is_in(cells.cast(pa.float64(), safe=False), pa.array(numbers, pa.float64()))
+    else:
         return cells
-    text = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
-    return pc.if_else(pc.is_in(text, pa.array(spellings, pa.large_string())), pa.scalar(None, pa.large_string()), text)
+    return pc.if_else(missing, pa.scalar(None, cells.type), cells)
 
 
 def whole_array(column: Any) -> pa.Array:

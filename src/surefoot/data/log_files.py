@@ -36,7 +36,9 @@ class LogLayout:
     columns: tuple[str, ...]
     """All that are read, these two included."""
     missing: tuple[str, ...] = MISSING
-    """Spellings of "missing"."""
+    """Spellings of "missing" in every column."""
+    missing_in: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Further ones by column."""
     meant: Mapping[str, Collection[str]] = field(default_factory=dict)
     """By column, texts that are values even if they are spelled like "missing": levels of a category, actions."""
 
@@ -45,13 +47,13 @@ class LogLayout:
         import pyarrow as pa
 
         return pa.table(
-            {
-                name: settle_missing(
-                    whole_array(table[name]), [word for word in self.missing if word not in self.meant.get(name, ())]
-                )
-                for name in table.column_names
-            }
+            {name: settle_missing(whole_array(table[name]), self.spellings(name)) for name in table.column_names}
         )
+
+    def spellings(self, column: str) -> list[str]:
+        """Of "missing" in a column."""
+        everywhere = [word for word in self.missing if word not in self.meant.get(column, ())]
+        return [*everywhere, *self.missing_in.get(column, ())]
 
 
 @dataclass(frozen=True, eq=False)

@@ -275,7 +275,9 @@ class Trajectories:
         data = {names.participant: self.participant, names.time: self.time}
         data |= {name: self.state[:, j] for j, name in enumerate(self.state_names)}
         data |= {names.available: self.available, names.action: self.action}
-        data |= {names.probability: self.probability, names.reward: self.reward}
+        sending = names.probability_of == "sending"
+        probability = np.where(self.action == 0, 1 - self.probability, self.probability) if sending else self.probability
+        data |= {names.probability: probability, names.reward: self.reward}
         return make_frame(data, backend or self.backend)
 
     def blocks(self, cells: int = BLOCK_CELLS) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

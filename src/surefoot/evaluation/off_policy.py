@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.decision_times import DayBoundary
+from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.evaluation.cross_fitting import CROSS_FITS, assign_folds, expect_rewards, fit_without_folds
@@ -69,6 +70,7 @@ def evaluate(
     if not rows.size:
         raise InputError("no decision point is usable (available, with every state variable and the reward)")
     _require_probabilities(logs, rows)
+    check_probabilities(logs)
     cross_fit, model = _choose_cross_fit(policies, cross_fit), make_critic(critic)
     fold = assign_folds(logs, cross_fit, folds, seed)
     expected = expect_rewards(logs, fold, critic=model, pooling=CROSS_FITS.find(cross_fit).pooling)[rows]

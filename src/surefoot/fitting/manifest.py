@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.data.mean_weights import MeanWeights
 from surefoot.data.trajectories import Trajectories
 from surefoot.study import Study
 from surefoot.version import __version__
@@ -56,5 +57,13 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
         "seeds": [],
         **{name: sum(summary[name] for summary in summaries) for name in counts},
         **{name: dict(counter) for name, counter in by_column.items()},
-        "warnings": [message for summary in summaries for message in summary["warnings"]],
+        # What holds of the whole data is said by every part.
+        "warnings": list(dict.fromkeys(_check_weights(summaries) + [text for one in summaries for text in one["warnings"]])),
     }
+
+
+def _check_weights(summaries: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with the logged probabilities, over all parts; a fit does without them, so this is only a warning."""
+    found = [MeanWeights.from_dict(one["mean_weights"]) for one in summaries if one["mean_weights"] is not None]
+    problem = sum(found[1:], start=found[0]).problem() if found else None
+    return [] if problem is None else [problem]

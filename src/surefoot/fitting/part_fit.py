@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surefoot.data.mean_weights import MeanWeights
+from surefoot.data.suspect_columns import find_suspicions
 from surefoot.errors import FitWarning
 from surefoot.learning.methods import Method
 from surefoot.policies.features import critic_feature_names
@@ -100,7 +102,7 @@ def _summary(study: Study, method: Method, logs: StudyLogs, told: list[str]) -> 
     data, free = logs.logs, logs.logs.available
     missing = {name: np.isnan(data.state[free, j]) for j, name in enumerate(data.state_names)}
     firsts = {variable: missing[study.columns_of(variable)[0]] for variable in study.state}
-    used = ~np.isnan(method.weights_)
+    used, weights = ~np.isnan(method.weights_), MeanWeights.of(data)
     return {
         "people": len(data.participants),
         "decision_points": len(data),
@@ -112,7 +114,8 @@ def _summary(study: Study, method: Method, logs: StudyLogs, told: list[str]) -> 
             data.names.reward: int(np.isnan(data.reward[free]).sum()),
         },
         "implausible": {name: int(count.sum()) for name, count in logs.implausible.items()},
-        "warnings": told,
+        "mean_weights": None if weights is None else weights.to_dict(),
+        "warnings": told + [str(one) for one in find_suspicions(data, scaling=study.scaling, raw_reward=logs.raw_reward)],
     }
 
 

@@ -5,63 +5,34 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from surefoot.data.column_kinds import MOST_LEVELS, Category, VariableKind, YesNo, recognize_kind
+from surefoot.data.column_kinds import MOST_LEVELS, Category, VariableKind, YesNo
 from surefoot.data.column_summaries import ColumnSummary, quote
 from surefoot.data.log_files import LogFile, list_files, name_file
-from surefoot.errors import InputError, did_you_mean
+from surefoot.data.suspect_columns import find_codes
+from surefoot.errors import InputError
+from surefoot.study.column_guesses import ColumnGuesses, choose_convention, guess_columns
+from surefoot.study.log_reader import log_layout
 from surefoot.study.model import Study
-
-ROLES = {
-    "participant": r"^(user|person|participant|subject|patient|pid|uid|id)([._ -]?(id|index|name|number|no))?$",
-    "time": r"^(time|timestamp|decision|decision[._ -]?(index|point|time|no)|t|date|datetime|when)$",
-    "available": r"^(avail|available|availability|is[._ -]?available|eligible)$",
-    "probability": r"^(p|prob|probability|rand[._ -]?prob|propensity|action[._ -]?prob(ability)?|prob[._ -]?action)$",
-    "action": r"^(a|action|send|sent|treat|treatment|treated|arm|intervention|message|prompt|notification)$",
-    "reward": r"^(r|y|reward|outcome|proximal[._ -]?outcome|steps?|response)$",
-}
-"""How columns with these roles are usually called."""
-NEEDED = ("participant", "time", "action", "reward")
 
 
 def draft_study(path: Path, **roles: str | None) -> str:
     """The text of a study for these logs; `roles` say what cannot be guessed (participant, time, action, reward, …)."""
-    table = LogFile(list_files(path)[0]).table()
+    file = LogFile(list_files(path)[0])
     with name_file(path):
-        columns = [ColumnSummary.of(name, table[name].combine_chunks()) for name in table.column_names]
-        text = _study_text(path, columns, _roles(columns, roles, path))
+        guesses = guess_columns(file.table(), roles)
+        if not guesses.state:
+            raise InputError("no column is left that could be a state variable; a policy needs at least one")
+        text = _study_text(path, guesses, [])
         # Whatever was guessed, what is written must be a study.
-        Study.parse(text)
+        study = Study.parse(text)
+        if "probability" in guesses.roles:
+            text = _study_text(path, guesses, choose_convention(study, file.rows(log_layout(study))))
+            Study.parse(text)
     return text
 
 
-def _roles(columns: list[ColumnSummary], said: dict[str, str | None], path: Path) -> dict[str, str]:
-    names = [column.name for column in columns]
-    chosen = {role: name for role, name in said.items() if name is not None}
-    for role, name in chosen.items():
-        if name not in names:
-            raise InputError(
-                f"{path}: there is no column '{name}'{did_you_mean(name, names)} for {role}; the table has {names}"
-            )
-    for role, pattern in ROLES.items():
-        fits = [c.name for c in columns if re.match(pattern, c.name, re.IGNORECASE) and c.name not in chosen.values()]
-        if role not in chosen and fits:
-            chosen[role] = fits[0]
-    for role in NEEDED:
-        if role not in chosen:
-            raise InputError(
-                f"{path}: no column looks like the {role}; say which with --{role} NAME (the table has {names})"
-            )
-    return chosen
-
-
-def _study_text(path: Path, columns: list[ColumnSummary], roles: dict[str, str]) -> str:
-    by_name = {column.name: column for column in columns}
-    rest = [column for column in columns if column.name not in roles.values()]
-    kinds = {column.name: None if column.is_constant else recognize_kind(column) for column in rest}
-    usable = [(column, kind) for column in rest if (kind := kinds[column.name]) is not None]
-    if not usable:
-        raise InputError(f"{path}: no column is left that could be a state variable; a policy needs at least one")
-    left_out = [name for name, kind in kinds.items() if kind is None]
+def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> str:
+    roles, by_name = guesses.roles, guesses.summaries
     lines = [
         f"# A first version for {quote(path.name)[1:-1]}, guessed from its columns. Check every line that says so.",
         "",
@@ -71,8 +42,9 @@ def _study_text(path: Path, columns: list[ColumnSummary], roles: dict[str, str])
         f"time = {quote(roles['time'])}",
         "# Whether the participant could be treated; without it everybody always could.",
         _optional("available", roles),
-        "# The probability with which the action taken was drawn; `surefoot evaluate` needs it.",
+        "# The probability with which the action was drawn; `surefoot evaluate` needs it.",
         _optional("probability", roles),
+        *convention,
         '# Spellings of "missing" in addition to an empty cell, NA, NaN and null.',
         '# missing = ["unknown"]',
         "",
@@ -81,12 +53,9 @@ def _study_text(path: Path, columns: list[ColumnSummary], roles: dict[str, str])
         "# scaling gives (x - centre) / scale, so that penalties treat the variables alike.",
         '# use = "critic" or use = "policy" shows a variable to that part only.',
     ]
-    if left_out:
-        lines.append(
-            f"# Left out (constant, times, or text with many values): {', '.join(quote(name)[1:-1] for name in left_out)}."
-        )
-    for column, kind in usable:
-        lines += ["", *_state(column, kind)]
+    lines += [f"# Left out: {quote(name)}, which {reason}." for name, reason in guesses.left_out.items()]
+    for name, kind in guesses.state.items():
+        lines += ["", *_state(by_name[name], kind)]
     lines += [
         "",
         *_actions(by_name[roles["action"]], "probability" in roles),
@@ -104,9 +73,23 @@ def _optional(role: str, roles: dict[str, str]) -> str:
 def _state(column: ColumnSummary, kind: VariableKind) -> list[str]:
     bare = re.fullmatch(r"[A-Za-z0-9_-]+", column.name)
     lines = [f"[state.{column.name if bare else quote(column.name)}]", f"kind = {quote(kind.name)}"]
-    if column.missing:
-        lines.append(f"# missing in {column.missing:,} rows")
-    return lines + kind.draft(column)
+    return lines + _missing(column) + kind.draft(column.without(_codes(column)))
+
+
+def _codes(column: ColumnSummary) -> list[float]:
+    return [] if column.numbers is None else find_codes(column.numbers)
+
+
+def _missing(column: ColumnSummary) -> list[str]:
+    """Lines on what is missing, and on numbers that seem to stand for it."""
+    lines = [f"# missing in {column.missing:,} rows"] if column.missing else []
+    codes = _codes(column)
+    if codes:
+        listed = ", ".join(f"{code:g}" for code in codes)
+        rows = column.without(codes).missing - column.missing
+        lines += [f"# Check: {listed} in {rows:,} rows, apart from everything else, seems to stand for missing."]
+        lines += [f"missing = [{listed}]"]
+    return lines
 
 
 def _actions(column: ColumnSummary, probability: bool) -> list[str]:
@@ -132,9 +115,8 @@ def _actions(column: ColumnSummary, probability: bool) -> list[str]:
 
 
 def _reward(column: ColumnSummary) -> list[str]:
-    lines = ["[reward]", f"column = {quote(column.name)}"]
-    if column.missing:
-        lines.append(f"# missing in {column.missing:,} rows")
+    lines = ["[reward]", f"column = {quote(column.name)}", *_missing(column)]
+    column = column.without(_codes(column))
     values = column.numbers
     if values is not None and values.size > 2:
         skewness = column.shape()[2]

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.column_roles import ColumnNames
-from surefoot.data.decision_points import read_decision_points
+from surefoot.data.decision_points import DecisionPoints, read_decision_points
 from surefoot.data.derived_states import derive_states
-from surefoot.data.log_columns import MISSING
+from surefoot.data.log_columns import MISSING, spell
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, check_files, concatenate, list_files, name_file
 from surefoot.data.problems import Problems
 from surefoot.data.trajectories import Trajectories
@@ -47,8 +47,10 @@ def log_layout(study: LogDescription) -> LogLayout:
     meant = {study.actions.column: {*study.actions.names, *(study.actions.texts or ())}}
     for name, variable in study.state.items():
         meant.setdefault(variable.column or name, set()).update(variable.levels)
+    own = {(variable.column or name): tuple(map(spell, variable.missing)) for name, variable in study.state.items()}
+    own[study.reward.column] = tuple(map(spell, study.reward.missing))
     columns = tuple(dict.fromkeys(name for name in wanted if name is not None))
-    return LogLayout(roles.participant, roles.time, columns, (*MISSING, *roles.missing), meant)
+    return LogLayout(roles.participant, roles.time, columns, (*MISSING, *roles.missing), own, meant)
 
 
 def study_files(study: LogDescription, path: str | Path) -> list[Path]:
@@ -103,11 +105,11 @@ def parse_logs(study: LogDescription, rows: LogRows, derived: Mapping[str, NDArr
         state=join_states(study, points.state, derived or {}),
         available=points.available,
         action=points.action,
-        probability=_probability(study, points.probability, points.action),
+        probability=_probability(study, points),
         reward=earned,
         state_names=study.state_names,
         action_names=actions.names,
-        names=ColumnNames(*names, roles.probability or "probability", roles.available or "available"),
+        names=ColumnNames(*names, *_optional_names(study)),
         problems=points.problems,
     )
     people = len(rows.participants)
@@ -133,13 +135,34 @@ def join_states(
     return np.concatenate(found, axis=1)
 
 
-def _probability(study: LogDescription, logged: NDArray[np.float64], action: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logged, or the design's probability of the action that was taken, or unknown."""
-    design = study.actions.probabilities
-    if design is None:
+def _optional_names(study: LogDescription) -> tuple[str, str, str]:
+    """What messages call the probability and the availability, and what the probability is of."""
+    available = study.columns.available or "available"
+    if study.actions.probabilities is not None:
+        return "probability", available, "design"
+    return study.columns.probability or "probability", available, study.columns.probability_of
+
+
+def _probability(study: LogDescription, points: DecisionPoints) -> NDArray[np.float64]:
+    """Of the action that was taken: logged, derived from that of sending, or the design's; NaN where unknown."""
+    design, column = study.actions.probabilities, study.columns.probability
+    if design is not None:
+        known = np.append(np.asarray(design), np.nan)
+        return known[np.where(np.isnan(points.action), len(design), points.action).astype(np.int64)]
+    logged = points.probability
+    if column is None or study.columns.probability_of == "action taken":
         return logged
-    known = np.append(np.asarray(design), np.nan)
-    return known[np.where(np.isnan(action), len(design), action).astype(np.int64)]
+    outside = (logged < 0) | (logged > 1)
+    taken = np.where(points.action == 0, 1 - logged, logged)
+    impossible = (taken == 0) & (points.available == 1)
+    for rows, what in (
+        (np.flatnonzero(outside), "probability {} is outside [0, 1]"),
+        (np.flatnonzero(impossible), "the probability of sending is {}, but the other was done"),
+    ):
+        if rows.size:
+            remedy = "log the probability of sending anything, or leave it empty"
+            points.problems.report(column, rows, what.format(f"{logged[rows[0]]:g}"), remedy)
+    return np.where(outside | impossible, np.nan, taken)
 
 
 def transform_reward(raw: NDArray[np.float64], reward: Reward, problems: Problems) -> NDArray[np.float64]:

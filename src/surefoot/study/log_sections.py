@@ -24,7 +24,8 @@ class Columns(Section):
     time: str
     available: str | None = None
     probability: str | None = None
-    """Of the action that was taken."""
+    probability_of: Literal["action taken", "sending"] = "action taken"
+    """What that column is the probability of."""
     missing: Words = ()
     """Spellings of "missing" in addition to an empty cell, NA, NaN and null."""
 
@@ -44,6 +45,8 @@ class StateVariable(Section):
     kind: str = "number"
     """One of `surefoot.data.column_kinds.KINDS`."""
     levels: Words = ()
+    missing: tuple[str | int | float, ...] = ()
+    """What stands for "missing" in this column, such as -99."""
     range: Range | None = None
     """Values outside count as missing."""
     scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
@@ -136,6 +139,8 @@ class Reward(Section):
     """What is optimised."""
 
     column: str = "reward"
+    missing: tuple[str | int | float, ...] = ()
+    """What stands for "missing" in this column, such as -99."""
     range: Range | None = None
     """Values outside count as missing; looked at before anything else."""
     winsorise: Range | None = None
@@ -190,6 +195,11 @@ class LogDescription(Section):
             raise ValueError("two state variables have the same name")
         if self.columns.probability is not None and self.actions.probabilities is not None:
             raise ValueError("columns.probability and actions.probabilities both say the probability; keep one")
+        if self.columns.probability_of == "sending" and len(self.actions.names) > 2:
+            raise ValueError(
+                "columns.probability_of: 'sending' says nothing about which of several actions was sent; "
+                "log the probability of the action taken"
+            )
         return self
 
     @property
@@ -219,6 +229,16 @@ class LogDescription(Section):
     def columns_of(self, variable: str) -> tuple[str, ...]:
         """The state's columns that one state variable becomes."""
         return self.state[variable].variable_kind.state_columns(variable)
+
+    @property
+    def scaling(self) -> dict[str, tuple[float, float]]:
+        """For every column of the state with a scaling its centre and its scale."""
+        return {
+            column: (variable.scaling.centre, variable.scaling.scale)
+            for name, variable in self.state.items()
+            if variable.scaling is not None
+            for column in self.columns_of(name)
+        }
 
     @property
     def descriptions(self) -> dict[str, str]:

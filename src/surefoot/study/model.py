@@ -146,6 +146,8 @@ class Study(LogDescription):
             if getattr(self.columns, role) is None:
                 # What the service exports must be read back as what happened.
                 raise ValueError(f"columns.{role}: a study with a [trial] names this column; write {role} = '{role}'")
+        if self.columns.probability_of != "action taken":
+            raise ValueError("columns.probability_of: a trial logs the probability of the action taken; leave this key out")
         limits = self.probability_limits
         for name in ("warm_up_probability", "fallback_probability"):
             if not limits.minimum <= getattr(trial, name) <= limits.maximum:

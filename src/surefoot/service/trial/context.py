@@ -60,7 +60,12 @@ def check_types(study: Study, context: Mapping[str, Cell]) -> None:
 
 def read_values(study: Study, context: Mapping[str, Cell]) -> dict[str, float | str | None]:
     """Every state variable's value as a cell of a log; None where it is missing or not of the variable's kind."""
-    return {name: kind.from_json(context.get(name)) for name, (_, kind) in study.state_kinds.items()}
+    kinds = study.state_kinds
+    given = {name: context.get(name) for name in kinds}
+    return {
+        name: None if given[name] in study.state[name].missing else kind.from_json(given[name])
+        for name, (_, kind) in kinds.items()
+    }
 
 
 def context_columns(study: Study, contexts: list[dict[str, float | str | None]]) -> dict[str, pa.Array]:

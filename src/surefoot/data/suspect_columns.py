@@ -1,0 +1,174 @@
+"""Columns that are not what they seem: codes for "missing", columns that give away the action, or the reward.
+
+One place for `surefoot init`, which leaves such columns out, and for fits, audits and screening, which warn of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.trajectories import Trajectories
+
+PROBABILITIES = (
+    r"^(p|pi|pr|prob|probs|probability|propensity|p?score)[._ -]?"
+    r"(of[._ -])?(a|action|arm|treat\w*|sen[dt]\w*|rand\w*)?[._ -]?\d*$",
+    r"^(rand\w*|treat\w*|action|send|sent|a\d?|arm\w*|assign\w*)[._ -]?(p|pr|prob|probability|propensity)$",
+)
+"""How columns of probabilities are usually called."""
+INDEX = r"^(|unnamed: ?\d+|index|row([._ -]?(number|name|names|id|no))?|x\d?|\.\.\.\d+|_c\d+|level_\d+)$"
+"""How the number of a row is called by the programs that write it."""
+AFTERWARDS = (
+    r"(^|[._ -])(after|post|next|later|future|follow[._ -]?up|respon\w+|outcome|result|click\w*|opened|dismissed|answered|"
+    r"thumbs\w*|reaction|completed|engaged)([._ -]|\d|$)"
+)
+"""What such columns hold is usually known only after the decision."""
+CODES = (-1, -9, -99, -999, -9999, 9, 99, 999, 9999, 99999, 77, 777, 88, 888)
+"""What questionnaires and devices write for "missing"."""
+LEAST_REPEATED = 3
+MOST_ROWS = 20_000
+FEWEST_ROWS = 30
+GIVES_AWAY = 0.9
+"""A column that removes this share of the mistakes of the best constant guess of the action gives the action away."""
+SAME = 0.999
+"""A correlation from which on two columns say the same."""
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What is suspect about a column, in words that go after its name."""
+
+    column: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.what}; {self.remedy}"
+
+
+def find_codes(values: NDArray[np.float64]) -> list[float]:
+    """Values that occur again and again, at an end, and lie apart from everything else.
+
+    >>> find_codes(np.array([20.5, 21, 19, 22, 18.5, -99, -99, -99, 20] * 4))
+    [-99.0]
+    """
+    found: list[float] = []
+    values = values[np.isfinite(values)]
+    while values.size >= FEWEST_ROWS:
+        distinct, counts = np.unique(values, return_counts=True)
+        code = next((end for end in (0, -1) if len(distinct) > 3 and _lies_apart(distinct, counts, end)), None)
+        if code is None:
+            break
+        found.append(float(distinct[code]))
+        values = values[values != distinct[code]]
+    return found
+
+
+def _lies_apart(distinct: NDArray[np.float64], counts: NDArray[np.int64], end: int) -> bool:
+    rest = distinct[1:] if end == 0 else distinct[:-1]
+    if counts[end] < LEAST_REPEATED:
+        return False
+    gap, width = np.min(np.abs(rest - distinct[end])), np.ptp(rest)
+    if distinct[end] not in CODES:
+        # Whatever its value: further from the others than they are from each other, and more often than each of them.
+        return bool(gap > 2 * width and counts[end] >= np.median(counts))
+    # A negative code in a measurement that cannot be negative need not be far away.
+    measured = width > 100 or np.mean(rest != np.round(rest)) > 0.5
+    return bool(gap > min(width / 2, 1.5 * np.diff(rest).max()) or (measured and distinct[end] < 0 <= rest.min()))
+
+
+def gives_away_action(values: NDArray[Any], action: NDArray[np.int64]) -> bool:
+    """Whether a column (numbers with NaN, or codes of text) says which action was taken, also by being missing."""
+    if len(action) < FEWEST_ROWS:
+        return False
+    missing = np.isnan(values)
+    groups = np.unique(np.where(missing, np.inf, values), return_inverse=True)[1]
+    if groups.max() >= len(action) // 10:
+        # A measurement: does it lie on one side of a point where something was sent, and on the other where not?
+        groups = np.where(missing, 2, _best_split(values, action > 0))
+    right = np.zeros((groups.max() + 1, action.max() + 1))
+    np.add.at(right, (groups, action), 1)
+    base = right.sum(axis=0).max() / len(action)
+    least = np.sort(right.sum(axis=0))[::-1][1:2].sum()
+    accuracy = right.max(axis=1).sum() / len(action)
+    return bool(least >= 5 and accuracy - base >= GIVES_AWAY * (1 - base))
+
+
+def _best_split(values: NDArray[np.float64], sent: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """1 above the point that parts sent from not sent best, 0 below."""
+    order = np.argsort(values)
+    ahead = np.cumsum(np.where(sent[order], 1.0, -1.0) * ~np.isnan(values[order]))
+    # A point within equal values parts nothing.
+    ends = np.append(values[order][1:] != values[order][:-1], True)
+    place = int(np.argmax(np.where(ends, np.abs(ahead - ahead[-1] / 2), -1)))
+    above: NDArray[np.int64] = (values > values[order][place]).astype(np.int64)
+    return above
+
+
+def says_the_same(values: NDArray[np.float64], reward: NDArray[np.float64]) -> bool:
+    """Whether a column is the reward in other units."""
+    both = np.isfinite(values) & np.isfinite(reward)
+    if both.sum() < FEWEST_ROWS or np.ptp(values[both]) == 0 or np.ptp(reward[both]) == 0:
+        return False
+    ranks = [np.unique(one[both], return_inverse=True)[1].astype(float) for one in (values, reward)]
+    pairs = ((values[both], reward[both]), (ranks[0], ranks[1]))
+    return any(abs(np.corrcoef(one, other)[0, 1]) > SAME for one, other in pairs)
+
+
+def is_probability(summary: ColumnSummary) -> bool:
+    """Whether a column is called like a probability and holds numbers from 0 to 1."""
+    named = any(re.match(pattern, summary.name, re.IGNORECASE) for pattern in PROBABILITIES)
+    numbers = summary.numbers
+    return named and numbers is not None and bool(numbers.size and numbers.min() >= 0 and numbers.max() <= 1)
+
+
+def is_index(summary: ColumnSummary) -> bool:
+    """Whether a column counts the rows."""
+    numbers = summary.numbers
+    counts = numbers is not None and numbers.size > 1 and summary.missing == 0 and bool((np.diff(numbers) == 1).all())
+    return counts and re.match(INDEX, summary.name, re.IGNORECASE) is not None
+
+
+def is_afterwards(name: str) -> bool:
+    """Whether a column is called like something that is known only after the decision."""
+    return re.search(AFTERWARDS, name, re.IGNORECASE) is not None
+
+
+def find_suspicions(
+    logs: Trajectories,
+    *,
+    scaling: Mapping[str, tuple[float, float]] | None = None,
+    raw_reward: NDArray[np.float64] | None = None,
+) -> list[Suspicion]:
+    """What is suspect about the states and the rewards of logs, at available decision points.
+
+    `scaling` gives the centre and the scale of columns of the state and `raw_reward` the rewards before their transform, so
+    that values are looked at, and named, as they are in the logs. Of many rows some are looked at.
+    """
+    rows = np.flatnonzero(logs.available)
+    rows = rows[:: -(-len(rows) // MOST_ROWS) or 1]
+    action, reward = logs.action[rows], (logs.reward if raw_reward is None else raw_reward)[rows]
+    found = []
+    for j, column in enumerate(logs.state_names):
+        centre, scale = (scaling or {}).get(column, (0.0, 1.0))
+        # Rounded, because scaling back does not give a code to the last bit.
+        name, values = f"state variable '{column}'", np.round(logs.state[rows, j] * scale + centre, 9)
+        if gives_away_action(values, action):
+            remedy = "leave it out unless it was known before the decision"
+            found.append(Suspicion(name, "says which action was taken", remedy))
+        if says_the_same(values, reward):
+            found.append(Suspicion(name, "says what the reward was", "leave it out: it is known only after the decision"))
+        found += [_suspect_code(name, code) for code in find_codes(values)]
+    return found + [_suspect_code(f"reward '{logs.names.reward}'", code) for code in find_codes(reward)]
+
+
+def _suspect_code(name: str, code: float) -> Suspicion:
+    value = f"{code:.6g}"
+    what = f"holds {value} again and again, apart from all other values"
+    return Suspicion(name, what, f"if it stands for missing, write missing = [{value}] in its section")

@@ -1,0 +1,115 @@
+"""Columns that are not what they seem are found, and honest ones are left in peace."""
+
+import numpy as np
+import pytest
+
+import surefoot as sf
+from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.suspect_columns import (
+    find_codes,
+    find_suspicions,
+    gives_away_action,
+    is_afterwards,
+    is_index,
+    is_probability,
+    says_the_same,
+)
+
+RNG = np.random.default_rng(0)
+N = 300
+
+
+def with_code(values, code, times=12):
+    values = np.array(values, dtype=float)
+    values[RNG.choice(len(values), times, replace=False)] = code
+    return values
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        (with_code(RNG.normal(20, 5, N), -99), [-99]),
+        (with_code(RNG.normal(20, 5, N), -1024), [-1024]),
+        (with_code(RNG.integers(1, 8, N), 9), [9]),
+        (with_code(RNG.integers(1, 6, N), 999), [999]),
+        (with_code(RNG.poisson(800, N), -1), [-1]),
+        (with_code(RNG.uniform(0, 12, N), -1), [-1]),
+        (with_code(with_code(RNG.integers(0, 11, N), 99), -9), [-9, 99]),
+        (RNG.normal(0, 1, N), []),
+        (RNG.integers(-1, 2, N).astype(float), []),
+        (RNG.integers(0, 2, N).astype(float), []),
+        (RNG.integers(0, 101, N).astype(float), []),
+        (np.floor(RNG.normal(8, 4, N)), []),
+        (RNG.exponential(100, N).round(), []),
+        (np.where(RNG.random(N) < 0.5, 0, RNG.exponential(300, N).round()), []),
+        (np.append(RNG.normal(20, 5, N), [300.0]), []),
+        (np.array([1.0, 2, 3, 999, 999, 999]), []),
+    ],
+)  # fmt: skip
+def test_codes_that_lie_apart_and_come_again(values, codes):
+    assert sorted(find_codes(values)) == codes
+
+
+def test_what_gives_the_action_away():
+    action = RNG.integers(0, 2, N)
+    noise = RNG.normal(size=N)
+    assert gives_away_action(action.astype(float), action)
+    assert gives_away_action(1.0 - action, action)
+    # A dose that is above zero only where something was sent; a message's number; an answer that only a prompt can have.
+    assert gives_away_action(np.where(action == 1, RNG.uniform(1, 5, N), 0.0), action)
+    assert gives_away_action(np.where(action == 1, RNG.integers(1, 4, N), 0).astype(float), action)
+    assert gives_away_action(np.where(action == 1, noise, np.nan), action)
+    assert gives_away_action(noise + 20 * action, action)
+    for honest in (noise, noise + action, RNG.integers(0, 3, N).astype(float), np.arange(N, dtype=float)):
+        assert not gives_away_action(honest, action)
+    # A policy within limits follows the state, and the state is honest.
+    follows = (RNG.random(N) < np.where(noise > 0, 0.9, 0.1)).astype(int)
+    assert not gives_away_action(noise, follows)
+    assert not gives_away_action(action[:20].astype(float), action[:20])
+
+
+def test_the_reward_in_other_units():
+    reward = RNG.exponential(100, N)
+    for same in (reward, reward / 60 + 3, np.log(reward + 1), -reward):
+        assert says_the_same(same, reward)
+    assert not says_the_same(reward + RNG.normal(0, 20, N), reward)
+    assert not says_the_same(np.zeros(N), reward)
+
+
+@pytest.mark.parametrize(
+    "name", ["p", "p_sent", "prob", "prob_A1", "pi", "rand.prob", "propensity", "P(1)"[:1] + "1", "treat_prob"]
+)
+def test_columns_called_like_probabilities(name):
+    assert is_probability(ColumnSummary(name, 3, 0, np.array([0.0, 0.4, 1.0]), []))
+    assert not is_probability(ColumnSummary(name, 3, 0, np.array([0.0, 4.0]), []))
+    assert not is_probability(ColumnSummary("mood", 3, 0, np.array([0.0, 0.4]), []))
+
+
+def test_columns_called_like_an_index_or_like_what_comes_afterwards():
+    for name in ("", "Unnamed: 0", "index", "row_number", "X"):
+        assert is_index(ColumnSummary(name, 3, 0, np.array([1.0, 2.0, 3.0]), []))
+        assert not is_index(ColumnSummary(name, 3, 0, np.array([1.0, 3.0, 2.0]), []))
+    assert not is_index(ColumnSummary("day", 3, 0, np.array([1.0, 2.0, 3.0]), []))
+    assert all(map(is_afterwards, ("steps_after", "post_steps", "response", "message.clicked", "mood next")))
+    assert not any(map(is_afterwards, ("mood", "steps_before", "postcode", "afternoon", "temperature")))
+
+
+def test_logs_with_suspect_columns_are_told_in_words():
+    action = RNG.integers(0, 2, (10, 60))
+    reward = RNG.exponential(50, (10, 60)).round()
+    temperature = with_code(RNG.normal(15, 5, 600), -99).reshape(10, 60)
+    state = np.stack([action * 2.0, reward * 3, (temperature - 15) / 7, RNG.normal(size=(10, 60))], axis=2)
+    reward[:, :3] = 999
+    logs = sf.Trajectories.from_arrays(
+        state, action, np.log(reward + 0.5), state_names=["dose", "steps2", "temperature", "mood"]
+    )
+    found = find_suspicions(logs, scaling={"temperature": (15.0, 7.0)}, raw_reward=reward.ravel())
+    assert [str(one) for one in found] == [
+        "state variable 'dose' says which action was taken; leave it out unless it was known before the decision",
+        "state variable 'temperature' holds -99 again and again, apart from all other values; "
+        "if it stands for missing, write missing = [-99] in its section",
+        "reward 'reward' holds 999 again and again, apart from all other values; "
+        "if it stands for missing, write missing = [999] in its section",
+    ]
+    honest = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=60, seed=1)
+    assert find_suspicions(honest) == []
