@@ -186,7 +186,7 @@ def test_what_does_not_fit_the_logs_is_refused():
         audit(fitted, implausible={"x": np.zeros(4, dtype=int)})
     empty = simulated(people=3, points=20)
     with pytest.warns(sf.FitWarning):
-        nothing = sf.method("ro-accb").fit(empty.with_values(reward=np.full(len(empty), np.nan)))
+        nothing = sf.method("ro-accb").fit_some(empty.with_values(reward=np.full(len(empty), np.nan)))
     with pytest.raises(sf.InputError, match="no fit to audit"):
         audit(nothing)
 

@@ -210,7 +210,7 @@ def test_the_card_says_what_goes_into_a_protocol(logs, name, pooling):
 
 def test_nothing_to_explain_is_said(logs):
     with pytest.warns(sf.FitWarning):
-        empty = sf.method("accb").fit(logs.with_values(reward=np.full(len(logs), np.nan)))
+        empty = sf.method("accb").fit_some(logs.with_values(reward=np.full(len(logs), np.nan)))
     with pytest.raises(sf.InputError, match="no policy to explain"):
         explain(empty)
     with pytest.raises(sf.InputError, match="with a pooled one use the sandwich"):

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -328,3 +329,21 @@ def test_what_is_there_is_replaced_only_when_told_and_only_when_it_is_a_fit(tabl
     with pytest.raises(sf.InputError, match="not a folder of a fit"):
         FittedStudy.load(mine)
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("rows", [60, 10**6], ids=["many parts", "one part"])
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [(None, "column 'reward' is always missing"), (7.0, "the reward is 7 at all")],
+    ids=["missing", "constant"],
+)
+def test_rewards_that_teach_nothing_are_refused_whatever_the_parts(table, reward, words, rows, tmp_path, monkeypatch):
+    values = pa.array([reward] * len(table), pa.float64())
+    pq.write_table(table.set_column(table.column_names.index("reward"), "reward", values), tmp_path / "logs.parquet")
+    monkeypatch.setattr(partition, "PART_ROWS", rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sf.FitWarning)
+        for out in (None, tmp_path / "fitted"):
+            with pytest.raises(sf.InputError, match=words):
+                fit_study(tmp_path / "logs.parquet", study(), out)
+    assert not (tmp_path / "fitted").exists()

@@ -356,3 +356,37 @@ def test_a_policy_may_see_less_than_the_critic(dirty):
         sf.method("accb", policy_variables=("engagment",)).fit(dirty)
     with pytest.raises(sf.InputError, match="pooling"):
         sf.method("accb", pooling="none").fit(dirty)
+
+
+def test_a_reward_that_never_changes_is_refused(dirty):
+    """Once 82.6 % of it was "removed as outliers"."""
+    constant = dirty.with_values(reward=np.full(len(dirty), 7.25))
+    for name in ("accb", "ro-accb", "hb-linucb"):
+        with pytest.raises(sf.InputError, match=r"column 'reward': the reward is 7.25 at all 540 usable"):
+            sf.method(name).fit(constant)
+    own = dirty.reward.copy()
+    own[dirty.participant_index == 2] = 3.0
+    with pytest.warns(sf.FitWarning, match="participant 2: the reward never changes"):
+        sf.method("accb").fit(dirty.with_values(reward=own))
+
+
+def test_logs_without_a_usable_decision_point_are_refused(dirty):
+    """Once a fit to rewards that are all missing gave coin flips."""
+    with pytest.raises(sf.InputError, match="used: of 540 available ones column 'reward' is always missing"):
+        sf.method("ro-accb").fit(dirty.with_values(reward=np.full(len(dirty), np.nan)))
+    state = dirty.state.copy()
+    state[:, 1] = np.nan
+    with pytest.raises(sf.InputError, match="column 'engagement' is always missing"):
+        sf.method("ro-accb").fit(dirty.with_values(state=state))
+    half = np.arange(len(dirty)) % 2 == 0
+    with pytest.raises(sf.InputError, match="each lacks the reward or a state variable"):
+        sf.method("ro-accb").fit(
+            dirty.with_values(
+                state=np.where(half[:, None], np.nan, dirty.state), reward=np.where(half, dirty.reward, np.nan)
+            )
+        )
+    nobody = sf.Trajectories.from_arrays(
+        np.zeros((2, 3, 1)), np.zeros((2, 3)), np.ones((2, 3)), available=np.zeros((2, 3), dtype=bool)
+    )
+    with pytest.raises(sf.InputError, match="no decision point can be used: nobody is ever available"):
+        sf.method("ro-accb").fit(nobody)

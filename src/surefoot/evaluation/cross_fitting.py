@@ -106,4 +106,4 @@ def fit_without_folds(method: Method, logs: Trajectories, fold: NDArray[np.int64
         with warnings.catch_warnings():
             # Too little data in a fold is said once, of the whole fit, and not five times.
             warnings.simplefilter("ignore", FitWarning)
-            yield int(part), type(method)(**method.parameters()).fit(hidden).policies_
+            yield int(part), type(method)(**method.parameters()).fit_some(hidden).policies_

@@ -15,6 +15,7 @@ from surefoot.fitting.dask import fit_on_cluster
 from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.partition import Partition
+from surefoot.learning.diagnostics import Learnable
 from surefoot.numerics.engines import ENGINES, find_engine
 from surefoot.numerics.parallel import prefetch
 from surefoot.policies import policies
@@ -124,6 +125,7 @@ def _from_memory(logs: StudyLogs, study: Study, out: str | Path | None, force: b
     """Everyone at once, without files in between."""
     part = fit_part(study, logs, engine)
     manifest = make_manifest(study, list(logs.inputs) or hash_arrays(logs.logs), [part.summary])
+    _require_rewards(study, manifest)
     if out is not None:
         with Checkpoint(Path(out), manifest["key"], force) as checkpoint:
             checkpoint.keep(0, part)
@@ -150,9 +152,17 @@ def _through_parts(
             people += len(parts[number])
             progress(people, partition.people)
         manifest = make_manifest(study, inputs, [checkpoint.summary(number) for number in range(len(parts))])
+        _require_rewards(study, manifest)
         checkpoint.publish(len(parts), manifest, study.text)
     _warn(manifest)
     return FittedStudy.load(out)
+
+
+def _require_rewards(study: Study, manifest: dict[str, Any]) -> None:
+    """Refuse what no part of the logs could have been learned from."""
+    ends = manifest["reward_range"]
+    found = Learnable(manifest["available"], manifest["missing"], manifest["used"], None if ends is None else tuple(ends))
+    found.require(study.reward.column)
 
 
 def _warn(manifest: dict[str, Any]) -> None:

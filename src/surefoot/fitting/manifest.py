@@ -50,6 +50,7 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
     for name, counter in by_column.items():
         for summary in summaries:
             counter.update(summary[name])
+    ends = [summary["reward_range"] for summary in summaries if summary["reward_range"] is not None]
     return {
         "format": FORMAT,
         "key": key,
@@ -57,6 +58,7 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
         "seeds": [],
         **{name: sum(summary[name] for summary in summaries) for name in counts},
         **{name: dict(counter) for name, counter in by_column.items()},
+        "reward_range": [min(end[0] for end in ends), max(end[1] for end in ends)] if ends else None,
         # What holds of the whole data is said by every part.
         "warnings": list(dict.fromkeys(_check_weights(summaries) + [text for one in summaries for text in one["warnings"]])),
     }

@@ -14,6 +14,7 @@ import numpy as np
 from surefoot.data.mean_weights import MeanWeights
 from surefoot.data.suspect_columns import find_suspicions
 from surefoot.errors import FitWarning
+from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
@@ -54,7 +55,7 @@ def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
     """Fit the study's method to these people; warnings are kept in the summary, so that a resumed run has them too."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FitWarning)
-        method = study.method().fit(logs.logs, engine=engine)
+        method = study.method().fit_some(logs.logs, engine=engine)
     for warning in caught:
         if not issubclass(warning.category, FitWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
@@ -113,6 +114,7 @@ def _summary(study: Study, method: Method, logs: StudyLogs, told: list[str]) -> 
             **{name: int(n.sum()) for name, n in firsts.items()},
             data.names.reward: int(np.isnan(data.reward[free]).sum()),
         },
+        "reward_range": Learnable.of_logs(data).reward_range,
         "implausible": {name: int(count.sum()) for name, count in logs.implausible.items()},
         "mean_weights": None if weights is None else weights.to_dict(),
         "warnings": told + [str(one) for one in find_suspicions(data, scaling=study.scaling, raw_reward=logs.raw_reward)],

@@ -49,7 +49,7 @@ def bootstrap_coefficients(fitted: Method, *, draws: int = 200, seed: int = 0) -
     for chunk, drawn in _drawn(logs, people, draws, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
-            again = replace(fitted, filter=None).fit(drawn)
+            again = replace(fitted, filter=None).fit_some(drawn)
         critic[:, chunk] = np.quantile(again.critic_coef_.reshape(len(chunk), draws, -1), levels, axis=1)
         if policy is not None:
             policy[:, chunk] = np.quantile(again.coef_.reshape(len(chunk), draws, -1), levels, axis=1)

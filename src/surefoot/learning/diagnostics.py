@@ -4,19 +4,55 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.errors import FitWarning
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning, InputError
 from surefoot.numerics.arrays import Array, array_namespace
 
 SHOWN_PEOPLE = 10
 NOT_CONVERGED = "the search did not converge; rescale the states or raise the penalties"
 
 
-def find_troubles(state: Array, action: Array, usable: Array, weights: Array, *, actions: int, features: int) -> Array:
+class Learnable(NamedTuple):
+    """How much of logs can be learned from."""
+
+    available: int
+    missing: dict[str, int]
+    """By column, over available decision points."""
+    used: int
+    reward_range: tuple[float, float] | None
+    """Of usable decision points."""
+
+    @classmethod
+    def of_logs(cls, logs: Trajectories) -> Learnable:
+        free, reward = logs.available, logs.reward[logs.usable]
+        missing = {name: int(np.isnan(logs.state[free, j]).sum()) for j, name in enumerate(logs.state_names)}
+        missing[logs.names.reward] = int(np.isnan(logs.reward[free]).sum())
+        ends = (float(reward.min()), float(reward.max())) if len(reward) else None
+        return cls(int(free.sum()), missing, len(reward), ends)
+
+    def require(self, reward: str) -> None:
+        """Refuse logs from which nobody's fit could learn anything; `reward` is the reward's column."""
+        if not self.used:
+            empty = [name for name, count in self.missing.items() if count == self.available]
+            why = f"column '{empty[-1]}' is always missing" if empty else "each lacks the reward or a state variable"
+            why = f"of {self.available} available ones {why}" if self.available else "nobody is ever available"
+            raise InputError(f"no decision point can be used: {why}", column=empty[-1] if self.available and empty else None)
+        if self.used > 1 and self.reward_range is not None and self.reward_range[0] == self.reward_range[1]:
+            raise InputError(
+                f"column '{reward}': the reward is {self.reward_range[0]:g} at all {self.used} usable decision points, so "
+                "there is nothing to learn; check that this column is the outcome",
+                column=reward,
+            )
+
+
+def find_troubles(
+    state: Array, action: Array, reward: Array, usable: Array, weights: Array, *, actions: int, features: int
+) -> Array:
     """Who has which trouble: (people, troubles), in the order of `describe_troubles`.
 
     `state` is (people, decision points, variables), `usable` 1.0 where a decision point could be used, `weights` are the
@@ -25,9 +61,9 @@ def find_troubles(state: Array, action: Array, usable: Array, weights: Array, *,
     xp = array_namespace(state)
     total, there = xp.sum(usable, axis=1), usable > 0
     found = [total == 0, (total > 0) & (total < features)]
-    for j in range(state.shape[-1]):
-        lowest = xp.min(xp.where(there, state[..., j], xp.inf), axis=1)
-        highest = xp.max(xp.where(there, state[..., j], -xp.inf), axis=1)
+    for values in (reward, *(state[..., j] for j in range(state.shape[-1]))):
+        lowest = xp.min(xp.where(there, values, xp.inf), axis=1)
+        highest = xp.max(xp.where(there, values, -xp.inf), axis=1)
         found.append((total > 1) & (lowest == highest))
     for code in range(actions):
         taken = usable * xp.astype(action == code, usable.dtype)
@@ -42,6 +78,7 @@ def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], f
     return [
         "no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing",
         f"fewer usable decision points than the critic's {features} features; the penalty decides the rest",
+        "the reward never changes, so no effect can be learned; what was removed as an outlier means nothing",
         *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in state_names),
         *(
             text
@@ -60,4 +97,4 @@ def warn_of_troubles(participants: NDArray[Any], troubles: NDArray[np.bool_], te
         names = [repr(participant.item()) for participant in participants[who]]
         if names:
             more = f" and {len(names) - SHOWN_PEOPLE} more" if len(names) > SHOWN_PEOPLE else ""
-            warnings.warn(f"participant {', '.join(names[:SHOWN_PEOPLE])}{more}: {text}", FitWarning, stacklevel=3)
+            warnings.warn(f"participant {', '.join(names[:SHOWN_PEOPLE])}{more}: {text}", FitWarning, stacklevel=4)

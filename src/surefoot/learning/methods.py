@@ -18,7 +18,7 @@ from surefoot.errors import InputError, NotFittedError, did_you_mean
 from surefoot.learning import actor
 from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic, ridge
-from surefoot.learning.diagnostics import NOT_CONVERGED, describe_troubles, find_troubles, warn_of_troubles
+from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
 from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
@@ -85,6 +85,11 @@ class Method(ABC):
         self.check_parameters()
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
+        Learnable.of_logs(logs).require(logs.names.reward)
+        return self.fit_some(logs, engine=engine)
+
+    def fit_some(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
+        """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one."""
         where = find_engine(engine)
         sees: dict[str, Any] = {
             "critic_sees": _mask_variables(self.critic_variables, logs.state_names, "critic_variables"),
@@ -106,7 +111,7 @@ class Method(ABC):
             batch = Batch.from_rows(cleaned, can_use, rows, where, **sees)
             learned = self.fit_batch(batch, None if outlook is None else outlook.restrict(fits, rows, where))
             arrays.record(fits, rows, where.to_numpy(batch.usable) > 0, learned, where)
-            data = (batch.state, batch.action, batch.usable, learned.critic.weights)
+            data = (batch.state, batch.action, batch.reward, batch.usable, learned.critic.weights)
             troubles[fits] = where.to_numpy(find_troubles(*data, actions=batch.actions, features=features))
             return fits, learned.rule.to_numpy(where)
 
