@@ -9,12 +9,13 @@ from benchmarks import effects as simulation
 RESULTS = Path(simulation.__file__).with_suffix(".json")
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_and_tests_err_rarely():
-    """150 trials of 25 people: within four standard errors of what 2,000 showed."""
-    found = simulation.coverage(25, replicates=150, seed=11)
-    assert all(share > 0.89 for share in found.values()), found
-    errors = simulation.type_one_errors(25, replicates=150, seed=12)
-    assert all(share < 0.12 for share in errors.values()), errors
+    """100 trials of 25 people: within four standard errors of what 2,000 showed."""
+    found = simulation.coverage(25, replicates=100, seed=11)
+    assert all(share > 0.87 for share in found.values()), found
+    errors = simulation.type_one_errors(25, replicates=100, seed=12)
+    assert all(share < 0.14 for share in errors.values()), errors
 
 
 def test_the_contrast_holds_after_one_policy_was_learned_for_all():
