@@ -110,6 +110,8 @@ def test_no_command_ends_in_a_traceback_because_of_its_output(arguments, tmp_pat
         if arguments[0] in ("export", "backup", "keys")
         else '[columns]\nparticipant = "participant"\ntime = "time"\n[state.mood]\n[actions]\nprobabilities = [0.5, 0.5]\n'
     )
+    if "sqlite:///trial.db" in arguments:
+        databases.prepare(databases.connect("sqlite:///trial.db"))
     result = CliRunner().invoke(app, list(arguments))
     assert isinstance(result.exception, InputError), result.output
     assert "\n" not in str(result.exception)

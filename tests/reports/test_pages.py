@@ -133,6 +133,6 @@ def test_pages_and_commands_say_that_few_people_are_rough():
     logs = sf.simulators.HeartSteps(participants=9).collect(sf.policies.coin(2), decision_points=40, seed=0)
     fitted = sf.method("accb", pooling="all").fit(logs)
     found = sf.evaluation.evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])})
-    assert "9 people: rough" in off_policy_report.render_page(found, title="Value", unit="steps")
+    assert "9 people: rough" in off_policy_report.render_page(found, title="Value", unit=RewardUnit("steps"))
     assert "9 people: rough" in audit_report.render_page(audit.audit(fitted), title="Audit")
     assert "9 people: rough" in explain.explain(fitted, draws=20).coefficients.how

@@ -92,7 +92,7 @@ class LongRunLogs:
         >>> found = LongRunLogs.of_logs(logs, sf.method("accb").make_critic())
         >>> never = np.tile([1.0, 0.0], (len(found.rows), 1))
         >>> round(found.solve(never)[0], -1)
-        1470.0
+        1510.0
         """
         logs = self.logs
         free = logs.available[self.following, None]
