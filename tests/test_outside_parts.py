@@ -15,7 +15,6 @@ from surefoot.cli import app
 from surefoot.evaluation import ESTIMATORS, Estimator, evaluate, register_estimator
 from surefoot.evaluation.page import render_page
 from surefoot.explain import explain
-from surefoot.explain.policy_card import make_card
 from surefoot.learning.critics import CRITICS, Removal, RemovingCritic, register_critic
 from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import FILTERS, Filter, register_filter
@@ -95,7 +94,7 @@ def test_a_critic_goes_through_fit_audit_explain_and_evaluate(shears, logs, pool
     assert taus == [0.5, 0.75, 1.0, 1.5, 2.0, 4.0, np.inf]
     assert_allclose([row.removed for row in found.sensitivity], [(logs.reward >= 4000 * tau).mean() for tau in taus])
     explanation = explain(fitted, draws=5)
-    assert "critic shears" in make_card(explanation).markdown()
+    assert "critic shears" in explanation.card().markdown()
     judged = evaluate(logs, {"it": sf.method("accb", critic="shears", pooling=pooling)}, critic="shears", draws=10)
     assert judged.critic == "shears"
     assert judged.value("never").value.value != evaluate(logs, {}, draws=10).value("never").value.value
@@ -104,7 +103,7 @@ def test_a_critic_goes_through_fit_audit_explain_and_evaluate(shears, logs, pool
 def test_a_critic_with_parameters_of_its_own_is_given_as_an_object(shears, logs):
     fitted = sf.method("accb", critic=Shears(tau=0.5, limit=6000.0)).fit(logs)
     assert_array_equal(fitted.weights_, (logs.reward < 3000).astype(float))
-    assert "critic shears" in make_card(explain(fitted, draws=5)).markdown()
+    assert "critic shears" in explain(fitted, draws=5).card().markdown()
     assert audit(fitted).sensitivity[2].tau == 0.5
     with pytest.raises(sf.InputError, match=r"tau is -1\.0; it must be a finite number above 0"):
         sf.method("accb", critic=Shears(tau=-1.0)).fit(logs)

@@ -2,7 +2,6 @@ import pytest
 
 import surefoot as sf
 from surefoot.explain import explain
-from surefoot.explain.page import render_page
 from surefoot.explain.policy_card import make_card
 
 
@@ -32,7 +31,7 @@ def test_the_card_shows_what_a_prompt_does_now_beside_what_it_costs_later(explai
 
 
 def test_the_page_draws_it(explained):
-    assert "Change in the outcome after send" in render_page(explained, make_card(explained))
+    assert "Change in the outcome after send" in explained.to_html()
 
 
 def test_a_myopic_policy_has_no_such_section(logs):

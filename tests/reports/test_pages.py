@@ -8,8 +8,6 @@ import surefoot as sf
 from surefoot import audit, evaluation, explain
 from surefoot.audit import page as audit_report
 from surefoot.evaluation import page as off_policy_report
-from surefoot.explain import page as explain_report
-from surefoot.explain.policy_card import make_card
 from surefoot.reports.reward_units import RewardUnit
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 
@@ -27,8 +25,8 @@ def pages():
     return {
         "audit": audit_report.render_page(audit.audit(sf.method("ro-accb").fit(logs)), title=NASTY, source=NASTY),
         "audit-ridge": audit_report.render_page(audit.audit(sf.method("accb").fit(logs)), title=NASTY),
-        "explain": explain_report.render_page(pooled, make_card(pooled, title=NASTY, method=NASTY)),
-        "explain-linucb": explain_report.render_page(linear, make_card(linear)),
+        "explain": pooled.to_html(title=NASTY, source=NASTY),
+        "explain-linucb": linear.to_html(),
         "evaluate": off_policy_report.render_page(found, title=NASTY, unit=RewardUnit(NASTY)),
     }
 

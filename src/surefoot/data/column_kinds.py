@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Cell = float | int | bool | str | None
 MOST_LEVELS = 12
+GRID_POINTS, FEW_VALUES = 15, 3
+"""Points along a number, from its 5 % to its 95 % point; a number that takes so few values is put to each of them."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,17 @@ class StateValues:
     values: NDArray[np.float64]
     implausible: NDArray[np.bool_] | None = None
     """Rows whose value lay outside the plausible range and counts as missing; None without a range."""
+
+
+class VariableSetting(NamedTuple):
+    """A value that a state variable can be put to, to see what a policy then does."""
+
+    label: str
+    """Its name; empty for a point on an axis of numbers."""
+    shown: float
+    """Its place on the axis, in the variable's own units."""
+    columns: tuple[float, ...]
+    """What the state's columns hold then."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,26 @@ class VariableKind(ABC):
         """What the variable is, in words."""
         return self.name
 
+    def describe_unit(self, column: str) -> str:
+        """What one more in one of its state columns is, in words."""
+        return f"1 more of {column}"
+
+    def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
+        """Where to put the variable, all its columns together, given the values (rows, columns) that were logged.
+
+        Unless a kind knows better: what was logged, evenly spaced. A combination that never occurred is not among it.
+        """
+        distinct = np.unique(values, axis=0)
+        chosen = distinct[np.unique(np.linspace(0, len(distinct) - 1, min(len(distinct), GRID_POINTS)).round().astype(int))]
+        return [
+            VariableSetting(", ".join(f"{value:.6g}" for value in row), float(place), tuple(row))
+            for place, row in enumerate(chosen.tolist())
+        ]
+
+    def describe_values(self, values: NDArray[np.float64]) -> str:
+        """Which values were logged, in words; (rows, columns)."""
+        return f"{len(np.unique(values, axis=0))} different values were logged"
+
     @classmethod
     @abstractmethod
     def recognize(cls, summary: ColumnSummary) -> Self | None:
@@ -114,6 +147,24 @@ class Number(VariableKind):
             words.append(f"scaled as (value − {self.centre:g}) / {self.scale:g}")
         return ", ".join(words)
 
+    def describe_unit(self, column: str) -> str:
+        return f"{self.scale:g} more of {column}"
+
+    def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
+        distinct = np.unique(values)
+        few = len(distinct) <= FEW_VALUES
+        low, high = np.quantile(values, (0.05, 0.95))
+        grid = distinct if few else np.linspace(low, high, GRID_POINTS)
+        shown = self.centre + self.scale * grid
+        return [
+            VariableSetting(f"{place:.6g}" if few else "", place, (value,))
+            for place, value in zip(shown.tolist(), grid.tolist(), strict=True)
+        ]
+
+    def describe_values(self, values: NDArray[np.float64]) -> str:
+        low, high = self.centre + self.scale * np.quantile(values, (0.05, 0.95))
+        return f"90 % of logged values lie from {low:.4g} to {high:.4g}".replace("-", "−")
+
     @classmethod
     def recognize(cls, summary: ColumnSummary) -> Self | None:
         return None if summary.numbers is None else cls()
@@ -142,6 +193,15 @@ class YesNo(VariableKind):
 
     def from_json(self, value: Cell) -> float | None:
         return float(value) if isinstance(value, int | float) and value in (0, 1) else None
+
+    def describe_unit(self, column: str) -> str:
+        return f"{column} (yes rather than no)"
+
+    def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
+        return [VariableSetting("no", 0.0, (0.0,)), VariableSetting("yes", 1.0, (1.0,))]
+
+    def describe_values(self, values: NDArray[np.float64]) -> str:
+        return f"yes at {100 * values.mean():.0f} % of decision points"
 
     @classmethod
     def recognize(cls, summary: ColumnSummary) -> Self | None:
@@ -182,6 +242,25 @@ class Category(VariableKind):
 
     def describe(self) -> str:
         return f"{self.name}, compared with {self.levels[0]}"
+
+    def describe_unit(self, column: str) -> str:
+        variable, _, level = column.partition("=")
+        return f"{variable} ({level} rather than {self.levels[0]})"
+
+    def _shares(self, values: NDArray[np.float64]) -> list[float]:
+        """How often each level was logged."""
+        others = values.mean(axis=0)
+        return [float(1 - others.sum()), *others.tolist()]
+
+    def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
+        """Level by level, those that were logged: one column is 1 and all others 0, or all 0 for the reference."""
+        one_hot = np.eye(len(self.levels))[:, 1:].tolist()
+        logged = [code for code, share in enumerate(self._shares(values)) if share > 0]
+        return [VariableSetting(self.levels[code], float(place), tuple(one_hot[code])) for place, code in enumerate(logged)]
+
+    def describe_values(self, values: NDArray[np.float64]) -> str:
+        shares = zip(self.levels, self._shares(values), strict=True)
+        return ", ".join(f"{level} {100 * share:.0f} %" for level, share in shares) + " of decision points"
 
     @classmethod
     def recognize(cls, summary: ColumnSummary) -> Self | None:

@@ -6,113 +6,124 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surefoot.explain import ActionConsequence, Course, Curve, Explanation
-from surefoot.explain.policy_card import Card
+from surefoot.explain.consequences import ActionConsequence
+from surefoot.explain.explained_policy import ExplainedPolicy
+from surefoot.explain.policy_card import make_card
+from surefoot.explain.response import Curve
+from surefoot.explain.time_courses import TimeCourse
 from surefoot.reports.figures import BLUE, GREY, INK, ORANGE, SERIES, add_legend, interval_bars, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+    from matplotlib.axes import Axes
 
-WIDTH, HEIGHT = 5.2, 3.4
+WIDTH, HEIGHT = 5.2, 3.6
 
 
-def render_page(explanation: Explanation, card: Card, *, source: str = "") -> str:
+def render_page(explained: ExplainedPolicy, *, title: str, source: str = "") -> str:
     """A self-contained HTML page."""
-    names = explanation.fitted.logs_.action_names
-    charts = [_coefficients(explanation, part) for part in ("policy", "critic")]
-    answers = [_curve(curve, names) for curve in explanation.curves]
-    when = [_course(course) for course in explanation.courses] + [_people(explanation)]
+    names = explained.fitted.logs_.action_names
     return render(
         "explain.html",
-        title=card.title,
-        card=card,
-        explanation=explanation,
-        charts=[chart for chart in charts if chart is not None],
-        consequences=[_lags(found) for found in explanation.consequences],
-        answers=answers,
-        when=when,
+        title=title,
+        card=make_card(explained, title),
+        explanation=explained,
+        answers=[_draw_curve(curve, names) for curve in explained.curves],
+        consequences=[_draw_lags(found) for found in explained.consequences],
+        when=[*map(_draw_course, explained.courses), _draw_people(explained)],
+        charts=[_draw_coefficients(explained, part.part) for part in reversed(explained.fitted.coefficient_parts_)],
         source=source,
     )
 
 
-def _coefficients(explanation: Explanation, part: str) -> tuple[Markup, str] | None:
-    reference = explanation.fitted.logs_.action_names[0]
-    rows = [row for row in explanation.coefficients.rows if row.part == part and row.action != reference]
-    if not rows:
-        return None
-    several = len({row.action for row in rows}) > 1
-    labels = [f"{row.action}: {row.feature}" if several else row.feature for row in rows]
+def _draw_coefficients(explained: ExplainedPolicy, part: str) -> tuple[Markup, str]:
+    """A forest plot: features in the order of the state, the intercept last, whatever the part."""
+    names = explained.fitted.logs_.action_names
+    order = {feature: place for place, feature in enumerate((*explained.fitted.logs_.state_names, "intercept"))}
+    rows = [row for row in explained.coefficients.rows if row.part == part and row.action != names[0]]
+    rows.sort(key=lambda row: (names.index(row.action), order[row.feature]))
+    labels = [f"{row.action}: {row.feature}" if len(names) > 2 else row.feature for row in rows]
     values, ends = interval_bars([row.interval for row in rows])
-    figure, axes = new_figure(width=WIDTH, height=1.4 + 0.33 * len(rows))
-    axes.errorbar(values, np.arange(len(rows)), xerr=ends, fmt="o", color=BLUE, markersize=4, linewidth=1.2)
-    axes.axvline(0, color=INK, linewidth=0.8, linestyle="--")
+    figure, axes = new_figure(width=WIDTH, height=1.6 + 0.33 * len(rows))
+    label = f"{explained.fitted.pooling_.estimates.lower()}, 95 % interval"
+    place = np.arange(len(rows))
+    axes.errorbar(values, place, xerr=ends, fmt="o", color=BLUE, markersize=4, linewidth=1.2, label=label)
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle="--", label="no difference")
     axes.set_yticks(range(len(rows)), labels)
-    axes.margins(y=0.5 / len(rows))
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 0.5, -0.5)
     if part == "policy":
         label_axes(axes, x="logit per unit", y="", title="Policy: what makes it send")
         note = "To the right of the dashed line: more likely to send."
     else:
-        label_axes(axes, x="reward per unit, over doing nothing", y="", title="Critic: the effect of sending")
+        label_axes(axes, x=f"{explained.unit} per unit, over doing nothing", y="", title="Critic: the effect of sending")
         note = "The gain of sending that the critic expects, by feature."
-    return inline_svg(
-        figure, f"Coefficients of the {part} with intervals"
-    ), f"{note} {explanation.fitted.pooling_.estimates}, bars 95 %."
+    add_legend(figure, axes)
+    return inline_svg(figure, f"Coefficients of the {part} with intervals"), note
 
 
-def _lags(found: ActionConsequence) -> tuple[Markup, str]:
+def _draw_lags(found: ActionConsequence) -> tuple[Markup, str]:
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     shown = found.lags[: max(found.felt + 2, 3)]
-    axes.bar(np.arange(len(shown)), shown, color=[BLUE, *[ORANGE] * (len(shown) - 1)], width=0.7)
+    axes.bar([0], shown[:1], color=BLUE, width=0.7, label="now")
+    axes.bar(np.arange(1, len(shown)), shown[1:], color=ORANGE, width=0.7, label="later")
     axes.axhline(0, color=INK, linewidth=0.8)
-    label_axes(
-        axes, x="decision points after it", y="change in the outcome", title=f"{found.action} now (blue) and later (orange)"
-    )
+    label_axes(axes, x="decision points after it", y="change in the outcome", title=f"{found.action}, now and later")
+    add_legend(figure, axes)
     return inline_svg(figure, f"Change in the outcome after {found.action}"), "At the mean state, beside doing nothing."
 
 
-def _curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:
+def _draw_curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    two = len(curve.grid) <= 3
     for code in range(1, len(names)):
-        colour, mean = SERIES[(code - 1) % len(SERIES)], 100 * curve.probability[:, code]
-        low, high = 100 * curve.low[:, code], 100 * curve.high[:, code]
-        if two:
-            axes.errorbar(curve.grid, mean, [mean - low, high - mean], fmt="o", color=colour, label=names[code])
-        else:
-            axes.plot(curve.grid, mean, color=colour, label=names[code])
-            axes.fill_between(curve.grid, low, high, color=colour, alpha=0.2, linewidth=0)
-    if two:
-        axes.set_xticks(curve.grid, [f"{value:g}" for value in curve.grid])
-        margin = 0.5 * (curve.grid[-1] - curve.grid[0]) or 1.0
-        axes.set_xlim(curve.grid[0] - margin, curve.grid[-1] + margin)
+        _draw_action(axes, curve, code, names[code], SERIES[(code - 1) % len(SERIES)])
+    if curve.labels:
+        axes.set_xticks(range(len(curve.labels)), curve.labels)
+        axes.set_xlim(-0.5, len(curve.labels) - 0.5)
     axes.set_ylim(0, 100)
-    if len(names) > 2:
-        add_legend(figure, axes)
     what = "probability (%)" if len(names) > 2 else f"probability of {names[1]} (%)"
     label_axes(axes, x=curve.variable, y=what, title=f"As {curve.variable} moves")
-    note = "Other variables as logged." + (f" Band: {curve.band}." if curve.band else "")
+    add_legend(figure, axes)
+    note = "Other variables as logged."
+    if curve.labels and len(curve.labels) > 2:
+        note = "The variable as a whole, one value at a time; other variables as logged."
     return inline_svg(figure, f"Probability of each action by {curve.variable}"), note
 
 
-def _course(course: Course) -> tuple[Markup, str]:
+def _draw_action(axes: Axes, curve: Curve, code: int, name: str, colour: str) -> None:
+    mean, low, high = (100 * part[:, code] for part in (curve.probability, curve.low, curve.high))
+    if curve.labels:
+        label = f"{name}; bar: {curve.band}" if curve.band else name
+        ends = [mean - low, high - mean]
+        axes.errorbar(range(len(mean)), mean, ends, fmt="o", color=colour, label=label, markersize=5)
+        return
+    axes.plot(curve.grid, mean, color=colour, label=name)
+    if curve.band:
+        axes.fill_between(curve.grid, low, high, color=colour, alpha=0.2, linewidth=0, label=curve.band)
+
+
+def _draw_course(course: TimeCourse) -> tuple[Markup, str]:
+    """What is not a number leaves a gap in a line, and nobody is drawn where nobody was."""
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    axes.plot(course.place, course.people, color=GREY, linewidth=1, label="with a usable decision point")
-    axes.plot(course.place, course.people * course.treated, "o-", color=BLUE, markersize=4, label="would be treated")
-    axes.plot(course.place, course.people * course.logged, "--", color=ORANGE, label="were treated")
+    there = np.where(course.people > 0, course.people, np.nan)
+    axes.plot(course.place, there, ".-", color=GREY, linewidth=1, label="with a usable decision point")
+    axes.plot(course.place, there * course.treated, "o-", color=BLUE, markersize=4, label="would be treated")
+    axes.plot(course.place, there * course.logged, "s--", color=ORANGE, markersize=3, label="were treated")
+    axes.set_xlim(course.place[0] - 0.5, course.place[-1] + 0.5)
     axes.set_ylim(bottom=0)
     label_axes(axes, x=course.label, y="people", title="How many people, when")
     add_legend(figure, axes)
-    return inline_svg(figure, f"People who would be treated by {course.label}"), "Expected number at a decision point."
+    note = "Expected number of people at a decision point. Where a line is broken there are no data."
+    return inline_svg(figure, f"People who would be treated by {course.label}"), note
 
 
-def _people(explanation: Explanation) -> tuple[Markup, str]:
-    rates = 100 * np.sort(explanation.send_rates[~np.isnan(explanation.send_rates)])
+def _draw_people(explained: ExplainedPolicy) -> tuple[Markup, str]:
+    rates = 100 * np.sort(explained.send_rates[~np.isnan(explained.send_rates)])
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    axes.plot(np.arange(1, len(rates) + 1), rates, "o", color=BLUE, markersize=4)
-    axes.axhline(100 * explanation.logged_rate, color=ORANGE, linestyle="--", label="as logged, over all")
+    axes.plot(np.arange(1, len(rates) + 1), rates, "o", color=BLUE, markersize=4, label="one participant")
+    axes.axhline(100 * explained.logged_rate, color=ORANGE, linestyle="--", label="as logged, over all")
     axes.set_ylim(0, 100)
     label_axes(axes, x="people, by send rate", y="would be sent something (%)", title="How often each participant")
     add_legend(figure, axes)
-    return inline_svg(figure, "Send rate of every participant"), "One dot is one participant."
+    note = "The policy's mean probability of sending at each participant's logged states."
+    return inline_svg(figure, "Send rate of every participant"), note

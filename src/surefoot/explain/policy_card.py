@@ -6,14 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.explain import Coefficient, Explanation
+from surefoot.audit.checks import describe_effect, find_own
+from surefoot.explain.coefficients import Coefficient
 from surefoot.explain.consequences import describe_consequence
-from surefoot.reports.numbers import format_interval, format_number, format_value
+from surefoot.explain.disagreements import Disagreement
+from surefoot.explain.explained_policy import ExplainedPolicy
+from surefoot.explain.response import Curve
+from surefoot.inference.intervals import Interval
+from surefoot.reports.numbers import format_estimate, format_interval, format_signed, format_value
 
+HARDLY = 0.005
+"""A change of probability that is not worth a line of its own."""
 PARAMETERS = {
     "critic": "critic",
     "filter": "filter before the fit",
-    "tau": "height of the cap τ",
+    "tau": "height of the limit τ",
     "critic_penalty": "critic's penalty ζ_c",
     "actor_penalty": "policy's penalty ζ_a",
     "minimum_probability": "least probability p₀ of the stochasticity constraint",
@@ -26,174 +33,205 @@ PARAMETERS = {
 
 @dataclass(frozen=True)
 class Card:
-    """Sections of (heading, sentences); a sentence may hold no markup."""
+    """A verdict of the audit with its reasons, and sections of (heading, sentences); a sentence may hold no markup."""
 
     title: str
+    verdict: str
+    """Empty when the fit was not audited."""
+    reasons: tuple[str, ...]
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
     def markdown(self) -> str:
         """As a Markdown file."""
         lines = [f"# {self.title}", ""]
+        if self.verdict:
+            lines += [f"**Audit of the fit: {self.verdict}**", "", *(f"- {_escape(text)}" for text in self.reasons), ""]
         for heading, sentences in self.sections:
-            lines += [f"## {heading}", "", *(f"- {_escaped(sentence)}" for sentence in sentences), ""]
+            lines += [f"## {heading}", "", *(f"- {_escape(sentence)}" for sentence in sentences), ""]
         return "\n".join(lines)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     for character in ("\\", "*", "_", "`", "<", "["):
         text = text.replace(character, "\\" + character)
     return text
 
 
-def make_card(
-    explanation: Explanation,
-    *,
-    title: str = "Policy card",
-    method: str = "",
-    limits: tuple[float, float] | None = None,
-    descriptions: dict[str, str] | None = None,
-    transform: str = "none",
-    verdict: str = "",
-) -> Card:
-    """The card of an explained policy.
-
-    `limits` are the least and greatest probability of sending, `descriptions` say of state variables what they are (range,
-    unit, scaling), `transform` is the reward's, `verdict` the audit's.
-    """
-    fitted, logs = explanation.fitted, explanation.fitted.logs_
+def make_card(explained: ExplainedPolicy, title: str = "Policy card") -> Card:
+    """The card of an explained policy: first what it does, last the coefficients behind it."""
+    checks = () if explained.audit is None else explained.audit.checks
+    verdict = "" if explained.audit is None else explained.audit.verdict
+    reasons = tuple(f"{check.name}: {check.reason}" for check in checks if check.verdict != "fine")
     sections = (
-        ("What it decides", _decides(explanation)),
-        ("From what", _from_what(explanation, descriptions or {})),
-        ("With which probabilities", _probabilities(explanation, limits)),
-        ("What makes it send", _coefficients(explanation)),
-        ("What carries it", tuple(
-            f"{item.feature}: {round(100 * item.share)} % of the variance of its logit" for item in explanation.importances
+        ("What it decides", _describe_decision(explained)),
+        ("What it does", _describe_response(explained)),
+        ("Where policy and effect disagree", tuple(map(_describe_disagreement, explained.disagreements))),
+        ("What an action does now and later", tuple(
+            sentence for found in explained.consequences for sentence in describe_consequence(found)
         )),
-        *_consequences(explanation),
-        ("What it learned from", _learned(explanation, method or type(fitted).__name__, transform, verdict)),
-        ("What it does not know", (
-            _horizon(explanation),
-            "It was learned from the states in these logs; elsewhere it extrapolates.",
-            f"When a state variable is missing it cannot decide; the study must say what happens then (for example "
-            f"'{logs.action_names[0]}').",
-        )),
+        ("From what", _describe_state(explained)),
+        ("With which probabilities", _describe_probabilities(explained)),
+        ("What it learned from", _describe_data(explained)),
+        ("What it does not know", _describe_limits(explained)),
+        ("The coefficients behind it", _describe_coefficients(explained)),
     )  # fmt: skip
-    return Card(title, sections)
+    return Card(title, verdict, reasons, tuple((heading, lines) for heading, lines in sections if lines))
 
 
-def _consequences(explanation: Explanation) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    sentences = [sentence for found in explanation.consequences for sentence in describe_consequence(found)]
-    return (("What an action does now and later", tuple(sentences)),) if sentences else ()
-
-
-def _horizon(explanation: Explanation) -> str:
-    if explanation.consequences:
-        return (
-            "It looks ahead in a linear model of what follows, with later decisions as they were logged: people who differ "
-            "from that model, and changes over the study, are not in it."
-        )
-    return (
-        "It weighs the proximal outcome only: that sending now may tire people later is not in it, unless a state variable "
-        "carries it."
-    )
-
-
-def _decides(explanation: Explanation) -> tuple[str, ...]:
-    names = explanation.fitted.logs_.action_names
+def _describe_decision(explained: ExplainedPolicy) -> tuple[str, ...]:
+    names = explained.fitted.logs_.action_names
     return (
         f"At every decision point at which the participant is available: one of {', '.join(names)}.",
         f"When the participant is not available: always {names[0]}.",
-        explanation.fitted.pooling_.whom,
+        explained.fitted.pooling_.whom,
     )
 
 
-def _sees(explanation: Explanation) -> list[str]:
-    fitted = explanation.fitted
-    return [name for name, there in zip(fitted.logs_.state_names, fitted.rule_sees_, strict=True) if there]
+def _describe_response(explained: ExplainedPolicy) -> tuple[str, ...]:
+    rates, names = explained.send_rates[~np.isnan(explained.send_rates)], explained.fitted.logs_.action_names
+    moving = sorted(explained.curves, key=lambda curve: -curve.largest_change)
+    still = [curve.variable for curve in moving if curve.largest_change < HARDLY]
+    sentences = [
+        f"At the logged states it would send at {100 * explained.send_rate:.0f} % of decision points; the logs have "
+        f"{100 * explained.logged_rate:.0f} %.",
+        f"From participant to participant: {100 * rates.min():.0f} % to {100 * rates.max():.0f} %.",
+        *(_describe_curve(curve, names) for curve in moving if curve.largest_change >= HARDLY),
+    ]
+    if still:
+        sentences.append(f"Hardly moved by {', '.join(still)}.")
+    return tuple(sentences)
 
 
-def _from_what(explanation: Explanation, descriptions: dict[str, str]) -> tuple[str, ...]:
-    logs, rows = explanation.fitted.logs_, ~np.isnan(explanation.fitted.weights_)
-    seen = _sees(explanation)
-    sentences = []
-    for j, name in enumerate(logs.state_names):
-        if name in seen:
-            what = descriptions.get(name)
-            middle = np.quantile(logs.state[rows, j], (0.05, 0.95))
-            low, high = map(format_number, middle.tolist())
-            logged = f"as fitted, 90 % of logged values lie from {low} to {high}"
-            sentences.append(f"{name}: {what}; {logged}" if what else f"{name}: {logged}")
-    unseen = [name for name in logs.state_names if name not in seen]
+def _describe_curve(curve: Curve, names: tuple[str, ...]) -> str:
+    """What the policy does as one variable moves, action by action."""
+    told = [_describe_action(curve, code, name) for code, name in enumerate(names) if code]
+    if curve.labels:
+        return f"{curve.variable}: {'; '.join(told)}."
+    first, last = (f"{place:.4g}".replace("-", "−") for place in curve.grid[[0, -1]])
+    return f"{curve.variable} from {first} to {last}: {'; '.join(told)}."
+
+
+def _describe_action(curve: Curve, code: int, name: str) -> str:
+    at = [f"{100 * value:.0f} %" for value in curve.probability[:, code]]
+    if not curve.labels:
+        return f"probability of {name} {at[0]} → {at[-1]} ({_format_points(curve.changes[-1][code])})"
+    levels = [f"{curve.labels[0]} {at[0]}"]
+    for label, there, changes in zip(curve.labels[1:], at[1:], curve.changes[1:], strict=True):
+        levels.append(f"{label} {there} ({_format_points(changes[code])})")
+    return f"probability of {name} {', '.join(levels)}"
+
+
+def _format_points(change: Interval) -> str:
+    value, low, high = (format_signed(100 * part, 0) for part in (change.value, change.low, change.high))
+    return f"{value} points" if np.isnan(change.low) else f"{value} points, 95 % interval {low} to {high}"
+
+
+def _describe_disagreement(found: Disagreement) -> str:
+    likely = "less" if found.effect.value > 0 else "more"
+    moved = "" if np.isnan(found.before) else f" (probability {100 * found.before:.0f} % → {100 * found.after:.0f} %)"
+    return (
+        f"{found.feature}: one unit more of it changes the effect of {found.action} by {format_estimate(found.effect)}, yet "
+        f"the policy makes {found.action} {likely} likely{moved}. Do not read a direction into either alone."
+    )
+
+
+def _describe_state(explained: ExplainedPolicy) -> tuple[str, ...]:
+    fitted, state = explained.fitted, explained.fitted.logs_.state[explained.fitted.used_]
+    sentences, unseen = [], []
+    for variable in explained.variables:
+        if fitted.rule_sees_[list(variable.places)].any():
+            values = variable.kind.describe_values(variable.take(state))
+            sentences.append(f"{variable.name}: {variable.kind.describe()}; {values}")
+        else:
+            unseen.append(variable.name)
     if unseen:
         sentences.append(f"The policy does not look at {', '.join(unseen)}; only the expected reward was adjusted for it.")
     return tuple(sentences)
 
 
-def _probabilities(explanation: Explanation, limits: tuple[float, float] | None) -> tuple[str, ...]:
-    fitted, rates = explanation.fitted, explanation.send_rates[~np.isnan(explanation.send_rates)]
+def _describe_probabilities(explained: ExplainedPolicy) -> tuple[str, ...]:
+    limits = None if explained.study is None else explained.study.probability_limits
     bounded = (
         "The study sets no limits to the probability of sending."
-        if limits is None or limits == (0.0, 1.0)
-        else f"The probability of sending anything is kept between {limits[0]:g} and {limits[1]:g}."
+        if limits is None or (limits.minimum, limits.maximum) == (0.0, 1.0)
+        else f"The probability of sending anything is kept between {limits.minimum:g} and {limits.maximum:g}."
+    )
+    return explained.fitted.policies_.rule.how, bounded
+
+
+def _describe_data(explained: ExplainedPolicy) -> tuple[str, ...]:
+    fitted, logs, audit = explained.fitted, explained.fitted.logs_, explained.audit
+    used, removed = int(fitted.used_.sum()), int(fitted.removed_.sum())
+    given = {**fitted.parameters(), "critic": fitted.critic_.name}
+    if fitted.critic_.removal is None:
+        del given["tau"]
+    settings = [f"{label} {given[name]}" for name, label in PARAMETERS.items() if given.get(name) is not None]
+    transform = "" if explained.unit.transform == "none" else f", as {explained.unit.transform}"
+    sentences = [
+        f"{explained.people} people, {used} of {int(logs.available.sum())} available decision points.",
+        f"The reward is '{explained.unit.column}'{transform}. It optimises {fitted.horizon_.title}.",
+        f"Method {explained.method_name}: {', '.join(settings)}.",
+        f"Removed as outliers: {removed} decision points ({100 * removed / used:.1f} %).",
+    ]
+    if audit is not None:
+        effect = describe_effect(audit.measures, find_own(audit.measures, audit.sensitivity))
+        sentences.append(f"At the logged states: {effect}.")
+    return tuple(sentences)
+
+
+def _describe_limits(explained: ExplainedPolicy) -> tuple[str, ...]:
+    horizon = (
+        "It looks ahead in a linear model of what follows, with later decisions as they were logged: people who differ from "
+        "that model, and changes over the study, are not in it."
+        if explained.consequences
+        else "It weighs the proximal outcome only: that sending now may tire people later is not in it, unless a state "
+        "variable carries it."
     )
     return (
-        fitted.policies_.rule.how,
-        bounded,
-        f"At the logged states it would send at {100 * explanation.send_rate:.0f} % of decision points; the logs have "
-        f"{100 * explanation.logged_rate:.0f} %.",
-        f"From participant to participant: {100 * rates.min():.0f} % to {100 * rates.max():.0f} %.",
+        horizon,
+        "It was learned from the states in these logs; elsewhere it extrapolates.",
+        f"When a state variable is missing it cannot decide; the study must say what happens then (for example "
+        f"'{explained.fitted.logs_.action_names[0]}').",
     )
 
 
-def describe_coefficient(row: Coefficient, people: int, more: str) -> str:
-    """One policy coefficient in a sentence; `more` says what one unit more of the variable is."""
+def _describe_coefficients(explained: ExplainedPolicy) -> tuple[str, ...]:
+    part = explained.fitted.coefficient_parts_[-1].part
+    rows = [row for row in explained.coefficients.rows if row.part == part]
+    shares = ", ".join(f"{item.feature} {round(100 * item.share)} %" for item in explained.importances)
+    closing = (
+        f"Intervals: {explained.coefficients.how}.",
+        f"Shares of the variance of the logit: {shares}. Where probabilities are near 0 or 1 the logit moves a lot and the "
+        "policy hardly at all: see what it does.",
+    )
+    if part == "critic":
+        first = explained.fitted.logs_.action_names[0]
+        effects = [
+            f"{row.action}, {row.feature}: {format_value(row.interval)} more reward per unit, "
+            f"95 % interval {format_interval(row.interval)}"
+            for row in rows
+            if row.action != first
+        ]
+        return *effects, *closing
+    return *(describe_coefficient(row, explained) for row in rows), *closing
+
+
+def describe_coefficient(row: Coefficient, explained: ExplainedPolicy) -> str:
+    """One policy coefficient in a sentence."""
     interval = f"{format_value(row.interval)}, 95 % interval {format_interval(row.interval)}"
     if row.people_above is not None:
-        own = f"above zero for {row.people_above}, below for {row.people_below} of {people} people"
+        own = f"above zero for {row.people_above}, below for {row.people_below} of {explained.people} people"
         interval = f"mean {interval}; own interval {own}"
     if row.feature == "intercept":
         lean = "towards" if row.interval.value > 0 else "away from"
         return f"With all state variables at 0 it leans {lean} {row.action} ({interval})."
     direction = "more" if row.interval.value > 0 else "less"
     sure = "" if row.interval.excludes_zero else " The interval includes 0: the direction is not certain."
-    return f"{more} makes {row.action} {direction} likely ({interval}).{sure}"
+    return f"{_describe_unit(explained, row.feature)} makes {row.action} {direction} likely ({interval}).{sure}"
 
 
-def _coefficients(explanation: Explanation) -> tuple[str, ...]:
-    part = explanation.fitted.coefficient_parts_[-1].part
-    rows = [row for row in explanation.coefficients.rows if row.part == part]
-    people = int((~np.isnan(explanation.send_rates)).sum())
-    first = explanation.fitted.logs_.action_names[0]
-    if part == "critic":
-        return tuple(
-            f"{row.action}, {row.feature}: {format_value(row.interval)} more reward per unit, "
-            f"95 % {format_interval(row.interval)}"
-            for row in rows
-            if row.action != first
-        )
-    return tuple(describe_coefficient(row, people, _one_more(explanation, row.feature)) for row in rows)
-
-
-def _one_more(explanation: Explanation, feature: str) -> str:
+def _describe_unit(explained: ExplainedPolicy, feature: str) -> str:
     """One unit of the fit in the variable's own units; of what is yes or no, a yes."""
-    logs, used = explanation.fitted.logs_, ~np.isnan(explanation.fitted.weights_)
-    if feature in logs.state_names and np.isin(logs.state[used, logs.state_names.index(feature)], (0, 1)).all():
-        return f"{feature} (yes rather than no)"
-    return f"{explanation.scaling.get(feature, (0.0, 1.0))[1]:g} more of {feature}"
-
-
-def _learned(explanation: Explanation, method: str, transform: str, verdict: str) -> tuple[str, ...]:
-    fitted, logs = explanation.fitted, explanation.fitted.logs_
-    used, removed = int((~np.isnan(fitted.weights_)).sum()), int((fitted.weights_ == 0).sum())
-    people = int((~np.isnan(explanation.send_rates)).sum())
-    parameters = {**fitted.parameters(), "critic": fitted.critic_.name}
-    settings = [f"{label} {parameters[name]}" for name, label in PARAMETERS.items() if parameters.get(name) is not None]
-    transform = "" if transform == "none" else f", as {transform}"
-    sentences = [
-        f"{people} people, {used} of {int(logs.available.sum())} available decision points.",
-        f"The reward is '{logs.names.reward}'{transform}.",
-        f"Method {method}: {', '.join(settings)}.",
-        f"Removed as outliers: {removed} decision points ({100 * removed / used:.1f} %).",
-        f"Intervals: {explanation.coefficients.how}.",
-    ]
-    return (*sentences, f"The audit of the fit says: {verdict}.") if verdict else tuple(sentences)
+    place = explained.fitted.logs_.state_names.index(feature)
+    variable = next(one for one in explained.variables if place in one.places)
+    return variable.kind.describe_unit(feature)

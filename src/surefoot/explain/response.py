@@ -1,195 +1,202 @@
-"""What a policy does: which features carry it, how it answers to each of them, and whom it would treat when."""
+"""How a policy answers to its state: the probability of every action as one variable moves, and what carries its logit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.trajectories import Trajectories
-from surefoot.inference.intervals import sum_by_participant
+from surefoot.data.column_kinds import VariableSetting
+from surefoot.explain.variables import Variable
+from surefoot.inference.intervals import CONFIDENCE, Interval, mean_interval, sum_by_participant, t_quantile
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import DecisionRule
 
-GRID_POINTS, CURVE_ROWS, BAND_DRAWS, BAND_ROWS = 15, 5000, 200, 500
-COURSE_BINS = 20
-Limited = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-Scaling = Mapping[str, tuple[float, float]]
-"""State variable → (centre, scale) by which it was scaled, so that it can be shown in its own units."""
+CURVE_ROWS, CURVE_PEOPLE, BAND_DRAWS, BAND_ROWS = 5000, 500, 200, 500
+"""A curve is a mean over so many decision points, of so many people: no eye could tell more of them from it."""
+Clip = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Moves probabilities (rows, actions) into the study's limits."""
 
 
 @dataclass(frozen=True)
 class Importance:
-    """How much of what the policy does hangs on one feature."""
+    """How much of the policy's logit hangs on one variable."""
 
     feature: str
     swing: float
-    """Mean over people and actions of |θ| · standard deviation: logits moved by a typical change of the feature."""
+    """Mean over people and actions of the standard deviation of its part of the logit."""
     share: float
-    """Cov(the feature's part of the logit, logit) / Var(logit), over people and decision points; the shares sum to 1."""
+    """Cov(the variable's part of the logit, logit) / Var(logit), over people and decision points; the shares sum to 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Probability of every action as one state variable moves and the others stay as they were logged."""
+    """Probability of every action as one state variable moves and the others stay as they were logged.
+
+    Attributes
+    ----------
+    settings
+        Where the variable was put, one after the other.
+    probability, low, high
+        (settings, actions), averaged over people and decision points, and a band around it.
+    band
+        What lies between low and high, in words; empty where there is no band.
+    changes
+        For every setting and action, how much more probable than at the first setting.
+    """
 
     variable: str
-    grid: NDArray[np.float64]
-    """In the variable's own units."""
+    settings: tuple[VariableSetting, ...]
     probability: NDArray[np.float64]
-    """(grid, actions), averaged over people and decision points."""
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     band: str
-    """What lies between low and high."""
+    changes: tuple[tuple[Interval, ...], ...]
+
+    @property
+    def grid(self) -> NDArray[np.float64]:
+        """In the variable's own units."""
+        return np.array([setting.shown for setting in self.settings])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the settings; empty where they are points on an axis of numbers."""
+        found = tuple(setting.label for setting in self.settings)
+        return found if all(found) else ()
+
+    @property
+    def largest_change(self) -> float:
+        """Of the probability of any action, between any two settings."""
+        return float(np.ptp(self.probability, axis=0).max())
 
 
-@dataclass(frozen=True, eq=False)
-class Course:
-    """How many of the people available at a time would be treated."""
-
-    label: str
-    place: NDArray[np.float64]
-    people: NDArray[np.float64]
-    """People with a usable decision point in the bin."""
-    treated: NDArray[np.float64]
-    """Share of decision points at which the policy would send something."""
-    logged: NDArray[np.float64]
-
-
-def measure_importances(fitted: Method) -> tuple[Importance, ...]:
-    """Shares of the logit's variance; with a policy per participant also what lies in who it is."""
-    logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
+def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tuple[Importance, ...]:
+    """Shares of the logit's variance; with a policy per participant also that of its own intercept."""
+    logs, rows = fitted.logs_, np.flatnonzero(fitted.used_)
     coef = fitted.policies_.rule.preferences()[fitted.unit_[rows]]
     pieces = coef * policy_features(logs.state[rows])[:, None, :]
     centred = pieces - pieces.mean(axis=0)
     whole = centred.sum(axis=2, keepdims=True)
     total = float((whole**2).sum())
     share = (centred * whole).sum(axis=(0, 1)) / (total if total > 0 else 1.0)
-    swing = np.abs(coef[:, :, :-1]).mean(axis=(0, 1)) * logs.state[rows].std(axis=0)
-    found = [Importance(name, float(swing[j]), float(share[j])) for j, name in enumerate(logs.state_names)]
+    found = []
+    for variable in variables:
+        places = list(variable.places)
+        spread = np.atleast_2d(np.cov(logs.state[rows][:, places], rowvar=False, bias=True))
+        own = coef[:, :, places]
+        swing = np.sqrt(np.maximum(np.einsum("rai,ij,raj->ra", own, spread, own), 0.0)).mean()
+        found.append(Importance(variable.name, float(swing), float(share[places].sum())))
     if not fitted.pooled_:
-        found.append(Importance("who it is (own intercept)", float(np.abs(centred[:, :, -1]).mean()), float(share[-1])))
+        found.append(
+            Importance("the participant's own intercept", float(np.abs(centred[:, :, -1]).mean()), float(share[-1]))
+        )
     return tuple(sorted(found, key=lambda item: -item.share))
 
 
-def trace_curves(fitted: Method, *, limited: Limited | None, scaling: Scaling, seed: int) -> tuple[Curve, ...]:
+def trace_curves(fitted: Method, variables: tuple[Variable, ...], *, clip: Clip | None, seed: int) -> tuple[Curve, ...]:
     """One curve for every state variable that the policy sees."""
+    seen = [variable for variable in variables if fitted.rule_sees_[list(variable.places)].any()]
+    tracer = _Tracer(fitted, clip, seed)
+    return tuple(tracer.trace(variable) for variable in seen)
+
+
+def _spread_evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """At most so many of them, evenly spaced."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(np.int64))]
+
+
+def _choose_rows(fitted: Method) -> NDArray[np.int64]:
+    """Usable rows of enough people, in their order."""
     logs = fitted.logs_
-    rows = logs.order[~np.isnan(fitted.weights_[logs.order])]
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), CURVE_ROWS)).round().astype(np.int64))]
-    found = []
-    for j in np.flatnonzero(fitted.rule_sees_):
-        name = logs.state_names[j]
-        distinct = np.unique(logs.state[rows, j])
-        low, high = np.quantile(logs.state[rows, j], (0.05, 0.95))
-        grid = distinct if len(distinct) <= 3 else np.linspace(low, high, GRID_POINTS)
-        centre, scale = scaling.get(name, (0.0, 1.0))
-        found.append(_curve(fitted, rows, int(j), grid, limited, seed, name, centre + scale * grid))
-    return tuple(found)
+    rows = logs.order[fitted.used_[logs.order]]
+    if fitted.pooled_ or len(rows) <= CURVE_ROWS:
+        return _spread_evenly(rows, CURVE_ROWS)
+    index = logs.participant_index[rows]
+    people = _spread_evenly(np.unique(index), CURVE_PEOPLE)
+    return np.concatenate([_spread_evenly(rows[index == one], CURVE_ROWS // len(people)) for one in people])
 
 
-def _probabilities(
-    rule: DecisionRule, state: NDArray[np.float64], j: int, value: float, limited: Limited | None
-) -> NDArray[np.float64]:
-    """At the given states with variable j set to a value, (*batch, actions)."""
-    moved = state.copy()
-    moved[..., j] = value
-    found = rule.probabilities(moved)
-    if limited is None:
-        return found
-    return limited(found.reshape(-1, found.shape[-1])).reshape(found.shape)
+class _Tracer:
+    """What all curves of a policy share: the decision points, and policies drawn around a pooled one."""
+
+    def __init__(self, fitted: Method, clip: Clip | None, seed: int) -> None:
+        self._clip, self._pooled = clip, fitted.pooled_
+        rule, rows = fitted.policies_.rule, _choose_rows(fitted)
+        self._state, self._rule = fitted.logs_.state[rows], rule[fitted.unit_[rows]]
+        present, self._participant_index = np.unique(fitted.logs_.participant_index[rows], return_inverse=True)
+        self._people = len(present)
+        self._drawn: DecisionRule | None = None
+        if self._pooled and rule.coefficients() is not None and self._people > 1:
+            few = _spread_evenly(np.arange(len(rows)), BAND_ROWS)
+            self._few, self._drawn = few, _draw_rules(fitted, seed)
+
+    def trace(self, variable: Variable) -> Curve:
+        settings = tuple(variable.kind.list_settings(variable.take(self._state)))
+        at = np.stack([self._decide(self._rule, self._state, variable, setting) for setting in settings])
+        mean = at.mean(axis=1)
+        if not self._pooled:
+            own = self._average_by_participant(at)
+            low, high = np.quantile(own, (0.1, 0.9), axis=1)
+            changes = [[mean_interval(column) for column in (there - own[0]).T] for there in own]
+            return Curve(variable.name, settings, mean, low, high, "middle 80 % of people", _freeze(changes))
+        if self._drawn is None:
+            return Curve(variable.name, settings, mean, mean, mean, "", _freeze(_without_ends(mean)))
+        state = np.broadcast_to(self._state[self._few], (BAND_DRAWS, *self._state[self._few].shape))
+        drawn = np.stack([self._decide(self._drawn, state, variable, setting).mean(axis=1) for setting in settings])
+        # Drawn at a sample of the decision points: the band is put around the curve of all of them.
+        drawn += (mean - at[:, self._few].mean(axis=1))[:, None, :]
+        low, high = np.quantile(drawn, ENDS, axis=1)
+        low, high = np.clip(low, 0, mean), np.clip(high, mean, 1)
+        return Curve(variable.name, settings, mean, low, high, "95 % interval", _freeze(_change_intervals(mean, drawn)))
+
+    def _decide(
+        self, rule: DecisionRule, state: NDArray[np.float64], variable: Variable, setting: VariableSetting
+    ) -> NDArray[np.float64]:
+        """At the given states with the variable, all its columns, put to a setting: (*batch, actions)."""
+        moved = state.copy()
+        moved[..., variable.places] = setting.columns
+        found = rule.probabilities(moved)
+        return found if self._clip is None else self._clip(found.reshape(-1, found.shape[-1])).reshape(found.shape)
+
+    def _average_by_participant(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(settings, rows, actions) → (settings, people, actions)."""
+        count = np.bincount(self._participant_index)
+        sums = [[sum_by_participant(self._participant_index, self._people, column) for column in there.T] for there in at]
+        return np.asarray(np.swapaxes(np.array(sums) / count, 1, 2))
 
 
-def _curve(
-    fitted: Method,
-    rows: NDArray[np.int64],
-    j: int,
-    grid: NDArray[np.float64],
-    limited: Limited | None,
-    seed: int,
-    name: str,
-    shown: NDArray[np.float64],
-) -> Curve:
-    logs, rule = fitted.logs_, fitted.policies_.rule
-    here = rule[fitted.unit_[rows]]
-    at = [_probabilities(here, logs.state[rows], j, value, limited) for value in grid]
-    mean = np.stack([found.mean(axis=0) for found in at])
-    if not fitted.pooled_:
-        present, participant_index = np.unique(logs.participant_index[rows], return_inverse=True)
-        count = np.bincount(participant_index)
-        own = np.stack(
-            [
-                np.stack([sum_by_participant(participant_index, len(present), column) / count for column in found.T], axis=1)
-                for found in at
-            ]
-        )
-        low, high = np.quantile(own, (0.1, 0.9), axis=1)
-        return Curve(name, shown, mean, low, high, "middle 80 % of people")
-    if rule.coefficients() is None or len(np.unique(logs.participant_index[rows])) < 2:
-        return Curve(name, shown, mean, mean, mean, "")
-    drawn = _draw_rules(fitted, rule, seed)
-    few = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), BAND_ROWS)).round().astype(np.int64))]
-    state = np.broadcast_to(logs.state[few], (BAND_DRAWS, *logs.state[few].shape))
-    spread = np.stack([_probabilities(drawn, state, j, value, limited).mean(axis=1) for value in grid])
-    plain = np.stack(
-        [_probabilities(rule[np.zeros(len(few), int)], state[0], j, value, limited).mean(axis=0) for value in grid]
-    )
-    low, high = np.quantile(spread, (0.025, 0.975), axis=1) + (mean - plain)
-    return Curve(name, shown, mean, np.clip(low, 0, mean), np.clip(high, mean, 1), "95 % interval")
+ENDS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 
 
-def _draw_rules(fitted: Method, rule: DecisionRule, seed: int) -> DecisionRule:
-    """Policies drawn from the normal approximation to θ, batch shape (draws, 1)."""
-    covariance = compute_influences(fitted).covariance("policy")
+def _freeze(changes: list[list[Interval]]) -> tuple[tuple[Interval, ...], ...]:
+    return tuple(tuple(row) for row in changes)
+
+
+def _without_ends(mean: NDArray[np.float64]) -> list[list[Interval]]:
+    return [[Interval(float(value), np.nan, np.nan, np.nan) for value in row] for row in mean - mean[0]]
+
+
+def _change_intervals(mean: NDArray[np.float64], drawn: NDArray[np.float64]) -> list[list[Interval]]:
+    """From (settings, actions) and draws (settings, draws, actions): differences to the first setting."""
+    value, moved = mean - mean[0], drawn - drawn[0]
+    low, high = np.quantile(moved, ENDS, axis=1)
+    error = moved.std(axis=1)
+    numbers = np.stack([value, error, np.minimum(low, value), np.maximum(high, value)], axis=-1)
+    return [[Interval(*map(float, cell)) for cell in row] for row in numbers]
+
+
+def _draw_rules(fitted: Method, seed: int) -> DecisionRule:
+    """Policies drawn from the normal approximation to θ, widened to Student's t, batch shape (draws, 1)."""
+    found, rule = compute_influences(fitted), fitted.policies_.rule
+    covariance = found.covariance("policy")
     values, vectors = np.linalg.eigh(np.where(np.isfinite(covariance), covariance, 0.0))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = vectors * np.sqrt(np.maximum(values, 0.0)) * t_quantile(len(found.critic) - 1) / t_quantile(np.inf)
     noise = np.random.default_rng(seed).standard_normal((BAND_DRAWS, len(root))) @ root.T
-    shape = fitted.policies_.rule.coefficients().shape[1:]
-    return rule.with_coefficients((fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *shape))
-
-
-def compute_send_probability(fitted: Method, limited: Limited | None) -> NDArray[np.float64]:
-    """Probability of sending anything at every usable row, NaN elsewhere."""
-    logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
-    found = fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])
-    result = np.full(len(logs), np.nan)
-    result[rows] = 1 - (found if limited is None else limited(found))[:, 0]
-    return result
-
-
-def count_courses(fitted: Method, send: NDArray[np.float64]) -> tuple[Course, ...]:
-    """Along each participant's decision points and, where times are dates, over the hours of the day."""
-    logs = fitted.logs_
-    lengths = np.diff(logs.starts)
-    number = np.empty(len(logs), dtype=np.int64)
-    number[logs.order] = np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths) + 1
-    width = max(1, -(-int(lengths.max()) // COURSE_BINS))
-    found = [
-        _count_by_place("decision point of the participant", (number - 1) // width, width, 1 + (width - 1) / 2, logs, send)
-    ]
-    if logs.time.dtype.kind == "M":
-        hour = (logs.time.astype("datetime64[h]").astype(np.int64)) % 24
-        if len(np.unique(hour)) > 1:
-            found.append(_count_by_place("hour of the day, as logged", hour, 1, 0.0, logs, send))
-    return tuple(found)
-
-
-def _count_by_place(
-    label: str, place: NDArray[np.int64], width: int, offset: float, logs: Trajectories, send: NDArray[np.float64]
-) -> Course:
-    rows = np.flatnonzero(~np.isnan(send))
-    bins, where = np.unique(place[rows], return_inverse=True)
-    count = np.bincount(where)
-    pairs = np.unique(np.stack([where, logs.participant_index[rows]]), axis=1)
-    return Course(
-        label,
-        (bins * width + offset).astype(np.float64),
-        np.bincount(pairs[0]).astype(np.float64),
-        np.bincount(where, weights=send[rows]) / count,
-        np.bincount(where, weights=logs.action[rows] > 0) / count,
+    drawn: DecisionRule = rule.with_coefficients(
+        (fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *rule.coefficients().shape[1:])
     )
+    return drawn

@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import surefoot as sf
+from surefoot.explain import explain, response
+from surefoot.explain.response import measure_importances
+from surefoot.explain.variables import find_variables
+from surefoot.policies.rules import Boltzmann
+from tests.studies import many
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return many(1, 10, 60, seed=4, unit=500)[0][0]
+
+
+@pytest.fixture(scope="module")
+def per_participant(logs):
+    return sf.method("ro-saccb").fit(logs)
+
+
+def importances(fitted):
+    return measure_importances(fitted, find_variables(fitted.logs_, None))
+
+
+@pytest.mark.parametrize("name", ["ro-saccb", "linucb"])
+@pytest.mark.parametrize("pooling", ["person", "all"])
+def test_importances_are_shares_of_the_whole_and_free_of_scale(logs, name, pooling):
+    penalties = {"critic_penalty": 1e-9} | ({} if name == "linucb" else {"actor_penalty": 1e-9})
+
+    def measure(state):
+        return importances(sf.method(name, pooling=pooling, **penalties).fit(logs.with_values(state=state)))
+
+    plain, stretched = measure(logs.state), measure(logs.state * [1000, 1, 0.01])
+    assert_allclose(sum(item.share for item in plain), 1)
+    for one, other in zip(plain, stretched, strict=True):
+        assert one.feature == other.feature
+        assert_allclose([one.share, one.swing], [other.share, other.swing], rtol=1e-3, atol=1e-3)
+
+
+def test_the_importance_of_a_feature_is_its_covariance_with_the_logit(logs):
+    """Two features that go together share what they carry; shares of summed variances would not add up to the logit's."""
+    state = logs.state.copy()
+    state[:, 1] += 0.8 * state[:, 0]
+    fitted = sf.method("saccb", pooling="all").fit(logs.with_values(state=state))
+    pieces = (fitted.coef_[0, :3] * state).T
+    logit = pieces.sum(axis=0)
+    shares = [np.cov(piece, logit)[0, 1] / logit.var(ddof=1) for piece in pieces]
+    found = {item.feature: item for item in importances(fitted)}
+    assert {name: item.share for name, item in found.items()} == pytest.approx(
+        dict(zip(logs.state_names, shares, strict=True))
+    )
+    assert_allclose([found[name].swing for name in logs.state_names], pieces.std(axis=1))
+    assert np.abs(pieces.var(axis=1) / pieces.var(axis=1).sum() - shares).max() > 0.02
+
+
+def test_the_columns_of_a_category_count_as_one(mixed):
+    fitted = sf.method("saccb", pooling="all").fit(mixed)
+    found = {item.feature: item for item in importances(fitted)}
+    piece = mixed.state[:, 2:] @ fitted.coef_[0, 2:4]
+    logit = mixed.state @ fitted.coef_[0, :4]
+    assert found["location"].share == pytest.approx(np.cov(piece, logit, bias=True)[0, 1] / logit.var())
+    assert found["location"].swing == pytest.approx(piece.std())
+
+
+def test_curves_average_over_the_logged_states(logs, per_participant):
+    curve = explain(per_participant, draws=5).curves[1]
+    assert curve.variable == "engagement"
+    assert curve.labels == ()
+    moved = logs.state.copy()
+    moved[:, 1] = curve.grid[0]
+    assert_allclose(curve.grid[0], np.quantile(logs.state[:, 1], 0.05))
+    first = per_participant.policies_.probabilities(logs.participant, moved)
+    assert_allclose(curve.probability[0], first.mean(axis=0))
+    assert (curve.low <= curve.high).all()
+    assert curve.band == "middle 80 % of people"
+    moved[:, 1] = curve.grid[-1]
+    change = per_participant.policies_.probabilities(logs.participant, moved) - first
+    own = change[:, 1].reshape(10, 60).mean(axis=1)
+    assert_allclose(curve.changes[-1][1].value, own.mean())
+    assert_allclose(curve.changes[-1][1].standard_error, own.std(ddof=1) / np.sqrt(10))
+
+
+def test_a_category_moves_as_a_whole_one_level_at_a_time(mixed, study):
+    """Setting one 0/1 column and leaving the others would put people at home and at work at once."""
+    fitted = sf.method("saccb", pooling="all").fit(mixed)
+    curves = {curve.variable: curve for curve in explain(fitted, study=study).curves}
+    assert list(curves) == ["temperature", "weekend", "location"]
+    location = curves["location"]
+    assert location.labels == ("other", "home", "work")
+    assert curves["weekend"].labels == ("no", "yes")
+    for place, columns in enumerate(([0, 0], [1, 0], [0, 1])):
+        moved = mixed.state.copy()
+        moved[:, 2:] = columns
+        expected = fitted.policies_.probabilities(mixed.participant, moved).mean(axis=0)
+        assert_allclose(location.probability[place], expected)
+        assert_allclose(location.changes[place][1].value, expected[1] - location.probability[0, 1], atol=1e-12)
+    # At home it sends more often than elsewhere, at work less often, and knows it.
+    assert location.changes[1][1].low > 0
+    assert location.changes[2][1].high < 0
+    # Temperature is shown in degrees: (value − 10) / 5 was fitted.
+    assert_allclose(curves["temperature"].grid[0], 10 + 5 * np.quantile(mixed.state[:, 0], 0.05))
+
+
+def test_pooled_bands_hold_the_curve_and_shrink_with_people(logs):
+    (more,), _, _ = many(1, 160, 60, seed=4, unit=500)
+    widths = []
+    for each in (logs, more):
+        curve = explain(sf.method("saccb", pooling="all").fit(each)).curves[0]
+        assert (curve.low <= curve.probability).all()
+        assert (curve.probability <= curve.high).all()
+        widths.append((curve.high - curve.low)[:, 1].mean())
+    assert widths[1] < 0.6 * widths[0]
+
+
+def test_a_band_lies_around_the_curve_of_all_rows(monkeypatch):
+    """It is drawn at a sample of the decision points; with θ known exactly nothing of that sample is left in it."""
+    (more,), _, _ = many(1, 20, 100, seed=5, unit=500)
+    fitted = sf.method("saccb", pooling="all").fit(more)
+    known = Boltzmann(np.tile(fitted.policies_.rule.coef, (200, 1, 1, 1)))
+    monkeypatch.setattr(response, "_draw_rules", lambda fitted, seed: known)
+    for curve in explain(fitted).curves:
+        assert_allclose(curve.low, curve.probability)
+        assert_allclose(curve.high, curve.probability)
+        assert_allclose(curve.changes[-1][1].low, curve.changes[-1][1].value, atol=1e-12)
+
+
+def test_many_people_are_sampled_and_the_curve_hardly_moves(logs, monkeypatch):
+    (more,), _, _ = many(1, 60, 40, seed=5, unit=500)
+    fitted = sf.method("saccb").fit(more)
+    everything = explain(fitted, draws=2).curves[0].probability
+    monkeypatch.setattr(response, "CURVE_ROWS", 600)
+    monkeypatch.setattr(response, "CURVE_PEOPLE", 40)
+    assert_allclose(explain(fitted, draws=2).curves[0].probability, everything, atol=0.06)
+
+
+def test_only_what_is_seen_is_explained(logs):
+    found = explain(sf.method("accb", pooling="all", policy_variables=("weather",)).fit(logs))
+    assert [curve.variable for curve in found.curves] == ["weather"]
+    assert {row.feature for row in found.coefficients.rows if row.part == "policy"} == {"weather", "intercept"}
+    assert "does not look at engagement, fatigue" in found.card().markdown()
