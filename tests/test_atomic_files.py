@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from surefoot import InputError
 from surefoot.atomic_files import atomic_write, new_folder, write_texts
 from surefoot.cli import app
+from surefoot.service.database import databases
 
 
 def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(tmp_path):
