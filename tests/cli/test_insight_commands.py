@@ -140,7 +140,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):
     )
     pyarrow.csv.write_csv(empty, tmp_path / "empty.csv")
     for command in ("audit", "explain", "evaluate"):
-        with pytest.raises(sf.InputError, match="no decision point (can be used|is usable)"):
+        with pytest.raises(sf.InputError, match=r"no decision point (can be used|is usable)"):
             run(command, tmp_path / "empty.csv", "--study", folder / "study.toml", "--html", page)
     (tmp_path / "empty.csv").unlink()
     assert list(tmp_path.iterdir()) == []
