@@ -3,7 +3,7 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from surefoot import policies, simulators
+from surefoot import policies
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError, NotFittedError
 from surefoot.learning import filters
@@ -11,7 +11,7 @@ from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
-    from surefoot import audit, datasets, effects, evaluation, explain, fitting, regression, sample_size, study
+    from surefoot import audit, datasets, effects, evaluation, explain, fitting, regression, sample_size, simulators, study
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
@@ -48,7 +48,9 @@ _LATER = {
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = ("audit", "datasets", "effects", "evaluation", "explain", "fitting", "regression", "sample_size", "study")
+_MODULES_LATER = frozenset(
+    ("audit", "datasets", "effects", "evaluation", "explain", "fitting", "regression", "sample_size", "simulators", "study")
+)
 """What is slow to import is imported when it is first asked for."""
 
 
@@ -58,3 +60,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES_LATER:
         return _import_module(f"surefoot.{name}")
     raise AttributeError(f"module 'surefoot' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,6 +4,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import surefoot as sf
+import surefoot.simulators
 
 NAMES = ["surefoot/HeartSteps-v0", "surefoot/ChainWalk-v0"]
 
