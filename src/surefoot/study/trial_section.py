@@ -23,6 +23,13 @@ class GuardRails(Section):
     """Largest share of the decision points used that the robust critic may have removed."""
     max_send_rate_change: Probability = 0.3
     """Largest change of the mean probability of sending anything, over the logged states."""
+    max_coefficient_change: Annotated[float, Field(gt=0)] = 6
+    """Largest change of a policy coefficient from one version to the next, in standard errors."""
+    max_influence: Probability = 0.3
+    """Largest mean change of the probabilities that leaving out one decision point, or one participant, may make."""
+    plausible_widths: Annotated[float, Field(gt=0)] = 10
+    """A value of a variable without a range is implausible further from the median than this many times the spread of the
+    middle 90 %."""
 
 
 class Alerts(Section):

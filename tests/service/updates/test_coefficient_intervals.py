@@ -9,5 +9,5 @@ def test_intervals_come_from_the_fit_and_are_never_worth_a_policy(study, trial, 
         fitted = fit_part(study, trial_logs.make_study_logs(study, trial_logs.read_rows(connection))).method
     found = coefficient_intervals.coefficient_intervals(fitted)
     assert len(found["rows"]) == 4 and all(row["low"] <= row["value"] <= row["high"] for row in found["rows"])
-    monkeypatch.setattr(coefficient_intervals, "coefficients", lambda *given, **more: 1 / 0)
+    monkeypatch.setattr(coefficient_intervals, "estimate_coefficients", lambda *given, **more: 1 / 0)
     assert coefficient_intervals.coefficient_intervals(fitted) == {}

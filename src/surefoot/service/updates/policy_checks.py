@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.fitting.part_fit import PartFit
 from surefoot.policies.policies import Policies
+from surefoot.service.updates.influence import Influence
 from surefoot.study import Study, StudyLogs, TrialSection
 
 ROUNDING = 1e-9
@@ -63,6 +64,37 @@ def _check_send_rate(before: float, after: NDArray[np.float64], allowed: float) 
     change = abs(rate - before)
     message = f"mean probability of sending {before:.3f} before, {rate:.3f} after"
     return Finding("send rate", change <= allowed, change, allowed, message)
+
+
+def check_coefficients(new: dict[str, Any], old: dict[str, Any], allowed: float) -> Finding:
+    """The largest change of a coefficient, in the larger of its two standard errors (a quarter of a 95 % interval)."""
+    before = {(row["action"], row["feature"]): row for row in old.get("rows", [])}
+    changes = []
+    for row in new.get("rows", []):
+        earlier = before.get((row["action"], row["feature"]))
+        errors = [_standard_error(one) for one in (row, earlier) if one is not None]
+        if earlier is not None and max(errors) > 0:
+            moved = f"{row['action']}: {row['feature']} from {earlier['value']:.3g} to {row['value']:.3g}"
+            changes.append((abs(row["value"] - earlier["value"]) / max(errors), moved))
+    if not changes:
+        return Finding("coefficients", True, None, allowed, "no earlier policy to compare the coefficients with")
+    largest, moved = max(changes)
+    return Finding("coefficients", largest <= allowed, largest, allowed, f"moved most, in standard errors: {moved}")
+
+
+def _standard_error(row: dict[str, Any]) -> float:
+    return 0.0 if row["low"] is None or row["high"] is None else (row["high"] - row["low"]) / (2 * 1.96)
+
+
+def check_influence(influences: list[Influence], allowed: float) -> Finding:
+    """No decision point and no participant alone may make the policy."""
+    if not influences:
+        return Finding("influence", True, None, allowed, "nothing was used")
+    largest = max(influences, key=lambda one: one.change)
+    # Decision points come first: the smallest thing that explains a refusal is named.
+    most = next((one for one in influences if one.change > allowed), largest)
+    message = f"without {most.what} the probabilities would move by {most.change:.3f} on average"
+    return Finding("influence", most.change <= allowed, most.change, allowed, message)
 
 
 def _select_covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArray[np.float64]]:

@@ -24,6 +24,8 @@ from surefoot.service.trial.policy_versions import select_participants, to_text
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import policy_checks, trial_logs
 from surefoot.service.updates.coefficient_intervals import coefficient_intervals
+from surefoot.service.updates.influence import Influence, find_influences
+from surefoot.service.updates.plausibility import blank_implausible
 from surefoot.study import StudyLogs
 
 BEAT_SECONDS = 2.0
@@ -134,9 +136,11 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
         found = trial_logs.read_rows(connection)
     if not found:
         return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
+    rails = trial.settings.guard_rails
+    found, blanked = blank_implausible(trial.study, found, rails.plausible_widths)
     logs = trial_logs.make_study_logs(trial.study, found)
     fit = fit_part(trial.study, logs)
-    result = _describe_result(trial, logs, fit, found)
+    result = {**_describe_result(trial, logs, fit, found), "implausible_rows": blanked[:SHOWN]}
     ready = _find_ready_participants(trial, fit)
     if not ready:
         needed = trial.settings.warm_up_decision_points
@@ -151,7 +155,28 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
     findings = policy_checks.check_policy(trial.study, logs, fit, new, before)
     if findings[0].passed:  # every number is finite
         result["coefficients"] = coefficient_intervals(fit.method)
+        earlier = {} if before is None else _live_coefficients(trial)
+        findings.append(policy_checks.check_coefficients(result["coefficients"], earlier, rails.max_coefficient_change))
+        findings.append(policy_checks.check_influence(_find_influences(trial, logs, fit, found, new), rails.max_influence))
     return _publish_policy(trial, update_id, new, findings, result)
+
+
+def _live_coefficients(trial: Trial) -> dict[str, Any]:
+    """The coefficients with intervals that were kept with the update of the live policy."""
+    with trial.database.autocommit() as connection:
+        live = sa.select(activations.c.policy_id).order_by(activations.c.id.desc()).limit(1).scalar_subquery()
+        made_by = sa.select(policies.c.update_id).where(policies.c.id == live).scalar_subquery()
+        text = connection.scalar(sa.select(updates.c.result).where(updates.c.id == made_by))
+    kept: dict[str, Any] = {} if text is None else json.loads(text).get("coefficients") or {}
+    return kept
+
+
+def _find_influences(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[Any], new: Policies) -> list[Influence]:
+    def refit(rows: list[Any]) -> Policies:
+        return fit_part(trial.study, trial_logs.make_study_logs(trial.study, rows)).policies
+
+    weights = np.nan_to_num(fit.weights["weight"].to_numpy(zero_copy_only=False))
+    return find_influences(trial.study, logs, found, weights, new, refit)
 
 
 def _find_ready_participants(trial: Trial, fit: PartFit) -> list[str]:
