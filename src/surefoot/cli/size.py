@@ -59,20 +59,14 @@ def size(
     from surefoot.sample_size.page import page
     from surefoot.sample_size.sized_trial import size_trial
 
+    numbers = {"sd": sd, "effect_sd": effect_sd, "controls": controls, "power": power, "people": people, "level": level}
+    trends = {"effect": effect, "probability": probability, "availability": availability, "baseline": baseline}
     asked: dict[str, Any] = {
-        "effect": _over_days(effect),
-        "probability": _over_days(probability),
-        "availability": None if availability is None else _over_days(availability),
-        "baseline": None if baseline is None else _over_days(baseline),
-        "sd": sd,
-        "effect_sd": effect_sd,
+        **numbers,
+        **{name: None if text is None else _over_days(text) for name, text in trends.items()},
         "moderators": [_moderator(text) for text in moderator] if moderator else None,
         "test_moderators": test_moderators or None,
         "test": test,
-        "controls": controls,
-        "power": power,
-        "people": people,
-        "level": level,
     }
     given = {name: value for name, value in asked.items() if value is not None}
     found = size_trial(outcome, days, per_day, pilot=None if pilot is None else _pilot(pilot, study, outcome), **given)
