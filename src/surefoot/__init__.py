@@ -11,7 +11,7 @@ from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
-    from surefoot import audit, datasets, effects, evaluation, explain, fitting, regression, sample_size, study
+    from surefoot import audit, datasets, effects, evaluation, explain, fitting, regression, sample_size, screening, study
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
@@ -40,6 +40,7 @@ __all__ = [
     "policies",
     "regression",
     "sample_size",
+    "screening",
     "simulators",
     "study",
 ]
@@ -48,7 +49,18 @@ _LATER = {
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = ("audit", "datasets", "effects", "evaluation", "explain", "fitting", "regression", "sample_size", "study")
+_MODULES_LATER = (
+    "audit",
+    "datasets",
+    "effects",
+    "evaluation",
+    "explain",
+    "fitting",
+    "regression",
+    "sample_size",
+    "screening",
+    "study",
+)
 """What is slow to import is imported when it is first asked for."""
 
 
