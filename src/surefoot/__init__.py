@@ -11,7 +11,19 @@ from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
-    from surefoot import audit, datasets, effects, evaluation, explain, fitting, regression, sample_size, simulators, study
+    from surefoot import (
+        audit,
+        datasets,
+        effects,
+        evaluation,
+        explain,
+        fitting,
+        regression,
+        sample_size,
+        screening,
+        simulators,
+        study,
+    )
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.study import Study, StudyLogs
 
@@ -40,6 +52,7 @@ __all__ = [
     "policies",
     "regression",
     "sample_size",
+    "screening",
     "simulators",
     "study",
 ]
@@ -48,8 +61,9 @@ _LATER = {
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = frozenset(
-    ("audit", "datasets", "effects", "evaluation", "explain", "fitting", "regression", "sample_size", "simulators", "study")
+_MODULES_LATER = (
+    *("audit", "datasets", "effects", "evaluation", "explain", "fitting", "regression"),
+    *("sample_size", "screening", "simulators", "study"),
 )
 """What is slow to import is imported when it is first asked for."""
 

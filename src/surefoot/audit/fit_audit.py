@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.audit.checks import judge
 from surefoot.audit.findings import AuditFindings
 from surefoot.audit.measures import Measures
+from surefoot.audit.screen_checks import check_screen, check_standing_still
 from surefoot.errors import InputError
 from surefoot.learning.methods import Method
 from surefoot.reports.reward_units import RewardUnit
 from surefoot.reports.summaries import ShownResult
+from surefoot.screening.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,6 +62,7 @@ def audit(
     raw_reward: ArrayLike | None = None,
     implausible: Mapping[str, NDArray[np.int64]] | None = None,
     unit: RewardUnit | None = None,
+    screen: Screen | None = None,
 ) -> Audit:
     """Audit a fitted method.
 
@@ -73,6 +76,8 @@ def audit(
         For each column how many of every participant's values were outside the plausible range; from `study.read`.
     unit
         The reward's column and transform, so that effects can be said in its own units.
+    screen
+        What was marked missing before the fit; from `study.read`.
 
     Examples
     --------
@@ -89,4 +94,6 @@ def audit(
         if values.shape != (people,):
             raise InputError(f"implausible['{name}'] has shape {values.shape}; give one count for each of {people} people")
     sensitivity = measures.sensitivity()
-    return Audit(measures, counts, judge(measures, sensitivity), sensitivity)
+    screened = () if screen is None else (check_screen(screen),)
+    still = check_standing_still(fitted.logs_, measures.raw_reward)
+    return Audit(measures, counts, (*judge(measures, sensitivity), *screened, still), sensitivity)

@@ -22,6 +22,7 @@ from surefoot.cli import (
     policies,  # noqa: F401
     replay,  # noqa: F401
     reproduce,  # noqa: F401
+    screen,  # noqa: F401
     serve,  # noqa: F401
     size,  # noqa: F401
     update,  # noqa: F401

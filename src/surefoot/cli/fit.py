@@ -68,11 +68,15 @@ def _print_fit(out: Path, manifest: dict[str, Any]) -> None:
     typer.echo(
         f"  {free:,} available, {used:,} of them complete and used, {manifest['removed']:,} removed by the critic{share}"
     )
-    for what in ("missing", "implausible"):
+    meanings = {
+        "missing": "at available decision points",
+        "implausible": "values, which count as missing",
+        "flagged": "by the screen",
+    }
+    for what, meaning in meanings.items():
         counts = {name: count for name, count in manifest[what].items() if count}
         if counts:
-            where = " at available decision points" if what == "missing" else " values, which count as missing"
-            typer.echo(f"  {what}{where}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
+            typer.echo(f"  {what} {meaning}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
     typer.echo(f"Written: {out}/ (policies, critic, weights, manifest)")
 
 

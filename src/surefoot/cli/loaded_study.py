@@ -49,7 +49,10 @@ class LoadedStudy:
         from surefoot.study import Study
 
         described = Study.load(study)
-        return cls(described, described.read(logs), f"{logs.name}, as described by {study.name}")
+        read = described.read(logs)
+        for message in [] if read.screen is None else read.screen.warnings():
+            typer.echo(f"surefoot: warning: {message}", err=True)
+        return cls(described, read, f"{logs.name}, as described by {study.name}")
 
     def fitted(self) -> Method:
         """The study's method fitted to the logs; what rests on too little is said on standard error."""
@@ -67,7 +70,7 @@ class LoadedStudy:
         from surefoot.audit import audit
 
         read = self.read
-        return audit(fitted, raw_reward=read.raw_reward, implausible=read.implausible, unit=self.unit)
+        return audit(fitted, raw_reward=read.raw_reward, implausible=read.implausible, unit=self.unit, screen=read.screen)
 
     @property
     def unit(self) -> RewardUnit:

@@ -23,12 +23,15 @@ QUICK_REPLICATES = 3
     "`surefoot reproduce --quick` all four experiments, 3 replicates\n\n"
     "`surefoot reproduce s2 s4 --replicates 50 --out sweeps` two of them, more precisely\n\n"
     "`surefoot reproduce s5` 200 people × 5 seeds: every critic's error when up to a third of the data is wrong\n\n"
+    "`surefoot reproduce s6` 100 people × 20 studies: unworn, stuck and miscoded values, with and without the screen\n\n"
     "`surefoot reproduce --json | jq '.claims[] | {name, verdict}'` the verdicts alone"
 )
 def reproduce(
     experiments: Annotated[
         list[str] | None,
-        typer.Argument(help="Any of s1 s2 s3 s4 (the paper's; all four if none is named) and s5 (further than the paper)."),
+        typer.Argument(
+            help="Any of s1 s2 s3 s4 (the paper's; all four if none is named) and s5, s6 (further than the paper)."
+        ),
     ] = None,
     replicates: Annotated[int, typer.Option(help="Repetitions with fresh seeds, at least 2.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK_REPLICATES} replicates instead.")] = False,
@@ -43,7 +46,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:
-    """Run the paper's four experiments and judge each of its claims, or S5, which goes further.
+    """Run the paper's four experiments and judge each of its claims, or S5 and S6, which go further.
 
     Writes runs, tables, figures, a summary and a report to the folder. An interrupted run goes on where it stopped when the
     same command is given again.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 FURTHER = {
     "s5": "surefoot.experiments.s5_outputs",
+    "s6": "surefoot.experiments.s6_outputs",
     "s7": "surefoot.experiments.s7_outputs",
 }
 """Name → module with an `EXPERIMENT`; each is imported when it is asked for."""

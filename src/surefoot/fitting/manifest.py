@@ -46,7 +46,7 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
     }
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
     counts = ("people", "decision_points", "available", "used", "removed")
-    by_column: dict[str, Counter[str]] = {"missing": Counter(), "implausible": Counter()}
+    by_column: dict[str, Counter[str]] = {"missing": Counter(), "implausible": Counter(), "flagged": Counter()}
     for name, counter in by_column.items():
         for summary in summaries:
             counter.update(summary[name])

@@ -60,6 +60,7 @@ def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
         if not issubclass(warning.category, FitWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     told = [str(warning.message) for warning in caught if issubclass(warning.category, FitWarning)]
+    told += [] if logs.screen is None else logs.screen.warnings()
     policies = replace(method.policies_, made_for=describe_reading(study))
     return PartFit(policies, _critic(method), _weights(method, logs), _summary(study, method, logs, told), method)
 
@@ -116,6 +117,7 @@ def _summary(study: Study, method: Method, logs: StudyLogs, told: list[str]) -> 
         },
         "reward_range": Learnable.of_logs(data).reward_range,
         "implausible": {name: int(count.sum()) for name, count in logs.implausible.items()},
+        "flagged": {} if logs.screen is None else logs.screen.counts(),
         "mean_weights": None if weights is None else weights.to_dict(),
         "warnings": told + [str(one) for one in find_suspicions(data, scaling=study.scaling, raw_reward=logs.raw_reward)],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
+from surefoot.screening.screener import Usual, sample_people
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import log_layout, parse_logs, study_files
 
@@ -37,6 +39,8 @@ class Partition:
     """For each part the files that hold its participants."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """Name, size and SHA-256 of every file."""
+    usual: Usual | None = None
+    """What the study's screen learned from people of the whole input, so that parts are screened alike."""
     _last: tuple[int, LogRows] | None = None
 
     @property
@@ -44,8 +48,11 @@ class Partition:
         return sum(len(part) for part in self.parts)
 
     @classmethod
-    def of(cls, study: Study, path: Path) -> Partition:
-        """Hash every file and look at the ids in it; of a folder nothing else is kept."""
+    def of(cls, study: Study, path: Path, *, together: bool | None = None) -> Partition:
+        """Hash every file and look at the ids in it; of a folder nothing else is kept.
+
+        `together` keeps everybody in one part; the study's pooling says so unless given.
+        """
         files = study_files(study, path)
         layout = log_layout(study)
         only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
@@ -56,22 +63,39 @@ class Partition:
             ids.append(rows.participants)
             counts.append(np.bincount(rows.participant_index, minlength=len(rows.participants)))
             first_rows.append(first_rows[-1] + len(rows))
-        together = find_pooling(study.pooling).needs_everybody
+        together = find_pooling(study.pooling).needs_everybody if together is None else together
         parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
         kept = (0, rows) if len(files) == 1 else None
-        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, kept)
+        found = cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, kept)
+        if study.screen is not None and study.screen.on and len(parts) > 1:
+            found.usual = found._learn_usual(ids)
+        return found
+
+    def _learn_usual(self, ids: list[NDArray[Any]]) -> Usual | None:
+        """From a sample of all people, whose files are read for it; `ids` are those of each file."""
+        everyone = np.unique(np.concatenate(ids))
+        sample = everyone[sample_people(len(everyone))]
+        holders = [number for number, own in enumerate(ids) if np.isin(sample, own).any()]
+        screen = self._parse(sample, holders).screen
+        return None if screen is None else screen.usual
 
     def only(self, number: int) -> Partition:
         """One part alone, without rows: small enough to send to another machine."""
         part, holders = self.parts[number], self.holders[number]
-        return Partition(self.study, self.path, self.part_rows, self.files, self.first_rows, [part], [holders])
+        alone = Partition(self.study, self.path, self.part_rows, self.files, self.first_rows, [part], [holders])
+        alone.usual = self.usual
+        return alone
 
     def read(self, number: int) -> StudyLogs:
         """The logs of the participants of one part."""
-        found = [self._rows(int(file)).of_participants(self.parts[number]) for file in self.holders[number]]
+        return self._parse(self.parts[number], self.holders[number])
+
+    def _parse(self, people: NDArray[Any], holders: Iterable[int]) -> StudyLogs:
+        """The logs of some people, who are in these files."""
+        found = [self._rows(int(file)).of_participants(people) for file in holders]
         with name_file(self.path):
-            return parse_logs(self.study, concatenate(found))
+            return parse_logs(self.study, concatenate(found), usual=self.usual)
 
     def _rows(self, number: int) -> LogRows:
         """One file's rows; the last file is kept, because the next part often begins where this one ended."""

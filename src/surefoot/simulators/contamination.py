@@ -1,7 +1,8 @@
-"""Outliers put into clean logs, with the truth about which decision points were touched."""
+"""Artefacts put into clean logs, with the truth about which decision points were touched."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,67 +13,174 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.numerics.random_streams import streams
 from surefoot.simulators.base import Seed
 
-MECHANISMS = ("sensor", "prompted", "careless")
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Contaminated:
-    """Logs with outliers, and which rows have one."""
+    """Logs with artefacts, and which rows have one."""
 
     logs: Trajectories
     touched: NDArray[np.bool_]
 
 
-def contaminate(
-    logs: Trajectories, *, mechanism: str, ratio: float = 0.04, strength: float = 5.0, seed: Seed
-) -> Contaminated:
-    """Put outliers into a share `ratio` (ψ) of each participant's decision points, `strength` (ν) times the participant's
-    average size.
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One participant's values (decision points, state variables and the reward) and what an artefact may draw on."""
 
-    `sensor`: every state variable and the reward move by ± ν × the participant's mean absolute value of it, signs at random.
-    `prompted`: only decision points with an action other than 0; the reward rises by ν × the participant's mean absolute
-    reward.
-    `careless`: every state variable is drawn uniformly from the participant's range of it; the reward is right, ν unused.
-    A participant has round(ψ · decision points) outliers, under `prompted` at most as many as there are prompted decision
-    points. With one seed a larger ratio touches all that a smaller one touches, in the same way.
-    """
-    if mechanism not in MECHANISMS:
-        raise InputError(
-            f"there is no mechanism '{mechanism}'{did_you_mean(mechanism, MECHANISMS)}; choose from {list(MECHANISMS)}"
-        )
-    if not 0 <= ratio <= 1:
-        raise InputError(f"ratio is {ratio}; it is a share of the decision points, between 0 and 1")
-    if not (np.isfinite(strength) and strength >= 0):
-        raise InputError(f"strength is {strength}; it must be a finite number of at least 0")
-    values = np.column_stack([logs.state, logs.reward])
-    moved = values.copy()
-    touched = np.zeros(len(logs), dtype=bool)
-    for participant_index, rng in enumerate(streams(seed, "outliers", logs.participants)):
-        rows = logs.order[logs.starts[participant_index] : logs.starts[participant_index + 1]]
-        shuffled = rng.permutation(len(rows))
-        signs = rng.choice((-1.0, 1.0), values[rows].shape)
-        candidates = shuffled[logs.action[rows[shuffled]] != 0] if mechanism == "prompted" else shuffled
-        chosen = candidates[: round(ratio * len(rows))]
-        if mechanism == "careless":
-            answers = _uniform_over_range(logs.state[rows], rng)
-            moved[rows[chosen], :-1] = answers[chosen]
-        else:
-            if mechanism == "prompted":
-                signs[:, :-1], signs[:, -1] = 0.0, 1.0
-            moved[rows[chosen]] += strength * _mean_absolute(values[rows]) * signs[chosen]
-        touched[rows[chosen]] = True
-    return Contaminated(logs.with_values(state=moved[:, :-1], reward=moved[:, -1]), touched)
+    values: Array
+    strength: float
+    signs: Array
+    """−1 or 1 for every value, at random."""
+    last: NDArray[np.int64]
+    """For every decision point the last one before the run of artefacts that it belongs to."""
+    rng: np.random.Generator
 
 
-def _mean_absolute(values: NDArray[np.float64]) -> NDArray[np.float64]:
+@dataclass(frozen=True)
+class Mechanism:
+    """How an artefact changes a participant's values, and what it touches unless one says otherwise."""
+
+    change: Callable[[Record], Array]
+    strength: float = 5.0
+    values: str = "both"
+    after: str = "anything"
+    any_strength: bool = False
+
+
+def _mean_absolute(values: Array) -> Array:
     """Of every column, over what is present; 0 where nothing is."""
     return np.array([np.abs(column[~np.isnan(column)]).mean() if (~np.isnan(column)).any() else 0.0 for column in values.T])
 
 
-def _uniform_over_range(state: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Values between the least and the greatest of every column; what is missing stays missing."""
-    missing = np.isnan(state)
-    least = np.where(missing, np.inf, state).min(axis=0, initial=np.inf)
-    greatest = np.where(missing, -np.inf, state).max(axis=0, initial=-np.inf)
+def _range(values: Array) -> tuple[Array, Array]:
+    """The least and the greatest of every column; 0 where nothing is present."""
+    missing = np.isnan(values)
+    least = np.where(missing, np.inf, values).min(axis=0, initial=np.inf)
+    greatest = np.where(missing, -np.inf, values).max(axis=0, initial=-np.inf)
     least, greatest = np.where(np.isfinite(least), (least, greatest), 0.0)
-    return np.where(missing, np.nan, least + (greatest - least) * rng.random(state.shape))
+    return least, greatest
+
+
+def _sensor(record: Record) -> Array:
+    return record.values + record.strength * _mean_absolute(record.values) * record.signs
+
+
+def _prompted(record: Record) -> Array:
+    return record.values + record.strength * _mean_absolute(record.values)
+
+
+def _careless(record: Record) -> Array:
+    least, greatest = _range(record.values[:, :-1])
+    answers = least + (greatest - least) * record.rng.random(record.values[:, :-1].shape)
+    return np.column_stack([answers, record.values[:, -1]])
+
+
+def _straightlining(record: Record) -> Array:
+    least, greatest = _range(record.values[:, :-1])
+    answers = least.min() + (greatest.max() - least.min()) * record.rng.random((len(record.values), 1))
+    return np.column_stack([np.broadcast_to(answers, record.values[:, :-1].shape), record.values[:, -1]])
+
+
+MECHANISMS = {
+    "sensor": Mechanism(_sensor),
+    "prompted": Mechanism(_prompted, values="reward", after="prompt"),
+    "careless": Mechanism(_careless, values="state"),
+    "nonwear": Mechanism(lambda record: np.zeros_like(record.values)),
+    "stuck": Mechanism(lambda record: record.values[record.last], values="reward"),
+    "unit": Mechanism(lambda record: record.strength * record.values, strength=10.0, values="reward", any_strength=True),
+    "code": Mechanism(
+        lambda record: np.full_like(record.values, record.strength), strength=999.0, values="reward", any_strength=True
+    ),
+    "straightlining": Mechanism(_straightlining, values="state"),
+}
+AFTER: dict[str, Callable[[NDArray[np.int64]], NDArray[np.bool_]]] = {
+    "anything": lambda action: action >= 0,
+    "nothing": lambda action: action == 0,
+    "prompt": lambda action: action != 0,
+}
+VALUES = {"state": slice(None, -1), "reward": slice(-1, None), "both": slice(None)}
+
+
+def contaminate(
+    logs: Trajectories,
+    *,
+    mechanism: str,
+    ratio: float = 0.04,
+    strength: float | None = None,
+    run_length: float = 1.0,
+    values: str | None = None,
+    after: str | None = None,
+    seed: Seed,
+) -> Contaminated:
+    """Put artefacts into a share `ratio` (ψ) of each participant's decision points.
+
+    `sensor`: every state variable and the reward move by ± ν × the participant's mean absolute value of it, signs at random.
+    `prompted`: only after an action other than 0; the reward rises by ν × the participant's mean absolute reward.
+    `careless`: every state variable is drawn uniformly from the participant's range of it; the reward is right.
+    `nonwear`: values are 0. `stuck`: values are the last ones before the run. `unit`: values are multiplied by ν.
+    `code`: values are ν. `straightlining`: all state variables have one value, drawn from their common range.
+
+    `strength` is ν: 5 unless given, 10 for `unit`, 999 for `code`. `run_length` is the mean length of runs of touched
+    decision points, geometric; 1 scatters them. `values` says what is touched (`state`, `reward` or `both`), `after`
+    whether the artefact depends on the action: `anything`, `nothing` or `prompt`. A participant has round(ψ · decision
+    points) artefacts, at most as many as there are decision points of that kind. With one seed a larger ratio touches all
+    that a smaller one touches, in the same way.
+    """
+    how = MECHANISMS[_among("mechanism", mechanism, MECHANISMS)]
+    which = VALUES[_among("values", values or how.values, VALUES)]
+    allowed = AFTER[_among("after", after or how.after, AFTER)]
+    strength = how.strength if strength is None else strength
+    _check_numbers(ratio, strength, run_length, how)
+    observed = np.column_stack([logs.state, logs.reward])
+    moved, touched = observed.copy(), np.zeros(len(logs), dtype=bool)
+    for index, rng in enumerate(streams(seed, "outliers", logs.participants)):
+        rows = logs.order[logs.starts[index] : logs.starts[index + 1]]
+        shuffled = rng.permutation(len(rows))
+        signs = rng.choice((-1.0, 1.0), observed[rows].shape)
+        candidates = shuffled[allowed(logs.action[rows[shuffled]])]
+        chosen, last = _runs(candidates, round(ratio * len(rows)), run_length, len(rows), rng)
+        changed = how.change(Record(observed[rows], strength, signs, last, rng))
+        # What was missing stays missing: no artefact makes a value.
+        changed = np.where(np.isnan(observed[rows]), np.nan, changed)
+        moved[rows[chosen], which] = changed[chosen, which]
+        touched[rows[chosen]] = True
+    return Contaminated(logs.with_values(state=moved[:, :-1], reward=moved[:, -1]), touched)
+
+
+def _runs(
+    starts: NDArray[np.int64], wanted: int, mean: float, points: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Decision points touched, and for each of the record the last one before its run.
+
+    Runs go along the decision points that may be touched, from random starts, until there are enough.
+    """
+    last = np.maximum(np.arange(points) - 1, 0)
+    if mean == 1:
+        return starts[:wanted], last
+    lengths = rng.geometric(1 / mean, len(starts))
+    eligible = np.sort(starts)
+    taken: dict[int, None] = {}
+    for start, length in zip(np.searchsorted(eligible, starts), lengths, strict=True):
+        run = eligible[start : start + length]
+        fresh = [point for point in run.tolist() if point not in taken][: wanted - len(taken)]
+        last[fresh] = max(int(run[0]) - 1, 0)
+        taken |= dict.fromkeys(fresh)
+        if len(taken) >= wanted:
+            break
+    return np.array(list(taken), dtype=np.int64), last
+
+
+def _among(what: str, name: str, names: Iterable[str]) -> str:
+    if name not in names:
+        raise InputError(f"there is no {what} '{name}'{did_you_mean(name, names)}; choose from {list(names)}")
+    return name
+
+
+def _check_numbers(ratio: float, strength: float, run_length: float, how: Mechanism) -> None:
+    if not 0 <= ratio <= 1:
+        raise InputError(f"ratio is {ratio}; it is a share of the decision points, between 0 and 1")
+    if not np.isfinite(strength) or (strength < 0 and not how.any_strength):
+        raise InputError(f"strength is {strength}; it must be a finite number of at least 0")
+    if not (np.isfinite(run_length) and run_length >= 1):
+        raise InputError(f"run_length is {run_length}; it is a mean number of decision points, at least 1")

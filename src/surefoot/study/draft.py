@@ -135,6 +135,16 @@ def _method() -> list[str]:
 
     return [
         "",
+        "# Values that cannot be trusted become missing, each with its reason: unworn, stuck, wrong unit, a code, careless.",
+        "# `surefoot screen` shows which. on = false switches it off; every detector has a section, for example",
+        "# [screen.not_worn] with threshold = 0.95, or [screen.units] with on = false.",
+        "[screen]",
+        "on = true",
+        '# Check: write device = "wrist" beside every column above that one device measures, the reward included. A device',
+        "# that is not worn says 0, and only for a device that is named can such zeros be told from honest ones.",
+        "# [questionnaire.mood]        # items that are answered in one go",
+        '# items = ["q1", "q2", "q3"]',
+        "",
         "[method]",
         f"# one of {', '.join(METHODS)}",
         'name = "ro-accb"',

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import ColumnNames
+from surefoot.data.column_roles import ColumnNames, read_times
 from surefoot.data.decision_points import DecisionPoints, read_decision_points
 from surefoot.data.derived_states import derive_states
-from surefoot.data.log_columns import MISSING, spell
+from surefoot.data.log_columns import MISSING, LogColumn, spell
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, check_files, concatenate, list_files, name_file
 from surefoot.data.problems import Problems
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
+from surefoot.screening.screen import Screen, as_seconds
+from surefoot.screening.screener import Usual
+from surefoot.screening.series import Role
+from surefoot.study.log_screen import screen_logs
 from surefoot.study.log_sections import LogDescription, Reward
 
 
@@ -34,6 +39,8 @@ class StudyLogs:
     `logs.participants`."""
     row: NDArray[np.int64]
     """For every row of `logs` its number in the input, from 0."""
+    screen: Screen | None = None
+    """What the screen flagged, where the study asks for one; those values are missing in `logs`."""
     inputs: tuple[dict[str, Any], ...] = ()
     """Name, size and SHA-256 of the files that they came from; empty for logs from memory."""
 
@@ -43,6 +50,7 @@ def log_layout(study: LogDescription) -> LogLayout:
     roles = study.columns
     wanted = [roles.participant, roles.time, roles.available, roles.probability, study.actions.column, study.reward.column]
     wanted += [column for column, _ in study.state_kinds.values()]
+    wanted += study.extra_columns()
     # A level of a category, or an action, may be spelled like "missing".
     meant = {study.actions.column: {*study.actions.names, *(study.actions.texts or ())}}
     for name, variable in study.state.items():
@@ -75,46 +83,89 @@ def read_logs(study: LogDescription, path: str | Path) -> StudyLogs:
         return replace(parse_logs(study, concatenate(parts)), inputs=tuple(inputs))
 
 
-def parse_logs(study: LogDescription, rows: LogRows, derived: Mapping[str, NDArray[np.float64]] | None = None) -> StudyLogs:
-    """Rows of one or several files as the study's logs; `derived` are derived states as they were when it was decided."""
-    roles, actions, reward = study.columns, study.actions, study.reward
-    points = read_decision_points(
+def parse_logs(
+    study: LogDescription,
+    rows: LogRows,
+    derived: Mapping[str, NDArray[np.float64]] | None = None,
+    *,
+    usual: Usual | None = None,
+) -> StudyLogs:
+    """Rows of one or several files as the study's logs.
+
+    `derived` are derived states as they were when it was decided; `usual` is what a screen has learned about all people.
+    """
+    points = _read_measured(study, rows)
+    outside = {study.state_kinds[name][0]: where for name, where in points.implausible.items()}
+    state, raw, reward = points.state, points.reward, study.reward
+    if reward.range is not None:
+        outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
+        raw = np.where(outside[reward.column], np.nan, raw)
+    build = _builder(study, rows, points)
+    found = None
+    if study.screen is not None and study.screen.on:
+        extra = {name: _read_extra(rows, name, role, points.problems) for name, role in study.extra_columns().items()}
+        # Derived states hold actions, which a screen must not see.
+        measured = build(state=state, reward=raw, state_names=study.read_names)
+        found = screen_logs(study, measured, extra, rows.row, usual)
+        state, raw = found.logs.state, found.logs.reward
+    earned = transform_reward(raw, reward, points.problems)
+    if derived is None and study.derived_states:
+        derived = derive_states(study.derived_states, rows.participant_index, points.time, points.action, earned, study.days)
+    joined = join_states(study, scale_states(study, state), derived or {})
+    logs = build(state=joined, reward=earned, state_names=study.state_names)
+    people = len(rows.participants)
+    counts = {name: np.bincount(rows.participant_index[where], minlength=people) for name, where in outside.items()}
+    return StudyLogs(logs, raw, counts, rows.row, found)
+
+
+def _read_measured(study: LogDescription, rows: LogRows) -> DecisionPoints:
+    """Every column by its role, state variables not yet scaled."""
+    roles, actions = study.columns, study.actions
+    return read_decision_points(
         rows,
         time=roles.time,
-        state=study.state_kinds,
+        state={name: (column, replace(kind, centre=0.0, scale=1.0)) for name, (column, kind) in study.state_kinds.items()},
         action=actions.column,
-        reward=reward.column,
+        reward=study.reward.column,
         available=roles.available,
         probability=roles.probability,
         actions=actions.names,
         action_values=actions.texts,
     )
-    outside = {study.state_kinds[name][0]: where for name, where in points.implausible.items()}
-    raw = points.reward
-    if reward.range is not None:
-        outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
-        raw = np.where(outside[reward.column], np.nan, raw)
-    names = (roles.participant, roles.time, actions.column, reward.column)
-    earned = transform_reward(raw, reward, points.problems)
-    if derived is None and study.derived_states:
-        derived = derive_states(study.derived_states, rows.participant_index, points.time, points.action, earned, study.days)
-    logs = Trajectories.validated(
+
+
+def _builder(study: LogDescription, rows: LogRows, points: DecisionPoints) -> Callable[..., Trajectories]:
+    """(state, reward, state_names) → trajectories of these decision points, validated."""
+    roles, actions = study.columns, study.actions
+    names = (roles.participant, roles.time, actions.column, study.reward.column)
+    return partial(
+        Trajectories.validated,
         participants=rows.participants,
         participant_index=rows.participant_index,
         time=points.time,
-        state=join_states(study, points.state, derived or {}),
         available=points.available,
         action=points.action,
         probability=_probability(study, points),
-        reward=earned,
-        state_names=study.state_names,
         action_names=actions.names,
         names=ColumnNames(*names, *_optional_names(study)),
         problems=points.problems,
     )
-    people = len(rows.participants)
-    counts = {name: np.bincount(rows.participant_index[where], minlength=people) for name, where in outside.items()}
-    return StudyLogs(logs, raw, counts, rows.row)
+
+
+def scale_states(study: LogDescription, measured: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(x − centre) / scale for every state variable that has a scaling."""
+    kinds = [kind for name, (_, kind) in study.state_kinds.items() for _ in study.columns_of(name)]
+    scaled = measured.copy()
+    for place, kind in enumerate(kinds):
+        if (kind.centre, kind.scale) != (0.0, 1.0):
+            scaled[:, place] = (measured[:, place] - kind.centre) / kind.scale
+    return scaled
+
+
+def _read_extra(rows: LogRows, name: str, role: Role, problems: Problems) -> NDArray[np.float64]:
+    """A column that only the screen needs."""
+    column = LogColumn(name, rows.cells(name), problems)
+    return as_seconds(read_times(column)) if role == "enrolment" else column.numbers()
 
 
 def join_states(

@@ -7,14 +7,19 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from surefoot.data.column_kinds import KINDS, VariableKind
+from surefoot.data.column_kinds import KINDS, Number, VariableKind
 from surefoot.data.decision_times import DayBoundary
 from surefoot.data.derived_states import DerivedState, find_derived_state
 from surefoot.data.log_columns import spell
 from surefoot.errors import did_you_mean
+from surefoot.screening.series import Role
+from surefoot.study.screen_section import QuestionnaireSection, ScreenSection
 from surefoot.study.toml_types import Finite, Probability, Range, Section, Words
 
 LOGARITHM = re.compile(r"log\(\s*x\s*(?:([+-])\s*(\d+(?:\.\d*)?|\.\d+))?\s*\)")
+
+
+Device = Annotated[str, Field(min_length=1)] | None
 
 
 class Columns(Section):
@@ -52,6 +57,8 @@ class StateVariable(Section):
     scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     """`none`, or { centre = …, scale = … }."""
     use: Literal["critic", "policy", "both"] = "both"
+    device: Device = None
+    """What measures it: the screen judges the columns of one device together."""
     derived: str = ""
     """Computed from the participant's own past instead of read from a column: one of
     `surefoot.data.derived_states.DERIVED_STATES`."""
@@ -147,6 +154,8 @@ class Reward(Section):
     """Values outside are moved to the limit; done before the transform."""
     transform: str = "none"
     """`none`, `sqrt`, `log(x)` or `log(x + c)`."""
+    device: Device = None
+    """What measures it: the screen judges the columns of one device together."""
 
     @field_validator("transform")
     @classmethod
@@ -173,6 +182,9 @@ class LogDescription(Section):
     state: Annotated[dict[str, StateVariable], Field(min_length=1)]
     actions: Actions = Actions()
     reward: Reward = Reward()
+    screen: ScreenSection | None = None
+    """Which values are marked missing before anything is fitted; none without the section."""
+    questionnaire: dict[str, QuestionnaireSection] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _columns_agree(self) -> Self:
@@ -202,6 +214,54 @@ class LogDescription(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _screen_agrees(self) -> Self:
+        for name, one in self.questionnaire.items():
+            for score in one.scores:
+                if score not in self.state or self.state[score].kind != Number.name:
+                    near = did_you_mean(score, self.state)
+                    raise ValueError(f"questionnaire.{name}.scores: there is no number state variable '{score}'{near}")
+        if self.screen is not None:
+            self._check_screen(self.screen)
+        return self
+
+    def _check_screen(self, screen: ScreenSection) -> None:
+        numbers = {one.column or name: one for name, one in self.state.items() if one.kind == Number.name}
+        known = [*numbers, self.reward.column]
+        for column in screen.columns:
+            if column not in known:
+                near = did_you_mean(column, known)
+                raise ValueError(f"screen.columns: there is no number column '{column}'{near} in the study; it has {known}")
+        named = [*(variable.device for variable in numbers.values()), self.reward.device]
+        devices = [device for device in named if device is not None]
+        for device in screen.devices:
+            if device not in devices:
+                near = did_you_mean(device, devices)
+                remedy = f"write device = '{device}' where a number column or the reward comes from it, or leave it out"
+                raise ValueError(f"screen.devices: no column comes from device '{device}'{near}; {remedy}")
+        for name, variable in self.state.items():
+            if variable.device is not None and variable.device not in devices:
+                what = f"device '{variable.device}' has nothing to judge: '{name}' is {variable.kind}"
+                raise ValueError(f"state.{name}.device: {what}; name the device of a number column, or leave it out")
+
+    def extra_columns(self) -> dict[str, Role]:
+        """Columns that only the screen needs, and what they are: items outside the state, answering times, enrolment."""
+        if self.screen is None or not self.screen.on:
+            return {}
+        known = {variable.column or name for name, variable in self.state.items()} | {self.reward.column}
+        wanted: dict[str, Role] = {}
+        for questionnaire in self.questionnaire.values():
+            wanted |= {item: "item" for item in questionnaire.items if item not in known}
+            if questionnaire.seconds is not None:
+                wanted[questionnaire.seconds] = "seconds"
+        enrolment = self.screen.enrolment
+        return wanted if enrolment is None else {**wanted, enrolment: "enrolment"}
+
+    def with_screen(self) -> Self:
+        """The same study, screened: as it says, or by every detector where it says nothing."""
+        chosen = (self.screen or ScreenSection()).model_copy(update={"on": True})
+        return self.model_copy(update={"screen": chosen})
+
     @property
     def state_kinds(self) -> dict[str, tuple[str, VariableKind]]:
         """For every state variable that is read its column in the log and its kind."""
@@ -220,6 +280,11 @@ class LogDescription(Section):
     def days(self) -> DayBoundary:
         """Where a day of the logs ends; None where the study does not say."""
         return None
+
+    @property
+    def read_names(self) -> tuple[str, ...]:
+        """The state's columns that are read from the log."""
+        return tuple(column for name in self.state_kinds for column in self.columns_of(name))
 
     @property
     def state_names(self) -> tuple[str, ...]:

@@ -148,6 +148,9 @@ class Study(LogDescription):
                 raise ValueError(f"columns.{role}: a study with a [trial] names this column; write {role} = '{role}'")
         if self.columns.probability_of != "action taken":
             raise ValueError("columns.probability_of: a trial logs the probability of the action taken; leave this key out")
+        for column in self.extra_columns():
+            # What the app does not send with a decision, the service cannot screen.
+            raise ValueError(f"screen: a study with a [trial] screens its state only; make '{column}' a state variable")
         limits = self.probability_limits
         for name in ("warm_up_probability", "fallback_probability"):
             if not limits.minimum <= getattr(trial, name) <= limits.maximum:

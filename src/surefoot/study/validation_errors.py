@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.log_sections import Scaling, StateVariable
+from surefoot.study.screen_section import QuestionnaireSection
 from surefoot.study.toml_lines import line_of
 from surefoot.study.toml_types import Section
 
@@ -60,6 +61,8 @@ def _valid_keys(study: type[Section], path: tuple[str, ...]) -> list[str]:
     section = study
     if path[:1] == ("state",) and len(path) > 1:
         section = Scaling if path[2:] == ("scaling",) else StateVariable
+    elif path[:1] == ("questionnaire",) and len(path) > 1:
+        section = QuestionnaireSection
     else:
         for key in path:
             field = next(field for name, field in section.model_fields.items() if (field.alias or name) == key)

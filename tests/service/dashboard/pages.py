@@ -1,6 +1,6 @@
 import re
 
-PAGES = ("/", "/participants", "/updates", "/policies", "/alerts")
+PAGES = ("/", "/participants", "/not-worn", "/updates", "/policies", "/alerts")
 
 
 def token(page):

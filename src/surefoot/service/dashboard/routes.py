@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from surefoot.service.access import keys
 from surefoot.service.access.sessions import Session
 from surefoot.service.api.file_replies import export_file
-from surefoot.service.dashboard import charts, overview, participant_view, policy_views
+from surefoot.service.dashboard import charts, overview, participant_view, policy_views, wearing
 from surefoot.service.dashboard.page_access import (
     COOKIE,
     SIGN_IN_COOKIE,
@@ -151,6 +151,19 @@ def participant_page(participant_id: str, viewer: Reader, before: Before = None)
 def download(name: Literal["decisions", "outcomes"], form: Literal["csv", "parquet"], viewer: Reader) -> Response:
     """The export, for those who have no command line."""
     return export_file(viewer.trial, name, form)
+
+
+@router.get("/not-worn")
+def not_worn_page(viewer: Reader) -> Response:
+    """Who has not worn the device for two days."""
+    at = clock.now()
+    return viewer.page(
+        "wearing",
+        at=at.astimezone(viewer.trial.settings.zone),
+        device=wearing.names_a_device(viewer.trial),
+        people=wearing.list_unworn(viewer.trial, at),
+        days=wearing.LOOK_BACK.days,
+    )
 
 
 @router.get("/updates")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.fitting.part_fit import PartFit
 from surefoot.policies.policies import Policies
+from surefoot.screening import Screen
 from surefoot.service.updates.influence import Influence
 from surefoot.study import Study, StudyLogs, TrialSection
 
@@ -35,14 +36,16 @@ def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old
     settings = study.trial or TrialSection()
     finite = _check_finite(new)
     removed = _check_removed(fit, settings.guard_rails.max_removed)
+    screened = [] if logs.screen is None else [_check_screen(logs.screen)]
     if not finite.passed:
-        return [finite, removed]
+        return [finite, removed, *screened]
     people, states = _select_covered(logs, new)
     after = study.clip_probabilities(new.probabilities(people, states))
     before = _mean_send_probability(study, people, states, old, settings.warm_up_probability)
     return [
         finite,
         removed,
+        *screened,
         check_limits(study, after),
         _check_send_rate(before, after, settings.guard_rails.max_send_rate_change),
     ]
@@ -51,6 +54,12 @@ def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old
 def _check_finite(new: Policies) -> Finding:
     finite = all(bool(np.isfinite(values).all()) for values in new.rule.arrays().values())
     return Finding("finite", finite, None, None, "every number of the policy is finite")
+
+
+def _check_screen(screen: Screen) -> Finding:
+    """What was marked missing may not depend on the action: then the policy would learn from who was prompted."""
+    message = "; ".join(screen.warnings()) or f"{int(screen.marks.sum())} values marked missing by the screen"
+    return Finding("screen", screen.blind, None, None, message)
 
 
 def _check_removed(fit: PartFit, allowed: float) -> Finding:

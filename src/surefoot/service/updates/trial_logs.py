@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,9 +27,10 @@ DECISIONS = _known.select_from(decisions.outerjoin(CURRENT, CURRENT.c.decision_i
 """Every decision once, with the outcome that counts."""
 
 
-def read_rows(connection: sa.Connection) -> list[Any]:
-    """All decisions, by participant and decision index."""
-    return list(connection.execute(DECISIONS).mappings())
+def read_rows(connection: sa.Connection, *, since: datetime | None = None) -> list[Any]:
+    """All decisions, or those since a moment, by participant and decision index."""
+    wanted = DECISIONS if since is None else DECISIONS.where(decisions.c.decided_at >= since)
+    return list(connection.execute(wanted).mappings())
 
 
 def make_columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:

@@ -1,0 +1,110 @@
+"""`surefoot screen`: which values cannot be trusted, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.loaded_study import AsJson, HtmlFile, Logs, StudyFile, console, new_table, print_json, write_outputs
+
+if TYPE_CHECKING:
+    from surefoot.screening.screen import ScreenTotals
+
+
+@app.command()
+def screen(
+    logs: Logs,
+    study: StudyFile = Path("study.toml"),
+    html: HtmlFile = None,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write one row per flagged value (.csv or .parquet): row, participant, time, column, reason."
+        ),
+    ] = None,
+) -> None:
+    """Say which values look unworn, stuck, miscoded or careless, and whether that depends on the action.
+
+    Nothing is changed: `fit`, `audit` and `evaluate` mark the same values missing when the study has a [screen] section.
+    """
+    from surefoot.fitting.partition import Partition
+    from surefoot.screening.page import render_page
+    from surefoot.screening.screen import ScreenTotals
+    from surefoot.study import Study
+
+    described = Study.load(study).with_screen()
+    partition, totals, shown = Partition.of(described, logs, together=False), ScreenTotals(), None
+    with _open_table(out) as write:
+        for number in range(len(partition.parts)):
+            found = partition.read(number).screen
+            if found is None:
+                continue
+            totals.add(found)
+            write(found.to_frame("pyarrow"))
+            shown = shown or found
+    source, title = f"{logs.name}, as described by {study.name}", f"Screen of {logs.name}"
+    pages: dict[Path | None, str] = {html: render_page(shown, totals, title=title, source=source)} if html and shown else {}
+    with write_outputs(pages):
+        if as_json:
+            print_json(totals.to_dict())
+        else:
+            _print_totals(totals)
+    if out is not None:
+        typer.echo(f"Written: {out}", err=True)
+
+
+@contextmanager
+def _open_table(out: Path | None) -> Iterator[Any]:
+    """A function that adds rows to the file, which appears when all are there."""
+    if out is None:
+        yield lambda table: None
+        return
+    from pyarrow import csv, parquet
+
+    from surefoot.atomic_files import atomic_write
+    from surefoot.errors import InputError
+
+    writers = {".csv": csv.CSVWriter, ".parquet": parquet.ParquetWriter}
+    if out.suffix.lower() not in writers:
+        raise InputError(f"{out}: the flagged values are written as .csv or .parquet; name the file so")
+    if not out.parent.is_dir():
+        raise InputError(f"{out}: there is no folder {out.parent}; make it first")
+    with atomic_write(out) as temporary, ExitStack() as stack:
+        opened: list[tuple[Any, Any]] = []
+
+        def write(table: Any) -> None:
+            if not opened:
+                opened.append((stack.enter_context(writers[out.suffix.lower()](temporary, table.schema)), table.schema))
+            writer, schema = opened[0]
+            writer.write_table(table.cast(schema))
+
+        yield write
+        stack.close()
+
+
+def _print_totals(totals: ScreenTotals) -> None:
+    from rich.markup import escape
+
+    out, found = console(), totals.to_dict()
+    out.print(
+        f"{found['people']} people, {found['decision_points']} decision points: {found['flagged_values']} values flagged, "
+        f"{found['now_missing']} of them count as missing"
+    )
+    if found["counts"]:
+        table = new_table("column", "reason", "values", text=2)
+        for row in found["counts"]:
+            table.add_row(escape(row["column"]), row["reason"], f"{row['values']:,}")
+        out.print(table)
+    for one in totals.treatment():
+        verdict = "[bold red]unsafe[/]" if one.differs else "[green]fine[/]  "
+        out.print(f"{verdict} {escape(one.describe())}")
+    if not found["blind_to_treatment"]:
+        from surefoot.screening.treatment import NOT_DIRT
+
+        out.print(f"→ {NOT_DIRT}", markup=False)

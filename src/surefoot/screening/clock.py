@@ -1,0 +1,128 @@
+"""Times that cannot be right, and uploads that came twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError
+from surefoot.screening.detectors import Detector
+from surefoot.screening.series import Block, Found, typical_gap
+
+Array = NDArray[np.float64]
+HOUR = 3600.0
+IN_ORDER = 0.05
+"""Where more than this share of the rows go back in time, the file is not in order of time and says nothing about clocks."""
+
+
+@dataclass(frozen=True)
+class Clock(Detector):
+    """Clock jumps, an hour that comes twice, decision points in the future or before enrolment, duplicated uploads.
+
+    Needs times of day; decision points that are only numbered have no clock. A wrong time is reported. A duplicated upload
+    (all values those of the decision point before, a few minutes earlier) counts once: the later values become missing.
+
+    Parameters
+    ----------
+    duplicate_minutes
+        Within so many minutes equal values are the same upload.
+    until
+        The moment after which a decision point lies in the future, as ISO 8601; the moment of screening unless given.
+    enrolment
+        The column with the moment before which a participant can have no decision point.
+    """
+
+    name: ClassVar[str] = "clock"
+    reasons: ClassVar[tuple[str, ...]] = (
+        "in the future",
+        "before enrolment",
+        "clock jump",
+        "hour twice",
+        "duplicated upload",
+    )
+    reported: ClassVar[tuple[str, ...]] = ("in the future", "before enrolment", "clock jump", "hour twice")
+    reference: ClassVar[str] = (
+        "Weiskopf NG, Weng C (2013), Methods and dimensions of electronic health record data quality assessment, Journal of "
+        "the American Medical Informatics Association 20(1):144-151."
+    )
+    duplicate_minutes: float = 30.0
+    until: str | None = None
+    enrolment: str | None = None
+
+    def check(self) -> None:
+        if not self.duplicate_minutes >= 0:
+            raise InputError(f"clock needs duplicate_minutes >= 0; got {self.duplicate_minutes}")
+        self._last_moment()
+
+    def _last_moment(self) -> float:
+        if self.until is None:
+            return datetime.now().astimezone().timestamp()
+        try:
+            moment = datetime.fromisoformat(self.until)
+        except ValueError:
+            raise InputError(f"clock.until is '{self.until}', which is not a time; write 2026-05-31T12:00") from None
+        return float(
+            np.datetime64(moment.replace(tzinfo=None) - (moment.utcoffset() or moment - moment)).astype("M8[s]").astype(int)
+        )
+
+    def learn(self, sample: Block) -> tuple[float, float]:
+        return self._last_moment(), typical_gap(sample)
+
+    def find(self, block: Block, usual: Any) -> list[Found]:
+        if not block.layout.clock:
+            return []
+        last_moment, gap = usual
+        time = block.time
+        out_of_line, back = _jumps(block)
+        hour = back <= HOUR
+        wrong = [
+            ("in the future", np.where(time > last_moment, (time - last_moment) / HOUR, np.nan)),
+            ("clock jump", np.where(out_of_line & ~hour, back / HOUR, np.nan)),
+            ("hour twice", np.where(out_of_line & hour, back / HOUR, np.nan)),
+        ]
+        for place in block.layout.places("enrolment"):
+            early = block.values[place] - time
+            wrong.insert(1, ("before enrolment", np.where(early > 0, early / HOUR, np.nan)))
+        found = [Found(block.layout.time, reason, score) for reason, score in wrong if not np.isnan(score).all()]
+        return found + self._duplicates(block, gap)
+
+    def _duplicates(self, block: Block, gap: float) -> list[Found]:
+        places = [place for role in ("state", "outcome") for place in block.layout.places(role)]
+        values, gaps = block.values[places], block.gaps()
+        present = ~np.isnan(values)
+        same = np.zeros(values.shape, dtype=bool)
+        same[..., 1:] = (values[..., 1:] == values[..., :-1]) | ~(present[..., 1:] | present[..., :-1])
+        informative = (present & (values != 0)).sum(axis=0) >= 2
+        near = (gaps <= 60 * self.duplicate_minutes) & (gaps < 0.5 * gap)
+        twice = same.all(axis=0) & informative & near
+        if not twice.any():
+            return []
+        return [
+            Found(block.layout.columns[place].name, "duplicated upload", np.where(twice & there, gaps / 60, np.nan))
+            for place, there in zip(places, present, strict=True)
+        ]
+
+
+def _jumps(block: Block) -> tuple[NDArray[np.bool_], Array]:
+    """Rows whose time does not lie between those of their neighbours in the file, and by how much it is off, in seconds."""
+    order = np.argsort(np.where(block.inside, block.rows, np.iinfo(np.int64).max), axis=1, kind="stable")
+    time = np.take_along_axis(block.time, order, axis=1)
+    before = np.concatenate([np.full_like(time[:, :1], -np.inf), time[:, :-1]], axis=1)
+    after = np.concatenate([time[:, 1:], np.full_like(time[:, :1], np.inf)], axis=1)
+    after = np.where(np.isnan(after), np.inf, after)
+    behind, ahead = before - time, time - after
+    alone = (before <= after) & (behind > 0)
+    # Of two neighbours either of which could be off, the later one shows that the clock went back.
+    spike = (before <= after) & (ahead > 0) & ~np.concatenate([alone[:, 1:], np.zeros_like(alone[:, :1])], axis=1)
+    stays = (behind > 0) & ~np.concatenate([np.zeros_like(spike[:, :1]), spike[:, :-1]], axis=1)
+    off = np.where(spike, ahead, np.where(stays, behind, np.nan))
+    backwards = (behind > 0).sum(axis=1)
+    ordered = backwards <= np.maximum(IN_ORDER * block.inside.sum(axis=1), 1)
+    off = np.where(ordered[:, None] & np.isfinite(off), off, np.nan)
+    found = np.full(time.shape, np.nan)
+    np.put_along_axis(found, order, off, axis=1)
+    return ~np.isnan(found), found

@@ -1,0 +1,122 @@
+"""Another device or a recalibration half-way: a participant's level or scale changes for good. Reported, never removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError
+from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median
+from surefoot.screening.detectors import Detector
+from surefoot.screening.series import Block, Found
+
+Array = NDArray[np.float64]
+SIZE_DEVIATION = 0.6
+"""Standard deviation of |z| for normal z."""
+PIECES = 16
+QUARTILE = 0.6745
+"""Of a standard normal variable: half of all differences are smaller, in standard deviations."""
+WINSOR = 2.5
+"""In robust standard deviations: an outlier is not a change of level."""
+
+
+@dataclass(frozen=True)
+class LevelShifts(Detector):
+    """The decision point from which on a participant's level, or scale, differs most from before.
+
+    With z the values in robust standard deviations, cut at ± 2.5, and k of n before the change:
+    √(k (n − k) / n) · |mean after − mean before| / √((1 + ρ) / (1 − ρ)), ρ the correlation of neighbouring z; for the scale
+    the same with |z| / 0.6. A whole record is looked at, because nothing is removed.
+
+    Parameters
+    ----------
+    threshold
+        The statistic from which on a change is reported; normal values reach 5 once in 10,000 records.
+    size
+        Robust standard deviations by which the level must differ at least.
+    shortest
+        Decision points on either side at least.
+    """
+
+    name: ClassVar[str] = "level_shifts"
+    reasons: ClassVar[tuple[str, ...]] = ("level shift", "scale shift")
+    reported: ClassVar[tuple[str, ...]] = ("level shift", "scale shift")
+    reference: ClassVar[str] = (
+        "Page ES (1954), Continuous inspection schemes, Biometrika 41:100-115; Killick R, Fearnhead P, Eckley IA (2012), "
+        "Optimal detection of changepoints with a linear computational cost, JASA 107(500):1590-1598."
+    )
+    threshold: float = 6.0
+    size: float = 1.0
+    shortest: int = 10
+
+    def check(self) -> None:
+        if not (self.threshold > 0 and self.size >= 0 and self.shortest >= 2):
+            raise InputError(f"level_shifts needs threshold > 0, size >= 0 and shortest >= 2; got {self}")
+
+    def find(self, block: Block, usual: Any) -> list[Found]:
+        found = []
+        for place in block.layout.measured:
+            if block.values.shape[2] < 2 * self.shortest:
+                continue
+            z, present = _standardised(block.values[place])
+            name = block.layout.columns[place].name
+            for reason, series in (("level shift", z), ("scale shift", np.abs(z) / SIZE_DEVIATION)):
+                score = np.full(z.shape, np.nan)
+                likely = _could_change(series, present, self.threshold)
+                score[likely] = self._change(series[likely], present[likely])
+                if not np.isnan(score).all():
+                    found.append(Found(name, reason, score))
+        return found
+
+    def _change(self, z: Array, present: NDArray[np.bool_]) -> Array:
+        """The statistic at the first decision point after the largest change of each participant; NaN elsewhere."""
+        before: NDArray[np.int64] = np.cumsum(present, axis=1) - present
+        total = before[:, -1:] + present[:, -1:]
+        after: NDArray[np.int64] = total - before
+        first = np.cumsum(z, axis=1) - z
+        last = first[:, -1:] + z[:, -1:] - first
+        with np.errstate(invalid="ignore", divide="ignore"):
+            step = np.abs(last / after - first / before)
+            statistic = step * np.sqrt(before * after / total)
+            # From differences, in which a change of level is a single one: their correlation is −(1 − ρ) / 2.
+            moves = np.where(present[:, 1:] & present[:, :-1], np.diff(z, axis=1), 0.0)
+            correlation = 1 + 2 * (moves[:, 1:] * moves[:, :-1]).sum(axis=1) / (moves**2).sum(axis=1)
+        correlation = np.clip(np.nan_to_num(correlation), 0.0, 0.95)
+        allowed = (np.minimum(before, after) >= self.shortest) & present & (step >= self.size)
+        statistic = np.where(allowed, statistic, 0.0) / np.sqrt((1 + correlation) / (1 - correlation))[:, None]
+        best = np.argmax(statistic, axis=1)[:, None]
+        highest = np.take_along_axis(statistic, best, axis=1)
+        score = np.full(z.shape, np.nan)
+        np.put_along_axis(score, best, np.where(highest >= self.threshold, highest, np.nan), axis=1)
+        return score
+
+
+def _standardised(values: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Values in robust standard deviations from the participant's median, cut; 0 where missing or without spread."""
+    present = ~np.isnan(values)
+    centre = median(values, present)[:, None]
+    deviation = np.where(present, values - np.where(np.isfinite(centre), centre, 0.0), 0.0)
+    unit = MAD_TO_STANDARD_DEVIATION * median(np.abs(deviation), present)[:, None]
+    judged = np.isfinite(unit) & (unit > 0)
+    return np.clip(deviation / np.where(judged, unit, np.inf), -WINSOR, WINSOR), present
+
+
+def _could_change(z: Array, present: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
+    """Participants for whom a look at the whole record in pieces does not rule a change out.
+
+    A change that reaches the threshold reaches half of it at the nearest of sixteen places.
+    """
+    pieces = np.linspace(0, z.shape[1], PIECES + 1).astype(np.int64)[:-1]
+    count = np.add.reduceat(present, pieces, axis=1, dtype=np.int64)
+    total = np.add.reduceat(z, pieces, axis=1)
+    before, first = np.cumsum(count, axis=1)[:, :-1], np.cumsum(total, axis=1)[:, :-1]
+    after, last = count.sum(axis=1)[:, None] - before, total.sum(axis=1)[:, None] - first
+    with np.errstate(invalid="ignore", divide="ignore"):
+        statistic = np.abs(last / after - first / before) * np.sqrt(before * after / (before + after))
+        # How much neighbouring pieces differ says how correlated the values are; one change is one difference among many.
+        unit = np.median(np.abs(np.diff(total / np.sqrt(count), axis=1)), axis=1) / (QUARTILE * np.sqrt(2))
+        statistic = statistic / np.maximum(unit, 1.0)[:, None]
+    return np.asarray(np.nan_to_num(statistic).max(axis=1) > 0.5 * threshold)

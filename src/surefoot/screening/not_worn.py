@@ -1,0 +1,153 @@
+"""A device that is not worn, or dead, says 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError
+from surefoot.screening.detectors import Detector
+from surefoot.screening.series import Block, Found, Layout, typical_gap
+from surefoot.screening.ties import is_continuous
+from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
+
+BOTH_SIDES = 0.01
+"""A variable with more than this share of its values below 0, and above, lives on both sides of it."""
+AHEAD = np.array([[2], [1]])
+"""Of a decision point's state the outcome and the next state are looked at too; of its outcome, the next state."""
+
+
+class Usual(NamedTuple):
+    """What is usual in the population."""
+
+    impossible: tuple[str, ...]
+    """Columns in which an honest value is never exactly 0."""
+    devices: tuple[str, ...]
+    chain: Chain | None
+    typical_gap: float
+
+
+@dataclass(frozen=True)
+class NotWorn(Detector):
+    """Zeros of a device that was not worn.
+
+    In a continuous column with values on both sides of zero an exact 0 is never honest. In the columns of a declared device
+    zeros may be (nobody walks at night): a decision point's state columns of the device are all 0 or not, then its outcome
+    is 0 or not, and a hidden Markov chain (`two_state_chain`) says how likely the device was not worn.
+
+    Parameters
+    ----------
+    threshold
+        Zeros are flagged when the device is at least this likely not worn.
+    weight
+        The population's rate of zeros counts as much as this many decision points of the participant's own.
+    rounds
+        Steps of expectation and maximisation.
+    """
+
+    name: ClassVar[str] = "not_worn"
+    reasons: ClassVar[tuple[str, ...]] = ("not worn",)
+    reference: ClassVar[str] = (
+        "Baum LE, Petrie T, Soules G, Weiss N (1970), A maximization technique occurring in the statistical analysis of "
+        "probabilistic functions of Markov chains, Annals of Mathematical Statistics 41(1):164-171."
+    )
+    threshold: float = 0.9
+    weight: float = 20.0
+    rounds: int = 4
+
+    def check(self) -> None:
+        if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
+            raise InputError(f"not_worn needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
+
+    def learn(self, sample: Block) -> Usual:
+        impossible = tuple(
+            sample.layout.columns[place].name
+            for place in sample.layout.measured
+            if _zero_is_impossible(sample.values[place])
+        )
+        devices = _devices(sample.layout, impossible)
+        gap = typical_gap(sample)
+        if not devices:
+            return Usual(impossible, (), None, gap)
+        event, seen = _steps(sample, devices, impossible)
+        rate = event.reshape(-1, 2, *event.shape[1:]).sum(axis=(0, 3)) + 1.0
+        rate = 0.5 * rate / (seen.reshape(-1, 2, *event.shape[1:]).sum(axis=(0, 3)) + 2.0)
+        chain = learn_chain(
+            event,
+            seen,
+            relative_gaps(sample.gaps(), gap),
+            Chain.first_guess(rate),
+            weight=self.weight,
+            rounds=self.rounds if event.any() else 0,
+            most_enter=0.5,
+            floor=np.zeros(1),
+        )
+        return Usual(impossible, devices, chain, gap)
+
+    def find(self, block: Block, usual: Any) -> list[Found]:
+        names = [column.name for column in block.layout.columns]
+        found = []
+        for name in usual.impossible:
+            zero = block.values[names.index(name)] == 0
+            if zero.any():
+                found.append(Found(name, "not worn", np.where(zero, 1.0, np.nan)))
+        if usual.chain is None:
+            return found
+        event, seen = _steps(block, usual.devices, usual.impossible)
+        if not event.any():
+            return found
+        moves = usual.chain.moves(relative_gaps(block.gaps(), usual.typical_gap))
+        filtered = run_filter(event, seen, usual.chain, moves, self.weight, np.zeros(1))
+        depth = np.broadcast_to(AHEAD, (2, len(usual.devices)))
+        likely = look_ahead(event, seen, filtered, moves, depth).reshape(-1, 2, *event.shape[1:])
+        for place, column in enumerate(block.layout.columns):
+            if column.name in usual.impossible or column.device not in usual.devices:
+                continue
+            kind = int(column.role == "outcome")
+            chance = likely[:, kind, usual.devices.index(column.device)].T
+            flagged = (block.values[place] == 0) & (chance >= self.threshold)
+            if flagged.any():
+                found.append(Found(column.name, "not worn", np.where(flagged, chance, np.nan)))
+        return found
+
+
+def _zero_is_impossible(values: NDArray[np.float64]) -> bool:
+    present = values[~np.isnan(values)]
+    if not (present == 0).any():
+        return False
+    both = min((present < 0).mean(), (present > 0).mean()) > BOTH_SIDES
+    return bool(both) and is_continuous(np.where(values == 0, np.nan, values))
+
+
+def _devices(layout: Layout, impossible: tuple[str, ...]) -> tuple[str, ...]:
+    judged = (layout.columns[place] for place in layout.measured)
+    return tuple(dict.fromkeys(c.device for c in judged if c.device is not None and c.name not in impossible))
+
+
+def _steps(
+    block: Block, devices: tuple[str, ...], impossible: tuple[str, ...]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether all present columns of each device are 0, and whether any is present: (steps, devices, participants).
+
+    The state columns of a decision point make one step, its outcomes the next.
+    """
+    participants, points = block.time.shape
+    event = np.zeros((points, 2, len(devices), participants), dtype=bool)
+    seen = np.zeros_like(event)
+    for kind, role in enumerate(("state", "outcome")):
+        for group, device in enumerate(devices):
+            chosen = [
+                place
+                for place in block.layout.measured
+                if block.layout.columns[place].device == device
+                and block.layout.columns[place].role == role
+                and block.layout.columns[place].name not in impossible
+            ]
+            values = block.values[chosen]
+            there = (~np.isnan(values)).any(axis=0)
+            seen[:, kind, group] = there.T
+            event[:, kind, group] = (there & ((values == 0) | np.isnan(values)).all(axis=0)).T
+    return event.reshape(2 * points, len(devices), participants), seen.reshape(2 * points, len(devices), participants)

@@ -1,0 +1,239 @@
+"""Screening logs before they are fitted: which values cannot be trusted, why, and the logs without them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.frames import make_frame
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError, did_you_mean
+from surefoot.screening.screener import Flags, Screener, Usual, make_detectors, sample_rows, screen_columns
+from surefoot.screening.series import Block, Column, Layout, Questionnaire
+from surefoot.screening.treatment import NOT_DIRT, Counts, TreatmentDifference, compare_actions, count_flags, pool_people
+
+
+@dataclass(frozen=True, eq=False)
+class Screen:
+    """What was flagged in some logs, and the logs with it missing."""
+
+    logs: Trajectories
+    """Values that were flagged are missing; nothing else differs."""
+    screener: Screener
+    flags: Flags
+    row: NDArray[np.int64]
+    """For every row of the logs its position in the file, from 0."""
+    usual: Usual
+    """What the detectors learned from a sample of the participants."""
+
+    def __repr__(self) -> str:
+        return f"Screen({len(self.flags.row)} flags in {len(self.logs)} decision points: {self.counts()})"
+
+    @cached_property
+    def marks(self) -> NDArray[np.bool_]:
+        """For every flag whether the value became missing; otherwise it is only reported."""
+        return self.screener.marks(self.flags)
+
+    def flagged_by_action(self) -> Counts:
+        """How many decision points every detector flagged, by participant and action."""
+        rows = {}
+        for place, detector in enumerate(self.screener.detectors):
+            flagged = np.zeros(len(self.logs), dtype=bool)
+            flagged[self.flags.row[(self.flags.detector == place) & self.marks]] = True
+            rows[detector.name] = flagged
+        return count_flags(self.logs, rows)
+
+    @cached_property
+    def treatment(self) -> tuple[TreatmentDifference, ...]:
+        """For every detector that flagged anything whether the flagged share differs by action."""
+        return ScreenTotals.of([self]).treatment()
+
+    @property
+    def blind(self) -> bool:
+        """False when the flagged share of some detector differs by action."""
+        return not any(one.differs for one in self.treatment)
+
+    def warnings(self) -> list[str]:
+        """What must not be cleaned in silence."""
+        return [f"the screen: {one.describe()}: {NOT_DIRT}" for one in self.treatment if one.differs]
+
+    def counts(self) -> dict[str, int]:
+        """How many values were flagged for each reason."""
+        reasons, numbers = np.unique(self.screener.reasons(self.flags), return_counts=True)
+        return {str(reason): int(number) for reason, number in zip(reasons, numbers, strict=True)}
+
+    def missing(self) -> dict[str, NDArray[np.int64]]:
+        """For every column with a flag: how many values became missing, per participant of `logs.participants`."""
+        found = {}
+        columns = self.screener.column_names(self.flags)
+        for column in dict.fromkeys(columns[self.marks].tolist()):
+            rows = self.flags.row[(columns == column) & self.marks]
+            found[column] = np.bincount(self.logs.participant_index[rows], minlength=len(self.logs.participants))
+        return found
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per flagged value: `row` in the file, participant, time, column, reason and score."""
+        flags, logs = self.flags, self.logs
+        data = {
+            "row": self.row[flags.row],
+            "participant": logs.participants[logs.participant_index[flags.row]],
+            "time": logs.time[flags.row],
+            "column": self.screener.column_names(flags),
+            "reason": self.screener.reasons(flags),
+            "score": flags.score,
+        }
+        return make_frame(data, backend or logs.backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return ScreenTotals.of([self]).to_dict()
+
+
+@dataclass(eq=False)
+class ScreenTotals:
+    """What was flagged in one or several parts of some logs."""
+
+    people: int = 0
+    decision_points: int = 0
+    now_missing: int = 0
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By column and reason."""
+    by_action: dict[tuple[str, str], list[NDArray[np.float64]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, screens: Iterable[Screen]) -> ScreenTotals:
+        totals = cls()
+        for one in screens:
+            totals.add(one)
+        return totals
+
+    def add(self, screen: Screen) -> None:
+        columns, reasons = screen.screener.column_names(screen.flags), screen.screener.reasons(screen.flags)
+        self.people += len(screen.logs.participants)
+        self.decision_points += len(screen.logs)
+        self.now_missing += int(screen.marks.sum())
+        self.counts.update(zip(columns.tolist(), reasons.tolist(), strict=True))
+        for key, each in screen.flagged_by_action().items():
+            self.by_action.setdefault(key, []).append(pool_people(each))
+
+    def treatment(self) -> tuple[TreatmentDifference, ...]:
+        return compare_actions({key: np.concatenate(parts) for key, parts in self.by_action.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        treatment = self.treatment()
+        return {
+            "people": self.people,
+            "decision_points": self.decision_points,
+            "flagged_values": self.counts.total(),
+            "now_missing": self.now_missing,
+            "counts": [{"column": name, "reason": why, "values": n} for (name, why), n in sorted(self.counts.items())],
+            "blind_to_treatment": not any(one.differs for one in treatment),
+            "treatment": [one.to_dict() for one in treatment],
+        }
+
+
+def screen(
+    logs: Trajectories,
+    *,
+    devices: Mapping[str, str] | None = None,
+    questionnaires: Sequence[Questionnaire] = (),
+    columns: Sequence[str] | None = None,
+    detectors: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    usual: Usual | None = None,
+) -> Screen:
+    """Flag the values of some logs that cannot be trusted and make them missing.
+
+    Parameters
+    ----------
+    logs
+        As measured: an unworn device must still read 0. `study.read` screens before scaling and transforms.
+    devices
+        State variable or reward → the device it comes from. Columns of one device are judged together.
+    questionnaires
+        State variables that are answered in one go.
+    columns
+        The columns to screen; all unless given.
+    detectors
+        Parameters by detector; False leaves one out.
+    usual
+        What another screen of the same columns learned, `Screen.usual`; learned from these logs unless given.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> clean = sf.simulators.HeartSteps(20).collect(sf.policies.coin(2), decision_points=100, seed=0)
+    >>> worn = sf.simulators.contaminate(clean, mechanism="nonwear", ratio=0.2, run_length=20, seed=1)
+    >>> found = screen(worn.logs)
+    >>> found.counts(), found.blind
+    ({'not worn': 1600}, True)
+    """
+    names = (*logs.state_names, logs.names.reward)
+    for what, given in (("devices", devices or {}), ("columns", columns or ())):
+        for name in given:
+            if name not in names:
+                raise InputError(
+                    f"{what}: there is no column '{name}'{did_you_mean(name, names)}; the logs have {list(names)}"
+                )
+    values = np.vstack([logs.state.T, logs.reward])
+    screened = [place for place, name in enumerate(names) if columns is None or name in columns]
+    layout = Layout(
+        columns=tuple(_column(names[place], place == len(names) - 1, values[place], devices or {}) for place in screened),
+        questionnaires=tuple(questionnaires),
+        time=logs.names.time,
+        clock=logs.time.dtype.kind == "M",
+    )
+    screener = Screener(layout, make_detectors(detectors or {}))
+    return screen_values(logs, screener, values[screened], {names[place]: (place,) for place in screened}, usual=usual)
+
+
+def _column(name: str, outcome: bool, values: NDArray[np.float64], devices: Mapping[str, str]) -> Column:
+    present = values[~np.isnan(values)]
+    yes_no = bool(((present == 0) | (present == 1)).all())
+    return Column(name, "outcome" if outcome else "state", devices.get(name), number=not yes_no)
+
+
+def screen_values(
+    logs: Trajectories,
+    screener: Screener,
+    values: NDArray[np.float64],
+    targets: Mapping[str, Sequence[int]],
+    *,
+    row: NDArray[np.int64] | None = None,
+    usual: Usual | None = None,
+) -> Screen:
+    """Screen values (columns, rows of the logs) as measured; `targets` says which values of the logs each column becomes.
+
+    These are positions among the state variables, with the reward after the last.
+    """
+    time = as_seconds(logs.time)
+    if usual is None:
+        usual = learn_usual(logs, screener, values)
+    flags = screen_columns(screener, values, time, (rows for _, rows in logs.blocks()), usual)
+    marked, columns = screener.marks(flags), screener.column_names(flags)
+    state, reward = logs.state.copy(), logs.reward.copy()
+    for name in dict.fromkeys(columns[marked].tolist()):
+        rows = flags.row[marked & (columns == name)]
+        for place in targets.get(name, ()):
+            (reward if place == state.shape[1] else state[:, place])[rows] = np.nan
+    where = np.arange(len(logs)) if row is None else row
+    return Screen(logs.with_values(state=state, reward=reward), screener, flags, where, usual)
+
+
+def learn_usual(logs: Trajectories, screener: Screener, values: NDArray[np.float64]) -> Usual:
+    """What every detector learns from a sample of the participants."""
+    sample = sample_rows(logs.order, logs.starts)
+    return screener.learn(Block.padded(screener.layout, values, as_seconds(logs.time), sample))
+
+
+def as_seconds(time: NDArray[Any]) -> NDArray[np.float64]:
+    """Moments as seconds since 1970; numbers as they are."""
+    if time.dtype.kind == "M":
+        return np.asarray(time.astype("M8[us]").astype(np.int64) / 1e6)
+    return time.astype(np.float64)

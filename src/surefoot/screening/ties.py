@@ -1,0 +1,40 @@
+"""How values repeat: in a continuous column hardly any two are the same, in a rounded one many are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SET_ASIDE = 5
+"""Values that repeat most are not counted: a code or a dead sensor must not make a continuous column look rounded."""
+UNIQUE = 0.95
+"""In a continuous column more than this share of the other values occur once."""
+
+
+class Ties(NamedTuple):
+    """Distinct values in ascending order and how often each begins: a run of one value counts once."""
+
+    values: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    continuous: bool
+
+
+def count_ties(values: NDArray[np.float64]) -> Ties:
+    """Of (participants, decision points), NaN where missing.
+
+    >>> count_ties(np.array([[1.5, 1.5, 2.0, 1.5]])).counts.tolist()
+    [2, 1]
+    """
+    before = np.concatenate([np.full_like(values[:, :1], np.nan), values[:, :-1]], axis=1)
+    begins = ~np.isnan(values) & (values != before)
+    distinct, counts = np.unique(values[begins], return_counts=True)
+    rest = np.sort(counts)[: max(len(counts) - SET_ASIDE, 0)]
+    continuous = bool(rest.size) and bool((rest == 1).sum() > UNIQUE * rest.sum())
+    return Ties(distinct, counts, continuous)
+
+
+def is_continuous(values: NDArray[np.float64]) -> bool:
+    """Whether hardly any two values are the same."""
+    return count_ties(values).continuous

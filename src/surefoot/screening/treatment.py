@@ -1,0 +1,94 @@
+"""Whether flags depend on the treatment: then values go missing because of the action, and marking them is no cleaning."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant
+from surefoot.reports.numbers import format_percent, format_signed
+
+LEAST_DIFFERENCE = 0.01
+"""A difference of less than one flagged decision point in a hundred is too small to change an effect."""
+SURELY = 3.0
+"""Standard errors beyond which a difference is taken for real: several detectors look, and in a trial every night."""
+
+GROUPS = 1000
+NOT_DIRT = "values go missing after an action: this is an effect of the prompt, not dirt"
+
+
+class TreatmentDifference(NamedTuple):
+    """How much more often a detector flags decision points after one action than after nothing."""
+
+    detector: str
+    action: str
+    after_nothing: float
+    """Share of available decision points with a flag."""
+    after_action: float
+    difference: Interval
+    """After the action less after nothing, with an interval over participants."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the difference is real, and large enough to matter."""
+        surely = abs(self.difference.value) > SURELY * self.difference.standard_error
+        return self.may_differ and surely
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether the 95 % interval excludes zero, and the difference would matter."""
+        return self.difference.excludes_zero and abs(self.difference.value) >= LEAST_DIFFERENCE
+
+    def describe(self) -> str:
+        """In one line."""
+        found = self.difference
+        value, low, high = (format_signed(100 * one, 1) for one in (found.value, found.low, found.high))
+        return (
+            f"{self.detector} flags {format_percent(self.after_nothing)} of decision points after nothing and "
+            f"{format_percent(self.after_action)} after '{self.action}' (difference {value} points, 95 % interval {low} to "
+            f"{high})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "difference": self.difference._asdict(), "differs": self.differs}
+
+
+Counts = dict[tuple[str, str], NDArray[np.float64]]
+"""(detector, action) → for every participant: flagged after the action, after the action, flagged after nothing, after
+nothing."""
+
+
+def count_flags(logs: Trajectories, flagged: dict[str, NDArray[np.bool_]]) -> Counts:
+    """For every detector (name → flagged rows of the logs) and every action other than nothing."""
+    people, nothing = len(logs.participants), logs.available & (logs.action == 0)
+    found: Counts = {}
+    for code in range(1, logs.actions):
+        treated = logs.available & (logs.action == code)
+        for name, rows in flagged.items():
+            groups = (rows & treated, treated, rows & nothing, nothing)
+            counted = [sum_by_participant(logs.participant_index, people, group) for group in groups]
+            found[name, logs.action_names[code]] = np.stack(counted, axis=1)
+    return found
+
+
+def pool_people(each: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Counts of many people as those of a thousand groups of them: as good for an interval, in bounded memory."""
+    if len(each) <= GROUPS:
+        return each
+    return np.add.reduceat(each, np.linspace(0, len(each), GROUPS, endpoint=False).astype(np.int64), axis=0)
+
+
+def compare_actions(counts: Counts) -> tuple[TreatmentDifference, ...]:
+    """Differences of the flagged shares, for detectors that flagged anything at an available decision point."""
+    found = []
+    for (detector, action), each in counts.items():
+        total = each.sum(axis=0)
+        if total[0] + total[2] == 0:
+            continue
+        shares = [float(top / bottom) if bottom else float("nan") for top, bottom in (total[2:], total[:2])]
+        difference = PeopleBootstrap(len(each)).difference(*each.T)
+        found.append(TreatmentDifference(detector, action, shares[0], shares[1], difference))
+    return tuple(found)

@@ -1,0 +1,68 @@
+"""Who does not wear the device: those whom a coordinator calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from surefoot.screening.not_worn import NotWorn
+from surefoot.service.trial.trial import Trial
+from surefoot.service.updates import trial_logs
+
+CALL_AFTER = timedelta(days=2)
+LOOK_BACK = timedelta(days=30)
+"""Older decision points say nothing about today, and a page should not read a whole trial."""
+
+
+@dataclass(frozen=True)
+class Unworn:
+    """One participant whose device has recorded nothing but zeros for too long."""
+
+    id: str
+    last_worn: datetime | None
+    """The last decision point at which the device was worn; None when it never was in the days looked at."""
+    since: datetime
+    """The first decision point from which on it was not."""
+    last_contact: datetime
+    decision_points: int
+    """With the device not worn, since then."""
+
+
+def names_a_device(trial: Trial) -> bool:
+    """Whether the study says which columns a device measures."""
+    study = trial.study
+    return study.reward.device is not None or any(variable.device is not None for variable in study.state.values())
+
+
+def list_unworn(trial: Trial, at: datetime) -> list[Unworn]:
+    """Participants who have not worn the device for two days, the longest first."""
+    with trial.database.snapshot() as connection:
+        rows = trial_logs.read_rows(connection, since=at - LOOK_BACK)
+    if not rows or not names_a_device(trial):
+        return []
+    screen = trial_logs.make_study_logs(trial.study.with_screen(), rows).screen
+    if screen is None:
+        return []
+    unworn = np.zeros(len(rows), dtype=bool)
+    chosen = screen.screener.detector_names(screen.flags) == NotWorn.name
+    unworn[screen.row[screen.flags.row[chosen]]] = True
+    by_participant: dict[str, list[tuple[Any, bool]]] = {}
+    for row, off in zip(rows, unworn.tolist(), strict=True):
+        by_participant.setdefault(row["participant_id"], []).append((row, off))
+    found = [_describe(name, own) for name, own in by_participant.items()]
+    late = [one for one in found if one is not None and at - (one.last_worn or one.since) >= CALL_AFTER]
+    return sorted(late, key=lambda one: (one.since, one.id))
+
+
+def _describe(name: str, own: Sequence[tuple[Any, bool]]) -> Unworn | None:
+    """What there is to say about one participant's decision points, in order; None when the device was worn at the last."""
+    run = next((place for place, (_, off) in enumerate(reversed(own)) if not off), len(own))
+    if run == 0:
+        return None
+    first = len(own) - run
+    last_worn = own[first - 1][0]["decided_at"] if first else None
+    return Unworn(name, last_worn, own[first][0]["decided_at"], own[-1][0]["received_at"], run)

@@ -1,0 +1,157 @@
+"""`[screen]`, `device` and `[questionnaire.NAME]`: what they mean, and what is refused."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from numpy.testing import assert_array_equal
+
+import surefoot as sf
+from surefoot.fitting import partition
+from surefoot.simulators import contaminate
+
+STUDY = """\
+[columns]
+participant = "participant"
+time = "time"
+[state.weather]
+device = "wrist"
+scaling = { centre = 1, scale = 2 }
+[state.engagement]
+[state.mood]
+kind = "yes/no"
+column = "fatigue"
+[reward]
+device = "wrist"
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "line", "key", "words"),
+    [
+        ('[screen]\ncolumns = ["wether"]', 14, "screen.columns", "did you mean 'weather'"),
+        ('[screen]\ndevices = ["chest"]', 14, "screen.devices", "no column comes from device 'chest'"),
+        ("[screen]\nof = false", 14, "screen.of", "did you mean 'on'"),
+        ("[screen.stick]", 13, "screen.stick", "did you mean 'stuck'"),
+        ("[screen.stuck]\nthreshold = 3", 13, "screen.stuck", "0.5 <= threshold < 1"),
+        ("[screen.stuck]\ntreshold = 0.9", 14, "screen.stuck.treshold", "did you mean 'threshold'"),
+        ("[screen.units]\nfactors = [1]", 13, "screen.units", "other than 1"),
+        ('[questionnaire.mood]\nitems = ["q1"]', 13, "questionnaire.mood", "at least two different columns"),
+        ('[questionnaire.mood]\nitem = ["q1", "q2"]', 14, "questionnaire.mood.item", "did you mean 'items'"),
+        ('[questionnaire.m]\nitems = ["a", "b"]\nscores = ["modo"]', 15, "questionnaire.m.scores", "did you mean 'mood'"),
+        ('device = ""', 13, "reward.device", "at least 1 character"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_and_a_remedy(added, line, key, words):
+    text = STUDY.replace('device = "wrist"\n[', "[") if added.startswith("device") else STUDY
+    text = text.removesuffix('device = "wrist"\n') + "\n" if added.startswith("device") else text
+    with pytest.raises(sf.InputError, match=re.escape(words)) as refused:
+        sf.Study.parse(text + added + "\n", "trial.toml")
+    assert f"key '{key}'" in str(refused.value)
+    assert added.startswith("device") or f"line {line}," in str(refused.value)
+
+
+def test_a_device_with_nothing_in_it_is_refused():
+    text = STUDY.replace('kind = "yes/no"', 'kind = "yes/no"\ndevice = "phone"') + "[screen]\n"
+    with pytest.raises(sf.InputError, match=r"line 10, key .state\.mood\.device.: device .phone. has nothing to judge"):
+        sf.Study.parse(text)
+
+
+def test_a_trial_screens_its_state_only():
+    trial = STUDY.replace('time = "time"', 'time = "time"\navailable = "a"\nprobability = "p"')
+    trial += '[trial]\n[screen]\n[questionnaire.q]\nitems = ["weather", "calm"]\n'
+    with pytest.raises(sf.InputError, match="make 'calm' a state variable"):
+        sf.Study.parse(trial)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Logs of 130 people with unworn devices, as one file and as three."""
+    folder = tmp_path_factory.mktemp("screen")
+    clean = sf.simulators.HeartSteps(participants=130).collect(sf.policies.coin(2), decision_points=40, seed=0)
+    dirty = contaminate(clean, mechanism="nonwear", ratio=0.2, run_length=10, seed=1).logs
+    frame = dirty.to_frame("pyarrow")
+    pyarrow.csv.write_csv(frame, folder / "logs.csv")
+    return folder, frame
+
+
+TEXT = STUDY.replace('kind = "yes/no"\n', "")
+
+
+def test_values_are_screened_as_measured_before_scaling(files):
+    folder, frame = files
+    plain = sf.Study.parse(TEXT).read(folder / "logs.csv")
+    read = sf.Study.parse(TEXT + "[screen]\n").read(folder / "logs.csv")
+    assert plain.screen is None
+    assert read.screen is not None
+    gone = np.isnan(read.logs.reward)
+    assert_array_equal(gone, frame["reward"].to_numpy() == 0)
+    assert_array_equal(np.isnan(read.logs.state[:, 0]), frame["weather"].to_numpy() == 0)
+    assert_array_equal(read.logs.state[~gone, 0], plain.logs.state[~gone, 0])
+    assert_array_equal(np.isnan(read.raw_reward), gone)
+    flagged = read.screen.to_frame("pandas")
+    assert set(flagged["column"]) == {"weather", "engagement", "fatigue", "reward"}
+    off = sf.Study.parse(TEXT + "[screen]\non = false\n").read(folder / "logs.csv")
+    assert off.screen is None
+
+
+def test_a_code_does_not_stop_the_logarithm(tmp_path):
+    rng = np.random.default_rng(2)
+    steps = rng.lognormal(5, 1, 400)
+    steps[::9] = -99.0
+    data = {"who": np.repeat(np.arange(4), 100), "t": np.tile(np.arange(100), 4), "x": rng.standard_normal(400)}
+    data |= {"action": rng.integers(0, 2, 400), "steps": steps}
+    pyarrow.csv.write_csv(pa.table(data), tmp_path / "logs.csv")
+    text = '[columns]\nparticipant = "who"\ntime = "t"\n[state.x]\n[reward]\ncolumn = "steps"\ntransform = "log(x + 0.5)"\n'
+    with pytest.raises(sf.InputError, match="-99 has no log"):
+        sf.Study.parse(text).read(tmp_path / "logs.csv")
+    read = sf.Study.parse(text + "[screen]\n").read(tmp_path / "logs.csv")
+    assert_array_equal(np.isnan(read.logs.reward), steps == -99)
+
+
+def test_parts_are_screened_like_the_whole(files, monkeypatch):
+    """More people than the sample that tells what is usual."""
+    folder, _ = files
+    study = sf.Study.parse(TEXT + "[screen]\n")
+    whole = study.read(folder / "logs.csv")
+    monkeypatch.setattr(partition, "PART_ROWS", 900)
+    plan = partition.Partition.of(study, folder / "logs.csv")
+    assert len(plan.parts) > 3
+    parts = map(plan.read, range(len(plan.parts)))
+    rows = np.concatenate([part.row[np.isnan(part.logs.reward)] for part in parts])
+    assert_array_equal(np.sort(rows), np.flatnonzero(np.isnan(whole.logs.reward)))
+    assert_array_equal(plan.only(1).read(0).logs.reward, plan.read(1).logs.reward)
+
+
+def test_a_fit_counts_what_was_flagged_and_warns_when_it_depends_on_the_action(files, tmp_path):
+    folder, frame = files
+    fitted = sf.fit_study(folder / "logs.csv", sf.Study.parse(TEXT + "[screen]\n"))
+    assert fitted.manifest["flagged"] == {"not worn": 4 * int((frame["reward"].to_numpy() == 0).sum())}
+    reward = np.where(
+        (frame["action"].to_numpy() == 0) & (frame["time"].to_numpy() % 3 == 0), 0.0, frame["reward"].to_numpy()
+    )
+    place = frame.column_names.index("reward")
+    pyarrow.csv.write_csv(frame.set_column(place, "reward", pa.array(reward)), tmp_path / "logs.csv")
+    with pytest.warns(sf.FitWarning, match="effect of the prompt, not dirt"):
+        sf.fit_study(tmp_path / "logs.csv", sf.Study.parse(TEXT + "[screen]\n"))
+
+
+def test_items_outside_the_state_and_enrolment_are_read(tmp_path):
+    rng = np.random.default_rng(3)
+    count = 240
+    items = rng.integers(1, 8, (8, count)).astype(float)
+    items[:, ::20] = 4.0
+    start = np.datetime64("2026-01-01T08:00", "s")
+    data = {"who": np.repeat(np.arange(8), 30), "t": np.tile(start + np.arange(30) * np.timedelta64(3, "h"), 8)}
+    data |= {f"q{j}": items[j] for j in range(8)} | {"mood": items.mean(axis=0), "x": rng.standard_normal(count)}
+    data |= {"action": rng.integers(0, 2, count), "reward": rng.standard_normal(count)}
+    data["enrolled"] = np.full(count, "2026-01-01T09:00:00")
+    pyarrow.csv.write_csv(pa.table(data), tmp_path / "logs.csv")
+    text = '[columns]\nparticipant = "who"\ntime = "t"\n[state.mood]\n[state.x]\n[screen.clock]\nenrolment = "enrolled"\n'
+    text += f'[questionnaire.m]\nitems = {[f"q{j}" for j in range(8)]}\nscores = ["mood"]\n'
+    read = sf.Study.parse(text).read(tmp_path / "logs.csv")
+    assert_array_equal(np.flatnonzero(np.isnan(read.logs.state[:, 0])), np.arange(0, count, 20))
+    assert not np.isnan(read.logs.state[:, 1]).any()
+    assert read.screen.counts()["before enrolment"] == 8
