@@ -112,17 +112,29 @@ def test_artefacts_in_the_reward_flatter_sending_and_can_be_left_out(folder):
     assert always("--without-removed") == pytest.approx(truth, abs=80)
 
 
-def test_given_policies_are_judged_as_they_are(folder, tmp_path):
-    logs = sf.Study.load(folder / "pooled.toml").read(folder / "logs.csv").logs
-    fitted = sf.method("accb", pooling="all").fit(logs)
-    fitted.policies_.save(tmp_path / "mine.json")
-    arguments = ("evaluate", folder / "logs.csv", "--study", folder / "pooled.toml", "--policies", tmp_path / "mine.json")
-    assert "mine is worth" in run(*arguments)
-    state, action = np.random.default_rng(0).standard_normal((3, 30, 1)), np.tile([0, 1], (3, 15))
-    other = sf.method("accb", pooling="all").fit(sf.Trajectories.from_arrays(state, action, state[..., 0]))
-    other.policies_.save(tmp_path / "other.json")
+def test_given_policies_are_judged_as_they_are_by_logs_that_they_have_not_seen(folder, tmp_path):
+    """Judged by its own training logs a policy once seemed to gain 9.9 (1.3 to 20.9), cross-fitted −1.1."""
+    table, study = pyarrow.csv.read_csv(folder / "logs.csv"), folder / "pooled.toml"
+    place, day = np.array(table["participant"]), np.array(table["time"])
+    for name, rows in (("first", (place < 25) & (day < 100)), ("later", (place < 25) & (day >= 100)), ("new", place >= 25)):
+        pyarrow.csv.write_csv(table.filter(rows), tmp_path / f"{name}.csv")
+    sf.fit_study(tmp_path / "first.csv", study, tmp_path / "fit")
+    alone = tmp_path / "alone.json"
+    sf.policies.load(tmp_path / "fit" / "policies.parquet").save(alone)
+    given = ("--study", study, "--policies")
+    for policies in (tmp_path / "fit", tmp_path / "fit" / "policies.parquet", alone):
+        with pytest.raises(sf.InputError, match=r"was learned from 2500 of these 2500 decision points.*cross-fitted"):
+            run("evaluate", tmp_path / "first.csv", *given, policies)
+    with pytest.raises(sf.InputError, match=r"'fit' was learned from 2500 of these 10500 decision points"):
+        run("evaluate", folder / "logs.csv", *given, tmp_path / "fit")
+    later = " ".join(run("evaluate", tmp_path / "later.csv", *given, tmp_path / "fit").split())
+    assert "look: fit was learned from 25 of these 25 people, at other times" in later
+    assert "was learned from" not in run("evaluate", tmp_path / "new.csv", *given, tmp_path / "fit")
+    rng = np.random.default_rng(0)
+    other = sf.Trajectories.from_arrays(rng.standard_normal((3, 30, 1)), np.tile([0, 1], (3, 15)), rng.random((3, 30)))
+    sf.method("accb", pooling="all").fit(other).policies_.save(tmp_path / "other.json")
     with pytest.raises(sf.InputError, match=r"other.json: its states are \['s1'\], the study's are"):
-        run(*arguments[:-1], tmp_path / "other.json")
+        run("evaluate", tmp_path / "new.csv", *given, tmp_path / "other.json")
 
 
 def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):
@@ -140,7 +152,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):
     )
     pyarrow.csv.write_csv(empty, tmp_path / "empty.csv")
     for command in ("audit", "explain", "evaluate"):
-        with pytest.raises(sf.InputError, match=r"no decision point (can be used|is usable)"):
+        with pytest.raises(sf.InputError, match=r"no decision point can be used"):
             run(command, tmp_path / "empty.csv", "--study", folder / "study.toml", "--html", page)
     (tmp_path / "empty.csv").unlink()
     assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
+from surefoot.evaluation.headlines import describe_long_run
 from surefoot.evaluation.long_run import LongRunLogs
-from surefoot.evaluation.page import long_run_headline, render_page
+from surefoot.evaluation.page import render_page
 from surefoot.reports.reward_units import RewardUnit
 
 SIM = sf.simulators.HeartSteps(participants=50)
@@ -39,10 +40,10 @@ def test_a_disagreement_is_said(found):
     rows = {row.policy: row for row in found.long_run}
     for name in ("coin", "always", "oracle-myopic"):
         assert rows[name].disagreement == "its prompts pay now and cost later"
-        assert "pay now and cost later" in long_run_headline(rows[name], RewardUnit("steps"))
+        assert "pay now and cost later" in describe_long_run(rows[name], RewardUnit("steps"))
     assert rows["never"].disagreement == rows["hb-ahead"].disagreement == ""
     assert rows["never"].difference.value == 0
-    page = render_page(found, title="t", unit=RewardUnit("steps"))
+    page = render_page(found, title="t")
     assert "In the long run" in page
     assert found.to_dict()["long_run"][1]["disagreement"]
 

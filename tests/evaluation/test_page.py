@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.page import render_page, write_headlines
+from surefoot.evaluation.headlines import write_headlines
+from surefoot.evaluation.page import render_page
 from surefoot.reports.reward_units import RewardUnit
 
 
@@ -28,7 +31,7 @@ def test_sending_is_contrasted_with_never_sending(found):
 
 
 def test_sentences_have_fitting_digits_and_percent_for_log_rewards(found):
-    sentences = write_headlines(found, RewardUnit("steps", "log(x + 0.5)"))
+    sentences = write_headlines(replace(found, unit=RewardUnit("steps", "log(x + 0.5)")))
     assert [sentence.split()[0] for sentence in sentences] == ["mostly", "never", "always", "always"]
     change = found.contrasts[0].difference
     assert sentences[-1] == (
@@ -38,7 +41,7 @@ def test_sentences_have_fitting_digits_and_percent_for_log_rewards(found):
     )
     assert "log(steps + 0.5) per decision point" in sentences[0]
     assert "less than what was done, by 0.0" in sentences[1]
-    assert not any("% steps" in sentence for sentence in write_headlines(found, RewardUnit("steps", "sqrt")))
+    assert not any("% steps" in sentence for sentence in write_headlines(replace(found, unit=RewardUnit("steps", "sqrt"))))
 
 
 def test_every_plot_has_a_legend(found, monkeypatch):
@@ -46,6 +49,6 @@ def test_every_plot_has_a_legend(found, monkeypatch):
 
     drawn = []
     monkeypatch.setattr(page, "inline_svg", lambda figure, description: drawn.append(figure) or "")
-    render_page(found, title="Value", unit=RewardUnit("steps"))
+    render_page(found, title="Value")
     assert [len(figure.legends) for figure in drawn] == [1, 1, 1]
     assert [text.get_text() for text in drawn[2].legends[0].get_texts()] == ["enough", "too little"]

@@ -1,12 +1,13 @@
 """Off-policy evaluation: what a policy would have earned, from logs of another."""
 
 from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, find_estimator, register_estimator
-from surefoot.evaluation.off_policy import evaluate
-from surefoot.evaluation.values import LOGGED, LongRunValue, OffPolicy, Overlap, Value
+from surefoot.evaluation.off_policy import OffPolicy, evaluate
+from surefoot.evaluation.values import LOGGED, Contrast, LongRunValue, Overlap, Value
 
 __all__ = [
     "ESTIMATORS",
     "LOGGED",
+    "Contrast",
     "Estimator",
     "JudgedPolicy",
     "LongRunValue",
@@ -17,3 +18,7 @@ __all__ = [
     "find_estimator",
     "register_estimator",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

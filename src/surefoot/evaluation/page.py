@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.evaluation.estimators import find_estimator
-from surefoot.evaluation.values import LOGGED, Contrast, LongRunValue, OffPolicy, Value
-from surefoot.inference.intervals import Interval, describe_roughness
+from surefoot.evaluation.headlines import describe_long_run, write_headlines
+from surefoot.evaluation.values import LOGGED, PolicyValues
+from surefoot.inference.intervals import describe_roughness
 from surefoot.reports.figures import (
     BLUE,
     GREEN,
@@ -23,9 +24,7 @@ from surefoot.reports.figures import (
     label_axes,
     new_figure,
 )
-from surefoot.reports.numbers import format_interval, format_signed, format_value
 from surefoot.reports.render import inline_svg, render
-from surefoot.reports.reward_units import RewardUnit
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -36,72 +35,25 @@ COLOURS = (GREY, ORANGE, GREEN, BLUE, PURPLE, YELLOW, SKY)
 """Of the estimators, in their order."""
 
 
-def render_page(found: OffPolicy, *, title: str, unit: RewardUnit, source: str = "") -> str:
-    """A self-contained HTML page; `unit` is what the reward is counted in."""
-    charts = [_draw_values(found, unit), _draw_differences(found, unit), _draw_overlap(found)]
+def render_page(found: PolicyValues, *, title: str, source: str = "") -> str:
+    """A self-contained HTML page."""
+    charts = [_draw_values(found), _draw_differences(found), _draw_overlap(found)]
     return render(
         "evaluate.html",
         title=title,
-        headlines=write_headlines(found, unit),
-        long_run=[long_run_headline(row, unit) for row in found.long_run if row.policy != "never"],
+        headlines=write_headlines(found),
+        long_run=[describe_long_run(row, found.unit) for row in found.long_run if row.policy != "never"],
         found=found,
         few=describe_roughness(found.people),
         charts=charts,
         labels={name: find_estimator(name).label for name in found.estimators},
         logged=LOGGED,
-        unit=unit,
+        unit=found.unit,
         source=source,
     )
 
 
-def write_headlines(found: OffPolicy, unit: RewardUnit) -> list[str]:
-    """What the preferred estimate says about every policy, and about sending at all, each in a sentence."""
-    contrasts = [_describe_contrast(contrast, unit) for contrast in found.contrasts]
-    return [_describe_value(found.value(row.policy), unit) for row in found.overlap] + contrasts
-
-
-def _describe_value(value: Value, unit: RewardUnit) -> str:
-    worth = f"{value.policy} is worth {format_value(value.value)} {unit} per decision point ({format_interval(value.value)})"
-    change = value.difference
-    if change.low > 0:
-        return f"{worth}, more than what was done, by {_format_change(change, unit)}."
-    if change.high < 0:
-        return f"{worth}, less than what was done, by {_format_change(-change, unit, change)}."
-    return f"{worth}; these logs cannot tell whether that is more than what was done ({_format_change(change, unit)})."
-
-
-def _describe_contrast(contrast: Contrast, unit: RewardUnit) -> str:
-    change = contrast.difference
-    told = f"{contrast.policy} − {contrast.other}: {_format_change(change, unit)}"
-    return f"{told}." if change.excludes_zero else f"{told}; the interval includes 0."
-
-
-def _format_change(change: Interval, unit: RewardUnit, own: Interval | None = None) -> str:
-    """A difference with its interval, and in the reward's own units where the transform allows it."""
-    told, described = f"{format_value(change)} ({format_interval(change)})", unit.describe_difference(own or change)
-    return f"{told}, {described}" if described else told
-
-
-def long_run_headline(found: LongRunValue, unit: RewardUnit) -> str:
-    """What a policy is worth in the long run, beside never acting, in a sentence."""
-    worth = f"In the long run {found.policy} is worth {format_value(found.value)} {unit} per decision point"
-    worth += f" ({format_interval(found.value)}), {_compare_with_never(found)}."
-    if found.disagreement:
-        now = format_signed(found.immediate_difference, 0)
-        worth += f" By the next outcome alone it would seem {now}: {found.disagreement}."
-    return worth
-
-
-def _compare_with_never(found: LongRunValue) -> str:
-    change = found.difference
-    if change.low > 0:
-        return f"{format_value(change)} more than never ({format_interval(change)})"
-    if change.high < 0:
-        return f"{format_value(-change)} less than never ({format_interval(-change)})"
-    return f"not surely different from never ({format_value(change)}, {format_interval(change)})"
-
-
-def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axes]:
+def _dots(found: PolicyValues, which: str, x: str, title: str) -> tuple[Figure, Axes]:
     names = [row.policy for row in found.overlap]
     figure, axes = new_figure(width=5.2, height=2.0 + 0.55 * len(names))
     apart = 0.64 / len(found.estimators)
@@ -117,8 +69,8 @@ def _dots(found: OffPolicy, which: str, x: str, title: str) -> tuple[Figure, Axe
     return figure, axes
 
 
-def _draw_values(found: OffPolicy, unit: RewardUnit) -> tuple[Markup, str]:
-    figure, axes = _dots(found, "value", f"{unit} per decision point", "Value")
+def _draw_values(found: PolicyValues) -> tuple[Markup, str]:
+    figure, axes = _dots(found, "value", f"{found.unit} per decision point", "Value")
     logged = found.value(LOGGED).value
     axes.axvline(logged.value, color=INK, linewidth=0.8, linestyle="--", label=LOGGED)
     add_legend(figure, axes)
@@ -126,15 +78,15 @@ def _draw_values(found: OffPolicy, unit: RewardUnit) -> tuple[Markup, str]:
     return inline_svg(figure, f"Values of the policies by {len(found.estimators)} estimators"), note
 
 
-def _draw_differences(found: OffPolicy, unit: RewardUnit) -> tuple[Markup, str]:
-    figure, axes = _dots(found, "difference", f"{unit} per decision point", "More than was logged")
+def _draw_differences(found: PolicyValues) -> tuple[Markup, str]:
+    figure, axes = _dots(found, "difference", f"{found.unit} per decision point", "More than was logged")
     axes.axvline(0, color=INK, linewidth=0.8, linestyle="--")
     add_legend(figure, axes)
     note = "To the right of the dashed line a policy is worth more than the one that was used."
     return inline_svg(figure, "Differences to the logging policy"), note
 
 
-def _draw_overlap(found: OffPolicy) -> tuple[Markup, str]:
+def _draw_overlap(found: PolicyValues) -> tuple[Markup, str]:
     names = [row.policy for row in found.overlap]
     figure, axes = new_figure(width=5.2, height=1.5 + 0.4 * len(names))
     for poor, label, colour in ((False, "enough", BLUE), (True, "too little", ORANGE)):

@@ -7,6 +7,7 @@ from typing import Any
 
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
+from surefoot.reports.reward_units import RewardUnit
 
 LOGGED = "as logged"
 """The policy that made the logs."""
@@ -40,13 +41,20 @@ class Overlap:
     """How far the logs speak about a policy."""
 
     policy: str
-    send_rate: float
-    """Mean probability of an action other than nothing."""
+    what: str
+    """What it is, in words."""
+    action_rates: tuple[float, ...]
+    """Mean probability of every action, nothing first."""
     effective_sample_size: float
     """(Σρ)² / Σρ²: as many decision points drawn from the policy itself would tell as much."""
     largest_ratio: float
     warning: str
     """Empty when the overlap is good."""
+
+    @property
+    def send_rate(self) -> float:
+        """Mean probability of an action other than nothing."""
+        return 1 - self.action_rates[0]
 
 
 @dataclass(frozen=True)
@@ -71,12 +79,14 @@ class LongRunValue:
         return ""
 
 
-@dataclass(frozen=True)
-class OffPolicy:
+@dataclass(frozen=True, repr=False)
+class PolicyValues:
     """Values of several policies from the same logs."""
 
     people: int
     decision_points: int
+    action_names: tuple[str, ...]
+    unit: RewardUnit
     cross_fit: str
     critic: str
     estimators: tuple[str, ...]
@@ -86,6 +96,12 @@ class OffPolicy:
     """Of every baseline that sends with the one that never does: what sending is worth."""
     long_run: tuple[LongRunValue, ...] = ()
     """Empty unless they were asked for."""
+    notes: tuple[str, ...] = ()
+    """What is to be kept in mind, in words."""
+
+    def __repr__(self) -> str:
+        names = ", ".join(row.policy for row in self.overlap)
+        return f"{type(self).__name__}({names}: {self.people} people, {self.decision_points} decision points)"
 
     def value(self, policy: str, estimator: str = PREFERRED) -> Value:
         """What one policy is worth by one estimator."""
@@ -122,4 +138,6 @@ class OffPolicy:
             }
             for found in self.long_run
         ]
-        return {**asdict(self), "values": values, "contrasts": contrasts, "long_run": long_run}
+        overlap = [{**asdict(found), "send_rate": found.send_rate} for found in self.overlap]
+        lists = {"values": values, "overlap": overlap, "contrasts": contrasts, "long_run": long_run}
+        return {**asdict(self), "unit": str(self.unit), **lists}

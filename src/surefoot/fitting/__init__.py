@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting.checkpoint import Checkpoint
@@ -20,6 +22,7 @@ from surefoot.numerics.engines import ENGINES, find_engine
 from surefoot.numerics.parallel import prefetch
 from surefoot.policies import policies
 from surefoot.policies.policies import Policies
+from surefoot.policies.training import KnownTraining
 from surefoot.study import Study, StudyLogs
 
 if TYPE_CHECKING:
@@ -44,7 +47,17 @@ class FittedStudy:
 
     @cached_property
     def policies(self) -> Policies:
-        return self._part.policies if self._part else policies.load(self._file("policies"))
+        if self._part:
+            return self._part.policies
+        return replace(policies.load(self._file("policies")), training=self._read_training())
+
+    def _read_training(self) -> KnownTraining:
+        """Whose decision points, and when; a policies file of its own does not say whose."""
+        from pyarrow import parquet
+
+        table = parquet.read_table(self._file("weights"), columns=["participant", "time"])
+        participants, index = np.unique(table["participant"].to_numpy(), return_inverse=True)
+        return KnownTraining(np.asarray(participants.tolist()), index, table["time"].to_numpy())
 
     @property
     def critic(self) -> pa.Table:

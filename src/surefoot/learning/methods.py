@@ -30,6 +30,7 @@ from surefoot.numerics.parallel import map_threads
 from surefoot.policies.features import critic_features, effects, policy_features
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann, DecisionRule, Pessimistic, UpperConfidence
+from surefoot.policies.training import KnownTraining
 
 
 @dataclass(kw_only=True, eq=False)
@@ -117,7 +118,8 @@ class Method(ABC):
 
         who, rules = zip(*map_threads(fit_block, pooling.list_blocks(cleaned, choose_block_cells(len(logs)))), strict=True)
         served = None if pooling.shared else participants
-        policies = Policies(served, join_rules(who, rules), logs.action_names, logs.state_names)
+        names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
+        policies = Policies(served, join_rules(who, rules), *names, training=training)
         unit = pooling.assign_rows(cleaned)
         critic = self.make_critic()
         self.fitted_ = Fitted(

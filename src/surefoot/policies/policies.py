@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -17,6 +17,7 @@ from surefoot.atomic_files import atomic_write
 from surefoot.data.frames import match_columns, positions
 from surefoot.errors import InputError
 from surefoot.policies.rules import DecisionRule, Fixed, find_rule
+from surefoot.policies.training import FiledTraining, Training
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
@@ -84,6 +85,8 @@ class Policies:
     state_names: tuple[str, ...]
     made_for: dict[str, Any] | None = None
     """The study's hash and how it reads states (kinds, levels, scaling, limits); None for policies made without a study."""
+    training: Training | None = None
+    """Which decision points they were learned from; None where nobody said."""
 
     def __len__(self) -> int:
         return self.rule.batch[0]
@@ -131,6 +134,7 @@ class Policies:
             "states": list(self.state_names),
             "actions": list(self.action_names),
             "made_for": self.made_for,
+            "training": None if self.training is None else self.training.fingerprint,
             "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
         }
         participants = np.asarray(["everyone"]) if self.participants is None else self.participants
@@ -205,7 +209,8 @@ def load(path: str | Path) -> Policies:
             raise ValueError("its numbers are not complete and finite")
         rule = find_rule(header["kind"])(**arrays)
         names = tuple(header["actions"]), tuple(header["states"])
-        return Policies(None if header["pooled"] else participants, rule, *names, header.get("made_for"))
+        training = FiledTraining(header["training"]) if header.get("training") else None
+        return Policies(None if header["pooled"] else participants, rule, *names, header.get("made_for"), training)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
 
@@ -237,6 +242,20 @@ def never(actions: int) -> Policy:
 def always(actions: int) -> Policy:
     """Never action 0: one of the others, each with the same probability."""
     return fixed([0.0] + [1 / (actions - 1)] * (actions - 1))
+
+
+def baselines(action_names: Sequence[str]) -> dict[str, Policy]:
+    """The same action at every decision point: `never` any, and `always`, or `always walk` where there are several to send.
+
+    >>> list(baselines(["nothing", "walk", "stretch"]))
+    ['never', 'always walk', 'always stretch']
+    """
+    two = len(action_names) == 2
+    names = ["never", *("always" if two else f"always {name}" for name in action_names[1:])]
+    return {
+        name: replace(fixed(row), action_names=tuple(action_names))
+        for name, row in zip(names, np.eye(len(action_names)), strict=True)
+    }
 
 
 def fixed(probabilities: ArrayLike) -> Policy:

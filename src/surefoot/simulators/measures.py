@@ -94,11 +94,9 @@ def coefficient_error(simulator: Simulator, fitted: Method) -> Estimate:
 
 def reference_policies(simulator: Simulator) -> dict[str, Decides]:
     """What every table is compared with: `never`, `always`, `coin` and `oracle-myopic`."""
-    actions = len(simulator.action_names)
     return {
-        "never": reference.never(actions),
-        "always": reference.always(actions),
-        "coin": reference.coin(actions),
+        **reference.baselines(simulator.action_names),
+        "coin": reference.coin(len(simulator.action_names)),
         "oracle-myopic": simulator.oracle_myopic(),
     }
 

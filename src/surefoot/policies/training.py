@@ -1,0 +1,73 @@
+"""Which decision points policies were learned from, so that nobody judges them by these."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import Trajectories
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTraining:
+    """Whose decision points, and when.
+
+    >>> logs = Trajectories.from_arrays(np.zeros((2, 3, 1)), np.zeros((2, 3)), np.zeros((2, 3)), participants=["ann", "bo"])
+    >>> KnownTraining.of_logs(logs).count_shared(logs)
+    (6, 2)
+    """
+
+    participants: NDArray[Any]
+    """Ids, sorted."""
+    participant_index: NDArray[np.int64]
+    """Of every decision point."""
+    time: NDArray[Any]
+
+    @classmethod
+    def of_logs(cls, logs: Trajectories) -> KnownTraining:
+        """From the logs that policies are learned from."""
+        return cls(logs.participants, logs.participant_index, logs.time)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of who was asked when, whatever the order of the rows."""
+        order = np.lexsort((self.time, self.participant_index))
+        digest = hashlib.sha256()
+        for values in (self.participants, self.participant_index[order], self.time[order]):
+            digest.update(np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
+
+    def count_shared(self, logs: Trajectories) -> tuple[int, int]:
+        """How many decision points of the logs, and of how many of their people, it was learned from."""
+        if self.participants.dtype.kind != logs.participants.dtype.kind:
+            return 0, 0
+        people, ours, theirs = np.intersect1d(logs.participants, self.participants, return_indices=True)
+        if not people.size or self.time.dtype.kind != logs.time.dtype.kind:
+            return 0, len(people)
+        position = [np.full(len(one), -1) for one in (logs.participants, self.participants)]
+        position[0][ours], position[1][theirs] = np.arange(len(people)), np.arange(len(people))
+        who = [position[0][logs.participant_index], position[1][self.participant_index]]
+        times, place = np.unique(np.concatenate([logs.time, self.time]), return_inverse=True)
+        pairs = np.concatenate(who) * len(times) + place
+        mine, others = pairs[: len(logs)][who[0] >= 0], pairs[len(logs) :][who[1] >= 0]
+        return int(np.isin(mine, others).sum()), len(people)
+
+
+@dataclass(frozen=True, eq=False)
+class FiledTraining:
+    """What a file of policies says of it: enough to know the very same decision points again, and nobody's id."""
+
+    fingerprint: str
+
+    def count_shared(self, logs: Trajectories) -> tuple[int, int]:
+        """All decision points and people of the logs, or none."""
+        same = KnownTraining.of_logs(logs).fingerprint == self.fingerprint
+        return (len(logs), len(logs.participants)) if same else (0, 0)
+
+
+Training = KnownTraining | FiledTraining
