@@ -178,6 +178,13 @@ def test_a_result_shows_itself_on_a_screen_and_in_a_notebook(tmp_path):
     assert dir(sf.audit) == ["Audit", "Check", "Sensitivity", "audit"]
 
 
+def test_a_pooled_fit_that_rests_on_one_of_two_people_can_be_audited():
+    logs = simulated(people=2, points=60)
+    alone = logs.with_values(reward=np.where(logs.participant_index == 1, np.nan, logs.reward))
+    found = audit(sf.method("ro-accb", pooling="all").fit(alone))
+    assert "1 of 2 people have no usable decision point" in found.check("missing values").reason
+
+
 def test_what_does_not_fit_the_logs_is_refused():
     fitted = sf.method("ro-accb").fit(simulated(people=5, points=60))
     with pytest.raises(sf.InputError, match=r"raw_reward has shape \(3,\); the logs have 300 rows"):

@@ -88,6 +88,22 @@ def test_means_over_people_have_the_intervals_of_means(per_participant):
     assert own["value"].tolist() == per_participant.coef_[:, 1].tolist()
 
 
+def test_own_intervals_of_a_sample_are_said_to_be_so(logs, per_participant):
+    everybody, some = (explain(per_participant, draws=20, most_people=most) for most in (None, 4))
+    row, same = (found.coefficients.of("policy", "engagement", "send") for found in (some, everybody))
+    assert row.interval == same.interval  # The mean is over everybody all the same.
+    assert row.people_above + row.people_below <= 4
+    assert "(of 4 people drawn at random)" in some.coefficients.how
+    assert (
+        f"above zero for {row.people_above}, below for {row.people_below} of 4 people drawn at random"
+        in some.card().markdown()
+    )
+    table = some.coefficients.to_frame("pandas").query("part == 'policy' and feature == 'engagement'")
+    assert table["low"].notna().sum() == 4
+    assert table["value"].notna().sum() == 10
+    assert "drawn at random" not in everybody.card().markdown()
+
+
 def test_nothing_to_explain_is_said(logs):
     with pytest.warns(sf.FitWarning):
         empty = sf.method("accb").fit_some(logs.with_values(reward=np.full(len(logs), np.nan)))

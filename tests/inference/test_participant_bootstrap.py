@@ -26,3 +26,16 @@ def test_a_persons_interval_does_not_depend_on_who_else_is_there():
     for name in ("critic_low", "critic_high", "policy_low", "policy_high"):
         assert_array_equal(getattr(found["fewer"], name), getattr(found["all"], name)[1:])
     assert len(np.unique(found["all"].critic_low[:, 0])) == 6
+
+
+def test_of_many_people_some_are_drawn_and_their_intervals_are_what_they_would_be():
+    logs = sf.simulators.HeartSteps(participants=12).collect(sf.policies.coin(2), decision_points=40, seed=0)
+    fitted, told = sf.method("ro-accb").fit(logs), []
+    everybody = bootstrap_coefficients(fitted, draws=20, seed=1)
+    some = bootstrap_coefficients(fitted, draws=20, seed=1, most_people=5, progress=lambda done, of: told.append((done, of)))
+    drawn = np.flatnonzero(np.isfinite(some.critic_low[:, 0]))
+    assert len(drawn) == 5
+    assert_array_equal(some.policy_high[drawn], everybody.policy_high[drawn])
+    assert told == [(5, 5)]
+    other = bootstrap_coefficients(fitted, draws=20, seed=2, most_people=5)
+    assert drawn.tolist() != np.flatnonzero(np.isfinite(other.critic_low[:, 0])).tolist()

@@ -131,10 +131,10 @@ def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
     z, participant_index, people = policy_features(logs.state[rows]), logs.participant_index[rows], len(logs.participants)
     gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted.unit_[rows]])
     effect = measures.bootstrap.ratio(sum_by_participant(participant_index, people, gain), measures.total(measures.used))
-    if fitted.pooled_ and people > 1:
+    if fitted.pooled_ and len(np.unique(participant_index)) > 1:
         # Everybody shares the coefficients: their error, and not the spread over people, is what is uncertain.
         direction = _mean_contrast(z.mean(axis=0), logs.actions)
-        spread = compute_influences(fitted).critic @ direction
+        spread = compute_influences(fitted, with_policy=False).critic @ direction
         effect = t_interval(
             gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1
         )

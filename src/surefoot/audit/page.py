@@ -8,7 +8,18 @@ import numpy as np
 
 from surefoot.audit.findings import AuditFindings
 from surefoot.audit.summary import describe_counts
-from surefoot.reports.figures import BLUE, GREEN, GREY, INK, ORANGE, add_legend, interval_bars, label_axes, new_figure
+from surefoot.reports.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    add_legend,
+    interval_bars,
+    label_axes,
+    new_figure,
+    thin_out,
+)
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -77,9 +88,9 @@ def _draw_residuals(audit: AuditFindings) -> tuple[Markup, str]:
 def _draw_people(audit: AuditFindings) -> tuple[Markup, str]:
     measures = audit.measures
     used, removed = measures.total(measures.used), measures.total(measures.removed)
-    share = 100 * np.sort(removed[used > 0] / used[used > 0])
+    rank, share = thin_out(100 * removed[used > 0] / used[used > 0])
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    axes.plot(np.arange(1, len(share) + 1), share, "o", color=BLUE, markersize=4, label="one participant")
+    axes.plot(rank, share, "o", color=BLUE, markersize=4, label="one participant")
     axes.axhline(100 * removed.sum() / used.sum(), color=ORANGE, label="over all")
     axes.set_ylim(bottom=0)
     label_axes(axes, x="people, by share removed", y="decision points removed (%)", title="Removal by participant")

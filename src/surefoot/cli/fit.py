@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from surefoot.cli.application import app
+from surefoot.cli.progress import show_progress
 
 SHOWN_WARNINGS = 10
 
@@ -41,7 +39,7 @@ def fit(
     from surefoot.fitting import fit_study
 
     try:
-        with warnings.catch_warnings(record=True) as caught, _display() as progress:
+        with warnings.catch_warnings(record=True) as caught, show_progress("fitting", "fitted") as progress:
             warnings.simplefilter("always", FitWarning)
             fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
     except KeyboardInterrupt:
@@ -78,22 +76,3 @@ def _print_fit(out: Path, manifest: dict[str, Any]) -> None:
         if counts:
             typer.echo(f"  {what} {meaning}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
     typer.echo(f"Written: {out}/ (policies, critic, weights, manifest)")
-
-
-@contextmanager
-def _display() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, a line per part elsewhere; both on standard error."""
-    if not sys.stderr.isatty():
-
-        def line(people: int, total: int) -> None:
-            typer.echo(f"fitted {people:,} of {total:,} people", err=True)
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TextColumn("people"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fitting", total=None)
-        yield lambda people, total: bar.update(task, completed=people, total=total)

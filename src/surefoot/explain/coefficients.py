@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_quantile
-from surefoot.inference.participant_bootstrap import bootstrap_coefficients
+from surefoot.inference.participant_bootstrap import Progress, bootstrap_coefficients
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
+
+OWN_PEOPLE = 400
+"""From so many people one sees how many own intervals lie above zero, to within 5 points; the refits take seconds."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,9 @@ class Coefficients:
     how: str
     """In words, where the intervals come from."""
     own: dict[str, list[Any]]
-    """Columns participant, part, action, feature, value, low, high."""
+    """Columns participant, part, action, feature, value, low, high; no ends for people who were not drawn."""
+    own_people: int = 0
+    """How many people have intervals of their own."""
 
     def of(self, part: str, feature: str, action: str) -> Coefficient:
         return next(row for row in self.rows if (row.part, row.feature, row.action) == (part, feature, action))
@@ -47,11 +52,23 @@ class Coefficients:
         return make_frame(self.own, backend)
 
 
-def estimate_coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficients:
-    """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant."""
+def estimate_coefficients(
+    fitted: Method,
+    *,
+    draws: int,
+    seed: int,
+    most_people: int | None = OWN_PEOPLE,
+    progress: Progress | None = None,
+) -> Coefficients:
+    """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant.
+
+    Own intervals are computed for at most so many people, drawn at random; None means everybody.
+    """
     logs, pooled = fitted.logs_, fitted.pooled_
-    ends = _pooled_ends(fitted) if pooled else _own_ends(fitted, draws, seed)
-    people = len(np.unique(logs.participant_index[logs.usable]))
+    present = np.unique(logs.participant_index[logs.usable])
+    people = len(present)
+    resampling = {"draws": draws, "seed": seed, "most_people": most_people, "progress": progress}
+    ends = _pooled_ends(fitted) if pooled else _own_ends(fitted, **resampling)
     rows: list[Coefficient] = []
     own: dict[str, list[Any]] = {name: [] for name in ("participant", "part", "action", "feature", "value", "low", "high")}
     for part, names, values, sees in fitted.coefficient_parts_:
@@ -62,7 +79,9 @@ def estimate_coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficie
                 continue
             numbers = (values[:, j], low[:, j], high[:, j])
             rows.append(
-                Coefficient(part, action, feature, *(_pooled(people, *numbers) if pooled else _over_people(*numbers)))
+                Coefficient(
+                    part, action, feature, *(_pooled(people, *numbers) if pooled else _over_people(present, *numbers))
+                )
             )
             own["participant"] += fitted.participants_.tolist()
             for column, column_values in zip(("value", "low", "high"), numbers, strict=True):
@@ -70,12 +89,15 @@ def estimate_coefficients(fitted: Method, *, draws: int, seed: int) -> Coefficie
             for column, text in (("part", part), ("action", action), ("feature", feature)):
                 own[column] += [text] * len(fitted.participants_)
     few = describe_roughness(people)
+    drawn = people if most_people is None else min(people, most_people)
+    sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
     how = (
         f"{'jackknife over people' if few else 'analytic sandwich, clustered by participant,'} with Student's t"
         if pooled
-        else f"each participant's own: percentiles of {draws} draws of decision points; of the mean: spread over people"
+        else f"each participant's own: percentiles of {draws} draws of decision points{sample}; of the mean: spread over "
+        "people"
     )
-    return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own)
+    return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own, drawn)
 
 
 def _pooled(
@@ -86,10 +108,9 @@ def _pooled(
 
 
 def _over_people(
-    value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+    present: NDArray[np.int64], value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[Interval, int | None, int | None]:
-    there = np.isfinite(low)
-    return mean_interval(value[there]), int((low > 0).sum()), int((high < 0).sum())
+    return mean_interval(value[present]), int((low > 0).sum()), int((high < 0).sum())
 
 
 def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
@@ -102,8 +123,8 @@ def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray
     return ends
 
 
-def _own_ends(fitted: Method, draws: int, seed: int) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    found = bootstrap_coefficients(fitted, draws=draws, seed=seed)
+def _own_ends(fitted: Method, **resampling: Any) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    found = bootstrap_coefficients(fitted, **resampling)
     ends = {"critic": (found.critic_low, found.critic_high)}
     if found.policy_low is not None and found.policy_high is not None:
         ends["policy"] = (found.policy_low, found.policy_high)

@@ -10,7 +10,7 @@ import numpy as np
 
 from surefoot.audit import Audit
 from surefoot.errors import InputError
-from surefoot.explain.coefficients import estimate_coefficients
+from surefoot.explain.coefficients import OWN_PEOPLE, estimate_coefficients
 from surefoot.explain.consequences import find_consequences
 from surefoot.explain.disagreements import find_disagreements
 from surefoot.explain.explained_policy import ExplainedPolicy
@@ -19,6 +19,7 @@ from surefoot.explain.response import measure_importances, trace_curves
 from surefoot.explain.time_courses import compute_send_probability, count_courses
 from surefoot.explain.variables import find_variables
 from surefoot.inference.intervals import sum_by_participant
+from surefoot.inference.participant_bootstrap import Progress
 from surefoot.learning.methods import Method
 from surefoot.reports.summaries import ShownResult
 from surefoot.study import Study
@@ -64,6 +65,8 @@ def explain(
     audit: Audit | None = None,
     draws: int = 200,
     seed: int = 0,
+    most_people: int | None = OWN_PEOPLE,
+    progress: Progress | None = None,
 ) -> Explanation:
     """Explain a fitted method.
 
@@ -80,6 +83,10 @@ def explain(
         Resamplings for a participant's own interval.
     seed
         Root of the random numbers.
+    most_people
+        Own intervals are computed for at most so many people, drawn at random; None means everybody.
+    progress
+        Told how many of these people are done, of how many.
 
     Examples
     --------
@@ -97,7 +104,7 @@ def explain(
     count = sum_by_participant(logs.participant_index[used], people, np.ones(int(used.sum())))
     sums = sum_by_participant(logs.participant_index[used], people, send[used])
     variables = find_variables(logs, None if study is None else study.state_kinds)
-    coefficients = estimate_coefficients(fitted, draws=draws, seed=seed)
+    coefficients = estimate_coefficients(fitted, draws=draws, seed=seed, most_people=most_people, progress=progress)
     curves = trace_curves(fitted, variables, clip=clip, seed=seed)
     return Explanation(
         fitted=fitted,

@@ -11,7 +11,18 @@ from surefoot.explain.explained_policy import ExplainedPolicy
 from surefoot.explain.policy_card import make_card
 from surefoot.explain.response import Curve
 from surefoot.explain.time_courses import TimeCourse
-from surefoot.reports.figures import BLUE, GREY, INK, ORANGE, SERIES, add_legend, interval_bars, label_axes, new_figure
+from surefoot.reports.figures import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    SERIES,
+    add_legend,
+    interval_bars,
+    label_axes,
+    new_figure,
+    thin_out,
+)
 from surefoot.reports.render import inline_svg, render
 
 if TYPE_CHECKING:
@@ -118,9 +129,9 @@ def _draw_course(course: TimeCourse) -> tuple[Markup, str]:
 
 
 def _draw_people(explained: ExplainedPolicy) -> tuple[Markup, str]:
-    rates = 100 * np.sort(explained.send_rates[~np.isnan(explained.send_rates)])
+    rank, rates = thin_out(100 * explained.send_rates[~np.isnan(explained.send_rates)])
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    axes.plot(np.arange(1, len(rates) + 1), rates, "o", color=BLUE, markersize=4, label="one participant")
+    axes.plot(rank, rates, "o", color=BLUE, markersize=4, label="one participant")
     axes.axhline(100 * explained.logged_rate, color=ORANGE, linestyle="--", label="as logged, over all")
     axes.set_ylim(0, 100)
     label_axes(axes, x="people, by send rate", y="would be sent something (%)", title="How often each participant")

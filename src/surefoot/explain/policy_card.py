@@ -220,7 +220,9 @@ def describe_coefficient(row: Coefficient, explained: ExplainedPolicy) -> str:
     """One policy coefficient in a sentence."""
     interval = f"{format_value(row.interval)}, 95 % interval {format_interval(row.interval)}"
     if row.people_above is not None:
-        own = f"above zero for {row.people_above}, below for {row.people_below} of {explained.people} people"
+        drawn = explained.coefficients.own_people
+        own = f"above zero for {row.people_above}, below for {row.people_below} of {drawn} people"
+        own += "" if drawn == explained.people else " drawn at random"
         interval = f"mean {interval}; own interval {own}"
     if row.feature == "intercept":
         lean = "towards" if row.interval.value > 0 else "away from"

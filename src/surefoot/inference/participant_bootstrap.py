@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +19,13 @@ BLOCK_ROWS = 2**19
 """Drawn decision points that are fitted at a time: memory stays bounded however many people there are."""
 
 
+Progress = Callable[[int, int], None]
+"""Told how many people are done, of how many."""
+
+
 @dataclass(frozen=True)
 class Bootstrap:
-    """Ends of 95 % percentile intervals, NaN for a participant without usable decision points."""
+    """Ends of 95 % percentile intervals, NaN for a participant without usable decision points or who was not drawn."""
 
     critic_low: NDArray[np.float64]
     """(people, d)."""
@@ -31,40 +35,57 @@ class Bootstrap:
     policy_high: NDArray[np.float64] | None
 
 
-def bootstrap_coefficients(fitted: Method, *, draws: int = 200, seed: int = 0) -> Bootstrap:
+def bootstrap_coefficients(
+    fitted: Method, *, draws: int = 200, seed: int = 0, most_people: int | None = None, progress: Progress | None = None
+) -> Bootstrap:
     """Resample each participant's usable decision points, fit critic and policy anew, and take percentiles.
 
     Every drawn copy of a participant is one more participant to the batched solvers. A participant's draws come from a
-    stream of their own, so that they do not depend on who else is there or on the size of a block.
+    stream of their own, so that they do not depend on who else is there or on the size of a block. With more than
+    `most_people` that many of them are drawn at random.
     """
     if fitted.pooled_:
         raise InputError(
             "the bootstrap over decision points is for one fit per participant; with a pooled one use the sandwich"
         )
     logs = fitted.logs_
-    people, with_policy = len(logs.participants), fitted.coef_ is not None
+    with_policy = fitted.coef_ is not None
     critic = np.full((2, *fitted.critic_coef_.shape), np.nan)
     policy = np.full((2, *fitted.coef_.shape), np.nan) if with_policy else None
     levels = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-    for chunk, drawn in _drawn(logs, people, draws, seed):
+    chosen, done = _choose_people(logs, most_people, seed), 0
+    for chunk, drawn in _draw_logs(logs, chosen, draws, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
             again = replace(fitted, filter=None).fit_some(drawn)
         critic[:, chunk] = np.quantile(again.critic_coef_.reshape(len(chunk), draws, -1), levels, axis=1)
         if policy is not None:
             policy[:, chunk] = np.quantile(again.coef_.reshape(len(chunk), draws, -1), levels, axis=1)
+        done += len(chunk)
+        if progress is not None:
+            progress(done, len(chosen))
     return Bootstrap(critic[0], critic[1], None if policy is None else policy[0], None if policy is None else policy[1])
 
 
-def _drawn(logs: Trajectories, people: int, draws: int, seed: int) -> Iterator[tuple[NDArray[np.int64], Trajectories]]:
-    """Blocks of people with usable rows, and logs in which every one of them appears `draws` times, resampled."""
+def _choose_people(logs: Trajectories, most: int | None, seed: int) -> NDArray[np.int64]:
+    """People with usable rows. Everybody draws a number of their own; those with the least are chosen."""
+    there = np.unique(logs.participant_index[logs.usable])
+    if most is None or len(there) <= most:
+        return there
+    numbers = [rng.random() for rng in streams(seed, "sample", logs.participants[there])]
+    return np.sort(there[np.argsort(numbers)[:most]])
+
+
+def _draw_logs(
+    logs: Trajectories, people: NDArray[np.int64], draws: int, seed: int
+) -> Iterator[tuple[NDArray[np.int64], Trajectories]]:
+    """Blocks of the people, and logs in which every one of them appears `draws` times, resampled."""
     rows = logs.order[logs.usable[logs.order]]
-    count = np.bincount(logs.participant_index[rows], minlength=people)
+    count = np.bincount(logs.participant_index[rows], minlength=len(logs.participants))
     first = np.concatenate([[0], np.cumsum(count)])
-    there = np.flatnonzero(count)
-    block = np.cumsum(count[there] * draws) // BLOCK_ROWS
+    block = np.cumsum(count[people] * draws) // BLOCK_ROWS
     for number in np.unique(block):
-        chunk = there[block == number]
+        chunk = people[block == number]
         picks = [
             first[participant_index] + rng.integers(0, count[participant_index], size=draws * count[participant_index])
             for participant_index, rng in zip(chunk, streams(seed, "bootstrap", logs.participants[chunk]), strict=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import FitWarning, InputError
-from surefoot.inference.intervals import FEW_PEOPLE, sum_by_participant, t_quantile
+from surefoot.inference.intervals import FEW_PEOPLE, t_quantile
 from surefoot.learning.actor_objective import gain_gradient_curvature
 from surefoot.learning.methods import ACCB, Method
 from surefoot.numerics.boltzmann import boltzmann
@@ -54,10 +54,12 @@ class Influences:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The usable rows of a pooled fit."""
+    """The usable rows of a pooled fit, participant after participant."""
 
-    people: int
-    participant_index: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    """Where they are in the logs."""
+    starts: NDArray[np.int64]
+    """Where each participant's begin."""
     base: NDArray[np.float64]
     """[1, s] as the critic sees it."""
     z: NDArray[np.float64]
@@ -71,14 +73,14 @@ class _Rows:
 
     @classmethod
     def of(cls, fitted: Method) -> _Rows:
-        logs, rows = fitted.logs_, np.flatnonzero(~np.isnan(fitted.weights_))
+        logs = fitted.logs_
+        rows = logs.order[fitted.used_[logs.order]]
         state, residual, cap = logs.state[rows], fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
         seen = state * fitted.critic_sees_
-        present, participant_index = np.unique(logs.participant_index[rows], return_inverse=True)
-        kept = fitted.weights_[rows]
+        kept, owner = fitted.weights_[rows], logs.participant_index[rows]
         return cls(
-            people=len(present),
-            participant_index=participant_index,
+            rows=rows,
+            starts=np.flatnonzero(np.diff(owner, prepend=-1)),
             base=np.concatenate([np.ones((len(rows), 1)), seen], axis=1),
             z=policy_features(state * fitted.policy_sees_),
             x=critic_features(seen, logs.action[rows], logs.actions),
@@ -88,23 +90,23 @@ class _Rows:
             cap=cap if np.isfinite(cap) else 0.0,
         )
 
+    @property
+    def people(self) -> int:
+        return len(self.starts)
+
     def grams(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ weight · x xᵀ over each participant's rows, (people, d, d), an entry at a time: the rows may be many."""
         size = self.x.shape[1]
         found = np.empty((self.people, size, size))
         for i in range(size):
             for j in range(i + 1):
-                found[:, i, j] = sum_by_participant(
-                    self.participant_index, self.people, weight * self.x[:, i] * self.x[:, j]
-                )
+                found[:, i, j] = self.sum_by_participant(weight * self.x[:, i] * self.x[:, j])
                 found[:, j, i] = found[:, i, j]
         return found
 
     def sum_by_participant(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums over each participant's rows of (rows, …)."""
-        order = np.argsort(self.participant_index, kind="stable")
-        starts = np.searchsorted(self.participant_index[order], np.arange(self.people))
-        return np.asarray(np.add.reduceat(values[order], starts))
+        return np.asarray(np.add.reduceat(values, self.starts))
 
 
 def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDArray[np.float64]:
@@ -116,8 +118,8 @@ def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDAr
     return np.where(np.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0)
 
 
-def compute_influences(fitted: Method) -> Influences:
-    """Every participant's influence on a method fitted with pooling="all".
+def compute_influences(fitted: Method, *, with_policy: bool = True) -> Influences:
+    """Every participant's influence on a method fitted with pooling="all"; the policy's only where it is wanted.
 
     The critic solves Σ u x e = ζ w. Its derivative is not XᵀUX alone: moving w also moves decision points across the cap,
     which adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal
@@ -146,7 +148,7 @@ def compute_influences(fitted: Method) -> Influences:
     else:
         others = (hessian - own + np.diag(penalty))[:, used][:, :, used]
         critic[:, used] = np.linalg.solve(others, pull[:, used, None])[..., 0]
-    policy = _policy(fitted, rows, critic) if isinstance(fitted, ACCB) else None
+    policy = _policy(fitted, rows, critic) if with_policy and isinstance(fitted, ACCB) else None
     return Influences(critic, policy, _count_policy_features(fitted))
 
 
@@ -177,7 +179,7 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
     theta = fitted.policies_.rule.arrays()["coef"][0]
     k, m = theta.shape
     count = len(rows.z)
-    advantage = policy_features(fitted.logs_.state[~np.isnan(fitted.weights_)]) @ effects(fitted.critic_coef_[0], k + 1).T
+    advantage = policy_features(fitted.logs_.state[rows.rows]) @ effects(fitted.critic_coef_[0], k + 1).T
     probability = boltzmann(rows.z @ theta.T)
     slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
     score = (slope[:, :, None] * rows.z[:, None, :]).reshape(count, k * m)

@@ -60,6 +60,13 @@ def new_figure(
     return figure, made
 
 
+def thin_out(values: NDArray[Any], most: int = 300) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Ranks from 1 on and values, sorted; of very many only as many as the eye can tell apart, evenly spaced."""
+    ordered = np.sort(values)
+    chosen = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), most)).round().astype(np.int64))
+    return chosen + 1, ordered[chosen]
+
+
 def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
     """Labels with units."""
     axes.set_xlabel(x, color=INK)

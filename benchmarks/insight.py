@@ -1,0 +1,83 @@
+"""`surefoot audit`, `explain` and `evaluate` on 5,000 people with 60 decision points each, as commands with pages.
+
+    python -m benchmarks.insight --out benchmarks/insight.json
+
+Wall-clock and processor seconds of each command, reading the file and writing the page included. On a busy machine the
+processor seconds are the ones to compare; with two threads the wall clock of an idle one is a little over half of them.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks.measuring import study
+
+STUDY = """
+[columns]
+participant = "participant"
+time = "time"
+probability = "probability"
+[state.weather]
+[state.engagement]
+[state.fatigue]
+[probability_limits]
+minimum = 0.1
+maximum = 0.9
+[method]
+name = "ro-accb"
+pooling = "{pooling}"
+"""
+LIMITS = {"audit": 5, "explain": 15, "evaluate": 5}
+"""Seconds that the computation may take beside reading and writing."""
+
+
+def measure(command, folder, pooling):
+    """Wall-clock and processor seconds of one command."""
+    file = folder / f"{pooling}.toml"
+    file.write_text(STUDY.format(pooling=pooling), encoding="utf-8")
+    page = folder / f"{command}.html"
+    call = [sys.executable, "-m", "surefoot", command, folder / "logs.parquet", "--study", file, "--html", page]
+    start = time.perf_counter()
+    process = subprocess.Popen(list(map(str, call)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{call} ended with status {status}")
+    seconds = {"wall": time.perf_counter() - start, "processor": usage.ru_utime + usage.ru_stime}
+    return {name: round(value, 1) for name, value in seconds.items()} | {"page_kib": page.stat().st_size // 1024}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=5000)
+    parser.add_argument("--points", type=int, default=60)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        logs, _ = study(asked.people, asked.points)
+        pq.write_table(logs.to_frame("pyarrow"), folder / "logs.parquet")
+        found = {
+            f"{command}, pooling = {pooling}": measure(command, folder, pooling)
+            for command in LIMITS
+            for pooling in ("person", "all")
+        }
+    for name, seconds in found.items():
+        print(
+            f"{name:<28} {seconds['wall']:6.1f} s wall  {seconds['processor']:6.1f} s processor  {seconds['page_kib']} KiB"
+        )
+    if asked.out:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        about = {"date": datetime.date.today().isoformat(), "cores": cores, "people": asked.people, "points": asked.points}
+        asked.out.write_text(json.dumps({**about, "seconds": found}, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
