@@ -93,3 +93,27 @@ def test_what_readme_links_to_is_there():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert (ROOT / target).exists(), target
+
+
+def test_what_is_said_about_the_screen_was_measured():
+    found = json.loads((ROOT / "benchmarks/screening.json").read_text(encoding="utf-8"))
+    whole, others = (found["heartsteps_v1"][name]["0.9"] for name in ("whole file", "other people"))
+    page = (ROOT / "docs/heartsteps-v1.md").read_text(encoding="utf-8")
+    for name, row in (("the screen, threshold 0.9", whole), ("the same, with what other people's records taught", others)):
+        numbers = f"{row['precision']:.2f} | {row['recall']:.2f} | {100 * row['recorded values flagged']:.1f} %"
+        assert f"| {name} | {numbers} |" in page
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"precision {whole['precision']:.2f} and recall {whole['recall']:.2f}" in readme
+    screening = (ROOT / "docs/screening.md").read_text(encoding="utf-8")
+    for seconds in list(found["times"].values())[1:]:
+        assert f"| {seconds:.2f} |" in screening
+    assert f"{found['many people'][1]['peak_memory_mib']} MiB" in screening
+    assert whole["precision"] >= 0.90
+    assert whole["recall"] >= 0.70
+    assert found["times"]["clean, share of it"] <= 2
+
+
+def test_the_limits_of_s6_hold_in_the_committed_run():
+    summary = json.loads((ROOT / "docs/reproduction/s6.json").read_text(encoding="utf-8"))
+    assert all(row["held"] for row in summary["limits"])
+    assert {"clean", "reward × 10 (unit)", "reward 0 after nothing only"} <= {row["data"] for row in summary["limits"]}
