@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from surefoot.data.column_roles import ColumnNames, read_times
 from surefoot.data.decision_points import DecisionPoints, read_decision_points
 from surefoot.data.derived_states import derive_states
-from surefoot.data.log_columns import MISSING, LogColumn, spell
+from surefoot.data.log_columns import MISSING, spell
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, list_files, name_file
 from surefoot.data.parquet_files import check_files
 from surefoot.data.problems import Problems
@@ -165,7 +165,7 @@ def scale_states(study: LogDescription, measured: NDArray[np.float64]) -> NDArra
 
 def _read_extra(rows: LogRows, name: str, role: Role, problems: Problems) -> NDArray[np.float64]:
     """A column that only the screen needs."""
-    column = LogColumn(name, rows.cells(name), problems)
+    column = rows.column(name, problems)
     return as_seconds(read_times(column)) if role == "enrolment" else column.numbers()
 
 
