@@ -47,7 +47,7 @@ def damaged(old, new, count=1):
 BROKEN = {
     "semicolons": (LOGS.replace(",", ";"), "line 1: the columns are separated by semicolons"),
     "tabs": (LOGS.replace(",", "\t"), "line 1: the columns are separated by tabs"),
-    "decimal commas, bare": (damaged("T01:00:00,4.5", "T01:00:00,4,5"), "line 3: cannot be read"),
+    "decimal commas, bare": (damaged("T01:00:00,4.5", "T01:00:00,4,5"), "line 3: 9 fields where the header has 8"),
     "decimal commas, quoted": (damaged("T01:00:00,4.5", 'T01:00:00,"4,5"'), "line 3, column 'mood', .*: '4,5' is not a num"),
     "semicolons and decimal commas": (LOGS.replace(",", ";").replace(".", ","), "line 1"),
     "a stray byte": (damaged("home", "ho\udc99me"), "line 2: byte 0x99 is not UTF-8"),
@@ -63,7 +63,7 @@ BROKEN = {
     "a header only": (HEADER, "no rows"),
     "a column twice": (LOGS.replace("mood", "steps", 1), "line 1: two columns are called 'steps'"),
     "a column missing": (LOGS.replace("mood", "mod", 1), "there is no column 'mood' .did you mean 'mod'"),
-    "a row cut short": (LOGS[:-9], "line 41: cannot be read as comma-separated values"),
+    "a row cut short": (LOGS[:-9], "line 41: [67] fields where the header has 8"),
     "an unclosed quote": (damaged("home", '"home'), "line 2"),
     "no availability": (damaged("1,0,0.5", ",0,0.5"), "line 2, column 'available', participant 'ann': the avail"),
     "a probability above 1": (damaged("0.5,", "1.5,"), "line 2, column 'p', participant 'ann': probability 1.5 is outside"),
@@ -174,11 +174,11 @@ def test_an_empty_part_of_a_folder_is_harmless_unless_all_are(study, tmp_path):
 
 def test_what_is_not_there_or_is_no_table(study, tmp_path):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "logs.xlsx").write_text("x")
+    (tmp_path / "logs.sas7bdat").write_text("x")
     for path, words in (
         (tmp_path / "empty", "without Parquet"),
         (tmp_path / "x.csv", "no file"),
-        (tmp_path / "logs.xlsx", ".csv"),
+        (tmp_path / "logs.sas7bdat", ".csv"),
     ):
         with pytest.raises(InputError, match=words):
             fit_study(path, study, tmp_path / "fitted")

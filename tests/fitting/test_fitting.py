@@ -184,7 +184,7 @@ def test_a_file_is_read_parsed_and_sorted_once(name, table, tmp_path, monkeypatc
     from typer.testing import CliRunner
 
     from surefoot.cli import app
-    from surefoot.data import log_files, validation
+    from surefoot.data import log_files, log_formats, validation
     from surefoot.learning import methods
 
     path = tmp_path / name
@@ -202,8 +202,8 @@ def test_a_file_is_read_parsed_and_sorted_once(name, table, tmp_path, monkeypatc
         monkeypatch.setattr(where, attribute, counted)
 
     count("read", Path, "open", lambda file, *_: file == path)
-    count("decode", log_files, "clean_text")
-    count("parse", log_files, "csv_table" if name.endswith("csv") else "parquet_table")
+    count("decode", log_formats, "decode_text")
+    count("parse", log_formats, "text_table" if name.endswith("csv") else "parquet_table")
     count("participants", log_files, "read_participants")
     count("method", methods, "method")
     count("sort", validation.np, "lexsort")

@@ -17,7 +17,9 @@ SHOWN_WARNINGS = 10
 
 @app.command()
 def fit(
-    logs: Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")],
+    logs: Annotated[
+        Path, typer.Argument(help="Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet.")
+    ],
     study: Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")] = Path(
         "study.toml"
     ),

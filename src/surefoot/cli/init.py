@@ -14,7 +14,9 @@ Name = Annotated[str | None, typer.Option(help="Its column, where the guess is w
 
 @app.command()
 def init(
-    logs: Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")],
+    logs: Annotated[
+        Path, typer.Argument(help="Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet.")
+    ],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("study.toml"),
     participant: Name = None,
     time: Name = None,

@@ -30,7 +30,7 @@ def check_writable(path: Path | None) -> Path | None:
     return path
 
 
-Logs = Annotated[Path, typer.Argument(help="Logged decision points: .csv, .parquet or a folder of .parquet files.")]
+Logs = Annotated[Path, typer.Argument(help="Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet.")]
 StudyFile = Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")]
 HtmlFile = Annotated[Path | None, typer.Option(help="Also write a self-contained page with plots.", callback=check_writable)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON on standard output.")]

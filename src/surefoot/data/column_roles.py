@@ -73,12 +73,15 @@ def type_participants(cells: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(cells, r"\.0+$", "").cast(pa.int64())
 
 
-def type_times(cells: pa.Array) -> pa.Array:
-    """Times in a text file: numbers where all are numbers, else text."""
+def type_times(column: LogColumn) -> pa.Array:
+    """Times in a file without types: numbers where all are numbers, else as they are."""
     import pyarrow as pa
 
-    kinds = (pa.int64(), pa.float64()) if is_text(cells.type) else ()
-    return next((cells.cast(kind) for kind in kinds if first_failure(cells, kind) is None), cells)
+    if not column.is_text or column.settings.time_format is not None:
+        return column.cells
+    plain = column.plain_numbers().cells
+    kinds = (pa.int64(), pa.float64())
+    return next((plain.cast(kind) for kind in kinds if first_failure(plain, kind) is None), column.cells)
 
 
 def read_times(column: LogColumn) -> NDArray[Any]:
@@ -88,7 +91,9 @@ def read_times(column: LogColumn) -> NDArray[Any]:
     cells, kind = column.cells, column.cells.type
     column.refuse_missing()
     column.problems.raise_any(column.name)
-    if column.is_text:
+    if column.is_text and column.settings.time_format is not None:
+        cells = _parse_format(column, column.settings.time_format)
+    elif column.is_text:
         cells = _parse_instants(column)
     elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         cells = to_microseconds(cells, column.name)
@@ -137,6 +142,19 @@ def _parse_instants(column: LogColumn) -> pa.Array:
     cells = LogColumn(column.name, cells, column.problems).cast(kind, _not_a_time)
     column.problems.raise_any(column.name)
     return cells.cast(pa.timestamp("us"))
+
+
+def _parse_format(column: LogColumn, layout: str) -> pa.Array:
+    """Text in a format of strptime."""
+    import pyarrow.compute as pc
+
+    times = pc.strptime(column.cells, format=layout, unit="us", error_is_null=True)
+    wrong = np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False))
+    if wrong.size:
+        text = column.cells[int(wrong[0])]
+        column.report(wrong, f"'{text}' does not fit time_format '{layout}'", "correct it, or the format in [file]")
+        column.problems.stop()
+    return times
 
 
 def _unlike_the_numbers(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.log_columns import MISSING, LogColumn, first_failure, is_text, settle_missing
 
 if TYPE_CHECKING:
@@ -30,17 +31,18 @@ class ColumnSummary:
     """The texts that occur, the most frequent first; empty for numbers and for what is not text."""
 
     @classmethod
-    def of(cls, name: str, cells: pa.Array) -> ColumnSummary:
+    def of(cls, name: str, cells: pa.Array, settings: FileSettings = PLAIN) -> ColumnSummary:
         import pyarrow as pa
 
-        cells = settle_missing(cells, MISSING)
+        cells = LogColumn(name, settle_missing(cells, MISSING), settings=settings).plain_numbers().cells
         kind = cells.type
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         if is_text(kind) and cells.null_count < len(cells) and first_failure(cells, pa.float64()) is None:
             number, cells = True, cells.cast(pa.float64())
         if number:
             values = cells.cast(pa.float64(), safe=False).drop_null().to_numpy(zero_copy_only=False)
-            return cls(name, len(cells), cells.null_count, values[np.isfinite(values)], [])
+            values = values[np.isfinite(values)] / (100 if name in settings.percent else 1)
+            return cls(name, len(cells), cells.null_count, values, [])
         if not (is_text(kind) or pa.types.is_boolean(kind)):
             return cls(name, len(cells), cells.null_count, None, [])
         texts, indices = LogColumn(name, cells).distinct()

@@ -46,7 +46,7 @@ def read_decision_points(
 ) -> DecisionPoints:
     """Read every column by its role; `state` gives the column and the kind of every state variable."""
     problems = Problems(rows.place, lambda row: rows.participants[rows.participant_index[row]].item())
-    columns = {name: LogColumn(name, rows.cells(name), problems) for name in rows.table.column_names}
+    columns = {name: rows.column(name, problems) for name in rows.table.column_names}
     matrix, implausible = read_state(columns, state)
     return DecisionPoints(
         state=matrix,

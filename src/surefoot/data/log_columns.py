@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.problems import MOST_SHOWN, Problems
 from surefoot.errors import InputError, did_you_mean
 
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
 """How files spell "missing", in addition to an empty cell; a study may add spellings of its own."""
 NUMBER = r"[-+]?\d+(\.\d+)?"
-DECIMAL_COMMA = r"^[-+]?[\d.]*,\d+$"
+DECIMAL_POINT = r"^[-+]?\d*\.(\d{1,2}|\d{4,})$"
+EUROPEAN_NUMBER = r"^[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][-+]?\d+)?$"
+HABITS = {
+    r"^[-+]?[\d.]*,\d+$": "write decimals with a point and no thousands separators, or decimal = ',' in [file]",
+    r"^[-+]?[\d.,]+\s*%$": "write the number alone, or percent = ['{}'] in [file]",
+}
+"""Ways to write numbers that are read only when the study says so, with the remedy; `{}` is the column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +37,7 @@ class LogColumn:
     name: str
     cells: pa.Array
     problems: Problems = field(default_factory=Problems)
+    settings: FileSettings = PLAIN
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -46,7 +54,7 @@ class LogColumn:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        cells = self.cast(pa.float64(), self._not_a_number) if self.is_text else self.cells
+        cells = self.plain_numbers().cast(pa.float64(), self._not_a_number) if self.is_text else self.cells
         known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
         if not any(test(cells.type) for test in known):
             raise InputError(
@@ -57,15 +65,36 @@ class LogColumn:
         values: NDArray[np.float64] = pc.fill_null(cells.cast(pa.float64(), safe=False), np.nan).to_numpy(
             zero_copy_only=False
         )
-        return values
+        return values / 100 if self.name in self.settings.percent else values
+
+    def plain_numbers(self) -> LogColumn:
+        """Text in which numbers have a decimal point, no thousands separators and no percent sign; others as they are."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        cells = self.cells
+        if not self.is_text:
+            return self
+        if self.name in self.settings.percent:
+            cells = pc.replace_substring_regex(cells, r"\s*%$", "")
+        if self.settings.decimal == ",":
+            pointed = pc.fill_null(pc.match_substring_regex(cells, DECIMAL_POINT), False)
+            rows = np.flatnonzero(pointed.to_numpy(zero_copy_only=False))
+            if rows.size:
+                remedy = "write it so, or decimal = '.' in [file]"
+                self.report(rows, f"'{cells[int(rows[0])]}' is not a number with a decimal comma", remedy)
+                cells = pc.if_else(pointed, pa.scalar(None, cells.type), cells)
+            european = pc.replace_substring(pc.replace_substring(cells, ".", ""), ",", ".")
+            cells = pc.if_else(pc.match_substring_regex(cells, EUROPEAN_NUMBER), european, cells)
+        return replace(self, cells=cells)
 
     def _not_a_number(self, cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
         import pyarrow.compute as pc
 
-        if re.match(DECIMAL_COMMA, text):
-            # One habit of the file, not as many mistakes as it has numbers.
-            remedy = "write decimals with a point and no separators"
-            return pc.match_substring_regex(cells, DECIMAL_COMMA), f"'{text}' is not a number", remedy
+        # One habit of the file, not as many mistakes as it has numbers.
+        for habit, remedy in HABITS.items():
+            if re.match(habit, text):
+                return pc.match_substring_regex(cells, habit), f"'{text}' is not a number", remedy.format(self.name)
         return pc.equal(cells, text), f"'{text}' is not a number", "correct it or leave it empty (missing)"
 
     def cast(self, kind: pa.DataType, explain: Callable[[pa.Array, str], tuple[pa.Array, str, str]]) -> pa.Array:

@@ -14,6 +14,7 @@ from surefoot.data.column_kinds import Number, VariableKind, YesNo
 from surefoot.data.column_roles import ColumnNames
 from surefoot.data.column_summaries import ColumnSummary
 from surefoot.data.decision_points import read_decision_points
+from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.frames import arrow_table, make_frame
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, list_files, name_file
 from surefoot.data.problems import Problems
@@ -134,19 +135,23 @@ class Trajectories:
 
     @classmethod
     def from_csv(cls, path: str | Path, **roles: Any) -> Trajectories:
-        """Read a comma-separated file; the arguments are those of `from_frame`. Errors name the line of the file."""
-        return cls._from_file(path, roles)
+        """Read a file with separated columns; the arguments are those of `from_file`."""
+        return cls.from_file(path, **roles)
 
     @classmethod
     def from_parquet(cls, path: str | Path, **roles: Any) -> Trajectories:
-        """Read a Parquet file; the arguments are those of `from_frame`."""
-        return cls._from_file(path, roles)
+        """Read a Parquet file; the arguments are those of `from_file`."""
+        return cls.from_file(path, **roles)
 
     @classmethod
-    def _from_file(cls, path: str | Path, arguments: dict[str, Any]) -> Trajectories:
+    def from_file(cls, path: str | Path, *, file: FileSettings = PLAIN, **arguments: Any) -> Trajectories:
+        """Read one file (.csv, .tsv, .parquet, .xlsx; text may be packed as .gz); errors name its lines.
+
+        `file` says how it writes numbers and times; the other arguments are those of `from_frame`.
+        """
         roles = _Roles(**arguments)
-        (file,) = list_files(path)
-        rows = LogFile(file).rows(roles.layout)
+        (found,) = list_files(path)
+        rows = LogFile(found).rows(replace(roles.layout, settings=file))
         with name_file(path):
             return cls._from_rows(rows, roles, "pyarrow")
 
@@ -342,7 +347,7 @@ class _Roles:
 
 
 def _plain_kind(rows: LogRows, name: str) -> VariableKind:
-    summary = ColumnSummary.of(name, rows.cells(name))
+    summary = ColumnSummary.of(name, rows.column(name, Problems()).cells, rows.settings)
     return YesNo.recognize(summary) or Number()
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.data.frames import make_frame
-from surefoot.data.log_files import LogRows, check_columns
+from surefoot.data.log_files import LogRows
+from surefoot.data.text_files import check_columns
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.data.log_files import check_columns
+from surefoot.data.text_files import check_columns
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 

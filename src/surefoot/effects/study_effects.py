@@ -114,7 +114,6 @@ def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs
     """Columns of the logs that play no other part in the study, as numbers."""
     if not names:
         return {}
-    from surefoot.data.log_columns import LogColumn
     from surefoot.data.log_files import LogFile, LogRows, concatenate, name_file
     from surefoot.data.problems import Problems
     from surefoot.study.log_reader import log_layout, study_files
@@ -126,7 +125,7 @@ def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs
     rows = concatenate(parts)
     problems = Problems(rows.place)
     with name_file(path):
-        found = {name: LogColumn(name, rows.cells(name), problems).numbers()[read.row] for name in names}
+        found = {name: rows.column(name, problems).numbers()[read.row] for name in names}
         problems.raise_any()
     return found
 

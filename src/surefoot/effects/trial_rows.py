@@ -171,7 +171,7 @@ def _read_columns(frame: Any, analysis: Analysis, variables: list[str], place: P
     layout = LogLayout(analysis.participant, analysis.time, tuple(names))
     rows = LogRows.of(layout.settle_missing(arrow_table(frame, names)[0]), analysis.participant, place)
     problems = Problems(place, lambda row: rows.participants[rows.participant_index[row]].item())
-    columns = {name: LogColumn(name, rows.cells(name), problems) for name in names}
+    columns = {name: rows.column(name, problems) for name in names}
     time, person = read_times(columns[analysis.time]), rows.participant_index
     row = np.lexsort((time, person))
     order = RowOrder(rows.participants, person[row], row, problems)

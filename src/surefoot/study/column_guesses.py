@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import VariableKind, recognize_kind
 from surefoot.data.column_summaries import ColumnSummary, quote
+from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.log_columns import MISSING, LogColumn, first_failure, is_text, settle_missing, whole_array
 from surefoot.data.log_files import LogRows
 from surefoot.data.mean_weights import FITS, SURE, MeanWeights
@@ -51,22 +52,28 @@ class ColumnGuesses:
     state: dict[str, VariableKind]
     left_out: dict[str, str]
     """Columns that are neither, with the reason in words that go after the name."""
+    file: list[str] = field(default_factory=list)
+    """The lines of the section on the file."""
 
 
-def guess_columns(table: pa.Table, said: Mapping[str, str | None]) -> ColumnGuesses:
+def guess_columns(table: pa.Table, said: Mapping[str, str | None], settings: FileSettings = PLAIN) -> ColumnGuesses:
     """Look at all columns of a log; `said` gives roles that cannot be guessed."""
-    cells = {name: settle_missing(whole_array(table[name]), MISSING) for name in table.column_names}
-    summaries = {name: ColumnSummary.of(name, cells[name]) for name in cells}
+    cells = {
+        name: LogColumn(name, settle_missing(whole_array(table[name]), MISSING), settings=settings).plain_numbers().cells
+        for name in table.column_names
+    }
+    summaries = {name: ColumnSummary.of(name, cells[name], replace(PLAIN, percent=settings.percent)) for name in cells}
     roles = _guess_roles(summaries, said)
     action, reward = _codes_of(cells[roles["action"]]), _codes_of(cells[roles["reward"]])
     known = ~np.isnan(action)
+    taken = np.unique(action[known], return_inverse=True)[1]
     state: dict[str, VariableKind] = {}
     left_out: dict[str, str] = {}
     for name in (name for name in summaries if name not in roles.values()):
         reason = _reason_against(summaries[name])
         if reason is None:
             values = _codes_of(cells[name])
-            if gives_away_action(values[known], action[known].astype(np.int64)):
+            if gives_away_action(values[known], taken):
                 reason = "says which action was taken"
             elif summaries[roles["reward"]].numbers is not None and says_the_same(values, reward):
                 reason = "says what the reward was"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, replace
 from pathlib import Path
 
 from surefoot.data.column_kinds import MOST_LEVELS, Category, VariableKind, YesNo
 from surefoot.data.column_summaries import ColumnSummary, quote
+from surefoot.data.file_detection import detect_settings, detect_time_format
+from surefoot.data.file_settings import PLAIN, FileSettings
+from surefoot.data.log_columns import whole_array
 from surefoot.data.log_files import LogFile, list_files, name_file
 from surefoot.data.suspect_columns import find_codes
 from surefoot.errors import InputError
@@ -19,7 +23,11 @@ def draft_study(path: Path, **roles: str | None) -> str:
     """The text of a study for these logs; `roles` say what cannot be guessed (participant, time, action, reward, …)."""
     file = LogFile(list_files(path)[0])
     with name_file(path):
-        guesses = guess_columns(file.table(), roles)
+        settings = detect_settings(file)
+        table, _ = file.table(settings=settings)
+        guesses = guess_columns(table, roles, settings)
+        formats = detect_time_format(whole_array(table[guesses.roles["time"]]))
+        guesses = replace(guesses, file=_file_section(settings, formats))
         if not guesses.state:
             raise InputError("no column is left that could be a state variable; a policy needs at least one")
         text = _study_text(path, guesses, [])
@@ -35,10 +43,11 @@ def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> st
     roles, by_name = guesses.roles, guesses.summaries
     lines = [
         f"# A first version for {quote(path.name)[1:-1]}, guessed from its columns. Check every line that says so.",
+        *guesses.file,
         "",
         "[columns]",
         f"participant = {quote(roles['participant'])}",
-        "# Orders a participant's decision points: a number or an ISO 8601 time.",
+        "# Orders a participant's decision points: a number or a time.",
         f"time = {quote(roles['time'])}",
         "# Whether the participant could be treated; without it everybody always could.",
         _optional("available", roles),
@@ -64,6 +73,23 @@ def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> st
         *_method(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _file_section(settings: FileSettings, formats: list[str]) -> list[str]:
+    """The lines of `[file]`, if the file is not a plain one."""
+    lines = [
+        f"{one.name} = {_toml_value(getattr(settings, one.name))}"
+        for one in fields(settings)
+        if getattr(settings, one.name) != getattr(PLAIN, one.name)
+    ]
+    if len(formats) > 1:
+        lines.append(f"# Check: the times also fit {', '.join(map(quote, formats[1:]))}.")
+    lines += [f"time_format = {quote(formats[0])}"] if formats else []
+    return ["", "# How the file writes things, as found in it.", "[file]", *lines] if lines else []
+
+
+def _toml_value(value: str | tuple[str, ...]) -> str:
+    return quote(value) if isinstance(value, str) else f"[{', '.join(map(quote, value))}]"
 
 
 def _optional(role: str, roles: dict[str, str]) -> str:

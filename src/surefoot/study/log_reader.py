@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from surefoot.data.column_roles import ColumnNames, read_times
 from surefoot.data.decision_points import DecisionPoints, read_decision_points
 from surefoot.data.derived_states import derive_states
-from surefoot.data.log_columns import MISSING, LogColumn, spell
-from surefoot.data.log_files import LogFile, LogLayout, LogRows, check_files, concatenate, list_files, name_file
+from surefoot.data.log_columns import MISSING, spell
+from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, list_files, name_file
+from surefoot.data.parquet_files import check_files
 from surefoot.data.problems import Problems
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
@@ -58,7 +59,7 @@ def log_layout(study: LogDescription) -> LogLayout:
     own = {(variable.column or name): tuple(map(spell, variable.missing)) for name, variable in study.state.items()}
     own[study.reward.column] = tuple(map(spell, study.reward.missing))
     columns = tuple(dict.fromkeys(name for name in wanted if name is not None))
-    return LogLayout(roles.participant, roles.time, columns, (*MISSING, *roles.missing), own, meant)
+    return LogLayout(roles.participant, roles.time, columns, (*MISSING, *roles.missing), own, meant, study.file.settings)
 
 
 def study_files(study: LogDescription, path: str | Path) -> list[Path]:
@@ -164,7 +165,7 @@ def scale_states(study: LogDescription, measured: NDArray[np.float64]) -> NDArra
 
 def _read_extra(rows: LogRows, name: str, role: Role, problems: Problems) -> NDArray[np.float64]:
     """A column that only the screen needs."""
-    column = LogColumn(name, rows.cells(name), problems)
+    column = rows.column(name, problems)
     return as_seconds(read_times(column)) if role == "enrolment" else column.numbers()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Annotated, Literal, Self
 
@@ -10,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from surefoot.data.column_kinds import KINDS, Number, VariableKind
 from surefoot.data.decision_times import DayBoundary
 from surefoot.data.derived_states import DerivedState, find_derived_state
+from surefoot.data.file_settings import FileSettings
 from surefoot.data.log_columns import spell
 from surefoot.errors import did_you_mean
 from surefoot.screening.series import Role
@@ -175,9 +177,45 @@ def _offset(transform: str) -> float | None:
     return None if found is None else float(f"{found[1] or '+'}{found[2] or '0'}")
 
 
+class FileSection(Section):
+    """How files of logs write things; only what differs from a plain CSV file."""
+
+    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """Between columns; by default a comma, and a tab in .tsv."""
+    decimal: Literal[".", ","] = "."
+    encoding: str = "utf-8"
+    time_format: str | None = None
+    """As strptime has it, such as "%d.%m.%Y %H:%M"; by default numbers or ISO 8601."""
+    percent: Words = ()
+    """Columns whose numbers are percentages, with or without the sign: they are divided by 100."""
+    sheet: str | None = None
+    """Of an Excel workbook; by default the first."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _encoding_is_known(cls, name: str) -> str:
+        try:
+            codecs.lookup(name)
+        except LookupError as error:
+            raise ValueError(f"there is no encoding '{name}'; write 'utf-8', 'cp1252' or 'utf-16'") from error
+        return name
+
+    @field_validator("time_format")
+    @classmethod
+    def _format_names_the_day(cls, layout: str | None) -> str | None:
+        if layout is not None and not ("%d" in layout and "%m" in layout):
+            raise ValueError(f"'{layout}' does not say where day and month stand; write it like '%d.%m.%Y %H:%M'")
+        return layout
+
+    @property
+    def settings(self) -> FileSettings:
+        return FileSettings(self.separator, self.decimal, self.encoding, self.time_format, self.percent, self.sheet)
+
+
 class LogDescription(Section):
     """What the columns of the logs mean."""
 
+    file: FileSection = FileSection()
     columns: Columns
     state: Annotated[dict[str, StateVariable], Field(min_length=1)]
     actions: Actions = Actions()

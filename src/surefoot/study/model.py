@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from surefoot.data.decision_times import DayBoundary
-from surefoot.data.log_files import LOG_SUFFIXES
+from surefoot.data.log_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.effects_section import EffectsSection
 from surefoot.study.log_reader import StudyLogs, read_logs
@@ -89,7 +89,7 @@ class Study(LogDescription):
     def load(cls, path: str | Path) -> Study:
         """Read a `study.toml`."""
         path = Path(path)
-        if path.suffix.lower() in LOG_SUFFIXES or path.is_dir():
+        if path.name.lower().endswith(LOG_SUFFIXES) or path.is_dir():
             raise InputError(f"{path}: holds logs, not a study; write surefoot fit {path} --study study.toml")
         try:
             text = path.read_bytes().decode("utf-8-sig")

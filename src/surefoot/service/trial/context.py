@@ -38,7 +38,7 @@ def context_to_state(study: Study, context: Mapping[str, Cell], derived: Mapping
     reasons = [f"unknown: {name}" for name in context if name not in study.state_kinds]
     readable = read_values(study, context)
     for name in study.state_kinds:
-        if context.get(name) is None:
+        if context.get(name) in (None, *study.state[name].missing):
             reasons.append(f"missing: {name}")
         elif readable[name] is None:
             reasons.append(f"implausible: {name}")

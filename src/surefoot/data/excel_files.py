@@ -1,0 +1,70 @@
+"""Excel workbooks (.xlsx), with the extra `excel`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+from surefoot.data.log_columns import spell
+from surefoot.data.text_files import check_columns
+from surefoot.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def excel_table(path: Path, data: bytes, columns: Sequence[str] | None, sheet: str | None) -> pa.Table:
+    """The named columns of a sheet, or all of them; its first row is the header."""
+    import pyarrow as pa
+
+    rows = _read_sheet(path, data, sheet)
+    header = ["" if cell is None else str(cell).strip() for cell in (rows[0] if rows else ())]
+    while header and header[-1] == "":
+        header.pop()
+    repeated = [name for name in header if header.count(name) > 1]
+    if repeated:
+        raise InputError(f"{path}: row 1: two columns are called '{repeated[0]}'; rename one", column=repeated[0])
+    columns = header if columns is None else columns
+    check_columns(path, header, columns)
+    # Excel keeps formatted but empty rows at the end.
+    while len(rows) > 1 and all(cell is None for cell in rows[-1]):
+        rows.pop()
+    places = [header.index(name) for name in columns]
+    return pa.table({name: _column([row[place] for row in rows[1:]]) for name, place in zip(columns, places, strict=True)})
+
+
+def _read_sheet(path: Path, data: bytes, sheet: str | None) -> list[tuple[Any, ...]]:
+    try:
+        from openpyxl import load_workbook
+        from openpyxl.utils.exceptions import InvalidFileException
+    except ImportError:
+        raise InputError(f"{path}: Excel workbooks need openpyxl; install it with: pip install 'surefoot[excel]'") from None
+    try:
+        book = load_workbook(io.BytesIO(data), data_only=True)
+    except (BadZipFile, InvalidFileException, KeyError, ValueError, OSError, TypeError) as error:
+        raise InputError(f"{path}: cannot be read as an Excel workbook ({error})") from error
+    if sheet is not None and sheet not in book.sheetnames:
+        known = book.sheetnames
+        raise InputError(f"{path}: there is no sheet '{sheet}'{did_you_mean(sheet, known)}; the workbook has {known}")
+    chosen = book[sheet] if sheet is not None else book.worksheets[0]
+    return list(chosen.iter_rows(values_only=True))
+
+
+def _column(cells: list[Any]) -> pa.Array:
+    """Numbers, yes/no and times as such where all are, else text."""
+    import pyarrow as pa
+
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds <= {int, float} or kinds <= {bool}:
+        return pa.array(cells, pa.float64() if float in kinds else None)
+    if kinds == {datetime}:
+        return pa.array(cells, pa.timestamp("us"))
+    return pa.array([None if cell is None else _text(cell) for cell in cells], pa.large_string())
+
+
+def _text(cell: Any) -> str:
+    return cell.isoformat() if isinstance(cell, date) else spell(cell)

@@ -1,0 +1,70 @@
+"""Parquet files; what cannot be read is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surefoot.data.log_columns import value_family
+from surefoot.data.text_files import check_columns
+from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def open_parquet(path: Path, data: bytes | None = None) -> Any:
+    """An open Parquet file, or its bytes opened as one."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path if data is None else pa.BufferReader(data))
+        # The names of a damaged file may not be text.
+        _ = file.schema_arrow.names
+        return file
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
+
+
+def parquet_table(path: Path, data: bytes | None, columns: Sequence[str] | None = None) -> pa.Table:
+    """The named columns of a Parquet file, or all of them, checked down to the encoding of their text."""
+    import pyarrow as pa
+
+    file = open_parquet(path, data)
+    columns = list(file.schema_arrow.names) if columns is None else columns
+    check_columns(path, list(file.schema_arrow.names), columns)
+    try:
+        # A column called "a.b" is a column, not a field of "a": pick by position in what was read.
+        table = file.read(columns=list(columns)).select(list(columns))
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
+    return table
+
+
+def check_files(files: list[Path], columns: Sequence[str]) -> list[Path]:
+    """The Parquet files of a folder without those that have no rows.
+
+    Files whose columns of one name hold different kinds of values are refused; a column of nothing goes with any.
+    """
+    first: dict[str, tuple[str, Path]] = {}
+    filled = []
+    for file in files:
+        opened = open_parquet(file)
+        schema = opened.schema_arrow
+        check_columns(file, schema.names, columns)
+        for name in columns:
+            family = value_family(schema.field(name).type)
+            known, where = first.setdefault(name, (family, file))
+            if known == "nothing":
+                first[name] = (family, file)
+            elif family not in (known, "nothing"):
+                raise InputError(
+                    f"{file}: column '{name}' holds {family}, but {known} in {where}; write all files with one schema",
+                    column=name,
+                )
+        if opened.metadata.num_rows:
+            filled.append(file)
+    return filled
