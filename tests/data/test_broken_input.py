@@ -63,7 +63,7 @@ BROKEN = {
     "a header only": (HEADER, "no rows"),
     "a column twice": (LOGS.replace("mood", "steps", 1), "line 1: two columns are called 'steps'"),
     "a column missing": (LOGS.replace("mood", "mod", 1), "there is no column 'mood' .did you mean 'mod'"),
-    "a row cut short": (LOGS[:-9], "line 41: [67] fields where the header has 8"),
+    "a row cut short": (LOGS[:-9], "line 41: [567] fields where the header has 8"),
     "an unclosed quote": (damaged("home", '"home'), "line 2"),
     "no availability": (damaged("1,0,0.5", ",0,0.5"), "line 2, column 'available', participant 'ann': the avail"),
     "a probability above 1": (damaged("0.5,", "1.5,"), "line 2, column 'p', participant 'ann': probability 1.5 is outside"),

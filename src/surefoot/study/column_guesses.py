@@ -164,7 +164,8 @@ def _read_as(study: LogDescription, rows: LogRows, reading: str) -> MeanWeights 
     """The mean weights of one reading; None where the logs cannot be read so."""
     columns = study.columns.model_copy(update={"probability_of": reading})
     try:
-        return MeanWeights.of(parse_logs(study.model_copy(update={"columns": columns}), rows).logs)
+        # Weights need no screened values.
+        return MeanWeights.of(parse_logs(study.model_copy(update={"columns": columns, "screen": None}), rows).logs)
     except InputError:
         # What is wrong with the cells is told by the fit.
         return None
