@@ -34,7 +34,8 @@ class Participants:
     def __post_init__(self):
         self.names = [f"p{participant:03d}" for participant in range(self.number)]
         self._rng = np.random.default_rng(self.seed)
-        self._state = HeartSteps.begin(HeartSteps.draw(self._rng, (3, self.number)))
+        self._world = HeartSteps()
+        self._state = self._world.begin(self._world.draw(self._rng, (3, self.number)))
         # One participant in ten has a sensor that dies for four days.
         self._dead_from = np.where(self._rng.random(self.number) < 0.1, self._rng.integers(2, 30, self.number), 10_000)
         self._waiting = []

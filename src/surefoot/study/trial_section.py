@@ -51,6 +51,21 @@ class Limits(Section):
     """How far ahead of the server's clock a timestamp may be."""
 
 
+class Dose(Section):
+    """How much may be sent to one participant, enforced by the service: beyond it the probability of sending is 0."""
+
+    prompts_per_day: Count | None = None
+    """In any 24 hours."""
+    prompts_per_week: Count | None = None
+    """In any 7 days."""
+    minimum_gap_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    """Between two prompts."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.prompts_per_day is not None or self.prompts_per_week is not None or self.minimum_gap_minutes > 0
+
+
 class TrialSection(Section):
     """How the study is run: warm-up, nightly updates, fallback, guard rails, outcomes, alerts."""
 
@@ -75,6 +90,9 @@ class TrialSection(Section):
     """How long after its decision point an outcome counts; a later one is recorded as late."""
     activation: Literal["automatic", "manual"] = "automatic"
     """Whether an update that passed the guard rails goes live by itself."""
+    decision_gap_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    """Decision points of a participant that follow sooner are refused; 0: the study has no such rule."""
+    dose: Dose = Dose()
     guard_rails: GuardRails = GuardRails()
     alerts: Alerts = Alerts()
     limits: Limits = Limits()

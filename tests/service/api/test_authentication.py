@@ -16,6 +16,8 @@ ROUTES = {
     ("GET", "/updates/1"): "admin",
     ("GET", "/policies"): "admin",
     ("POST", "/policies/1/activate"): "admin",
+    ("POST", "/participants/p1/pause"): "admin",
+    ("POST", "/study/pause"): "admin",
     ("GET", "/export/decisions"): "analyst",
     ("GET", "/export/outcomes"): "analyst",
     ("GET", "/healthz"): None,
@@ -42,11 +44,17 @@ def test_every_role_tries_every_route(client, monkeypatch, way, path):
             assert status == 403
 
 
+def concrete(path):
+    for name, value in (("update_id", "1"), ("policy_id", "1"), ("participant_id", "p1"), ("change", "pause")):
+        path = path.replace(f"{{{name}}}", value)
+    return path
+
+
 def test_the_table_of_roles_names_every_route(client):
     described = client.get("/openapi.json").json()["paths"]
     found = {(way.upper(), path.removeprefix("/api/v1")) for path, ways in described.items() for way in ways}
-    concrete = {(way, path.replace("{update_id}", "1").replace("{policy_id}", "1")) for way, path in found}
-    assert concrete == set(ROUTES)
+    named = {(way, concrete(path)) for way, path in found}
+    assert named == set(ROUTES)
 
 
 def test_bad_keys_are_alike(client, monkeypatch):

@@ -23,7 +23,7 @@ def test_a_mistake_of_ours_is_500_without_its_words(client, monkeypatch, caplog)
     def fails(trial, body):
         raise RuntimeError(f"weather was {'-'.join(['storm', 'y'])}")
 
-    monkeypatch.setattr("surefoot.service.trial.decisions.decide", fails)
+    monkeypatch.setattr("surefoot.service.api.group_commit.decide_batch", fails)
     reply = client.decide()
     assert (reply.status_code, reply.json()["error"]["code"]) == (500, "internal")
     assert "storm-y" not in caplog.text and "RuntimeError" in caplog.text
@@ -34,6 +34,6 @@ def test_a_database_that_is_gone_is_503(client, monkeypatch):
     def gone(trial, body):
         raise sa.exc.OperationalError("INSERT", {}, OSError("gone"))
 
-    monkeypatch.setattr("surefoot.service.trial.decisions.decide", gone)
+    monkeypatch.setattr("surefoot.service.api.group_commit.decide_batch", gone)
     reply = client.decide()
     assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_database")

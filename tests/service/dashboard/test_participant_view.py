@@ -9,7 +9,7 @@ from surefoot.service.operations.export import export_decisions
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import register_participant
-from tests.service.dashboard.pages import sign_in
+from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import fill, moment
@@ -79,3 +79,18 @@ def test_the_timeline_puts_points_at_their_time_of_day(study, trial, monkeypatch
     assert drawn.count("<circle") == 10 and moment(0).endswith("08:00:00Z")
     # 08:00 is a third of the way through the day.
     assert f'cx="{16 + (98 - 16) / 3:.2f}%"' in drawn
+
+
+def test_an_admin_pauses_and_resumes_in_the_browser(browser):
+    fill(browser.trial, people=1, points=1)
+    sign_in(browser, "admin")
+    form = {"token": token(browser.get("/")), "reason": "the board asked"}
+    for path, back in (("/participants/p0", "/participants/p0"), ("/study", "/")):
+        assert browser.post(f"{path}/pause", data={**form, "reason": " "}).status_code == 422
+        assert browser.post(f"{path}/pause", data=form).headers["location"] == back
+        assert "every decision point is unavailable" in browser.get(back).text
+        assert browser.post(f"{path}/resume", data=form).headers["location"] == back
+        assert "every decision point is unavailable, and nothing is sent" not in browser.get(back).text
+    sign_in(browser, "analyst")
+    form = {"token": token(browser.get("/")), "reason": "me too"}
+    assert browser.post("/study/pause", data=form).status_code == 403

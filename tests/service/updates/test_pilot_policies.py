@@ -40,7 +40,7 @@ def test_a_trial_starts_from_pilot_policies(pilot, url):
     assert replay(trial.database).differences == []
     with pytest.raises(InputError, match="has policy 1 already"):
         load_pilot_policies(trial, pilot, "test")
-    fill(trial, points=40, first=1)
+    fill(trial, points=40, first=1002)
     assert update(trial)[1]["policy_id"] == 2
     trial.close()
 

@@ -21,8 +21,8 @@ def test_a_study_waits_then_learns_and_the_policy_decides(trial):
     assert update(trial)[0] == "waiting"
     fill(trial, points=10)
     assert update(trial)[0] == "waiting"
-    assert answer(trial)["source"] == "warm-up"
-    fill(trial, points=25, first=10)
+    assert answer(trial, index=10)["source"] == "warm-up"
+    fill(trial, points=25, first=11)
     state, status = update(trial)
     assert state == "done" and [finding["passed"] for finding in status["findings"]] == [True] * 6
     decided = answer(trial, index=1001)

@@ -11,12 +11,15 @@ from surefoot.service.api.file_replies import export_file
 from surefoot.service.api.routes import ERRORS, trial_of
 from surefoot.service.operations.export import FORMATS
 from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.api_models import Activation, PolicyList, UpdateStatus
+from surefoot.service.trial.api_models import Activation, ParticipantId, Pause, PauseRequest, PolicyList, UpdateStatus
+from surefoot.service.trial.pauses import set_pause
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
 router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=ERRORS)
 Id = Annotated[int, Path(ge=1, lt=2**31)]
+WholeId = Annotated[ParticipantId, Path()]
+Change = Literal["pause", "resume"]
 Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 FILES: Any = {200: {"content": {"text/csv": {}, FORMATS["parquet"]: {}}, "description": "The file"}}
 
@@ -52,6 +55,22 @@ def policies(request: Request) -> Any:
 def activate(policy_id: Id, request: Request) -> Any:
     """Make a policy live; an older one to roll back."""
     return queries.activate_policy(trial_of(request), policy_id, f"key {request.state.caller.prefix}")
+
+
+@router.post("/participants/{participant_id}/{change}", response_model=Pause, tags=["admin"])
+@for_role("admin")
+def pause_participant(participant_id: WholeId, change: Change, body: PauseRequest, request: Request) -> Any:
+    """Pause a participant, or go on: while paused every decision point is unavailable, with the reason recorded."""
+    by = f"key {request.state.caller.prefix}"
+    return set_pause(trial_of(request), participant_id, paused=change == "pause", reason=body.reason, by=by)
+
+
+@router.post("/study/{change}", response_model=Pause, tags=["admin"])
+@for_role("admin")
+def pause_study(change: Change, body: PauseRequest, request: Request) -> Any:
+    """Pause the whole study, or go on."""
+    by = f"key {request.state.caller.prefix}"
+    return set_pause(trial_of(request), None, paused=change == "pause", reason=body.reason, by=by)
 
 
 @router.get("/export/decisions", response_class=Response, responses=FILES, tags=["analyst"])

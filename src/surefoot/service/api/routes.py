@@ -7,7 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from surefoot.service.api.authentication import AuthenticatedRoute, for_role
-from surefoot.service.trial import decisions, outcomes, participants
+from surefoot.service.api.group_commit import DecisionRecorder
+from surefoot.service.trial import outcomes, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import (
     DecisionReply,
@@ -47,9 +48,10 @@ def register(body: Registration, request: Request) -> Any:
 
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
 @for_role("app")
-def decide(body: DecisionRequest, request: Request) -> Response:
+async def decide(body: DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
-    return Response(decisions.decide(trial_of(request), body), media_type="application/json")
+    recorder: DecisionRecorder = request.app.state.recorder
+    return Response(await recorder.decide(body), media_type="application/json")
 
 
 @router.post("/outcomes", response_model=OutcomeReceipts, tags=["app"])

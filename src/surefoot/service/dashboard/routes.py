@@ -32,6 +32,7 @@ from surefoot.service.dashboard.timeline import draw_timeline
 from surefoot.service.database import clock
 from surefoot.service.trial.alerts import close_alert
 from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.pauses import is_paused, set_pause
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
@@ -40,6 +41,7 @@ Reader = Annotated[Viewer, Depends(find_viewer)]
 Actor = Annotated[Viewer, Depends(find_acting_admin)]
 Fields = Annotated[dict[str, str], Depends(read_form)]
 Id = Annotated[int, Path(ge=1, lt=2**31)]
+Change = Literal["pause", "resume"]
 Before = Annotated[int | None, Query(ge=0, lt=2**31)]
 
 
@@ -121,6 +123,7 @@ def overview_page(viewer: Reader, by: str = "") -> Response:
         silent=people[:8],
         alerts=overview.list_alerts(trial, only_open=True),
         live=trial.policies.live(),
+        paused=is_paused(trial, None),
         updates=queries.list_updates(trial, 1),
         states=policy_views.STATES,
     )
@@ -144,7 +147,30 @@ def participant_page(participant_id: str, viewer: Reader, before: Before = None)
     trial = viewer.trial
     one = participant_view.describe_participant(trial, participant_id, clock.now(), before)
     zone = trial.settings.zone
-    return viewer.page("participant", one=one, timeline=draw_timeline(one.points, zone), zone=trial.settings.time_zone)
+    drawn, paused = draw_timeline(one.points, zone), is_paused(trial, participant_id)
+    return viewer.page("participant", one=one, timeline=drawn, zone=trial.settings.time_zone, paused=paused)
+
+
+@router.post("/participants/{participant_id}/{change}")
+def pause_participant(participant_id: str, change: Change, viewer: Actor, fields: Fields) -> Response:
+    """Pause a participant, or go on."""
+    _set_pause(viewer, participant_id, change, fields)
+    return _to(f"/participants/{participant_id}")
+
+
+@router.post("/study/{change}")
+def pause_study(change: Change, viewer: Actor, fields: Fields) -> Response:
+    """Pause the study, or go on."""
+    _set_pause(viewer, None, change, fields)
+    return _to("/")
+
+
+def _set_pause(viewer: Viewer, participant_id: str | None, change: Change, fields: dict[str, str]) -> None:
+    reason = fields.get("reason", "").strip()[:200]
+    if not reason:
+        raise ApiError(422, "invalid", "say why; the reason stays on record")
+    by = f"key {viewer.caller.prefix}"
+    set_pause(viewer.trial, participant_id, paused=change == "pause", reason=reason, by=by)
 
 
 @router.get("/download/{name}.{form}")

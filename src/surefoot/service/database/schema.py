@@ -162,6 +162,19 @@ alerts = sa.Table(
     sa.Column("closed_at", Instant),
 )
 
+participant_events = sa.Table(
+    "participant_events",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column(
+        "participant_id", sa.String(64), sa.ForeignKey("participants.id"), index=True, comment="null: the whole study"
+    ),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("happened_at", Instant, nullable=False),
+    sa.Column("done_by", sa.String(64), nullable=False),
+)
+
 ended_sessions = sa.Table(
     "ended_sessions",
     metadata,
@@ -170,5 +183,5 @@ ended_sessions = sa.Table(
 )
 """Sessions that were signed out before their time."""
 
-APPEND_ONLY = ("studies", "policies", "activations", "decisions", "outcomes")
+APPEND_ONLY = ("studies", "policies", "activations", "decisions", "outcomes", "participant_events")
 """Tables whose rows the database itself refuses to change or delete."""

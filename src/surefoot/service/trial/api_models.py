@@ -148,6 +148,20 @@ class OutcomeReceipts(BaseModel):
     results: list[OutcomeReceipt]
 
 
+class PauseRequest(RequestModel):
+    """Why; kept on record."""
+
+    reason: Reason
+
+
+class Pause(BaseModel):
+    """What holds now."""
+
+    participant_id: str | None
+    """None: the whole study."""
+    paused: bool
+
+
 class ErrorDetail(BaseModel):
     """What went wrong, where, and what to do."""
 

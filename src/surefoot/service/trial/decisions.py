@@ -1,62 +1,108 @@
-"""Decisions: one draw per decision point, recorded before it is answered."""
+"""Decisions: one draw per decision point, recorded before it is answered.
+
+Those that arrive together share one transaction: `decide_batch` decides them all, or none.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from surefoot.data.column_kinds import Cell
-from surefoot.errors import InputError
 from surefoot.service.database.clock import now
-from surefoot.service.database.schema import decisions, participants
+from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.choices import Choice, choose, unavailable_probabilities
 from surefoot.service.trial.context import check_types, context_to_state
 from surefoot.service.trial.derived import derive_now
-from surefoot.service.trial.policy_versions import PolicyVersion
+from surefoot.service.trial.policy_versions import LIVE
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
+from surefoot.service.trial.standing import Standing, check_order, find_standings, find_stop
 from surefoot.service.trial.trial import Trial
-from surefoot.study import Study
 
 INSERT = sa.insert(decisions)
 STORED = sa.select(
-    decisions.c.decided_at, decisions.c.available, decisions.c.availability_reasons, decisions.c.context, decisions.c.reply
-).where(decisions.c.participant_id == sa.bindparam("participant"), decisions.c.decision_idx == sa.bindparam("decision_idx"))
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How a decision point is decided, before the draw."""
-
-    source: str
-    probabilities: list[float]
-    policy_id: int | None = None
-    reasons: tuple[str, ...] = ()
+    decisions.c.participant_id,
+    decisions.c.decision_idx,
+    decisions.c.decided_at,
+    decisions.c.available,
+    decisions.c.availability_reasons,
+    decisions.c.source,
+    decisions.c.fallback_reasons,
+    decisions.c.context,
+    decisions.c.reply,
+)
+Point = tuple[str, int]
 
 
 def decide(trial: Trial, request: DecisionRequest) -> str:
     """The reply to a request, as text: a new draw, or what was answered before."""
+    (reply,) = decide_batch(trial, [request])
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str | Exception]:
+    """Replies in the order of the requests, committed together; what is wrong with one of them is its reply alone.
+
+    At most one new decision point of each participant: the others' order could not be told.
+    """
     received = now()
-    try:
-        check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
-        check_types(trial.study, request.context)
-    except ApiError:
-        # A retry of what was answered before, by another clock or another study, gets its answer.
-        if _was_decided(trial, request):
-            return _find_earlier_reply(trial, request)
-        raise
-    row = _make_row(trial, request, received)
-    try:
-        trial.database.insert(INSERT, row)
-    except sa.exc.IntegrityError:
-        return _find_earlier_reply(trial, request)
-    return str(row["reply"])
+    replies: list[str | Exception] = []
+    new: list[dict[str, Any]] = []
+    with trial.database.transaction() as connection:
+        standings = find_standings(trial, connection, {request.participant_id for request in requests})
+        known = _find_stored(connection, requests)
+        live = connection.execute(LIVE).first()
+        active = None if live is None else (live.policy_id, live.activated_at)
+        for request in requests:
+            point = (request.participant_id, request.decision_idx)
+            try:
+                if point in known:
+                    replies.append(_repeat(request, known[point]))
+                    continue
+                standing = standings.get(request.participant_id)
+                row = _make_row(trial, connection, request, standing, active, received)
+            except Exception as error:
+                replies.append(error)
+                continue
+            known[point] = row
+            new.append(row)
+            replies.append(str(row["reply"]))
+        if new:
+            connection.execute(INSERT, new)
+    return replies
+
+
+def _find_stored(connection: sa.Connection, requests: Sequence[DecisionRequest]) -> dict[Point, Any]:
+    points = {(request.participant_id, request.decision_idx) for request in requests}
+    wanted = sa.or_(
+        *(sa.and_(decisions.c.participant_id == who, decisions.c.decision_idx == index) for who, index in points)
+    )
+    found = connection.execute(STORED.where(wanted)).mappings()
+    return {(row["participant_id"], row["decision_idx"]): row for row in found}
+
+
+def _repeat(request: DecisionRequest, stored: Any) -> str:
+    """The answer that was given, if this is the same request."""
+    # Whom the service itself stopped had said to be available.
+    asked = stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]")
+    now_sent = (request.timestamp, request.availability, json.dumps(request.reasons), context_text(request.context))
+    if now_sent != (stored["decided_at"], asked, stored["availability_reasons"], stored["context"]):
+        raise ApiError(
+            409,
+            "decided_otherwise",
+            "it was decided for another timestamp, availability or context; a retry repeats the request as it was",
+            "decision_idx",
+        )
+    return str(stored["reply"])
 
 
 def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> None:
@@ -69,9 +115,26 @@ def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> No
         )
 
 
-def _make_row(trial: Trial, request: DecisionRequest, received: datetime) -> dict[str, Any]:
-    observation = context_to_state(trial.study, request.context, _derive(trial, request, received))
-    choice = _choose(trial, request, observation.state, observation.reasons, received)
+def _make_row(
+    trial: Trial,
+    connection: sa.Connection,
+    request: DecisionRequest,
+    standing: Standing | None,
+    live: tuple[int, datetime] | None,
+    received: datetime,
+) -> dict[str, Any]:
+    if standing is None:
+        raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
+    check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
+    check_types(trial.study, request.context)
+    check_order(trial.settings, standing, request.decision_idx, request.timestamp)
+    derived = derive_now(trial.study, connection, request.participant_id, request.decision_idx, received)
+    observation = context_to_state(trial.study, request.context, derived)
+    stop = find_stop(trial.settings, standing, request.timestamp) if request.availability else None
+    if stop is None:
+        choice = choose(trial, request, observation.state, observation.reasons, live, received)
+    else:
+        choice = Choice("unavailable", unavailable_probabilities(trial.study), None, (stop,))
     key = random_key(request.participant_id, request.decision_idx)
     number = draw_uniform(trial.secret, key)
     action = draw_action(number, choice.probabilities)
@@ -83,7 +146,7 @@ def _make_row(trial: Trial, request: DecisionRequest, received: datetime) -> dic
         "decided_at": request.timestamp,
         "received_at": received,
         "study_id": trial.study_id,
-        "available": request.availability,
+        "available": request.availability and stop is None,
         "availability_reasons": json.dumps(request.reasons),
         "context": context_text(request.context),
         "state": json.dumps(observation.state),
@@ -97,13 +160,6 @@ def _make_row(trial: Trial, request: DecisionRequest, received: datetime) -> dic
         "probability": choice.probabilities[action],
         "reply": make_reply(decision_id, action, choice, trial.study.actions.names),
     }
-
-
-def _derive(trial: Trial, request: DecisionRequest, received: datetime) -> dict[str, float]:
-    if not trial.study.derived_states:
-        return {}
-    with trial.database.autocommit() as connection:
-        return derive_now(trial.study, connection, request.participant_id, request.decision_idx, received)
 
 
 def make_reply(decision_id: str, action: int, choice: Choice, action_names: tuple[str, ...]) -> str:
@@ -124,85 +180,3 @@ def make_reply(decision_id: str, action: int, choice: Choice, action_names: tupl
 def context_text(context: dict[str, Cell]) -> str:
     """A context as text that is equal for equal contexts."""
     return json.dumps(context, sort_keys=True, allow_nan=False)
-
-
-def _choose(trial: Trial, request: DecisionRequest, state: list[float | None], reasons: list[str], at: datetime) -> Choice:
-    """Unavailable; else the fallback for an incomplete context; else the live policy, or warm-up before there is one."""
-    study, settings = trial.study, trial.settings
-    if not request.availability:
-        return Choice("unavailable", unavailable_probabilities(study))
-    if reasons:
-        return Choice("fallback", fixed_probabilities(study, settings.fallback_probability), None, tuple(reasons))
-    live = trial.policies.live()
-    version = None if live is None else trial.policies.get(live[0])
-    if live is None or (version is not None and not version.covers(request.participant_id)):
-        return Choice("warm-up", fixed_probabilities(study, settings.warm_up_probability))
-    problem = _policy_problem(trial, version, *live, at)
-    if problem is None and version is not None:
-        try:
-            return Choice("policy", policy_probabilities(study, version, request.participant_id, state), version.id)
-        except InputError:
-            problem = f"no probability from policy: {version.id}"
-    return Choice("fallback", fixed_probabilities(study, settings.fallback_probability), None, (str(problem),))
-
-
-def _policy_problem(
-    trial: Trial, version: PolicyVersion | None, policy_id: int, since: datetime, at: datetime
-) -> str | None:
-    """Why the live policy cannot decide."""
-    if version is None:
-        return f"unreadable policy: {policy_id}"
-    if not trial.can_use(version):
-        return f"policy for other variables or actions: {policy_id}"
-    if at - since > timedelta(days=trial.settings.policy_days):
-        return f"stale policy: {policy_id}"
-    return None
-
-
-def policy_probabilities(
-    study: Study, version: PolicyVersion, participant_id: str, state: list[float | None]
-) -> list[float]:
-    """What the policy says, within the study's limits."""
-    limited = study.clip_probabilities(version.probabilities(participant_id, state))[0]
-    if not np.isfinite(limited).all():
-        raise InputError("the policy gave no finite probabilities")
-    return [float(probability) for probability in limited]
-
-
-def fixed_probabilities(study: Study, send: float) -> list[float]:
-    """The same whatever the state: `send` shared equally by all actions but the first, within the study's limits."""
-    others = len(study.actions.names) - 1
-    row = np.array([[1 - send, *[send / others] * others]])
-    return [float(probability) for probability in study.clip_probabilities(row)[0]]
-
-
-def unavailable_probabilities(study: Study) -> list[float]:
-    """Action 0 with probability 1."""
-    return [1.0] + [0.0] * (len(study.actions.names) - 1)
-
-
-def _was_decided(trial: Trial, request: DecisionRequest) -> bool:
-    point = {"participant": request.participant_id, "decision_idx": request.decision_idx}
-    with trial.database.autocommit() as connection:
-        return connection.execute(STORED, point).first() is not None
-
-
-def _find_earlier_reply(trial: Trial, request: DecisionRequest) -> str:
-    """The database refused a second row: this is a retry, a conflict, or an unknown participant."""
-    with trial.database.autocommit() as connection:
-        point = {"participant": request.participant_id, "decision_idx": request.decision_idx}
-        stored = connection.execute(STORED, point).first()
-        known = connection.scalar(sa.select(participants.c.id).where(participants.c.id == request.participant_id))
-    if stored is None and known is None:
-        raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
-    if stored is None:
-        raise ApiError(503, "try_again", "the decision could not be recorded; send it again")
-    now_sent = (request.timestamp, request.availability, json.dumps(request.reasons), context_text(request.context))
-    if now_sent != (stored.decided_at, stored.available, stored.availability_reasons, stored.context):
-        raise ApiError(
-            409,
-            "decided_otherwise",
-            "it was decided for another timestamp, availability or context; a retry repeats the request as it was",
-            "decision_idx",
-        )
-    return str(stored.reply)

@@ -13,14 +13,9 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions
+from surefoot.service.trial.choices import Choice, fixed_probabilities, policy_probabilities, unavailable_probabilities
 from surefoot.service.trial.context import context_to_state
-from surefoot.service.trial.decisions import (
-    Choice,
-    fixed_probabilities,
-    make_reply,
-    policy_probabilities,
-    unavailable_probabilities,
-)
+from surefoot.service.trial.decisions import make_reply
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.policy_versions import PolicyVersions
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
