@@ -28,6 +28,41 @@ def test_the_verdicts_are_those_of_the_committed_run():
     assert section("claims").splitlines()[2:] == rows
 
 
+def s7_table():
+    """What README shows of S7: HeartSteps, 50 × 210, a tenth of the rewards after prompts artefacts."""
+    results = json.loads((ROOT / "docs/reproduction/s7.json").read_text(encoding="utf-8"))["results"]
+    found = {row["method"]: row for row in results if row["setting"] == "HeartSteps, 50 × 210, prompted 10 %"}
+    rows = ["| policy | long-run reward | beside never | prompts sent |", "|---|---:|---:|---:|"]
+    names = ("never", "coin", "always", "oracle-myopic", "accb", "ro-accb", "ro-saccb", "hb-ahead")
+    labels = {"oracle-myopic": "best immediate policy (knows the truth)", "hb-ahead": "**hb-ahead**"}
+    for name in names:
+        row = found[name]
+        change = "–" if name == "never" else f"{row['difference']:+,.1f} ± {row['standard_error']:.1f}".replace("-", "−")
+        rows.append(f"| {labels.get(name, name)} | {row['reward']:,.0f} | {change} | {100 * row['share_treated']:.0f} % |")
+    return "\n".join(rows)
+
+
+def test_what_looking_ahead_earns_is_that_of_the_committed_run():
+    assert section("s7") == s7_table()
+
+
+def long_run_table():
+    """What docs/off-policy.md shows of the long-run value."""
+    found = json.loads((ROOT / "benchmarks/look_ahead.json").read_text(encoding="utf-8"))["long_run_value"]
+    rows = ["| policy | truth | bias | covers | covers the difference from never | the immediate value is off by |"]
+    rows.append("|---|---:|---:|---:|---:|---:|")
+    for row in found:
+        bias = f"{row['bias']:+.1f} ± {row['standard_error_of_bias']:.1f}".replace("-", "−")
+        shares = " | ".join(f"{100 * row[name]:.0f} %" for name in ("coverage", "coverage_of_difference"))
+        off = f"{row['immediate_value_off_by']:+.0f}".replace("-", "−") if "immediate_value_off_by" in row else "–"
+        rows.append(f"| {row['policy']} | {row['truth']:,.0f} | {bias} | {shares} | {off} |")
+    return "\n".join(rows)
+
+
+def test_the_long_run_values_are_those_of_the_committed_benchmark():
+    assert long_run_table() in (ROOT / "docs/off-policy.md").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def measured():
     return json.loads((ROOT / "benchmarks/results.json").read_text(encoding="utf-8"))

@@ -8,7 +8,6 @@ import surefoot as sf
 from surefoot.atomic_files import json_text
 from surefoot.audit import audit
 from surefoot.audit.verdicts import VERDICTS, find_worst
-from surefoot.reports.reward_units import RewardUnit
 
 HEARTSTEPS_V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
 
@@ -153,13 +152,38 @@ def test_every_critic_is_spoken_of_as_what_it_is(name, said, unsaid):
         assert words not in everything, words
 
 
+def describe_study(reward=""):
+    """The HeartSteps simulator's states, fatigue in units of 2 around 1."""
+    return sf.Study.parse(
+        '[columns]\nparticipant = "participant"\ntime = "time"\n[state.weather]\n[state.engagement]\n[state.fatigue]\n'
+        f'scaling = {{ centre = 1.0, scale = 2.0 }}\n[reward]\ncolumn = "steps"\n{reward}\n'
+    )
+
+
+def test_columns_that_give_the_action_away_and_lonely_codes_are_seen():
+    logs = simulated(people=10, points=60)
+    assert audit(sf.method("ro-accb").fit(logs)).check("suspect columns").verdict == "fine"
+    state = logs.state.copy()
+    state[::7, 2] = -50.0  # −99 before it was scaled as (value − 1) / 2
+    coded = audit(sf.method("ro-accb").fit(logs.with_values(state=state)), study=describe_study()).check("suspect columns")
+    assert coded.verdict == "look"
+    assert coded.reason == "state variable 'fatigue' holds -99 again and again, apart from all other values"
+    assert "missing = [-99]" in coded.remedy
+    rewards = audit(sf.method("accb").fit(logs.with_values(reward=np.where(logs.time % 9 == 0, -9999.0, logs.reward))))
+    assert "reward 'reward' holds -9999 again and again" in rewards.check("suspect columns").reason
+    leaked = logs.with_values(state=np.column_stack([logs.state[:, :2], logs.action + 0.01 * logs.state[:, 2]]))
+    found = audit(sf.method("accb", pooling="all").fit(leaked))
+    assert found.check("suspect columns").verdict == found.verdict == "unsafe"
+    assert "state variable 'fatigue' says which action was taken" in found.check("suspect columns").reason
+
+
 def test_a_log_reward_has_its_effect_in_percent_too():
     logs = simulated(people=20, points=60)
     log = logs.with_values(reward=np.random.default_rng(0).normal(0.06 * logs.action, 0.05))
-    found = audit(sf.method("accb", pooling="all").fit(log), unit=RewardUnit("steps", "log(x + 0.5)"))
+    found = audit(sf.method("accb", pooling="all").fit(log), study=describe_study('transform = "log(x + 0.5)"'))
     low, value, high = (100 * (np.exp(part) - 1) for part in (found.effect.low, found.effect.value, found.effect.high))
     assert found.check("depends on tau").reason.endswith(f"about +{value:.0f} % steps (+{low:.0f} % to +{high:.0f} %)")
-    plain = audit(sf.method("accb", pooling="all").fit(log), unit=RewardUnit("steps"))
+    plain = audit(sf.method("accb", pooling="all").fit(log), study=describe_study())
     assert "% steps" not in plain.check("depends on tau").reason
 
 

@@ -8,7 +8,6 @@ from surefoot.atomic_files import json_text
 from surefoot.audit import audit
 from surefoot.explain import explain
 from surefoot.explain.disagreements import find_disagreements
-from surefoot.reports.reward_units import RewardUnit
 from tests.studies import many
 
 
@@ -86,7 +85,7 @@ def test_yes_and_no_and_levels_are_called_so(mixed, study):
 
 def test_the_audit_stands_on_top_and_effects_have_percent(mixed, study):
     fitted = sf.method("ro-saccb", pooling="all").fit(mixed)
-    found = explain(fitted, study=study, audit=audit(fitted, unit=RewardUnit("steps", "log(x + 0.5)")))
+    found = explain(fitted, study=study, audit=audit(fitted, study=study))
     text = found.card("Mine").markdown()
     assert text.startswith(f"# Mine\n\n**Audit of the fit: {found.audit.verdict}**\n")
     for check in found.audit.checks:

@@ -7,7 +7,7 @@ from surefoot.explain.variables import REFERENCE, find_variables
 
 
 def test_a_study_says_what_the_variables_are(mixed, study):
-    found = find_variables(mixed, study.state_kinds)
+    found = find_variables(mixed, study.variable_kinds)
     assert [(one.name, one.kind.name, one.places) for one in found] == [
         ("temperature", "number", (0,)),
         ("weekend", "yes/no", (1,)),
@@ -31,13 +31,13 @@ def test_columns_that_can_be_1_together_or_are_no_0_and_1_are_no_category(mixed,
 
 
 def test_what_the_study_does_not_know_is_guessed_beside_it(mixed, study):
-    kinds = {name: kind for name, kind in study.state_kinds.items() if name != "weekend"}
+    kinds = {name: kind for name, kind in study.variable_kinds.items() if name != "weekend"}
     assert [one.name for one in find_variables(mixed, kinds)] == ["temperature", "weekend", "location"]
     assert isinstance(find_variables(mixed, kinds)[1].kind, YesNo)
 
 
 def test_settings_never_hold_two_levels_at_once(mixed, study):
-    location = find_variables(mixed, study.state_kinds)[2]
+    location = find_variables(mixed, study.variable_kinds)[2]
     settings = location.kind.list_settings(location.take(mixed.state))
     assert [(one.label, one.columns) for one in settings] == [("other", (0, 0)), ("home", (1, 0)), ("work", (0, 1))]
     # A level that was never logged is not asked about.

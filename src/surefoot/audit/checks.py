@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot.audit.data_checks import check_missing
+from surefoot.audit.data_checks import check_columns, check_missing
 from surefoot.audit.horizon_checks import check_horizon
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.removal_checks import check_removal
@@ -17,7 +17,12 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
     """All checks, in the order in which one would ask."""
     other = measures.fitted.critic_.compared_with
     further = () if other is None else (_compare_critics(measures, sensitivity, other),)
-    first = (check_missing(measures), *check_removal(measures), _check_sensitivity(measures, sensitivity))
+    first = (
+        check_missing(measures),
+        check_columns(measures),
+        *check_removal(measures),
+        _check_sensitivity(measures, sensitivity),
+    )
     return (*first, *check_horizon(measures), *further)
 
 

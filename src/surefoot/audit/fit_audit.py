@@ -15,9 +15,9 @@ from surefoot.audit.measures import Measures
 from surefoot.audit.screen_checks import check_screen, check_standing_still
 from surefoot.errors import InputError
 from surefoot.learning.methods import Method
-from surefoot.reports.reward_units import RewardUnit
 from surefoot.reports.summaries import ShownResult
 from surefoot.screening.screen import Screen
+from surefoot.study import Study
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,7 @@ def audit(
     *,
     raw_reward: ArrayLike | None = None,
     implausible: Mapping[str, NDArray[np.int64]] | None = None,
-    unit: RewardUnit | None = None,
+    study: Study | None = None,
     screen: Screen | None = None,
 ) -> Audit:
     """Audit a fitted method.
@@ -74,8 +74,8 @@ def audit(
         The reward of every row before a transform, in which shares of the total are counted; from `study.read`.
     implausible
         For each column how many of every participant's values were outside the plausible range; from `study.read`.
-    unit
-        The reward's column and transform, so that effects can be said in its own units.
+    study
+        Says how states were scaled and the reward transformed, so that values and effects are named in their own units.
     screen
         What was marked missing before the fit; from `study.read`.
 
@@ -86,8 +86,7 @@ def audit(
     >>> audit(sf.method("ro-accb").fit(logs)).verdict
     'fine'
     """
-    unit = unit or RewardUnit(fitted.logs_.names.reward)
-    measures = Measures.of(fitted, None if raw_reward is None else np.asarray(raw_reward, dtype=np.float64), unit)
+    measures = Measures.of(fitted, None if raw_reward is None else np.asarray(raw_reward, dtype=np.float64), study)
     people = len(fitted.logs_.participants)
     counts = {name: np.asarray(values, dtype=np.int64) for name, values in (implausible or {}).items()}
     for name, values in counts.items():

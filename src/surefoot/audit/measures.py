@@ -15,6 +15,7 @@ from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
 from surefoot.policies.features import effects, policy_features
 from surefoot.reports.reward_units import RewardUnit
+from surefoot.study import Study
 
 NEAR = 1.5
 """A removed decision point within so many times the limit is near: it could be an ordinary response. Beyond, it stands
@@ -48,10 +49,15 @@ class Measures:
     removed: NDArray[np.bool_]
     relative: NDArray[np.float64]
     bootstrap: PeopleBootstrap
-    unit: RewardUnit
+    study: Study | None = None
+
+    @property
+    def unit(self) -> RewardUnit:
+        """What the fitted reward is counted in."""
+        return RewardUnit(self.fitted.logs_.names.reward) if self.study is None else self.study.reward_unit
 
     @classmethod
-    def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None = None, unit: RewardUnit | None = None) -> Measures:
+    def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None = None, study: Study | None = None) -> Measures:
         logs = fitted.logs_
         raw = logs.reward if raw_reward is None else np.asarray(raw_reward, dtype=np.float64)
         if raw.shape != (len(logs),):
@@ -63,7 +69,7 @@ class Measures:
         limit = np.where(np.isfinite(fitted.threshold_), np.sqrt(fitted.threshold_), normal)
         relative = fitted.residuals_ / limit[fitted.unit_]
         people = PeopleBootstrap(len(logs.participants))
-        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, people, unit or RewardUnit())
+        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, people, study)
 
     def total(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         """How many of the rows each participant has."""
@@ -98,7 +104,7 @@ class Measures:
     def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
         """The same method with another critic, as it would be audited."""
         again = _refit(self.fitted, make_critic(name, self.fitted.parameters()))
-        return Measures.of(again, self.raw_reward, self.unit), _measure_fit(self, again)
+        return Measures.of(again, self.raw_reward, self.study), _measure_fit(self, again)
 
     @property
     def elapsed(self) -> NDArray[np.float64]:

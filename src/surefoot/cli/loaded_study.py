@@ -70,14 +70,12 @@ class LoadedStudy:
         from surefoot.audit import audit
 
         read = self.read
-        return audit(fitted, raw_reward=read.raw_reward, implausible=read.implausible, unit=self.unit, screen=read.screen)
+        return audit(fitted, raw_reward=read.raw_reward, implausible=read.implausible, study=self.study, screen=read.screen)
 
     @property
     def unit(self) -> RewardUnit:
         """What the fitted reward is counted in."""
-        from surefoot.reports.reward_units import RewardUnit
-
-        return RewardUnit(self.study.reward.column, self.study.reward.transform)
+        return self.study.reward_unit
 
 
 def console() -> Console:

@@ -47,6 +47,8 @@ class Suspicion:
     column: str
     what: str
     remedy: str
+    leaks: bool = False
+    """Whether it gives away what was not known before the decision."""
 
     def __str__(self) -> str:
         return f"{self.column} {self.what}; {self.remedy}"
@@ -161,9 +163,10 @@ def find_suspicions(
         name, values = f"state variable '{column}'", np.round(logs.state[rows, j] * scale + centre, 9)
         if gives_away_action(values, action):
             remedy = "leave it out unless it was known before the decision"
-            found.append(Suspicion(name, "says which action was taken", remedy))
+            found.append(Suspicion(name, "says which action was taken", remedy, leaks=True))
         if says_the_same(values, reward):
-            found.append(Suspicion(name, "says what the reward was", "leave it out: it is known only after the decision"))
+            remedy = "leave it out: it is known only after the decision"
+            found.append(Suspicion(name, "says what the reward was", remedy, leaks=True))
         found += [_suspect_code(name, code) for code in find_codes(values)]
     return found + [_suspect_code(f"reward '{logs.names.reward}'", code) for code in find_codes(reward)]
 

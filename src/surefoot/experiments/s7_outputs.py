@@ -111,9 +111,7 @@ def _write(found: list[list[Any]], settings: S7Settings, out: Path) -> dict[str,
     frame = make_frame(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), "pyarrow")
     summary = {
         "limits": compare_with_limits(table),
-        "results": [
-            {**SETTINGS[row.setting]._asdict(), **row._asdict(), "setting": str(SETTINGS[row.setting])} for row in table
-        ],
+        "results": [{**row._asdict(), "setting": str(SETTINGS[row.setting])} for row in table],
         "parameters": asdict(settings),
         "surefoot": __version__,
     }
@@ -159,7 +157,7 @@ def draw_figure(table: list[Summary]) -> Figure:
             panel.errorbar(found[name].difference, height, xerr=bar, fmt="o", color=colour, markersize=4, linewidth=1.2)
         panel.axvline(0, color="black", linewidth=0.8, linestyle="--")
         panel.set_xscale("symlog", linthresh=10)
-        panel.set_xticks([-300, -100, -10, 0, 10], ["−300", "−100", "−10", "0", "10"])
+        panel.set_xticks([-300, -30, 0, 10], ["−300", "−30", "0", "10"])
         panel.minorticks_off()
         panel.set_yticks(range(len(names)), names)
         panel.set_ylim(len(names) - 0.5, -0.5)

@@ -68,9 +68,7 @@ class ExplainedPolicy:
     @property
     def unit(self) -> RewardUnit:
         """What the fitted reward is counted in."""
-        if self.study is None:
-            return RewardUnit(self.fitted.logs_.names.reward)
-        return RewardUnit(self.study.reward.column, self.study.reward.transform)
+        return RewardUnit(self.fitted.logs_.names.reward) if self.study is None else self.study.reward_unit
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""

@@ -103,7 +103,7 @@ def explain(
     send, people = compute_send_probability(fitted, clip), len(logs.participants)
     count = sum_by_participant(logs.participant_index[used], people, np.ones(int(used.sum())))
     sums = sum_by_participant(logs.participant_index[used], people, send[used])
-    variables = find_variables(logs, None if study is None else study.state_kinds)
+    variables = find_variables(logs, None if study is None else study.variable_kinds)
     coefficients = estimate_coefficients(fitted, draws=draws, seed=seed, most_people=most_people, progress=progress)
     curves = trace_curves(fitted, variables, clip=clip, seed=seed)
     return Explanation(

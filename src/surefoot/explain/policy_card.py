@@ -140,8 +140,12 @@ def _describe_state(explained: ExplainedPolicy) -> tuple[str, ...]:
     sentences, unseen = [], []
     for variable in explained.variables:
         if fitted.rule_sees_[list(variable.places)].any():
-            values = variable.kind.describe_values(variable.take(state))
-            sentences.append(f"{variable.name}: {variable.kind.describe()}; {values}")
+            values, column = (
+                variable.kind.describe_values(variable.take(state)),
+                fitted.logs_.state_names[variable.places[0]],
+            )
+            known = {} if explained.study is None else explained.study.descriptions
+            sentences.append(f"{variable.name}: {known.get(column, variable.kind.describe())}; {values}")
         else:
             unseen.append(variable.name)
     if unseen:

@@ -28,11 +28,11 @@ class Variable:
         return state[:, self.places]
 
 
-def find_variables(logs: Trajectories, kinds: Mapping[str, tuple[str, VariableKind]] | None) -> tuple[Variable, ...]:
-    """The variables of a study (`study.state_kinds`), then those that only the logs know, guessed from their values."""
+def find_variables(logs: Trajectories, kinds: Mapping[str, VariableKind] | None) -> tuple[Variable, ...]:
+    """The variables of a study (`study.variable_kinds`), then those that only the logs know, guessed from their values."""
     place = {name: j for j, name in enumerate(logs.state_names)}
     found = []
-    for name, (_, kind) in (kinds or {}).items():
+    for name, kind in (kinds or {}).items():
         columns = kind.state_columns(name)
         if all(column in place for column in columns):
             found.append(Variable(name, kind, tuple(place.pop(column) for column in columns)))

@@ -102,7 +102,6 @@ class Method(ABC):
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
         texts = describe_troubles(logs.state_names, logs.action_names, features)
         arrays, troubles = FitArrays(len(participants), logs), np.zeros((len(participants), len(texts)), dtype=bool)
-
         keep_freed_memory()
         horizon = find_horizon(self.horizon)
         outlook = horizon.look(self._horizon_task(cleaned, pooling, sees, where))
@@ -120,20 +119,9 @@ class Method(ABC):
         served = None if pooling.shared else participants
         names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
         policies = Policies(served, join_rules(who, rules), *names, training=training)
-        unit = pooling.assign_rows(cleaned)
-        critic = self.make_critic()
-        self.fitted_ = Fitted(
-            cleaned,
-            critic,
-            pooling,
-            participants,
-            unit,
-            **sees,
-            **arrays.finish(),
-            policies=policies,
-            horizon=horizon,
-            outlook=outlook,
-        )
+        parts = (cleaned, self.make_critic(), pooling, participants, pooling.assign_rows(cleaned))
+        learned = {**sees, **arrays.finish(), "policies": policies, "horizon": horizon, "outlook": outlook}
+        self.fitted_ = Fitted(*parts, **learned)
         warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
         return self
 

@@ -14,6 +14,7 @@ from surefoot.data.derived_states import DerivedState, find_derived_state
 from surefoot.data.file_settings import FileSettings
 from surefoot.data.log_columns import spell
 from surefoot.errors import did_you_mean
+from surefoot.reports.reward_units import RewardUnit
 from surefoot.screening.series import Role
 from surefoot.study.screen_section import QuestionnaireSection, ScreenSection
 from surefoot.study.toml_types import Finite, Probability, Range, Section, Words
@@ -332,6 +333,16 @@ class LogDescription(Section):
     def columns_of(self, variable: str) -> tuple[str, ...]:
         """The state's columns that one state variable becomes."""
         return self.state[variable].variable_kind.state_columns(variable)
+
+    @property
+    def variable_kinds(self) -> dict[str, VariableKind]:
+        """The kind of every state variable, read or derived."""
+        return {name: variable.variable_kind for name, variable in self.state.items()}
+
+    @property
+    def reward_unit(self) -> RewardUnit:
+        """What the fitted reward is counted in."""
+        return RewardUnit(self.reward.column, self.reward.transform)
 
     @property
     def scaling(self) -> dict[str, tuple[float, float]]:

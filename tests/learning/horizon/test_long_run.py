@@ -167,6 +167,11 @@ def test_one_action_only_is_refused():
     logs = sf.simulators.HeartSteps(participants=10).collect(sf.policies.never(2), decision_points=60, seed=0)
     with pytest.raises(sf.InputError, match=r"action 'send' was never taken .* its consequences cannot be learned"):
         sf.method("hb-ahead").fit(logs)
+    with pytest.warns(sf.FitWarning) as caught:
+        alone = sf.method("ahead", pooling="person").fit(logs).policies_
+    assert any("action 'send' never occurs" in str(warning.message) for warning in caught)
+    assert all(warning.filename == __file__ for warning in caught)
+    assert alone.probabilities(logs.participant, logs.state)[:, 1].sum() == 0
 
 
 def test_states_that_do_not_react_and_states_that_run_away_are_said():

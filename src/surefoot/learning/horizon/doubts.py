@@ -22,7 +22,9 @@ ENOUGH_FOR_ONE = 1500
 
 
 def refuse_hopeless(task: HorizonTask, data: Followed) -> None:
-    """Logs from which nobody could learn what follows an action."""
+    """Pooled logs from which nobody could learn what follows an action; of people by themselves it is said in warnings."""
+    if not task.pooling.shared:
+        return
     logs = task.logs
     never = [name for code, name in enumerate(logs.action_names) if not (logs.action[logs.usable] == code).any()]
     if never:
@@ -42,7 +44,7 @@ def refuse_hopeless(task: HorizonTask, data: Followed) -> None:
 def warn_of_doubts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_]) -> None:
     """Too little to look ahead for some, no state that reacts, a state that carries over for ever."""
     for text in (*_doubt_amounts(task, outlook, enough), *_doubt_model(outlook)):
-        warnings.warn(text, FitWarning, stacklevel=4)
+        warnings.warn(text, FitWarning, stacklevel=5)
 
 
 def _doubt_amounts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_]) -> Iterator[str]:

@@ -8,7 +8,7 @@ variables that take few values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit
 from surefoot.learning.horizon.horizon_batch import Followed, gather_rows
-from surefoot.learning.pooling import Pooling, find_pooling
+from surefoot.learning.pooling import Block, Pooling, find_pooling
+from surefoot.numerics.arrays import Array
 from surefoot.numerics.engines import Engine
 from surefoot.numerics.fences import has_few_values
 from surefoot.numerics.masked_quantiles import median
 from surefoot.numerics.parallel import map_threads
 from surefoot.policies.features import critic_features
 
+JUDGING_PENALTY = 1e-3
+"""ζ of the fits that judge."""
 FEW_VALUED = 0.1
 """A variable with one value in more than this share of the rows is not centred."""
 
@@ -42,63 +45,65 @@ class Judgement:
 
 
 def judge_rows(data: Followed, critic: Critic, pooling: Pooling, seen: NDArray[np.float64], engine: Engine) -> Judgement:
-    """Each participant's own judgement and, where all share a fit, the joint one too; `seen` marks the state variables that
-    critic or policy look at."""
-    logs = data.logs
-    fits = len(pooling.list_participants(logs))
-    found = Judgement(
-        np.where(logs.usable, 1.0, np.nan),
-        data.present.copy(),
-        np.full(fits, np.inf),
-        np.ones(fits, dtype=np.int64),
-        np.ones(fits, dtype=bool),
-    )
+    """The judgement of each fit and, for a critic that judges twice, of each participant's own fit too; `seen` marks the
+    state variables that critic or policy look at."""
+    judge, logs = _Judge(data, critic, seen, engine), data.logs
     if critic.removal is None:
-        return found
-    judges = [(pooling, logs.state, logs.reward)]
-    if pooling.shared and critic.judges_twice:
-        judges = [(pooling, *centre_people(data)), (find_pooling("person"), logs.state, logs.reward)]
-    for judge, state, reward in judges:
-        kept, trusted = np.ones(len(logs) + 1), np.ones(len(logs) + 1, dtype=bool)
+        return judge.trust_all(pooling)
+    if not (pooling.shared and critic.judges_twice):
+        return judge.judge(pooling, logs.state, logs.reward)
+    joint, own = judge.judge(pooling, *centre_people(data)), judge.judge(find_pooling("person"), logs.state, logs.reward)
+    return replace(joint, kept=np.minimum(joint.kept, own.kept), trusted=joint.trusted & own.trusted)
 
-        def judge_block(block: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """A critic at work on logs."""
+
+    data: Followed
+    critic: Critic
+    seen: NDArray[np.float64]
+    engine: Engine
+
+    def trust_all(self, pooling: Pooling) -> Judgement:
+        """What there is to say when everything counts."""
+        logs, fits = self.data.logs, len(pooling.list_participants(self.data.logs))
+        whole = (np.full(fits, np.inf), np.ones(fits, dtype=np.int64), np.ones(fits, dtype=bool))
+        return Judgement(np.where(logs.usable, 1.0, np.nan), self.data.present.copy(), *whole)
+
+    def judge(self, pooling: Pooling, state: NDArray[np.float64], reward: NDArray[np.float64]) -> Judgement:
+        """By the fits of one pooling to these states and rewards of all rows."""
+        logs, found, engine = self.data.logs, self.trust_all(pooling), self.engine
+        # Row −1, which stands for padding, is one more than there are.
+        kept, trusted = np.zeros(len(logs) + 1), np.zeros(len(logs) + 1, dtype=bool)
+
+        def judge_block(block: Block) -> None:
             units, rows = block
-            believed, fit = _judge_block(data, critic, (state, reward), seen, rows, engine)  # noqa: B023
-            trusted[rows], kept[rows] = engine.to_numpy(believed), engine.to_numpy(fit.weights)  # noqa: B023
-            if judge.shared == pooling.shared:  # noqa: B023
-                found.threshold[units], found.n_iter[units] = engine.to_numpy(fit.threshold), engine.to_numpy(fit.n_iter)
-                found.converged[units] = engine.to_numpy(fit.converged)
+            believed, fit = self._judge_block(state, reward, rows)
+            trusted[rows], kept[rows] = engine.to_numpy(believed), engine.to_numpy(fit.weights)
+            found.threshold[units], found.n_iter[units] = engine.to_numpy(fit.threshold), engine.to_numpy(fit.n_iter)
+            found.converged[units] = engine.to_numpy(fit.converged)
 
-        list(map_threads(judge_block, judge.list_blocks(logs, choose_block_cells(len(logs)))))
-        found.kept[:] = np.where(kept[:-1] == 0, found.kept * 0.0, found.kept)
-        found.trusted[:] &= trusted[:-1]
-    return found
+        list(map_threads(judge_block, pooling.list_blocks(logs, choose_block_cells(len(logs)))))
+        return replace(found, kept=np.where(logs.usable, kept[:-1], np.nan), trusted=trusted[:-1])
 
-
-def _judge_block(
-    data: Followed,
-    critic: Critic,
-    values: tuple[NDArray[np.float64], NDArray[np.float64]],
-    seen: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    engine: Engine,
-) -> tuple[NDArray[np.bool_], CriticFit]:
-    """Whether each state may be believed, and the critic's fit to the rewards, of (units, rows), −1 where padded."""
-    (states, rewards), logs = values, data.logs
-    inside = rows >= 0
-    there = inside & data.present[rows]
-    usable = there & logs.usable[rows]
-    state = engine.to_device(gather_rows(states * seen, rows, there))
-    believed = critic.trust_states(state, engine.to_device(there))
-    action = engine.to_device(np.where(usable, logs.action[rows], 0))
-    x = critic_features(state * engine.to_device(data.sees), action, logs.actions)
-    penalty = engine.to_device(np.full(x.shape[-1], 1e-3))
-    batch = CriticBatch(
-        *(x, engine.to_device(np.where(usable, rewards[rows], 0.0)), engine.to_device(usable * 1.0)),
-        *(state, action, penalty, logs.actions),
-        trusted=believed,
-    )
-    return believed, critic.fit(batch)
+    def _judge_block(
+        self, states: NDArray[np.float64], rewards: NDArray[np.float64], rows: NDArray[np.int64]
+    ) -> tuple[Array, CriticFit]:
+        """Whether each state may be believed, and the critic's fit to the rewards, of (units, rows), −1 where padded."""
+        logs, engine = self.data.logs, self.engine
+        there = (rows >= 0) & self.data.present[rows]
+        usable = there & logs.usable[rows]
+        state = engine.to_device(gather_rows(states * self.seen, rows, there))
+        believed = self.critic.trust_states(state, engine.to_device(there))
+        action = engine.to_device(np.where(usable, logs.action[rows], 0))
+        x = critic_features(state * engine.to_device(self.data.sees), action, logs.actions)
+        batch = CriticBatch(
+            *(x, engine.to_device(np.where(usable, rewards[rows], 0.0)), engine.to_device(usable * 1.0)),
+            *(state, action, engine.to_device(np.full(x.shape[-1], JUDGING_PENALTY)), logs.actions),
+            trusted=believed,
+        )
+        return believed, self.critic.fit(batch)
 
 
 def centre_people(data: Followed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
