@@ -129,13 +129,13 @@ def test_few_people_are_left_out_one_by_one():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("people", [9, 15, 30])
-def test_policy_intervals_of_few_people_cover(people):
+@pytest.mark.parametrize(("people", "studies"), [(9, 80), (15, 60), (30, 200)])
+def test_policy_intervals_of_few_people_cover(people, studies):
     """Against θ learned with the true critic."""
     from surefoot.learning import actor
     from surefoot.policies.features import effects, policy_features
 
-    logs, sim, state = many(200, people, 60, seed=41, unit=500)
+    logs, sim, state = many(studies, people, 60, seed=41, unit=500)
     z = policy_features(state[::5])[None]
     advantage = z @ np.swapaxes(effects(sim.critic_coef[None] / 500, 2), 1, 2)
     truth = actor.optimise(z, advantage, np.ones(z.shape[:2]), count=np.array([z.shape[1]]), penalty=0.1).coef.ravel()

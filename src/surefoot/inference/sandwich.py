@@ -37,7 +37,7 @@ class Influences:
     def covariance(self, part: str) -> NDArray[np.float64]:
         """(n − 1)/n Σ influence influenceᵀ; of the policy times n/(n − m), NaN where people are no more than m features.
 
-        θ bends where it follows w, which makes influences look too alike. With the factor its intervals cover 93–98 % at 9,
+        θ bends where it follows w, which makes influences look too alike. With the factor its intervals cover 93–97 % at 9,
         15 and 30 people; without it 90–94 %.
         """
         found = self.critic if part == "critic" else self.policy
