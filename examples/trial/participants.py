@@ -69,7 +69,7 @@ class Participants:
     def live_on(self, day, point, replies):
         """Three hours pass: states change by what was sent, and outcomes get on their way."""
         actions = np.array([reply["action"] for reply in replies])
-        self._state, steps = HeartSteps.advance(self._state, actions, HeartSteps.draw(self._rng, (4, self.number)))
+        self._state, steps = self._world.advance(self._state, actions, self._world.draw(self._rng, (4, self.number)))
         after = BEGIN + timedelta(days=day, hours=HOURS[point] + 3)
         for participant, reply in enumerate(replies):
             self._report(participant, day, reply, float(steps[participant]), after)

@@ -42,9 +42,9 @@ def main() -> None:
     people = Participants(options.people, options.seed)
     server = Server(out, study, options.workers)
     server.set_clock(BEGIN)
-    keys = {role: server.command("keys", "create", "--role", role) for role in ("app", "analyst", "admin")}
     began = time.monotonic()
     with server:
+        keys = {role: server.command("keys", "create", "--role", role) for role in ("app", "analyst", "admin")}
         run_days(server, keys, people, options.days)
         summary = account(server, keys, people, out) | {"seconds": round(time.monotonic() - began, 1)}
         (out / "summary.json").write_text(json.dumps(summary, indent=2))

