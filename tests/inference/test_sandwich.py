@@ -144,3 +144,18 @@ def test_policy_intervals_of_few_people_cover(people, studies):
         fitted = pooled("accb", one, actor_penalty=0.1)
         hits.append(np.abs(fitted.coef_[0] - truth) <= compute_influences(fitted).half_width("policy"))
     assert 0.93 <= np.mean(hits) <= 0.98, np.mean(hits, axis=0)
+
+
+def test_covariances_and_half_widths_are_their_formulas():
+    """(n − 1)/n ΣΨΨᵀ, of the policy times n/(n − m); t with n − 1 degrees of freedom."""
+    rng = np.random.default_rng(0)
+    critic, policy = rng.standard_normal((7, 4)), rng.standard_normal((7, 3))
+    found = Influences(critic, policy, 3)
+    assert_allclose(found.covariance("critic"), 6 / 7 * critic.T @ critic)
+    assert_allclose(found.covariance("policy"), 6 / 7 * 7 / 4 * policy.T @ policy)
+    t = stats.t.ppf(0.975, 6)
+    assert_allclose(found.half_width("critic"), t * np.sqrt(6 / 7 * (critic**2).sum(axis=0)))
+    assert_allclose(found.half_width("policy"), t * np.sqrt(6 / 4 * (policy**2).sum(axis=0)))
+    assert np.isnan(Influences(critic, policy, 7).covariance("policy")).all()
+    assert np.isfinite(Influences(critic, policy, 6).covariance("policy")).all()
+    assert np.isfinite(Influences(critic, policy, 7).covariance("critic")).all()

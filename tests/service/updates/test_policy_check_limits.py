@@ -8,7 +8,13 @@ import pytest
 from surefoot import Study, Trajectories
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
-from surefoot.service.updates.policy_checks import ROUNDING, check_limits, check_policy
+from surefoot.service.updates.policy_checks import (
+    ROUNDING,
+    check_coefficients,
+    check_influence,
+    check_limits,
+    check_policy,
+)
 from tests.service.support.trials import STUDY
 
 NAMES = ("weather", "engagement", "place")
@@ -36,7 +42,7 @@ def make_logs():
     found = Trajectories.from_arrays(
         state, np.zeros((3, 4), dtype=int), np.ones((3, 4)), state_names=NAMES, available=available
     )
-    return SimpleNamespace(logs=found)
+    return SimpleNamespace(logs=found, screen=None)
 
 
 def check(new, old=None, *, used=10, removed=2, **limits):
@@ -127,3 +133,57 @@ def test_a_negative_probability_among_three_is_outside():
     study = make_study()
     assert not check_limits(study, np.array([[0.5, 0.6, -0.1]])).passed
     assert check_limits(study, np.array([[0.5, 0.5, 0.0]])).passed
+
+
+def make_rows(*rows):
+    return {"rows": [dict(zip(("action", "feature", "value", "low", "high"), row, strict=True)) for row in rows]}
+
+
+def test_the_coefficient_that_moved_most_in_its_larger_standard_error():
+    """Intervals of width 3.92 have a standard error of 1, of width 7.84 one of 2."""
+    old = make_rows(("send", "dose", 1.0, -0.96, 2.96), ("send", "home", 0.0, -1.96, 1.96), ("call", "dose", 9.0, 0.0, 3.92))
+    new = make_rows(("send", "dose", 4.0, 0.08, 7.92), ("send", "home", -1.25, -1.96, 1.96), ("send", "new", 99.0, 98, 100))
+    found = check_coefficients(new, old, 1.5)
+    assert (found.check, found.passed, found.allowed) == ("coefficients", True, 1.5)
+    assert found.found == pytest.approx(1.5), "3 in 2, where the other moved by 1.25 in 1"
+    assert found.message == "moved most, in standard errors: send: dose from 1 to 4"
+    assert not check_coefficients(new, old, 1.49).passed
+    assert check_coefficients(old, new, 2.0).found == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (make_rows(("send", "dose", 4.0, 0.0, 8.0)), {}),
+        ({}, make_rows(("send", "dose", 4.0, 0.0, 8.0))),
+        (make_rows(("send", "dose", 4.0, None, 8.0)), make_rows(("send", "dose", 1.0, 0.0, None))),
+        (make_rows(("send", "dose", 4.0, 4.0, 4.0)), make_rows(("send", "dose", 1.0, 1.0, 1.0))),
+        (make_rows(("send", "dose", 4.0, 0.0, 8.0)), make_rows(("call", "dose", 1.0, 0.0, 2.0))),
+    ],
+)
+def test_without_two_coefficients_to_compare_there_is_nothing_to_refuse(new, old):
+    found = check_coefficients(new, old, 0.0)
+    assert (found.check, found.passed, found.found, found.allowed) == ("coefficients", True, None, 0.0)
+
+
+def test_one_known_standard_error_is_enough():
+    found = check_coefficients(
+        make_rows(("send", "dose", 4.0, 2.04, 5.96)), make_rows(("send", "dose", 1.0, None, None)), 2.0
+    )
+    assert (found.passed, found.found) == (False, pytest.approx(3.0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "allowed", "passed", "found", "named"),
+    [
+        ([0.1, 0.3, 0.2], 0.3, True, 0.3, "thing 1"),
+        ([0.1, 0.3, 0.4], 0.2, False, 0.3, "thing 1"),  # The first beyond the limit, not the largest.
+        ([0.4, 0.3], 0.2, False, 0.4, "thing 0"),
+        ([], 0.0, True, None, "nothing"),
+    ],
+)
+def test_influence_names_the_smallest_thing_that_explains_a_refusal(changes, allowed, passed, found, named):
+    given = [SimpleNamespace(what=f"thing {place}", change=change) for place, change in enumerate(changes)]
+    finding = check_influence(given, allowed)
+    assert (finding.check, finding.passed, finding.found, finding.allowed) == ("influence", passed, found, allowed)
+    assert named in finding.message
