@@ -51,3 +51,9 @@ def test_gradient_and_curvature_are_the_numerical_ones(actions):
         by_action = theta.reshape(1, actions - 1, 4)
         value = gain(by_action, own @ np.swapaxes(by_action, 1, 2), stakes, penalty)[0]
         assert_allclose(parts(theta)[0], value, rtol=1e-13)
+
+
+def test_a_single_decision_point_counts_every_action():
+    theta, z, stakes = np.array([[[0.4], [-0.3]]]), np.array([[[2.0]]]), np.array([[[1.0, 5.0]]])
+    expected = softmax([0.0, 0.8, -0.6])[1:] @ [1.0, 5.0] - 0.05 * (0.4**2 + 0.3**2)
+    assert_allclose(gain(theta, z @ np.swapaxes(theta, 1, 2), stakes, np.full((1, 1), 0.1)), expected)

@@ -3,6 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
+from surefoot.learning.critics import Capped, CriticBatch
 from surefoot.learning.critics.capped import boxplot_threshold, capped_objective, fit_capped
 from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
 from surefoot.policies.features import critic_features
@@ -174,3 +175,36 @@ def test_telling_the_arms_changes_nothing_but_the_time(actions):
     stopped = fit_capped(x, r, v, penalty=np.full(x.shape[-1], PENALTY), arms=actions, max_iter=2)
     assert not stopped.converged.all()
     assert_allclose(stopped.gram, np.einsum("nti,nt,ntj->nij", x, stopped.weights, x), rtol=1e-10, atol=1e-10)
+
+
+def test_transitions_are_judged_by_all_variables_together_each_in_its_own_mean_square():
+    rng = np.random.default_rng(3)
+    away = rng.standard_normal((2, 40, 2)) * [1.0, 100.0]
+    away[0, 5] *= 20
+    away[..., 1] *= [[0.0], [1.0]]  # A variable that is always as expected counts nothing.
+    kept = rng.random((2, 40)) < 0.8
+    kept[0, 5], kept[1] = True, kept[1] & (np.arange(40) > 3)
+    found = Capped(tau=0.8).judge_residuals(away, kept)
+    for person in range(2):
+        own = away[person][kept[person]] ** 2
+        typical = own.mean(axis=0)
+        total = (own / np.where(typical > 0, typical, 1.0)).sum(axis=1)
+        first, third = np.quantile(total, (0.25, 0.75))
+        assert_array_equal(found[person][kept[person]], total < 0.8 * (third + 1.5 * (third - first)))
+        assert not found[person][~kept[person]].any()
+    assert not found[0, 5]
+    assert not Capped().judge_residuals(away, np.zeros((2, 40), dtype=bool)).any()
+
+
+def test_the_critic_hands_its_parameters_to_the_fit():
+    x, r, v = critic_problems(np.random.default_rng(8), 6)
+    penalty = np.full(x.shape[-1], 0.3)
+    batch = CriticBatch(x, r, v, x, np.zeros(r.shape, dtype=int), penalty, 1)
+    for tau in (0.5, 1.0):
+        for refresh in (False, True):
+            found = Capped(tau=tau, refresh_threshold=refresh).fit(batch)
+            expected = fit_capped(x, r, v, penalty=penalty, tau=tau, refresh_threshold=refresh)
+            assert_array_equal(found.threshold, expected.threshold)
+            assert_array_equal(found.coef, expected.coef)
+    fixed, fresh = (Capped(refresh_threshold=refresh).fit(batch).threshold for refresh in (False, True))
+    assert (fixed != fresh).any()
