@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,19 +35,34 @@ def context_to_state(study: Study, context: Mapping[str, Cell], derived: Mapping
 
     `derived` are the derived states, which the service keeps itself: one that a client sends is unknown.
     """
-    reasons = [f"unknown: {name}" for name in context if name not in study.state_kinds]
-    readable = read_values(study, context)
-    for name in study.state_kinds:
-        if context.get(name) in (None, *study.state[name].missing):
-            reasons.append(f"missing: {name}")
-        elif readable[name] is None:
-            reasons.append(f"implausible: {name}")
-    columns = {column: LogColumn(column, cells) for column, cells in context_columns(study, [readable]).items()}
-    read, outside = read_state(columns, study.state_kinds)
-    reasons += [f"implausible: {name}" for name, rows in outside.items() if rows[0]]
-    reasons += [f"missing: {name}" for name, value in derived.items() if math.isnan(value)]
-    state = join_states(study, read, {name: np.array([value]) for name, value in derived.items()})[0]
-    return Observation([None if math.isnan(value) else float(value) for value in state], reasons)
+    return contexts_to_states(study, [context], [derived])[0]
+
+
+def contexts_to_states(
+    study: Study, contexts: Sequence[Mapping[str, Cell]], derived: Sequence[Mapping[str, float]]
+) -> list[Observation]:
+    """Read several contexts at once, which costs little more than one."""
+    if not contexts:
+        return []
+    kinds = study.state_kinds
+    readable = [{name: kind.from_json(context.get(name)) for name, (_, kind) in kinds.items()} for context in contexts]
+    columns = {column: LogColumn(column, cells) for column, cells in context_columns(study, readable).items()}
+    read, outside = read_state(columns, kinds)
+    names = derived[0].keys()
+    state = join_states(study, read, {name: np.array([one[name] for one in derived]) for name in names})
+    observations = []
+    for place, (context, values, own) in enumerate(zip(contexts, readable, derived, strict=True)):
+        reasons = [f"unknown: {name}" for name in context if name not in kinds]
+        for name in kinds:
+            if context.get(name) is None:
+                reasons.append(f"missing: {name}")
+            elif values[name] is None:
+                reasons.append(f"implausible: {name}")
+        reasons += [f"implausible: {name}" for name, rows in outside.items() if rows[place]]
+        reasons += [f"missing: {name}" for name, value in own.items() if math.isnan(value)]
+        numbers = [None if math.isnan(value) else float(value) for value in state[place]]
+        observations.append(Observation(numbers, reasons))
+    return observations
 
 
 def check_types(study: Study, context: Mapping[str, Cell]) -> None:

@@ -19,7 +19,7 @@ from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.choices import Choice, choose, unavailable_probabilities
-from surefoot.service.trial.context import check_types, context_to_state
+from surefoot.service.trial.context import Observation, check_types, contexts_to_states
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.policy_versions import LIVE
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
@@ -52,40 +52,67 @@ def decide(trial: Trial, request: DecisionRequest) -> str:
 def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str | Exception]:
     """Replies in the order of the requests, committed together; what is wrong with one of them is its reply alone.
 
-    At most one new decision point of each participant: the others' order could not be told.
+    At most one new decision point of each participant: the order of two could not be told.
     """
     received = now()
-    replies: list[str | Exception] = []
-    new: list[dict[str, Any]] = []
     with trial.database.transaction() as connection:
         standings = find_standings(trial, connection, {request.participant_id for request in requests})
-        known = _find_stored(connection, requests)
-        live = connection.execute(LIVE).first()
-        active = None if live is None else (live.policy_id, live.activated_at)
-        for request in requests:
-            point = (request.participant_id, request.decision_idx)
-            try:
-                if point in known:
-                    replies.append(_repeat(request, known[point]))
-                    continue
-                standing = standings.get(request.participant_id)
-                row = _make_row(trial, connection, request, standing, active, received)
-            except Exception as error:
-                replies.append(error)
-                continue
-            known[point] = row
-            new.append(row)
-            replies.append(str(row["reply"]))
+        stored = _find_stored(connection, requests)
+        new, wrong = _decide_new(trial, connection, requests, standings, stored, received)
         if new:
-            connection.execute(INSERT, new)
-    return replies
+            connection.execute(INSERT, list(new.values()))
+    return [_reply(request, new, stored, wrong) for request in requests]
+
+
+def _decide_new(
+    trial: Trial,
+    connection: sa.Connection,
+    requests: Sequence[DecisionRequest],
+    standings: dict[str, Standing],
+    stored: dict[Point, Any],
+    received: datetime,
+) -> tuple[dict[Point, dict[str, Any]], dict[Point, Exception]]:
+    """Rows of the decision points that are new, and what is wrong with those that cannot be decided."""
+    asked: dict[Point, DecisionRequest] = {}
+    wrong: dict[Point, Exception] = {}
+    for request in requests:
+        point = _point(request)
+        if point not in stored and point not in asked:
+            try:
+                _check_request(trial, request, standings.get(request.participant_id), received)
+            except ApiError as error:
+                wrong[point] = error
+            else:
+                asked[point] = request
+    derived = [derive_now(trial.study, connection, *point, received) for point in asked]
+    contexts = [request.context for request in asked.values()]
+    live = connection.execute(LIVE).first()
+    active = None if live is None else (live.policy_id, live.activated_at)
+    new = {}
+    for (point, request), seen in zip(asked.items(), contexts_to_states(trial.study, contexts, derived), strict=True):
+        new[point] = _make_row(trial, request, standings[request.participant_id], seen, active, received)
+    return new, wrong
+
+
+def _point(request: DecisionRequest) -> Point:
+    return request.participant_id, request.decision_idx
+
+
+def _reply(
+    request: DecisionRequest, new: dict[Point, Any], stored: dict[Point, Any], wrong: dict[Point, Exception]
+) -> str | Exception:
+    point = _point(request)
+    if point in wrong:
+        return wrong[point]
+    try:
+        return _repeat(request, new[point] if point in new else stored[point])
+    except ApiError as error:
+        return error
 
 
 def _find_stored(connection: sa.Connection, requests: Sequence[DecisionRequest]) -> dict[Point, Any]:
-    points = {(request.participant_id, request.decision_idx) for request in requests}
-    wanted = sa.or_(
-        *(sa.and_(decisions.c.participant_id == who, decisions.c.decision_idx == index) for who, index in points)
-    )
+    points = {_point(request) for request in requests}
+    wanted = sa.tuple_(decisions.c.participant_id, decisions.c.decision_idx).in_(points)
     found = connection.execute(STORED.where(wanted)).mappings()
     return {(row["participant_id"], row["decision_idx"]): row for row in found}
 
@@ -115,21 +142,22 @@ def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> No
         )
 
 
-def _make_row(
-    trial: Trial,
-    connection: sa.Connection,
-    request: DecisionRequest,
-    standing: Standing | None,
-    live: tuple[int, datetime] | None,
-    received: datetime,
-) -> dict[str, Any]:
+def _check_request(trial: Trial, request: DecisionRequest, standing: Standing | None, received: datetime) -> None:
     if standing is None:
         raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
     check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
     check_types(trial.study, request.context)
     check_order(trial.settings, standing, request.decision_idx, request.timestamp)
-    derived = derive_now(trial.study, connection, request.participant_id, request.decision_idx, received)
-    observation = context_to_state(trial.study, request.context, derived)
+
+
+def _make_row(
+    trial: Trial,
+    request: DecisionRequest,
+    standing: Standing,
+    observation: Observation,
+    live: tuple[int, datetime] | None,
+    received: datetime,
+) -> dict[str, Any]:
     stop = find_stop(trial.settings, standing, request.timestamp) if request.availability else None
     if stop is None:
         choice = choose(trial, request, observation.state, observation.reasons, live, received)
