@@ -38,7 +38,7 @@ from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: 
 from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
-SECONDS, ROUNDS, CLIENTS, PEOPLE = 2.0, 5, 8, 20
+SECONDS, ROUNDS, CLIENTS, PEOPLE = 2.0, 5, 8, 40
 STUDY = """\
 [columns]
 participant = "participant"
@@ -58,6 +58,7 @@ update_time = "never"
 [trial.guard_rails]
 max_removed = 1.0
 max_send_rate_change = 1.0
+max_influence = 1.0
 [trial.limits]
 requests_per_second = 1000000
 """
