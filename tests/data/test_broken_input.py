@@ -177,7 +177,7 @@ def test_what_is_not_there_or_is_no_table(study, tmp_path):
     (tmp_path / "logs.sas7bdat").write_text("x")
     for path, words in (
         (tmp_path / "empty", "without Parquet"),
-        (tmp_path / "x.csv", "no file"),
+        (tmp_path / "x.csv", "no such file"),
         (tmp_path / "logs.sas7bdat", ".csv"),
     ):
         with pytest.raises(InputError, match=words):

@@ -123,7 +123,7 @@ def test_a_new_kind_is_one_class_and_one_line(logs, tmp_path, monkeypatch):
     seen = context_to_state(study, {"hour": 6, "rain": True, "place": "home"}, {})
     assert_allclose(seen.state[:2], [1, 0], atol=1e-12)
     assert context_to_state(study, {"hour": 25, "rain": True, "place": "home"}, {}).reasons == ["implausible: hour"]
-    with pytest.raises(sf.InputError, match="levels belongs to kind = 'category', not to 'hour'"):
+    with pytest.raises(sf.InputError, match="'levels' belongs to kind = 'category', not to 'hour'"):
         sf.Study.parse(study_file.read_text().replace('kind = "hour"', 'kind = "hour"\nlevels = ["a", "b"]'))
 
 

@@ -152,7 +152,7 @@ def test_errors_in_a_file_name_the_file_and_the_line(tmp_path):
     path.write_text("participant,t,s1,s2,a,r\nx,1,2,3\n")
     with pytest.raises(InputError, match=r"logs\.csv: line 2: 4 fields where the header has 6"):
         Trajectories.from_csv(path, **ROLES)
-    with pytest.raises(InputError, match="no file"):
+    with pytest.raises(InputError, match="no such file"):
         Trajectories.from_csv(tmp_path / "nothing.csv", **ROLES)
     (tmp_path / "fake.parquet").write_text("not parquet")
     with pytest.raises(InputError, match="cannot be read as Parquet"):

@@ -68,7 +68,7 @@ def test_broken_files_are_refused(tmp_path, fitted):
     (tmp_path / "p.parquet").write_bytes(b"nothing")
     with pytest.raises(sf.InputError, match="not a file of policies"):
         sf.policies.load(tmp_path / "p.parquet")
-    with pytest.raises(sf.InputError, match="no file"):
+    with pytest.raises(sf.InputError, match="no such file"):
         sf.policies.load(tmp_path / "none.json")
     for call in (lambda: fitted.policies_.save(tmp_path / "p.pickle"), lambda: sf.policies.load(tmp_path / "p.pickle")):
         with pytest.raises(sf.InputError, match=r"\.json or \.parquet"):

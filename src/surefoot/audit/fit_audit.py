@@ -86,6 +86,10 @@ def audit(
     >>> audit(sf.method("ro-accb").fit(logs)).verdict
     'fine'
     """
+    if not isinstance(fitted, Method):
+        raise InputError(
+            f"audit takes a fitted method, not {type(fitted).__name__}; fit one first: surefoot.method('ro-accb').fit(logs)"
+        )
     measures = Measures.of(fitted, None if raw_reward is None else np.asarray(raw_reward, dtype=np.float64), study)
     people = len(fitted.logs_.participants)
     counts = {name: np.asarray(values, dtype=np.int64) for name, values in (implausible or {}).items()}

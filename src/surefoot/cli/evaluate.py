@@ -88,7 +88,8 @@ def _load_policies(path: Path, logs: Trajectories) -> Policies:
 
     folder = path if path.is_dir() else path.parent
     # A fit's folder also says whose decision points it was learned from.
-    given = FittedStudy.load(folder).policies if (folder / "manifest.json").is_file() else load(path)
+    from_fit = path.is_dir() or (folder / "manifest.json").is_file()
+    given = FittedStudy.load(folder).policies if from_fit else load(path)
     for what, theirs, ours in (
         ("states", given.state_names, logs.state_names),
         ("actions", given.action_names, logs.action_names),

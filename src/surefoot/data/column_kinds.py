@@ -229,7 +229,7 @@ class Category(VariableKind):
     def read(self, column: LogColumn) -> StateValues:
         meaning = {level: float(code) for code, level in enumerate(self.levels)}
         remedy = f"declared levels are {list(self.levels)}: add it, or leave the cell empty (missing)"
-        code = column.codes(meaning, "'{}' was never declared", remedy)
+        code = column.codes(meaning, self.levels, "'{}' was never declared", remedy)
         return StateValues(np.where(np.isnan(code)[:, None], np.nan, code[:, None] == np.arange(1, len(self.levels))))
 
     def from_json(self, value: Cell) -> str | None:

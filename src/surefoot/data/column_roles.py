@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ class ColumnNames:
     """What the probabilities were where the data came from: of the `action taken`, of `sending`, or of the `design`."""
 
 
+OTHER_DATE = r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}"
 YES, NO = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
 
 
@@ -167,6 +169,10 @@ def _unlike_the_numbers(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]
 def _not_a_time(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
     import pyarrow.compute as pc
 
+    if re.match(OTHER_DATE, text):
+        # One habit of the file, not as many mistakes as it has times.
+        remedy = "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file] (surefoot init finds it)"
+        return pc.match_substring_regex(cells, OTHER_DATE), f"'{text}' is not a time in ISO 8601", remedy
     remedy = "write times as numbers or in ISO 8601 (2015-07-22T16:30:00)"
     return pc.equal(cells, text), f"'{text}' is not a time", remedy
 
@@ -180,7 +186,7 @@ def read_yes_no(column: LogColumn) -> NDArray[np.float64]:
             column.report(odd, f"{values[odd[0]]:g} is neither yes nor no", "write 1 or 0")
         return values
     meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
-    return column.codes(meaning, "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
+    return column.codes(meaning, (), "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
 
 
 def read_actions(column: LogColumn, names: Sequence[str], values: Sequence[str] | None = None) -> NDArray[np.float64]:
@@ -193,4 +199,4 @@ def read_actions(column: LogColumn, names: Sequence[str], values: Sequence[str] 
     known = list(names if values is None else values)
     meaning |= {text: float(code) for code, text in enumerate(known)}
     remedy = f"declared are {known}: add it to the actions, or correct the row"
-    return column.codes(meaning, "action '{}' was never declared", remedy)
+    return column.codes(meaning, known, "action '{}' was never declared", remedy)

@@ -100,7 +100,8 @@ def positions(participants: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64
     ids = np.asarray(ids.tolist()) if ids.dtype == object else ids
     text = participants.dtype.kind == "U"
     if ids.dtype.kind != participants.dtype.kind and not (ids.dtype.kind in "iu" and not text):
-        raise InputError(f"people are known by {'text' if text else 'whole numbers'}, not by {ids.dtype}: {ids.ravel()[:1]}")
+        kinds = ("text", "whole numbers") if text else ("whole numbers", "text or something else")
+        raise InputError(f"the ids of participants are {kinds[0]} here, not {kinds[1]}; got {ids.ravel()[0].item()!r}")
     found = np.minimum(np.searchsorted(participants, ids), len(participants) - 1)
     unknown = np.flatnonzero(participants[found] != ids)
     if unknown.size:

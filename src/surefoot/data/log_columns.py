@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,7 @@ class LogColumn:
         plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
         if not (self.is_text or any(test(kind) for test in plain)):
             raise InputError(
-                f"column '{self.name}' has type {kind} where text or whole numbers are needed", column=self.name
+                f"column '{self.name}' has type {kind} where text or whole numbers are needed; convert it", column=self.name
             )
         encoded = cells.cast(pa.large_string()).dictionary_encode() if pa.types.is_null(kind) else cells.dictionary_encode()
         values = encoded.dictionary.to_pylist()
@@ -133,9 +133,10 @@ class LogColumn:
             indices = np.where(np.isin(indices, missing), -1, indices)
         return [spell(value) for value in values], indices
 
-    def codes(self, meaning: Mapping[str, float], what: str, remedy: str) -> NDArray[np.float64]:
+    def codes(self, meaning: Mapping[str, float], known: Iterable[str], what: str, remedy: str) -> NDArray[np.float64]:
         """What every cell's text means, NaN where it is missing; `{}` in `what` is a text without a meaning.
 
+        The nearest of the `known` texts is suggested for it.
         TRUE, True and true are one word, unless two of the meanings differ in nothing but case.
         """
         texts, indices = self.distinct()
@@ -152,7 +153,7 @@ class LogColumn:
         found = [find(text) for text in texts]
         for code, text in enumerate(texts):
             if found[code] is None and (rows := np.flatnonzero(indices == code)).size:
-                self.report(rows, what.format(text) + did_you_mean(text, meaning), remedy)
+                self.report(rows, what.format(text) + did_you_mean(text, known), remedy)
         known = np.array([np.nan if code is None else code for code in found] + [np.nan], dtype=np.float64)
         values: NDArray[np.float64] = known[indices]
         return values

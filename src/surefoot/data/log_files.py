@@ -193,7 +193,7 @@ def list_files(path: str | Path) -> list[Path]:
             raise InputError(f"{path}: a folder without Parquet files; give a folder that has some, or one file")
         return found
     if not path.is_file():
-        raise InputError(f"there is no file {path}")
+        raise InputError(f"{path}: there is no such file; check the name and the folder")
     if path.suffix.lower() == ".toml":
         raise InputError(f"{path}: is a study, not logs; write surefoot fit LOGS --study {path}")
     find_format(path)

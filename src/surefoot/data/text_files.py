@@ -118,20 +118,26 @@ def text_table(path: Path, data: bytes, columns: Sequence[str] | None, separator
 
 
 def _explain_fields(path: Path, data: bytes, separator: str, expected: int, error: Exception) -> InputError:
-    wrong = [(line, len(fields)) for line, fields in read_records(data, separator) if len(fields) != expected]
+    wrong = [(line, fields) for line, fields in read_records(data, separator) if len(fields) != expected]
     if not wrong:
         return InputError(f"{path}: cannot be read as separated columns ({error})")
-    name = SEPARATORS.get(separator, separator)
-    remedy = f"put quotes around text with {name}"
-    if separator == ",":
-        remedy = "write decimals with a point, and " + remedy
     lines = [
-        f"{path}: line {line}: {count} field{'s' * (count != 1)} where the header has {expected}; {remedy}"
-        for line, count in wrong[:MOST_SHOWN]
+        f"{path}: line {line}: {len(fields)} field{'s' * (len(fields) != 1)} where the header has {expected}; "
+        + _remedy(fields, expected, separator)
+        for line, fields in wrong[:MOST_SHOWN]
     ]
     if len(wrong) > MOST_SHOWN:
         lines.append(f"These are the first {MOST_SHOWN} of {len(wrong)} problems.")
     return InputError("\n".join(lines))
+
+
+def _remedy(fields: list[str], expected: int, separator: str) -> str:
+    if "\n" in fields[-1]:
+        return "a quote is opened there and never closed"
+    if len(fields) < expected:
+        return "complete the row, or delete it"
+    quotes = f"put quotes around text with {SEPARATORS.get(separator, separator)}"
+    return f"write decimals with a point, and {quotes}" if separator == "," else quotes
 
 
 def check_columns(path: Path, header: Sequence[str], columns: Sequence[str]) -> None:

@@ -46,7 +46,7 @@ def validate_actions(
     remedy = "correct the action or the availability"
     _report(problems, names.action, (available == 0) & given & (action != 0), action, what, remedy)
     outside = free & ((probability <= 0) | (probability > 1))
-    remedy = "log the probability of the action taken, or leave it empty"
+    remedy = "log the probability of the action taken from 0 to 1 (percentages: [file] in the study), or leave it empty"
     _report(problems, names.probability, outside, probability, "probability {} is outside (0, 1]", remedy)
 
 
@@ -65,5 +65,10 @@ def _report(problems: Problems, column: str, where: NDArray[np.bool_], values: N
     """Report the rows where it holds; `{}` in `what` is the first row's value."""
     rows = np.flatnonzero(where)
     if rows.size:
-        value = values[rows[0]]
-        problems.report(column, rows, what.format(f"{value:g}" if isinstance(value, np.floating) else value), remedy)
+        problems.report(column, rows, what.format(_spell(values[rows[0]])), remedy)
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, np.datetime64):
+        return str(np.datetime_as_string(value)).removesuffix(".000000")
+    return f"{value:g}" if isinstance(value, np.floating) else str(value)

@@ -51,7 +51,12 @@ class Candidate:
 
     def _complete(self, given: Any, count: int) -> NDArray[np.float64]:
         """Probabilities (count, actions); one number for each is the probability of sending where only one can be sent."""
-        values = np.asarray(given, dtype=np.float64)
+        try:
+            values = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"'{self.name}' is {given!r}; give policies, a method, a function of states, or an array of probabilities"
+            ) from error
         if values.shape == (count,):
             values = np.column_stack([1 - values, values])
         if values.ndim != 2 or len(values) != count:
@@ -73,6 +78,8 @@ class Candidate:
 
 def list_candidates(policies: Mapping[str, Evaluated], logs: Trajectories) -> list[Candidate]:
     """The policies, then the baselines; policies that were learned from these logs are refused."""
+    if not isinstance(policies, Mapping):
+        raise InputError(f"policies are given by name, as {{'mine': policy}}, not as a {type(policies).__name__}")
     simple = baselines(logs.action_names)
     for name, item in policies.items():
         if name in simple or name == LOGGED:

@@ -111,6 +111,11 @@ def fit_study(
     `engine` is `numpy`, `torch`, `gpu`, or `dask` for files fitted on a cluster (at `scheduler`, or on this machine).
     """
     _check_engine(engine, scheduler, from_files=out is not None and not isinstance(logs, StudyLogs))
+    if not isinstance(logs, str | Path | StudyLogs):
+        raise InputError(
+            f"fit_study takes the path of logs, or what study.read gave, not {type(logs).__name__}; "
+            "trajectories are fitted by a method: surefoot.method('ro-accb').fit(logs)"
+        )
     study = study if isinstance(study, Study) else Study.load(study)
     done = progress or (lambda people, total: None)
     if isinstance(logs, StudyLogs):

@@ -173,6 +173,11 @@ class Method(ABC):
 
     def check_parameters(self) -> None:
         """Refuse parts that do not exist and numbers that cannot be."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if isinstance(one.default, float) and not number:
+                raise InputError(f"{one.name} is {value!r}; it must be a number")
         self.make_critic().check_parameters()
         if self.filter is not None:
             find_filter(self.filter)
@@ -183,7 +188,7 @@ class Method(ABC):
         for name in (*self._non_negative, *self._positive):
             value = getattr(self, name)
             if not np.isfinite(value) or value < 0 or (value == 0 and name in self._positive):
-                least = "above 0" if name in self._positive else "at least 0"
+                least = "above 0" if name in self._positive else "of at least 0"
                 raise InputError(f"{name} is {value}; it must be a finite number {least}")
 
     def coefficients(self, backend: str | None = None) -> Any:
@@ -354,7 +359,9 @@ def method(name: str, **parameters: Any) -> Method:
     for parameter in parameters:
         if parameter not in valid:
             raise InputError(f"{name} has no parameter '{parameter}'{did_you_mean(parameter, valid)}; it has {valid}")
-    return kind(**{**preset, **parameters})
+    made = kind(**{**preset, **parameters})
+    made.check_parameters()
+    return made
 
 
 def _mask_variables(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str) -> NDArray[np.float64]:

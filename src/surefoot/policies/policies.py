@@ -196,7 +196,7 @@ def load(path: str | Path) -> Policies:
     if path.suffix not in (".json", ".parquet"):
         raise InputError(f"{path}: policies are kept as .json or .parquet")
     if not path.is_file():
-        raise InputError(f"there is no file {path}")
+        raise InputError(f"{path}: there is no such file; check the name and the folder")
     try:
         header, columns = _read_json(path) if path.suffix == ".json" else _read_parquet(path)
         if header.get("format") != FORMAT:

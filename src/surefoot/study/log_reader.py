@@ -207,10 +207,12 @@ def _probability(study: LogDescription, points: DecisionPoints) -> NDArray[np.fl
     outside = (logged < 0) | (logged > 1)
     taken = np.where(points.action == 0, 1 - logged, logged)
     impossible = (taken == 0) & (points.available == 1)
-    for rows, what in (
-        (np.flatnonzero(outside), "probability {} is outside [0, 1]"),
-        (np.flatnonzero(impossible), "the probability of sending is {}, but the other was done"),
+    for where, what in (
+        (outside, "probability {} is outside [0, 1]"),
+        (impossible & (points.action == 0), "nothing was sent although the probability of sending is {}"),
+        (impossible & (points.action != 0), "something was sent although the probability of sending is {}"),
     ):
+        rows = np.flatnonzero(where)
         if rows.size:
             remedy = "log the probability of sending anything, or leave it empty"
             points.problems.report(column, rows, what.format(f"{logged[rows[0]]:g}"), remedy)

@@ -105,7 +105,7 @@ class StateVariable(Section):
         for setting in [name for name, is_given in given.items() if is_given]:
             if setting not in KINDS[self.kind].takes:
                 others = " or ".join(f"'{name}'" for name, kind in KINDS.items() if setting in kind.takes)
-                raise ValueError(f"{setting} belongs to kind = {others}, not to '{self.kind}'")
+                raise ValueError(f"'{setting}' belongs to kind = {others}, not to '{self.kind}'")
         self.variable_kind.check()
         return self
 
@@ -132,7 +132,7 @@ class Actions(Section):
             raise ValueError("names must be at least two different names, the first of which means 'nothing'")
         for name, given in (("values", self.values), ("probabilities", self.probabilities)):
             if given is not None and len(given) != len(self.names):
-                raise ValueError(f"{name} has {len(given)} entries for {len(self.names)} actions; give one for each")
+                raise ValueError(f"{name} must hold one entry for each of the {len(self.names)} actions; got {len(given)}")
         if self.values is not None and len(set(self.texts or ())) < len(self.values):
             raise ValueError("values must differ from each other")
         if self.probabilities is not None and abs(sum(self.probabilities) - 1) > 1e-9:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary")
 """Parameters of a method that other keys of the study decide."""
+TYPE_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 
 
 class MethodChoice(Section):
@@ -171,7 +172,7 @@ class Study(LogDescription):
                 raise ValueError(f"method.parameters.{name}: {what}")
             wanted = str if defaults[name] is None else type(defaults[name])
             if type(value) is not wanted and not (wanted is float and type(value) is int):
-                raise ValueError(f"method.parameters.{name}: {value!r} is not of type {wanted.__name__}")
+                raise ValueError(f"method.parameters.{name}: {value!r} is not {TYPE_WORDS[wanted]}")
         try:
             self.method().check_parameters()
         except InputError as error:

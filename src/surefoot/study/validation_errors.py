@@ -14,6 +14,17 @@ from surefoot.study.screen_section import QuestionnaireSection
 from surefoot.study.toml_lines import line_of
 from surefoot.study.toml_types import Section
 
+PLAIN_WORDS = {
+    r"^Input should be a valid string$": "must be text in quotes",
+    r"^Input should be a valid (tuple|list|set)$": "must be a list in brackets",
+    r"^Input should be a valid (dictionary.*|mapping)$": "must be a section of its own",
+    r"^Input should be a valid number.*$": "must be a number",
+    r"^Input should be a valid integer.*$": "must be a whole number",
+    r"^Input should be a valid boolean.*$": "must be true or false",
+    r"^(Input|String|Tuple|List|Dictionary) should ": "must ",
+}
+"""What pydantic says, and how it reads here."""
+
 
 def explain_error(error: ValidationError, text: str, name: str, study: type[Section]) -> InputError:
     """The first error in the order of the file, and how many more there are."""
@@ -34,6 +45,8 @@ def explain_syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> Inpu
     if unquoted and unquoted[2] not in ("true", "false", "inf", "nan"):
         return InputError(f'{name}: line {line}: text needs quotes; write {unquoted[1]} = "{unquoted[2]}"')
     what = re.sub(r" \(at .*\)$", "", str(error))
+    if what.startswith(("Cannot overwrite", "Cannot declare")):
+        return InputError(f"{name}: line {line}: {content.strip()} stands above already; keep one of them")
     return InputError(f"{name}: line {line}: not TOML ({what[0].lower()}{what[1:]}): {content.strip()}")
 
 
@@ -48,7 +61,8 @@ def _place_and_words(details: Any, text: str, study: type[Section]) -> tuple[int
     elif path == ("state",):
         words = "write a section [state.NAME] for every state variable, at least one"
     elif details["type"] != "value_error":
-        words = words.replace("valid decision point", "list")
+        for pattern, plain in PLAIN_WORDS.items():
+            words = re.sub(pattern, plain, words)
         words = f"{words[0].lower()}{words[1:]}; got {details['input']!r}"
     # What a validator of the whole study found begins with the key it is about.
     elif not path and (named := re.match(r"([a-z_]+(?:\.[^\s:]+)+): ", words)):

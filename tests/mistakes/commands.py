@@ -1,0 +1,183 @@
+"""Mistakes at the command line."""
+
+from pathlib import Path
+
+from tests.mistakes.catalogue import Mistake
+from tests.mistakes.given import LOGS, command
+
+
+def write(name, text=""):
+    return lambda: Path(name).write_text(text, encoding="utf-8")
+
+
+def folder(name):
+    return lambda: Path(name).mkdir()
+
+
+def policies(**changes):
+    def make():
+        import surefoot as sf
+
+        logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=30, seed=1)
+        sf.method("accb", **changes).fit(logs).policies_.save(Path("policies.json"))
+
+    return make
+
+
+MISTAKES = [
+    Mistake(
+        "init without logs",
+        command("init", "nothing.csv", "--out", "s.toml"),
+        "nothing.csv: there is no such file; check the name and the folder",
+    ),
+    Mistake(
+        "init over a study that is there",
+        command("init", "logs.csv"),
+        "study.toml: is already there; choose another name with --out or replace it with --force",
+    ),
+    Mistake(
+        "init into a folder that is not there",
+        command("init", "logs.csv", "--out", "studies/study.toml"),
+        "studies/study.toml: there is no folder studies; make it first",
+    ),
+    Mistake(
+        "init where no column looks like the reward",
+        command("init", "other.csv", "--out", "s.toml", before=write("other.csv", LOGS.replace("steps", "walked"))),
+        "other.csv: no column looks like the reward; say which with --reward NAME (the table has ['participant', 'time', 'mood', 'rain', 'place', 'available', 'sent', 'p', 'walked'])",
+    ),
+    Mistake(
+        "init with a column that is not there",
+        command("init", "logs.csv", "--out", "s.toml", "--reward", "rward"),
+        "logs.csv: there is no column 'rward' (did you mean 'reward'?) for reward; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
+    ),
+    Mistake(
+        "init where nothing is left for the state",
+        command(
+            "init",
+            "few.csv",
+            "--out",
+            "s.toml",
+            before=write("few.csv", "participant,time,action,reward\n1,1,0,2\n1,2,1,3\n"),
+        ),
+        "few.csv: no column is left that could be a state variable; a policy needs at least one",
+    ),
+    Mistake(
+        "fit without a study",
+        command("fit", "logs.csv", "--study", "other.toml"),
+        "other.toml: there is no such file; surefoot init LOGS --out other.toml writes a first one",
+    ),
+    Mistake(
+        "fit with logs and study exchanged",
+        command("fit", "study.toml", "--study", "logs.csv"),
+        "logs.csv: holds logs, not a study; write surefoot fit logs.csv --study study.toml",
+    ),
+    Mistake(
+        "fit with the study as logs",
+        command("fit", "study.toml"),
+        "study.toml: is a study, not logs; write surefoot fit LOGS --study study.toml",
+    ),
+    Mistake(
+        "fit into a folder that is there",
+        command("fit", "logs.csv", before=folder("fitted")),
+        "fitted: is already there; choose another folder or replace it with --force",
+    ),
+    Mistake(
+        "fit --force over something else",
+        command("fit", "logs.csv", "--force", before=lambda: (folder("fitted")(), write("fitted/letter.txt")())),
+        "fitted: is already there and is not a fit (no manifest of one), so --force leaves it alone",
+    ),
+    Mistake(
+        "fit into a folder of a folder that is not there",
+        command("fit", "logs.csv", "--out", "results/fitted"),
+        "results/fitted: there is no folder results; make it first",
+    ),
+    Mistake(
+        "fit --engine cuda",
+        command("fit", "logs.csv", "--engine", "cuda"),
+        "there is no engine 'cuda' (did you mean 'gpu'?); choose from ['numpy', 'torch', 'gpu', 'dask']",
+    ),
+    Mistake(
+        "fit --engine cpu",
+        command("fit", "logs.csv", "--engine", "cpu"),
+        "there is no engine 'cpu' (did you mean 'numpy'?); choose from ['numpy', 'torch', 'gpu', 'dask']",
+    ),
+    Mistake(
+        "fit --engine with a typing mistake",
+        command("fit", "logs.csv", "--engine", "trch"),
+        "there is no engine 'trch' (did you mean 'torch'?); choose from ['numpy', 'torch', 'gpu', 'dask']",
+    ),
+    Mistake(
+        "fit --scheduler without Dask",
+        command("fit", "logs.csv", "--scheduler", "tcp://127.0.0.1:8786"),
+        "scheduler is for engine 'dask'; choose that engine or leave the scheduler out",
+    ),
+    Mistake(
+        "audit into a folder that is not there",
+        command("audit", "logs.csv", "--html", "pages/audit.html"),
+        "pages/audit.html: there is no folder pages; make it first",
+    ),
+    Mistake(
+        "audit into a folder",
+        command("audit", "logs.csv", "--html", "pages", before=folder("pages")),
+        "pages: is a folder; name a file",
+    ),
+    Mistake(
+        "evaluate without probabilities",
+        command(
+            "evaluate",
+            "logs.csv",
+            before=write("study.toml", '[columns]\nparticipant = "participant"\ntime = "time"\n[state.weather]\n'),
+        ),
+        "row 0, column 'probability', participant 0: the probability of the action taken is missing (240 of 240 usable decision points); log it, or state the design's with actions.probabilities in study.toml",
+    ),
+    Mistake(
+        "evaluate with policies that are not there",
+        command("evaluate", "logs.csv", "--policies", "policies.json"),
+        "policies.json: there is no such file; check the name and the folder",
+    ),
+    Mistake(
+        "evaluate with policies in another format",
+        command("evaluate", "logs.csv", "--policies", "policies.txt", before=write("policies.txt")),
+        "policies.txt: policies are kept as .json or .parquet",
+    ),
+    Mistake(
+        "evaluate with a folder that is not a fit",
+        command("evaluate", "logs.csv", "--policies", "fitted", before=folder("fitted")),
+        "fitted: not a folder of a fit (its manifest.json cannot be read); make one with fit",
+    ),
+    Mistake(
+        "evaluate with policies over other states",
+        command("evaluate", "logs.csv", "--policies", "policies.json", before=policies()),
+        "policies.json: its states are ['weather', 'engagement', 'fatigue'], the study's are ['weather', 'engagement']",
+    ),
+    Mistake(
+        "evaluate with a critic that does not exist",
+        command("evaluate", "logs.csv", "--critic", "huber"),
+        "there is no critic 'huber'; choose from ['ridge', 'capped', 'high-breakdown']",
+    ),
+    Mistake(
+        "evaluate with a cross-fitting that does not exist",
+        command("evaluate", "logs.csv", "--cross-fit", "people"),
+        "there is no cross-fitting 'people' (did you mean 'person'?); choose from ['person', 'time']",
+    ),
+    Mistake(
+        "import of another file",
+        command("import", "heartsteps-v1", "logs.csv"),
+        "logs.csv: there is no column 'user.index'; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
+    ),
+    Mistake(
+        "import into a folder that is there",
+        command("import", "heartsteps-v1", "logs.csv", before=folder("heartsteps-v1")),
+        "heartsteps-v1: is already there; choose another folder or remove it",
+    ),
+    Mistake(
+        "reproduce with an experiment that does not exist",
+        command("reproduce", "s9"),
+        "there is no experiment 's9' (did you mean 's7'?); choose from ['s1', 's2', 's3', 's4', 's5', 's6', 's7']",
+    ),
+    Mistake(
+        "reproduce with fewer than no processes",
+        command("reproduce", "s1", "--jobs", "-1"),
+        "jobs is -1; give a number of processes, or 0 for one per core",
+    ),
+]

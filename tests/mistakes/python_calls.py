@@ -1,0 +1,180 @@
+"""Mistakes in Python."""
+
+import numpy as np
+
+import surefoot as sf
+from tests.mistakes.catalogue import Mistake
+from tests.mistakes.given import trial
+
+ROLES = {"participant": "participant", "time": "time", "state": ["weather"], "action": "action", "reward": "reward"}
+
+
+def frame(**changes):
+    return lambda: sf.Trajectories.from_frame(trial().to_frame("pandas"), **{**ROLES, **changes})
+
+
+def policies():
+    return sf.method("accb").fit(trial()).policies_
+
+
+def arrays(state=(2, 3, 1), action=(2, 3), reward=(2, 3), **more):
+    return lambda: sf.Trajectories.from_arrays(np.zeros(state), np.zeros(action), np.zeros(reward), **more)
+
+
+MISTAKES = [
+    Mistake(
+        "from_frame with a dictionary",
+        lambda: sf.Trajectories.from_frame({"participant": [1]}, **ROLES),
+        "expected a pandas, polars or Arrow table, got dict; collect it first if it is lazy",
+    ),
+    Mistake(
+        "from_frame with a lazy frame",
+        lambda: sf.Trajectories.from_frame(trial().to_frame("polars").lazy(), **ROLES),
+        "expected a pandas, polars or Arrow table, got LazyFrame; collect it first if it is lazy",
+    ),
+    Mistake(
+        "from_frame with a column that is not there",
+        frame(reward="rewrad"),
+        "there is no column 'rewrad' (did you mean 'reward'?); the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
+    ),
+    Mistake(
+        "from_frame with a column in two roles",
+        frame(reward="weather"),
+        "column 'weather' is named twice; every role needs a column of its own",
+    ),
+    Mistake("from_frame without a state", frame(state=[]), "state must list at least one column, for example state=['s1']"),
+    Mistake(
+        "from_frame with one column instead of a list",
+        frame(state="weather"),
+        "state must list at least one column, for example state=['weather']",
+    ),
+    Mistake(
+        "from_frame with one action",
+        frame(actions=1),
+        "actions must be a number of at least 2, or at least two different names; got 1",
+    ),
+    Mistake(
+        "from_frame with an empty frame",
+        lambda: sf.Trajectories.from_frame(trial().to_frame("pandas").head(0), **ROLES),
+        "the table has no rows; give it at least one decision point",
+    ),
+    Mistake(
+        "from_arrays with a state of two axes",
+        arrays(state=(2, 3)),
+        "state has 2 axes; it needs three: (people, decision points, state variables)",
+    ),
+    Mistake(
+        "from_arrays with rewards of another shape", arrays(reward=(3, 2)), "reward has shape (3, 2); state asks for (2, 3)"
+    ),
+    Mistake(
+        "from_arrays with one id for two people",
+        arrays(participants=["ann", "ann"]),
+        "participants must be 2 different ids (whole numbers or text), one per row of state; got array(['ann', 'ann'], dtype='<U3')",
+    ),
+    Mistake("from_arrays with nobody", arrays(lengths=[0, 0]), "the arrays hold no decision point"),
+    Mistake(
+        "to_frame of a library that is not known",
+        lambda: trial().to_frame("excel"),
+        "no frames of 'excel'; choose pandas, polars or pyarrow",
+    ),
+    Mistake(
+        "with_values of another shape",
+        lambda: trial().with_values(reward=np.zeros(3)),
+        "reward must be finite or missing and of shape (240,)",
+    ),
+    Mistake(
+        "method in capitals",
+        lambda: sf.method("RO-ACCB"),
+        "there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead']",
+    ),
+    Mistake(
+        "method with a parameter that it does not have",
+        lambda: sf.method("linucb", actor_penalty=0.1),
+        "linucb has no parameter 'actor_penalty' (did you mean 'critic_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'policy_variables', 'exploration']",
+    ),
+    Mistake(
+        "method with a word where a number is meant",
+        lambda: sf.method("ro-accb", tau="big"),
+        "tau is 'big'; it must be a number",
+    ),
+    Mistake(
+        "method with a number below its limit",
+        lambda: sf.method("ro-accb", critic_penalty=-1.0),
+        "critic_penalty is -1.0; it must be a finite number of at least 0",
+    ),
+    Mistake(
+        "method with a filter that does not exist",
+        lambda: sf.method("accb", filter="median"),
+        "there is no filter 'median' (did you mean 'kalman'?); choose from ['hampel', 'kalman']",
+    ),
+    Mistake(
+        "fit with a frame",
+        lambda: sf.method("accb").fit(trial().to_frame("pandas")),
+        "fit takes Trajectories, not DataFrame; make them with Trajectories.from_frame",
+    ),
+    Mistake(
+        "fit with a variable that is not there",
+        lambda: sf.method("accb", critic_variables=("wether",)).fit(trial()),
+        "critic_variables names 'wether', which the logs do not have (did you mean 'weather'?)",
+    ),
+    Mistake(
+        "fit_study with trajectories",
+        lambda: sf.fit_study(trial(), "study.toml"),
+        "fit_study takes the path of logs, or what study.read gave, not Trajectories; trajectories are fitted by a method: surefoot.method('ro-accb').fit(logs)",
+    ),
+    Mistake(
+        "audit of what is not a fit",
+        lambda: sf.audit.audit(trial()),
+        "audit takes a fitted method, not Trajectories; fit one first: surefoot.method('ro-accb').fit(logs)",
+    ),
+    Mistake(
+        "a policy for somebody who was not fitted",
+        lambda: policies().probabilities([99], [[0.0, 0.0, 0.0]]),
+        "row 0: unknown participant 99; correct the id, or fit again with this participant",
+    ),
+    Mistake(
+        "a policy for ids of another type",
+        lambda: policies().probabilities(["ann"], [[0.0, 0.0, 0.0]]),
+        "the ids of participants are whole numbers here, not text or something else; got 'ann'",
+    ),
+    Mistake(
+        "a policy for states of another width",
+        lambda: policies().probabilities([0], [[0.0, 0.0]]),
+        "states have shape (1, 2); give one row per decision, (n, 3: weather, engagement, fatigue)",
+    ),
+    Mistake(
+        "policies saved as something else",
+        lambda: policies().save("policies.txt"),
+        "policies.txt: policies are saved as .json or .parquet",
+    ),
+    Mistake(
+        "policies saved into a folder that is not there",
+        lambda: policies().save("results/policies.json"),
+        "results/policies.json: there is no folder results; make it first",
+    ),
+    Mistake(
+        "policies that are not there",
+        lambda: sf.policies.load("policies.json"),
+        "policies.json: there is no such file; check the name and the folder",
+    ),
+    Mistake(
+        "evaluate with a list",
+        lambda: sf.evaluation.evaluate(trial(), [sf.policies.coin(2)]),
+        "policies are given by name, as {'mine': policy}, not as a list",
+    ),
+    Mistake(
+        "evaluate with a word",
+        lambda: sf.evaluation.evaluate(trial(), {"mine": "always"}),
+        "'mine' is 'always'; give policies, a method, a function of states, or an array of probabilities",
+    ),
+    Mistake(
+        "evaluate with a function that gives too little",
+        lambda: sf.evaluation.evaluate(trial(), {"mine": lambda states: [0.5]}),
+        "'mine' gives probabilities of shape (1,); give one row for each of 240",
+    ),
+    Mistake(
+        "evaluate with numbers that are not probabilities",
+        lambda: sf.evaluation.evaluate(trial(), {"mine": lambda states: np.full((len(states), 2), 0.7)}),
+        "'mine' gives [0.7, 0.7] at a decision point; give probabilities, which sum to 1",
+    ),
+]

@@ -1,0 +1,299 @@
+"""Mistakes in study files."""
+
+from pathlib import Path
+
+import surefoot as sf
+from tests.mistakes.catalogue import Mistake
+from tests.mistakes.given import STUDY, add, key
+
+
+def bytes_of(content):
+    def make():
+        Path("study.toml").write_bytes(content)
+        return sf.Study.load("study.toml")
+
+    return make
+
+
+MISTAKES = [
+    Mistake(
+        "No study.toml",
+        lambda: sf.Study.load("study.toml"),
+        "study.toml: there is no such file; surefoot init LOGS --out study.toml writes a first one",
+    ),
+    Mistake(
+        "The logs where the study belongs",
+        lambda: sf.Study.load("logs.csv"),
+        "logs.csv: holds logs, not a study; write surefoot fit logs.csv --study study.toml",
+    ),
+    Mistake("A study in another encoding", bytes_of(b"# \x99\n"), "study.toml: byte 2 is not UTF-8; save the file as UTF-8"),
+    Mistake(
+        "A bracket that is never closed",
+        bytes_of(b"[columns\n"),
+        "study.toml: line 1: not TOML (expected ']' at the end of a table declaration): [columns",
+    ),
+    Mistake(
+        "Text without quotes", key('"ro-accb"', "ro-accb"), 'study.toml: line 25: text needs quotes; write name = "ro-accb"'
+    ),
+    Mistake(
+        "A transform without quotes",
+        key('"log(x + 0.5)"', "log(x + 0.5)"),
+        'study.toml: line 22: text needs quotes; write transform = "log(x + 0.5)"',
+    ),
+    Mistake(
+        "A key twice",
+        key('column = "sent"', 'column = "sent"\ncolumn = "sent"'),
+        'study.toml: line 19: column = "sent" stands above already; keep one of them',
+    ),
+    Mistake(
+        "A section with a typing mistake",
+        key("[reward]", "[rewards]"),
+        "study.toml: line 20, key 'rewards': unknown key (did you mean 'reward'?); valid here are file, columns, state, actions, reward, screen, questionnaire, method, probability_limits, effects, trial",
+    ),
+    Mistake(
+        "A section that is missing",
+        key("[columns]", "[colums]"),
+        "study.toml: line 1, key 'colums': unknown key (did you mean 'columns'?); valid here are file, columns, state, actions, reward, screen, questionnaire, method, probability_limits, effects, trial (and 1 more)",
+    ),
+    Mistake(
+        "A key with a typing mistake",
+        key("range = [0, 10]", "rnage = [0, 10]"),
+        "study.toml: line 8, key 'state.mood.rnage': unknown key (did you mean 'range'?); valid here are column, kind, levels, missing, range, scaling, use, device, derived, discount, start",
+    ),
+    Mistake(
+        "A role without a column",
+        key('participant = "participant"\n', ""),
+        "study.toml: line 1, key 'columns.participant': is missing; every study needs it",
+    ),
+    Mistake(
+        "A number where a column's name belongs",
+        key('column = "steps"', "column = 3"),
+        "study.toml: line 21, key 'reward.column': must be text in quotes; got 3",
+    ),
+    Mistake(
+        "A column with two roles",
+        key('column = "steps"', 'column = "time"'),
+        "study.toml: line 1, the study: column 'time' is named twice; every role needs a column of its own",
+    ),
+    Mistake(
+        "A state variable called like another role's column",
+        key("[state.mood]", "[state.time]"),
+        "study.toml: line 1, the study: state variable 'time' has the name of another role's column; give it another name",
+    ),
+    Mistake(
+        "The reward as a state variable",
+        add("[state.steps]\n"),
+        "study.toml: line 26, key 'state.steps': its column is the reward, which is known only after the decision; a state holds what was known before it, so leave this variable out",
+    ),
+    Mistake(
+        "The reward as a state variable under another name",
+        add('[state.walked]\ncolumn = "steps"\n'),
+        "study.toml: line 26, key 'state.walked': its column is the reward, which is known only after the decision; a state holds what was known before it, so leave this variable out",
+    ),
+    Mistake(
+        "The action as a state variable",
+        add('[state.prompted]\ncolumn = "sent"\n'),
+        "study.toml: line 26, key 'state.prompted': its column is the action, which is known only after the decision; a state holds what was known before it, so leave this variable out",
+    ),
+    Mistake(
+        "No state variable",
+        bytes_of(b'[columns]\nparticipant = "p"\ntime = "t"\n[state]\n'),
+        "study.toml: line 4, key 'state': write a section [state.NAME] for every state variable, at least one",
+    ),
+    Mistake(
+        "Keys of a state variable without its name",
+        key("[state.mood]", "[state]"),
+        "study.toml: line 8, key 'state.range': must be a section of its own; got [0, 10]",
+    ),
+    Mistake(
+        "A kind with a typing mistake",
+        key('"yes/no"', '"yesno"'),
+        "study.toml: line 11, key 'state.rain.kind': there is no kind 'yesno' (did you mean 'yes/no'?); choose from ['number', 'category', 'yes/no']",
+    ),
+    Mistake(
+        "A category without levels",
+        key('levels = ["other", "home"]\n', ""),
+        "study.toml: line 13, key 'state.place': a category needs at least two different levels, for example levels = ['other', 'home']",
+    ),
+    Mistake(
+        "A category with one level",
+        key('["other", "home"]', '["home"]'),
+        "study.toml: line 13, key 'state.place': a category needs at least two different levels, for example levels = ['other', 'home']",
+    ),
+    Mistake(
+        "Levels of a number",
+        key("range = [0, 10]", 'levels = ["low", "high"]'),
+        "study.toml: line 7, key 'state.mood': 'levels' belongs to kind = 'category', not to 'number'",
+    ),
+    Mistake(
+        "A range of a category",
+        key('levels = ["other", "home"]', 'levels = ["other", "home"]\nrange = [0, 1]'),
+        "study.toml: line 13, key 'state.place': 'range' belongs to kind = 'number', not to 'category'",
+    ),
+    Mistake(
+        "A range the wrong way round",
+        key("[0, 10]", "[10, 0]"),
+        "study.toml: line 8, key 'state.mood.range': [10, 0] is not a range; write [lowest, highest]",
+    ),
+    Mistake(
+        "A range with one end",
+        key("[0, 10]", "[0]"),
+        "study.toml: line 8, key 'state.mood.range': [0] is not a range; write [lowest, highest]",
+    ),
+    Mistake(
+        "A scaling by 0",
+        key("range = [0, 10]", "scaling = { centre = 5, scale = 0 }"),
+        "study.toml: line 8, key 'state.mood.scaling.scale': must be greater than 0; got 0",
+    ),
+    Mistake(
+        "A scaling with a typing mistake",
+        key("range = [0, 10]", "scaling = { center = 5 }"),
+        "study.toml: line 8, key 'state.mood.scaling.center': unknown key (did you mean 'centre'?); valid here are centre, scale",
+    ),
+    Mistake(
+        "A use that does not exist",
+        key("range = [0, 10]", 'use = "actor"'),
+        "study.toml: line 8, key 'state.mood.use': must be 'critic', 'policy' or 'both'; got 'actor'",
+    ),
+    Mistake(
+        "No variable for the policy",
+        lambda: sf.Study.parse('[columns]\nparticipant = "p"\ntime = "t"\n[state.mood]\nuse = "critic"\n'),
+        "study.toml: line 1, the study: no state variable is used by the policy; set use = 'policy' or 'both' for one",
+    ),
+    Mistake(
+        "One action",
+        key('column = "sent"', 'column = "sent"\nnames = ["walk"]'),
+        "study.toml: line 17, key 'actions': names must be at least two different names, the first of which means 'nothing'",
+    ),
+    Mistake(
+        "Fewer values than actions",
+        key('column = "sent"', 'column = "sent"\nvalues = ["Y"]'),
+        "study.toml: line 17, key 'actions': values must hold one entry for each of the 2 actions; got 1",
+    ),
+    Mistake(
+        "Two actions with one value",
+        key('column = "sent"', 'column = "sent"\nvalues = ["Y", "Y"]'),
+        "study.toml: line 17, key 'actions': values must differ from each other",
+    ),
+    Mistake(
+        "Probabilities that do not sum to 1",
+        key('column = "sent"', 'column = "sent"\nprobabilities = [0.4, 0.5]'),
+        "study.toml: line 17, key 'actions': probabilities sum to 0.9; they must sum to 1",
+    ),
+    Mistake(
+        "A probability above 1 in the design",
+        key('column = "sent"', 'column = "sent"\nprobabilities = [-0.2, 1.2]'),
+        "study.toml: line 19, key 'actions.probabilities': must be greater than or equal to 0; got -0.2 (and 1 more)",
+    ),
+    Mistake(
+        "The probability said twice",
+        key('column = "sent"', 'column = "sent"\nprobabilities = [0.4, 0.6]'),
+        "study.toml: line 1, the study: columns.probability and actions.probabilities both say the probability; keep one",
+    ),
+    Mistake(
+        "A convention that does not exist",
+        key('probability = "p"', 'probability = "p"\nprobability_of = "treatment"'),
+        "study.toml: line 6, key 'columns.probability_of': must be 'action taken' or 'sending'; got 'treatment'",
+    ),
+    Mistake(
+        "The probability of sending with three actions",
+        lambda: sf.Study.parse(
+            STUDY.replace('probability = "p"', 'probability = "p"\nprobability_of = "sending"').replace(
+                'column = "sent"', 'column = "sent"\nnames = ["nothing", "walk", "rest"]'
+            )
+        ),
+        "study.toml: line 6, key 'columns.probability_of': 'sending' says nothing about which of several actions was sent; log the probability of the action taken",
+    ),
+    Mistake(
+        "A transform that does not exist",
+        key("log(x + 0.5)", "ln(x)"),
+        "study.toml: line 22, key 'reward.transform': 'ln(x)' is not a transform; write 'none', 'sqrt', or 'log(x + 0.5)' with your number",
+    ),
+    Mistake(
+        "A method with a typing mistake",
+        key('"ro-accb"', '"ro-acb"'),
+        "study.toml: line 25, key 'method.name': there is no method 'ro-acb' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead']",
+    ),
+    Mistake(
+        "A method in capitals",
+        key('"ro-accb"', '"RO-ACCB"'),
+        "study.toml: line 25, key 'method.name': there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead']",
+    ),
+    Mistake(
+        "A parameter with a typing mistake",
+        add("[method.parameters]\ntua = 2\n"),
+        "study.toml: line 27, key 'method.parameters.tua': ro-accb has no parameter 'tua' (did you mean 'tau'?); it has ['critic', 'filter', 'critic_penalty', 'penalize_intercept', 'tau', 'refresh_threshold', 'actor_penalty']",
+    ),
+    Mistake(
+        "A parameter that is a word",
+        add('[method.parameters]\ntau = "big"\n'),
+        "study.toml: line 27, key 'method.parameters.tau': 'big' is not a number",
+    ),
+    Mistake(
+        "A parameter below its limit",
+        add("[method.parameters]\ntau = -1\n"),
+        "study.toml: line 27, key 'method.parameters.tau': tau is -1; it must be a finite number above 0",
+    ),
+    Mistake(
+        "A critic that does not exist",
+        add('[method.parameters]\ncritic = "huber"\n'),
+        "study.toml: line 27, key 'method.parameters.critic': there is no critic 'huber'; choose from ['ridge', 'capped', 'high-breakdown']",
+    ),
+    Mistake(
+        "A pooling that does not exist",
+        key('name = "ro-accb"', 'name = "ro-accb"\npooling = "everyone"'),
+        "study.toml: line 26, key 'method.pooling': there is no pooling 'everyone' (did you mean 'person'?); choose from ['person', 'all']",
+    ),
+    Mistake(
+        "Probability limits the wrong way round",
+        add("[probability_limits]\nminimum = 0.9\nmaximum = 0.1\n"),
+        "study.toml: line 26, key 'probability_limits': minimum 0.9 is above maximum 0.1",
+    ),
+    Mistake(
+        "A separator of two signs",
+        add('[file]\nseparator = ", "\n'),
+        "study.toml: line 27, key 'file.separator': must have at most 1 character; got ', '",
+    ),
+    Mistake(
+        "A decimal sign that does not exist",
+        add('[file]\ndecimal = ";"\n'),
+        "study.toml: line 27, key 'file.decimal': must be '.' or ','; got ';'",
+    ),
+    Mistake(
+        "An encoding that does not exist",
+        add('[file]\nencoding = "windows"\n'),
+        "study.toml: line 27, key 'file.encoding': there is no encoding 'windows'; write 'utf-8', 'cp1252' or 'utf-16'",
+    ),
+    Mistake(
+        "A time format without a day",
+        add('[file]\ntime_format = "dd.mm.yyyy"\n'),
+        "study.toml: line 27, key 'file.time_format': 'dd.mm.yyyy' does not say where day and month stand; write it like '%d.%m.%Y %H:%M'",
+    ),
+    Mistake(
+        "A trial without a column of availability",
+        lambda: sf.Study.parse(STUDY.replace('available = "available"\n', "") + "[trial]\n"),
+        "study.toml: line 1, key 'columns.available': a study with a [trial] names this column; write available = 'available'",
+    ),
+    Mistake(
+        "A trial that logs the probability of sending",
+        lambda: sf.Study.parse(
+            STUDY.replace('probability = "p"', 'probability = "p"\nprobability_of = "sending"') + "[trial]\n"
+        ),
+        "study.toml: line 6, key 'columns.probability_of': a trial logs the probability of the action taken; leave this key out",
+    ),
+    Mistake(
+        "An update at a time that does not exist",
+        add('[trial]\nupdate_time = "25:00"\n'),
+        "study.toml: line 27, key 'trial.update_time': '25:00' is not a time of day; write '03:00', or 'never'",
+    ),
+    Mistake(
+        "A time zone that does not exist",
+        add('[trial]\ntime_zone = "Zurich"\n'),
+        "study.toml: line 27, key 'trial.time_zone': there is no time zone 'Zurich'; write one like 'Europe/Zurich'",
+    ),
+    Mistake(
+        "A warm-up outside the limits",
+        add("[probability_limits]\nminimum = 0.6\n[trial]\n"),
+        "study.toml: line 28, key 'trial.warm_up_probability': 0.5 is outside the probability limits 0.6 to 1",
+    ),
+]
