@@ -182,9 +182,21 @@ def test_a_log_reward_has_its_effect_in_percent_too():
     log = logs.with_values(reward=np.random.default_rng(0).normal(0.06 * logs.action, 0.05))
     found = audit(sf.method("accb", pooling="all").fit(log), study=describe_study('transform = "log(x + 0.5)"'))
     low, value, high = (100 * (np.exp(part) - 1) for part in (found.effect.low, found.effect.value, found.effect.high))
-    assert found.check("depends on tau").reason.endswith(f"about +{value:.0f} % steps (+{low:.0f} % to +{high:.0f} %)")
+    assert found.check("depends on tau").reason.endswith(f"about +{value:.1f} % steps (+{low:.1f} % to +{high:.1f} %)")
     plain = audit(sf.method("accb", pooling="all").fit(log), study=describe_study())
     assert "% steps" not in plain.check("depends on tau").reason
+
+
+def test_removed_decision_points_are_named_as_logged_and_as_fitted():
+    logs = simulated(people=5, points=60)
+    steps = np.exp(logs.reward / 500)
+    log = logs.with_values(reward=np.log(steps + 0.5))
+    found = audit(sf.method("ro-accb").fit(log), raw_reward=steps, study=describe_study('transform = "log(x + 0.5)"'))
+    table = found.removed("pandas")
+    assert list(table.columns)[2:5] == ["action", "steps", "log(steps + 0.5)"]
+    assert set(table["action"]) <= {"nothing", "send"}
+    np.testing.assert_allclose(np.log(table["steps"] + 0.5), table["log(steps + 0.5)"])
+    np.testing.assert_allclose(table["expected"] + table["residual"], table["log(steps + 0.5)"])
 
 
 def test_a_result_shows_itself_on_a_screen_and_in_a_notebook(tmp_path):

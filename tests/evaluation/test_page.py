@@ -36,8 +36,8 @@ def test_sentences_have_fitting_digits_and_percent_for_log_rewards(found):
     change = found.contrasts[0].difference
     assert sentences[-1] == (
         f"always − never: {change.value:.3f} ({change.low:.3f} to {change.high:.3f}), "
-        f"about +{100 * np.expm1(change.value):.0f} % steps "
-        f"(+{100 * np.expm1(change.low):.0f} % to +{100 * np.expm1(change.high):.0f} %)."
+        f"about +{100 * np.expm1(change.value):.1f} % steps "
+        f"(+{100 * np.expm1(change.low):.1f} % to +{100 * np.expm1(change.high):.1f} %)."
     )
     assert "log(steps + 0.5) per decision point" in sentences[0]
     assert "less than what was done, by 0.0" in sentences[1]
@@ -51,4 +51,4 @@ def test_every_plot_has_a_legend(found, monkeypatch):
     monkeypatch.setattr(page, "inline_svg", lambda figure, description: drawn.append(figure) or "")
     render_page(found, title="Value")
     assert [len(figure.legends) for figure in drawn] == [1, 1, 1]
-    assert [text.get_text() for text in drawn[2].legends[0].get_texts()] == ["enough", "too little"]
+    assert [text.get_text() for text in drawn[2].legends[0].get_texts()] == ["enough"]

@@ -32,7 +32,7 @@ def pages():
     }
 
 
-CHARTS = {"audit": 5, "audit-ridge": 3, "explain": 7, "explain-linucb": 6, "evaluate": 3}
+CHARTS = {"audit": 5, "audit-ridge": 1, "explain": 7, "explain-linucb": 6, "evaluate": 3}
 SIZES = """[...document.querySelectorAll('figure svg')].map(svg => {
   const box = svg.getBoundingClientRect(); return [box.width, box.height, svg.querySelectorAll('path').length] })"""
 

@@ -78,8 +78,24 @@ class AuditFindings:
         return make_frame({logs.names.participant: logs.participants, **self._columns()}, backend or logs.backend)
 
     def removed(self, backend: str | None = None) -> Any:
-        """Every decision point that the critic removed: who, when, what came back and what was expected."""
-        return self.measures.fitted.outliers(backend)
+        """Every decision point that the critic removed: who, when, what came back and what was expected.
+
+        Where the reward was transformed it is shown as it was logged and as it was fitted.
+        """
+        measures, fitted, logs = self.measures, self.measures.fitted, self.measures.fitted.logs_
+        out = logs.order[measures.removed[logs.order]]
+        raw = {} if measures.unit.transform == "none" else {measures.unit.column: measures.raw_reward[out]}
+        data = {
+            logs.names.participant: logs.participant[out],
+            logs.names.time: logs.time[out],
+            logs.names.action: np.array(logs.action_names)[logs.action[out]],
+            **raw,
+            str(measures.unit): logs.reward[out],
+            "expected": logs.reward[out] - fitted.residuals_[out],
+            "residual": fitted.residuals_[out],
+            "limit": np.sqrt(fitted.threshold_[fitted.unit_[out]]),
+        }
+        return make_frame(data, backend or logs.backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""

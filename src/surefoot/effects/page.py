@@ -10,7 +10,7 @@ import numpy as np
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.report import EffectCurve, EffectRow, EffectsReport
 from surefoot.effects.text import quality_lines
-from surefoot.reports.figures import BLUE, GREY, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREY, INK, add_legend, label_axes, new_figure
 from surefoot.reports.numbers import format_number
 from surefoot.reports.render import inline_svg, render
 
@@ -56,25 +56,28 @@ def _forest(report: EffectsReport) -> tuple[Markup, str]:
     place, values = np.arange(len(rows)), np.array([row.estimate for row in rows])
     ends = np.array([(row.estimate - row.low, row.high - row.estimate) for row in rows]).T
     figure, axes = new_figure(width=5.6, height=1.5 + 0.5 * len(rows))
-    axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
-    axes.errorbar(values, place, xerr=ends, fmt="o", color=BLUE, markersize=5, linewidth=1.4, capsize=3)
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
+    label = "estimate, 95 % interval"
+    axes.errorbar(values, place, xerr=ends, fmt="o", color=BLUE, markersize=5, linewidth=1.4, capsize=3, label=label)
     labels = [row.effect if row.effect == row.analysis else f"{row.effect}\n({row.analysis})" for row in rows]
     axes.set_yticks(place, labels)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     label_axes(axes, x=f"Effect on {_unit(report)}", y="", title="Effects")
+    add_legend(figure, axes)
     _percent_axis(axes, report)
-    note = "Dots are estimates, bars 95 % intervals corrected for few participants. Dashed: no effect."
+    note = "Intervals are corrected for few participants."
     return inline_svg(figure, "Forest plot: " + "; ".join(f"{row.effect} {row.estimate:.3g}" for row in rows)), note
 
 
 def _over_days(report: EffectsReport, curve: EffectCurve) -> tuple[Markup, str]:
     figure, axes = new_figure(width=5.6, height=3.4)
-    axes.axhline(0, color="black", linewidth=0.8, linestyle="--")
-    axes.fill_between(curve.values, curve.low, curve.high, color=BLUE, alpha=0.2, linewidth=0)
-    axes.plot(curve.values, curve.effect, color=BLUE, linewidth=1.8)
+    axes.axhline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
+    axes.fill_between(curve.values, curve.low, curve.high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+    axes.plot(curve.values, curve.effect, color=BLUE, linewidth=1.8, label="effect")
     axes.margins(x=0)
     label_axes(axes, x=f"{curve.over} of the study" if curve.over == "day" else curve.over, y=f"Effect on {_unit(report)}",
           title=f"Effect over {curve.over}")  # fmt: skip
+    add_legend(figure, axes, columns=3)
     note = "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise."
     first, last = format_number(float(curve.effect[0])), format_number(float(curve.effect[-1]))
     return inline_svg(figure, f"Effect over {curve.over}, from {first} to {last}"), note

@@ -91,8 +91,9 @@ def _draw_overlap(found: PolicyValues) -> tuple[Markup, str]:
     figure, axes = new_figure(width=5.2, height=1.5 + 0.4 * len(names))
     for poor, label, colour in ((False, "enough", BLUE), (True, "too little", ORANGE)):
         rows = [place for place, row in enumerate(found.overlap) if bool(row.warning) == poor]
-        share = [100 * found.overlap[place].effective_sample_size / found.decision_points for place in rows]
-        axes.barh(rows, share, color=colour, height=0.6, label=label)
+        if rows:
+            share = [100 * found.overlap[place].effective_sample_size / found.decision_points for place in rows]
+            axes.barh(rows, share, color=colour, height=0.6, label=label)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, 100)

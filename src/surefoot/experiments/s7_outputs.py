@@ -155,7 +155,7 @@ def draw_figure(table: list[Summary]) -> Figure:
             colour = figures.GREY if name in REFERENCES else figures.BLUE if name in FAMILY else figures.ORANGE
             bar = 1.96 * found[name].standard_error
             panel.errorbar(found[name].difference, height, xerr=bar, fmt="o", color=colour, markersize=4, linewidth=1.2)
-        panel.axvline(0, color="black", linewidth=0.8, linestyle="--")
+        panel.axvline(0, color=figures.INK, linewidth=0.8, linestyle="--")
         panel.set_xscale("symlog", linthresh=10)
         panel.set_xticks([-300, -30, 0, 10], ["−300", "−30", "0", "10"])
         panel.minorticks_off()

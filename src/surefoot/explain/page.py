@@ -120,7 +120,8 @@ def _draw_course(course: TimeCourse) -> tuple[Markup, str]:
     axes.plot(course.place, there, ".-", color=GREY, linewidth=1, label="with a usable decision point")
     axes.plot(course.place, there * course.treated, "o-", color=BLUE, markersize=4, label="would be treated")
     axes.plot(course.place, there * course.logged, "s--", color=ORANGE, markersize=3, label="were treated")
-    axes.set_xlim(course.place[0] - 0.5, course.place[-1] + 0.5)
+    aside = (course.place[-1] - course.place[0]) / 40 or 0.5
+    axes.set_xlim(course.place[0] - aside, course.place[-1] + aside)
     axes.set_ylim(bottom=0)
     label_axes(axes, x=course.label, y="people", title="How many people, when")
     add_legend(figure, axes)

@@ -41,6 +41,11 @@ def format_value(interval: Any) -> str:
     return _format_rounded(interval.value, _count_decimals(interval))
 
 
+def format_beside(value: float, interval: Any) -> str:
+    """Another number with the digits that the width of an interval supports."""
+    return _format_rounded(value, _count_decimals(interval))
+
+
 def format_interval(interval: Any) -> str:
     """`low to high` with as many digits as `format_value`; a dash where it has no ends."""
     if math.isnan(interval.low) or math.isnan(interval.high):

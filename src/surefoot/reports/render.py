@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from surefoot.reports.figures import DARK, LIGHT
-from surefoot.reports.numbers import format_interval, format_number, format_percent, format_value
+from surefoot.reports.numbers import format_beside, format_interval, format_number, format_percent, format_value
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -27,13 +27,20 @@ def render(template: str, *, package: str = "surefoot.reports", **context: Any) 
         lstrip_blocks=True,
     )
     formats = {"number": format_number, "value": format_value, "interval": format_interval, "percent": format_percent}
-    environment.filters |= formats
+    environment.filters |= {**formats, "digits_of": format_beside}
     page = environment.get_template(template).render(surefoot_version=__version__, light=LIGHT, dark=DARK, **context)
     return page.replace(" %", "\N{NO-BREAK SPACE}%")  # A number and its sign stay on one line.
 
 
-def inline_svg(figure: Figure, description: str) -> Markup:
-    """A figure as SVG inside the page, the same bytes for the same figure; `description` is for those who cannot see it."""
+FRAME = ("ink", "grey", "grid")
+"""What belongs to the page rather than to the data."""
+
+
+def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Markup:
+    """A figure as SVG inside the page, the same bytes for the same figure; `description` is for those who cannot see it.
+
+    An image inside it (`raster`) cannot follow dark mode, so the legend that explains its colours does not either.
+    """
     import matplotlib as mpl
 
     buffer = io.StringIO()
@@ -44,7 +51,7 @@ def inline_svg(figure: Figure, description: str) -> Markup:
     text = buffer.getvalue()
     drawing = text[text.index("<svg") :]
     drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
-    for name, colour in LIGHT.items():
-        drawing = drawing.replace(colour, f"var(--{name})")
+    for name in FRAME if raster else LIGHT:
+        drawing = drawing.replace(LIGHT[name], f"var(--{name})")
     label = Markup.escape(description)
     return Markup(drawing.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))  # noqa: S704 - our own figure

@@ -38,10 +38,10 @@ class RewardUnit:
         """
         if not self.transform.startswith("log("):
             return ""
-        value, low, high = (100 * math.expm1(part) for part in (difference.value, difference.low, difference.high))
-        told = f"about {_format_change(value)} {self.column}"
-        return told if math.isnan(low) else f"{told} ({_format_change(low)} to {_format_change(high)})"
-
-
-def _format_change(percent: float) -> str:
-    return f"{format_signed(percent, 0 if abs(percent) >= 1 else 1)} %"
+        parts = [100 * math.expm1(part) for part in (difference.value, difference.low, difference.high)]
+        # Two digits of the width, as for every estimate; without an interval a whole percent.
+        width = parts[2] - parts[1]
+        decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 0
+        value, low, high = (f"{format_signed(part, decimals)} %" for part in parts)
+        told = f"about {value} {self.column}"
+        return told if math.isnan(parts[1]) else f"{told} ({low} to {high})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from surefoot.reports.figures import BLUE, GREY, ORANGE, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREY, ORANGE, add_legend, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 from surefoot.sample_size.sized_trial import SizedTrial
 
@@ -25,10 +25,10 @@ def _power_curve(trial: SizedTrial) -> tuple[Markup, str]:
     if trial.cautious is not None:
         design = trial.cautious.design
         axes.plot(people, [100 * design.power(int(n)) for n in people], color=ORANGE, label="cautious ends of the pilot")
-        axes.legend(frameon=False, loc="lower right")
-    axes.axvline(trial.size.people, color=GREY, linewidth=0.8, linestyle="--")
+    axes.axvline(trial.size.people, color=GREY, linewidth=0.8, linestyle="--", label="this trial")
     axes.axhline(100 * trial.size.power, color=GREY, linewidth=0.8, linestyle="--")
     axes.set_ylim(0, 100)
     label_axes(axes, x="participants", y="power in %", title="Power")
+    add_legend(figure, axes)
     note = f"Dashed: {trial.size.people} participants with {100 * trial.size.power:.1f} % power."
     return inline_svg(figure, f"Power by number of participants; {note}"), note

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.reports.figures import GREEN, GREY, ORANGE, PURPLE, SKY, label_axes, new_figure
+from surefoot.reports.figures import GREEN, GREY, INK, ORANGE, PURPLE, SKY, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 from surefoot.screening.not_worn import NotWorn
 from surefoot.screening.screen import Screen, ScreenTotals
@@ -82,7 +82,8 @@ def heat_map(screen: Screen) -> Figure:
     axes.set_yticks(range(0, len(people), step), [str(name) for name in people[::step]], fontsize=7)
     present = [place for place in range(1, len(MEANINGS)) if (grid == place).any()]
     handles = [Patch(facecolor=MEANINGS[place][1], edgecolor=GREY, label=MEANINGS[place][0]) for place in present]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small")
+    look = {"frameon": False, "fontsize": "small", "labelcolor": INK}
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), **look)
     return figure
 
 
@@ -90,9 +91,8 @@ def _chart(screen: Screen) -> tuple[Markup, str]:
     people = len(screen.logs.participants)
     whom = f"the {SHOWN_PEOPLE} of {people} people with most flags" if people > SHOWN_PEOPLE else f"all {people} people"
     note = f"Every line is a participant, every cell a decision point; {whom}. Long coloured stretches are worth a call."
-    return inline_svg(
-        heat_map(screen), "Map of participants and decision points: worn, not worn, stuck, missing, sent"
-    ), note
+    words = "Map of participants and decision points: worn, not worn, stuck, missing, sent"
+    return inline_svg(heat_map(screen), words, raster=True), note
 
 
 def _people(screen: Screen) -> list[dict[str, Any]]:
