@@ -50,12 +50,12 @@ def test_one_decision_point_may_hold_a_twentieth_of_the_weight(weight, warning):
 
 def test_values_are_paired_within_people():
     """Intervals are those of the totals of every participant; the direct method has none."""
-    logs = sf.simulators.HeartSteps(participants=8).collect(sf.policies.coin(2), decision_points=30, seed=2)
+    logs = sf.simulators.HeartSteps(participants=32).collect(sf.policies.coin(2), decision_points=10, seed=2)
     found = evaluate(logs, {"mostly": sf.policies.fixed([0.3, 0.7])}, seed=3, draws=50)
     ratio = np.where(logs.action == 1, 0.7, 0.3) / 0.5
     index = logs.participant_index
     totals = [np.bincount(index, values) for values in (ratio * logs.reward, ratio, logs.reward, np.ones(len(logs)))]
-    people = PeopleBootstrap(8, draws=50, seed=3)
+    people = PeopleBootstrap(32, draws=50, seed=3)
     one = found.value("mostly", "snips")
     assert_allclose(one.value, people.ratio(*totals[:2]))
     assert_allclose(one.difference, people.difference(*totals))
@@ -66,7 +66,7 @@ def test_values_are_paired_within_people():
     assert np.isnan(direct.value[1:]).all()
     assert np.isnan(direct.difference[1:]).all()
     assert_allclose(direct.difference.value, direct.value.value - logs.reward.mean())
-    assert (found.people, found.decision_points, found.cross_fit, found.critic) == (8, len(logs), "person", "ridge")
+    assert (found.people, found.decision_points, found.cross_fit, found.critic) == (32, len(logs), "person", "ridge")
     (contrast,) = found.contrasts
     assert (contrast.policy, contrast.other) == ("always", "never")
     never, always = (found.value(name).value.value for name in ("never", "always"))
