@@ -67,7 +67,7 @@ def covers(result, truth):
     return low <= truth <= high
 
 
-def coverage(people, replicates=REPLICATES, seed=0):
+def coverage(people, replicates=REPLICATES, seed=10):
     """Shares of 95 % intervals that hold the true effect: on average, at home, as log relative risk."""
     rng, found = np.random.default_rng([seed, people]), []
     for size in batches(replicates):
@@ -83,10 +83,10 @@ def coverage(people, replicates=REPLICATES, seed=0):
     return dict(zip(("average", "at home", "relative risk at home"), np.mean(found, axis=0).tolist(), strict=True))
 
 
-def type_one_errors(people, replicates=REPLICATES, seed=1):
+def type_one_errors(people, replicates=REPLICATES, seed=11):
     """Shares of p-values below 0.05 where treatment does nothing on average: single tests, and several together.
 
-    The last has seven coefficients, which is much for 20 people.
+    The last two are of a model with seven coefficients, which is much for 20 people.
     """
     rng, found = np.random.default_rng([seed, people]), []
     for size in batches(replicates):
@@ -94,12 +94,14 @@ def type_one_errors(people, replicates=REPLICATES, seed=1):
             average = sf.effects.wcls(table, outcome="y", controls=["x"], **COLUMNS)
             by_home = sf.effects.wcls(table, outcome="y", moderators=["home"], controls=["home"], **COLUMNS)
             by_both = sf.effects.wcls(table, outcome="y", moderators=["home", "day"], controls=CONTROLS, **COLUMNS)
-            found.append((average.pvalues[0], by_home.pvalues[1], by_home.joint_test().pvalue, by_both.joint_test().pvalue))
-    names = ("average", "moderator", "two together", "three together, four controls")
+            small = (average.pvalues[0], by_home.pvalues[1], by_home.joint_test().pvalue)
+            found.append((*small, by_both.pvalues[1], by_both.joint_test().pvalue))
+    large = ("moderator, seven coefficients", "three together, seven coefficients")
+    names = ("average", "moderator", "two together", *large)
     return dict(zip(names, (np.array(found) < 0.05).mean(axis=0).tolist(), strict=True))
 
 
-def distal_coverage(people, replicates=REPLICATES, seed=2):
+def distal_coverage(people, replicates=REPLICATES, seed=12):
     """Of the distal effect, whose truth is the mean of many estimates; plain as published, and corrected."""
     rng, estimates, halves = np.random.default_rng([seed, people]), [], []
     for size in batches(replicates):
@@ -113,7 +115,7 @@ def distal_coverage(people, replicates=REPLICATES, seed=2):
     return dict(zip(("plain", "corrected"), (away <= np.array(halves)).mean(axis=0).tolist(), strict=True))
 
 
-def after_bandit(people=37, replicates=REPLICATES, weeks=6, per_week=14, seed=3):
+def after_bandit(people=37, replicates=REPLICATES, weeks=6, per_week=14, seed=13):
     """Coverage after `saccb` learned one policy for all, anew every week: of the contrast, and of the mean outcome.
 
     Every replicate stands as one participant of the learner: its policy is then learned from all of the replicate's rows,

@@ -248,9 +248,10 @@ def test_only_neighbours_of_the_limit_count(measures, fits, verdict, least, most
 
 
 def test_the_order_of_the_checks_and_their_names(measures):
-    names = ["missing values", "share removed", "skewness", "reward removed", "depends on action", "depends on time"]
+    names = ["missing values", "suspect columns", "share removed", "skewness", "reward removed", "depends on action"]
     assert [one.name for one in judge(measures, make_grid((1.0, 3, 0.5)))] == [
         *names,
+        "depends on time",
         "depends on participant",
         "depends on tau",
     ]
@@ -258,9 +259,15 @@ def test_the_order_of_the_checks_and_their_names(measures):
     assert find_worst(["fine", "look"]) == "look"
     ridge = Measures.of(sf.method("accb", pooling="all").fit(measures.fitted.logs_))
     found = judge(ridge, ridge.sensitivity())
-    assert [one.name for one in found] == ["missing values", "share removed", "skewness", "depends on tau"]
-    assert found[1].numbers == {"share": 0.0, "far_share": 0.0}
-    assert f"all {ROWS} decision points count" in found[1].reason
+    assert [one.name for one in found] == [
+        "missing values",
+        "suspect columns",
+        "share removed",
+        "skewness",
+        "depends on tau",
+    ]
+    assert found[2].numbers == {"share": 0.0, "far_share": 0.0}
+    assert f"all {ROWS} decision points count" in found[2].reason
 
 
 @pytest.mark.parametrize("actions", [2, 3])

@@ -57,7 +57,8 @@ class FittedStudy:
 
         table = parquet.read_table(self._file("weights"), columns=["participant", "time"])
         participants, index = np.unique(table["participant"].to_numpy(), return_inverse=True)
-        return KnownTraining(np.asarray(participants.tolist()), index, table["time"].to_numpy())
+        time = table["time"].to_numpy()
+        return KnownTraining(np.asarray(participants.tolist()), index, time, np.lexsort((time, index)))
 
     @property
     def critic(self) -> pa.Table:

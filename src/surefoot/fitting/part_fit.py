@@ -17,7 +17,7 @@ from surefoot.errors import FitWarning
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.policies.features import critic_feature_names
-from surefoot.policies.policies import Policies
+from surefoot.policies.policies import Policies, join_metadata
 from surefoot.study import Study, StudyLogs
 from surefoot.study.policy_reading import describe_reading
 
@@ -129,10 +129,10 @@ def merge_tables(folders: list[Path], name: str, out: Path, *, by_participant: b
     from pyarrow import parquet
 
     files = [folder / name for folder in folders]
-    first = parquet.read_schema(files[0])
-    # Metadata, such as that of policies, is the same in all parts.
-    schema = pa.unify_schemas([parquet.read_schema(file) for file in files], promote_options="permissive")
-    schema = schema.with_metadata(first.metadata)
+    schemas = [parquet.read_schema(file) for file in files]
+    described = all(b"surefoot" in (schema.metadata or {}) for schema in schemas)
+    metadata = join_metadata([schema.metadata for schema in schemas]) if described else schemas[0].metadata
+    schema = pa.unify_schemas(schemas, promote_options="permissive").with_metadata(metadata)
     tables = (
         _sorted_by_participant(files, schema)
         if by_participant

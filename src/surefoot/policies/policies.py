@@ -17,7 +17,7 @@ from surefoot.atomic_files import atomic_write
 from surefoot.data.frames import match_columns, positions
 from surefoot.errors import InputError
 from surefoot.policies.rules import DecisionRule, Fixed, find_rule
-from surefoot.policies.training import FiledTraining, Training
+from surefoot.policies.training import FiledTraining, Training, add_fingerprints
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
@@ -160,6 +160,14 @@ class Policies:
                 parquet.write_table(table, temporary)
         else:
             raise InputError(f"{path}: policies are saved as .json or .parquet")
+
+
+def join_metadata(parts: Sequence[dict[bytes, bytes]]) -> dict[bytes, bytes]:
+    """What Parquet files of different people's policies say of themselves, for all of them in one file."""
+    headers = [json.loads(part[b"surefoot"]) for part in parts]
+    known = [header["training"] for header in headers]
+    training = None if None in known else add_fingerprints(known)
+    return {b"surefoot": json.dumps({**headers[0], "training": training}).encode()}
 
 
 def parquet_to_json(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,20 +28,24 @@ class KnownTraining:
     participant_index: NDArray[np.int64]
     """Of every decision point."""
     time: NDArray[Any]
+    order: NDArray[np.int64]
+    """Rows sorted by participant, then time."""
 
     @classmethod
     def of_logs(cls, logs: Trajectories) -> KnownTraining:
         """From the logs that policies are learned from."""
-        return cls(logs.participants, logs.participant_index, logs.time)
+        return cls(logs.participants, logs.participant_index, logs.time, logs.order)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of who was asked when, whatever the order of the rows."""
-        order = np.lexsort((self.time, self.participant_index))
-        digest = hashlib.sha256()
-        for values in (self.participants, self.participant_index[order], self.time[order]):
-            digest.update(np.ascontiguousarray(values).tobytes())
-        return digest.hexdigest()
+        """The sum over people of the SHA-256 of their id and times: the fingerprints of different people add up."""
+        times = self.time[self.order]
+        ends = np.cumsum(np.bincount(self.participant_index, minlength=len(self.participants)))
+        total, start = 0, 0
+        for participant, end in zip(self.participants.tolist(), ends.tolist(), strict=True):
+            digest = hashlib.sha256(f"{participant}\0".encode() + times[start:end].tobytes()).digest()
+            total, start = total + int.from_bytes(digest), end
+        return _write_fingerprint(total)
 
     def count_shared(self, logs: Trajectories) -> tuple[int, int]:
         """How many decision points of the logs, and of how many of their people, it was learned from."""
@@ -56,6 +61,15 @@ class KnownTraining:
         pairs = np.concatenate(who) * len(times) + place
         mine, others = pairs[: len(logs)][who[0] >= 0], pairs[len(logs) :][who[1] >= 0]
         return int(np.isin(mine, others).sum()), len(people)
+
+
+def add_fingerprints(parts: Iterable[str]) -> str:
+    """The fingerprint of all people together from those of some of them each."""
+    return _write_fingerprint(sum(int(part, 16) for part in parts))
+
+
+def _write_fingerprint(total: int) -> str:
+    return f"{total % 2**256:064x}"
 
 
 @dataclass(frozen=True, eq=False)
