@@ -37,6 +37,10 @@ def test_the_committed_simulation_reached_its_targets(committed):
         shares = committed["type_one_error"][people]
         for test in ("average", "moderator", "two together"):
             assert 0.035 <= shares[test] <= 0.065, (people, shares)
+        # Seven coefficients are many for 20 people: there the tests err on the careful side, as docs/effects.md says.
+        least = 0.02 if people == "20" else 0.035
+        for test in ("moderator, seven coefficients", "three together, seven coefficients"):
+            assert least <= shares[test] <= 0.065, (people, shares)
     assert 0.93 <= committed["after_bandit"]["contrast"] <= 0.98
     assert max(committed["processor_seconds_10000_people_210_rows"].values()) < 5
 
