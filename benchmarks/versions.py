@@ -34,7 +34,7 @@ cases = {
     "decide 10,000 times": lambda: [policy.decide(one) for _ in range(10_000)],
     "simulate 50 x 2,000": lambda: few.run({"it": sf.policies.coin(2)}, steps=2000, keep=1000, seed=1),
 }
-print(",".join(cases), flush=True)
+print("|".join(cases), flush=True)
 for line in sys.stdin:
     start = time.perf_counter()
     cases[line.strip()]()
@@ -50,7 +50,7 @@ class Version:
         command = [sys.executable, "-W", "ignore", "-c", WORKER]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, **pipes)
-        self.cases = self.process.stdout.readline().strip().split(",")
+        self.cases = self.process.stdout.readline().strip().split("|")
 
     def time_case(self, case: str) -> float:
         self.process.stdin.write(case + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,14 @@ class Trajectories:
         """The participant's id for every row."""
         return self.participants[self.participant_index]
 
-    @property
+    @cached_property
     def usable(self) -> NDArray[np.bool_]:
         """Rows that a fit can use: available, with every state variable and the reward present."""
-        return self.available & ~np.isnan(self.reward) & ~np.isnan(self.state).any(axis=1)
+        found: NDArray[np.bool_] = self.available & ~np.isnan(self.reward)
+        for values in self.state.T:
+            found &= ~np.isnan(values)
+        found.flags.writeable = False
+        return found
 
     @property
     def actions(self) -> int:

@@ -30,8 +30,8 @@ class Learnable(NamedTuple):
     @classmethod
     def of_logs(cls, logs: Trajectories) -> Learnable:
         free, reward = logs.available, logs.reward[logs.usable]
-        missing = {name: int(np.isnan(logs.state[free, j]).sum()) for j, name in enumerate(logs.state_names)}
-        missing[logs.names.reward] = int(np.isnan(logs.reward[free]).sum())
+        missing = {name: int((np.isnan(logs.state[:, j]) & free).sum()) for j, name in enumerate(logs.state_names)}
+        missing[logs.names.reward] = int((np.isnan(logs.reward) & free).sum())
         ends = (float(reward.min()), float(reward.max())) if len(reward) else None
         return cls(int(free.sum()), missing, len(reward), ends)
 
