@@ -13,11 +13,15 @@ from tests.studies import many
 
 @pytest.fixture(scope="module")
 def opposed():
-    """The effect of sending is about 1 and falls with s, but s lies around 8: the penalised policy puts that 1 on s."""
+    """The effect of sending is about 1 and falls with s, but s lies around 8: the penalised policy puts that 1 on s.
+
+    In absolute units; in standard ones the penalty looks at s from its middle.
+    """
     rng = np.random.default_rng(0)
     state, action = rng.normal(8, 1, (20, 80, 1)), rng.integers(0, 2, (20, 80))
     reward = action * (1 - 0.09 * (state[..., 0] - 8)) + rng.normal(0, 0.3, (20, 80))
-    return sf.method("accb", pooling="all", actor_penalty=0.3).fit(sf.Trajectories.from_arrays(state, action, reward))
+    method = sf.method("accb", pooling="all", actor_penalty=0.3, penalty_units="absolute")
+    return method.fit(sf.Trajectories.from_arrays(state, action, reward))
 
 
 def test_opposite_signs_of_effect_and_policy_are_said(opposed):

@@ -49,7 +49,7 @@ def test_the_papers_nine_names_and_those_of_other_critics_and_horizons():
 @pytest.mark.parametrize("make", [lambda: None, three_actions], ids=["two actions", "three actions"])
 def test_ro_accb_is_the_literal_method(make, dirty):
     logs = make() or dirty
-    fitted = sf.method("ro-accb", critic_penalty=1e-3, actor_penalty=1e-3).fit(logs)
+    fitted = sf.method("ro-accb", critic_penalty=1e-3, actor_penalty=1e-3, penalty_units="absolute").fit(logs)
     for participant in range(len(logs.participants)):
         rows, x, r = literal_features(logs, participant)
         w, kept, epsilon, fits = literal.capped_critic(x, r, 1e-3)
@@ -75,7 +75,7 @@ def test_ro_accb_is_the_literal_method(make, dirty):
 @pytest.mark.parametrize("name", ["linucb", "ro-linucb"])
 def test_linucb_scores_are_the_literal_ones(make, name, dirty):
     logs = make() or dirty
-    fitted = sf.method(name, critic_penalty=0.5, exploration=2.0).fit(logs)
+    fitted = sf.method(name, critic_penalty=0.5, exploration=2.0, penalty_units="absolute").fit(logs)
     states = np.random.default_rng(0).standard_normal((20, logs.state.shape[1]))
     for participant, participant in enumerate(logs.participants):
         _, x, r = literal_features(logs, participant)
@@ -137,7 +137,7 @@ def test_row_order_and_company_change_nothing(dirty):
 def test_block_size_and_threads_change_nothing(dirty, monkeypatch, name):
     expected = sf.method(name).fit(dirty)
     for cells, threads in ((200, 1), (200, 3), (700, 2), (10**6, 1)):
-        monkeypatch.setattr("surefoot.learning.methods.choose_block_cells", lambda rows, cells=cells: cells)
+        monkeypatch.setattr("surefoot.learning.methods.composition.choose_block_cells", lambda rows, cells=cells: cells)
         monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
         again = sf.method(name).fit(dirty)
         for part, values in expected.policies_.rule.arrays().items():
@@ -206,8 +206,8 @@ def test_a_free_intercept_is_not_shrunk():
     rng = np.random.default_rng(0)
     state, action = rng.standard_normal((1, 200, 1)), rng.integers(0, 2, (1, 200))
     logs = sf.Trajectories.from_arrays(state, action, 1000 + rng.standard_normal((1, 200)))
-    shrunk = sf.method("accb", critic_penalty=100).fit(logs)
-    free = sf.method("accb", critic_penalty=100, penalize_intercept=False).fit(logs)
+    shrunk = sf.method("accb", critic_penalty=100, penalty_units="absolute").fit(logs)
+    free = sf.method("accb", critic_penalty=100, penalize_intercept=False, penalty_units="absolute").fit(logs)
     assert_allclose(free.critic_coef_[0, 0], 1000, atol=1)
     assert abs(free.critic_coef_[0, 2]) < 0.5  # there is no effect …
     assert shrunk.critic_coef_[0, 2] > 100  # … but a shrunk intercept makes the action pay for it

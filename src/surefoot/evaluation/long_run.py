@@ -23,6 +23,7 @@ from surefoot.learning.critics import Critic
 from surefoot.learning.horizon.horizon_batch import Followed
 from surefoot.learning.horizon.judgement import judge_rows
 from surefoot.learning.horizon.transitions import find_transitions
+from surefoot.learning.penalty_units import find_penalty_units
 from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.engines import find_engine
 from surefoot.policies.features import critic_features
@@ -51,7 +52,8 @@ class LongRunLogs:
         transitions = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary)
         everything = np.ones(len(logs.state_names))
         data = Followed.of_logs(logs, transitions, everything)
-        judged = judge_rows(data, critic, find_pooling("all"), everything, find_engine("numpy"))
+        engine, units = find_engine("numpy"), find_penalty_units("standard")
+        judged = judge_rows(data, critic, find_pooling("all"), everything, penalties=units, engine=engine)
         following = transitions.following
         pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.kept != 0)
         rows = np.flatnonzero(pairs)

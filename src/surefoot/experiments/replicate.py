@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import FitWarning
+from surefoot.experiments.paper_methods import make_method
 from surefoot.experiments.settings import DATA_SETS, SCENES, Cell, Settings, Unit
-from surefoot.learning.methods import Method, method
+from surefoot.learning.methods import Method
 from surefoot.policies import policies
 from surefoot.simulators import Contaminated, Simulator, contaminate
 from surefoot.simulators.measures import coefficient_error, reference_policies, reference_states, regret_at
@@ -76,7 +77,7 @@ def _fit(cell: Cell, dirty: Contaminated) -> Method:
         # In a small τ's or a short study's fit somebody may lose all treated decision points; the measures show what that
         # costs.
         warnings.simplefilter("ignore", FitWarning)
-        return method(cell.method, **parameters).fit(dirty.logs)
+        return make_method(cell.method, **parameters).fit(dirty.logs)
 
 
 def _critic_measures(simulator: Simulator, fitted: Method, touched: NDArray[np.bool_]) -> dict[str, float]:

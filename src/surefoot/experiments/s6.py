@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.learning.methods import Method, method
+from surefoot.experiments.paper_methods import make_method
+from surefoot.learning.methods import Method
 from surefoot.policies import policies
 from surefoot.screening import screen
 from surefoot.simulators import HeartSteps, contaminate
@@ -23,11 +24,11 @@ from surefoot.simulators import HeartSteps, contaminate
 DECISION_POINTS = 210
 RATIOS = (0.1, 0.2, 0.3)
 METHODS: dict[str, Callable[[], Method]] = {
-    "accb": partial(method, "accb"),
-    "filter-accb": partial(method, "filter-accb"),
-    "filter-accb (kalman)": partial(method, "filter-accb", filter="kalman"),
-    "ro-accb": partial(method, "ro-accb"),
-    "hb-accb": partial(method, "hb-accb"),
+    "accb": partial(make_method, "accb"),
+    "filter-accb": partial(make_method, "filter-accb"),
+    "filter-accb (kalman)": partial(make_method, "filter-accb", filter="kalman"),
+    "ro-accb": partial(make_method, "ro-accb"),
+    "hb-accb": partial(make_method, "hb-accb"),
 }
 OURS = "hb-accb"
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
-from surefoot.learning.methods import method
+from surefoot.experiments.paper_methods import make_method
 from surefoot.policies import policies
 from surefoot.policies.policies import Policies, Policy
 from surefoot.simulators import ChainWalk, HeartSteps, Simulator, contaminate, reference_policies
@@ -119,7 +119,7 @@ def _learn(setting: S7Setting, logs: Trajectories) -> Iterator[tuple[str, Polici
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         for name in list_methods(setting):
-            chosen = method("hb-ahead", pooling="person") if name == OWN else method(name)
+            chosen = make_method("hb-ahead", pooling="person") if name == OWN else make_method(name)
             yield name, chosen.fit(logs).policies_
 
 

@@ -63,7 +63,7 @@ class _Rows:
     base: NDArray[np.float64]
     """[1, s] as the critic sees it."""
     z: NDArray[np.float64]
-    """[s, 1] as the policy sees it."""
+    """[s, 1] as the policy sees it, in the units of its penalty."""
     x: NDArray[np.float64]
     kept: NDArray[np.float64]
     residual: NDArray[np.float64]
@@ -82,7 +82,7 @@ class _Rows:
             rows=rows,
             starts=np.flatnonzero(np.diff(owner, prepend=-1)),
             base=np.concatenate([np.ones((len(rows), 1)), seen], axis=1),
-            z=policy_features(state * fitted.policy_sees_),
+            z=policy_features(fitted.scaling_.standardise(state[None], fitted.policy_sees_)[0]),
             x=critic_features(seen, logs.action[rows], logs.actions),
             kept=kept,
             residual=residual,
@@ -132,8 +132,7 @@ def compute_influences(fitted: Method, *, with_policy: bool = True) -> Influence
         raise InputError("the sandwich needs at least 2 people with usable decision points")
     if rows.people < FEW_PEOPLE:
         return _leave_each_out(fitted)
-    penalty = np.full(rows.x.shape[1], fitted.critic_penalty)
-    penalty[0] *= fitted.penalize_intercept
+    penalty = fitted.penalty_[0]
     weight = rows.kept - rows.cap * rows.at_cap
     own = rows.grams(weight)
     pull = (
@@ -174,20 +173,23 @@ def _leave_each_out(fitted: Method) -> Influences:
 def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[np.float64]:
     """θ solves Σ (u s(θ, w) − ζθ) = 0: −J⁻¹ (own score + ∂score/∂w · the critic's influence), J the curvature.
 
-    On the boundary of the stochasticity constraint the multiplier λ and the constraint join the system.
+    On the boundary of the stochasticity constraint the multiplier λ and the constraint join the system. The units of the
+    penalty are held.
     """
-    theta = fitted.policies_.rule.arrays()["coef"][0]
+    # In the units of the penalty, as it was found.
+    theta = fitted.scaling_.to_standard(fitted.policies_.rule.coefficients())[0]
+    penalty = fitted.actor_penalty * fitted.scaling_.reward[0]
     k, m = theta.shape
     count = len(rows.z)
     advantage = policy_features(fitted.logs_.state[rows.rows]) @ effects(fitted.critic_coef_[0], k + 1).T
     probability = boltzmann(rows.z @ theta.T)
     slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
     score = (slope[:, :, None] * rows.z[:, None, :]).reshape(count, k * m)
-    shrink = np.full((1, m), fitted.actor_penalty)
+    shrink = np.full((1, m), penalty)
     stakes = advantage * (rows.kept / count)[:, None]
     _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
     cross = _cross_derivative(rows, probability, score) / count
-    own = rows.sum_by_participant(rows.kept[:, None] * score - fitted.actor_penalty * theta.ravel()) / count
+    own = rows.sum_by_participant(rows.kept[:, None] * score - penalty * theta.ravel()) / count
     pull, system = own + critic @ cross.T, curvature[0]
     radius = fitted.radius
     if radius is not None:
@@ -206,7 +208,7 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
     free = np.concatenate([seen, np.ones(len(system) - k * m, dtype=bool)])
     found = np.zeros_like(pull)
     found[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
-    return found[:, : k * m]
+    return np.asarray(fitted.scaling_.to_raw(found[:, : k * m].reshape(-1, k, m)).reshape(-1, k * m))
 
 
 def _cross_derivative(rows: _Rows, probability: NDArray[np.float64], score: NDArray[Any]) -> NDArray[np.float64]:

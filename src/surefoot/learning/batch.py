@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
 from surefoot.learning.critics import CriticFit
+from surefoot.learning.penalty_units import Scaling
 from surefoot.numerics.arrays import Array
 from surefoot.numerics.engines import Engine
 from surefoot.numerics.parallel import count_threads
@@ -60,6 +61,9 @@ class BatchFit:
     """Weighted root mean squared residual, (people,)."""
     rule: DecisionRule
     converged: Array
+    scaling: Scaling
+    penalty: Array
+    """ζ of every feature of the critic, (people, features)."""
 
 
 def choose_block_cells(rows: int) -> int:

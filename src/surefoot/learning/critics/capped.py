@@ -55,31 +55,31 @@ def fit_capped(
     that can cycle, and who is caught (Brent: weights remembered at every power of two) goes on with ε as it then is.
     """
     xp = array_namespace(features)
-    own, v = join_rewards(features, rewards), weights
-    w, squares, squared = _fit_kept(own, v, penalty, arms)
+    own, v, zeta = join_rewards(features, rewards), weights, penalty + xp.zeros_like(features[:, 0, :])
+    w, squares, squared = _fit_kept(own, v, zeta, arms)
     epsilon = boxplot_threshold(squared, rewards, v, tau)
     u = xp.where(squared < epsilon[:, None], v, 0.0)
     active = xp.arange(w.shape[0], device=device(w))
     found = CriticFit(*(xp.empty_like(part) for part in (w, squares, u, epsilon, active, active < 0)))
     remembered, refreshing = u, xp.full(w.shape[0], refresh_threshold, dtype=xp.bool, device=device(w))
     for iteration in range(2, max_iter + 1):
-        w, squares, squared = _fit_kept(own, u, penalty, arms)
+        w, squares, squared = _fit_kept(own, u, zeta, arms)
         if refresh_threshold:
             epsilon = xp.where(refreshing, boxplot_threshold(squared, own[:, 0, :], v, tau), epsilon)
-        renewed = xp.where(squared < epsilon[:, None], v, 0.0)
-        changed = xp.any(renewed != u, axis=1)
+        kept = xp.where(squared < epsilon[:, None], v, 0.0)
+        changed = xp.any(kept != u, axis=1)
         if refresh_threshold:
-            refreshing = refreshing & xp.any(renewed != remembered, axis=1)
-            remembered = renewed if iteration & (iteration - 1) == 0 else remembered
+            refreshing = refreshing & xp.any(kept != remembered, axis=1)
+            remembered = kept if iteration & (iteration - 1) == 0 else remembered
         if xp.any(~changed):
             fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ~changed)
             found.record(active[~changed], fit.of(~changed))
-            active, own, v, w, renewed, epsilon = (part[changed] for part in (active, own, v, w, renewed, epsilon))
+            active, own, v, w, kept, epsilon, zeta = (part[changed] for part in (active, own, v, w, kept, epsilon, zeta))
             if refresh_threshold:
                 remembered, refreshing = remembered[changed], refreshing[changed]
             if not active.shape[0]:
                 return found
-        u = renewed
+        u = kept
     squares = weighted_moments(own, u, arms)[0]
     found.record(active, CriticFit(w, squares, u, epsilon, xp.full_like(active, max_iter), active < 0))
     return found

@@ -49,7 +49,7 @@ class CriticBatch:
     action: Array
     """Codes from 0 on, (people, decision points)."""
     penalty: Array
-    """ζ of every feature, (features,)."""
+    """ζ of every feature, (features,) or (people, features)."""
     arms: int
     """The number of actions; x is [b, 1{a=1}·b, …], the same features b once for all and once for each further action."""
     seen: Array | float = 1.0

@@ -27,7 +27,7 @@ def residuals(features: Array, rewards: Array, coef: Array) -> Array:
 
 
 def ridge(features: Array, rewards: Array, weights: Array, penalty: Array) -> Array:
-    """Weighted ridge coefficients w = (XᵀUX + diag(ζ))⁻¹ XᵀU r; `penalty` is (features,).
+    """Weighted ridge coefficients w = (XᵀUX + diag(ζ))⁻¹ XᵀU r; `penalty` is ζ of every feature, also per participant.
 
     >>> import numpy as np
     >>> x, r = np.ones((1, 4, 1)), np.array([[1.0, 2.0, 3.0, 4.0]])
@@ -75,16 +75,17 @@ def solve_ridge(joined: Array, weights: Array, penalty: Array, arms: int) -> tup
     """
     xp = array_namespace(joined)
     squares, right = weighted_moments(joined, weights, arms)
-    shrink = penalty * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
+    penalty = xp.broadcast_to(penalty, right.shape)
+    shrink = penalty[:, None, :] * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
     solution, smallest_pivot, _ = solve(squares + shrink, right[..., None])
     coef = solution[..., 0]
     shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
     if shaky.shape[0]:
-        own, u, again = joined[shaky], weights[shaky], Cholesky(squares[shaky] + shrink)
+        own, u, again = joined[shaky], weights[shaky], Cholesky(squares[shaky] + shrink[shaky])
         w = again.solve(right[shaky])
         for _ in range(CORRECTIONS):
             pull = own[:, 1:, :] @ (u * joined_residuals(own, w))[..., None]
-            w = w + again.solve(pull[..., 0] - penalty * w)
+            w = w + again.solve(pull[..., 0] - penalty[shaky] * w)
         coef[shaky] = w
     return coef, squares
 

@@ -59,7 +59,7 @@ def immediate_advantage(fit: CriticFit, scale: Array, penalty: Array, actions: i
     xp = array_namespace(fit.coef)
     d = fit.coef.shape[1]
     eye = xp.eye(d, dtype=fit.coef.dtype, device=device(fit.coef))
-    system = fit.gram + penalty * eye
+    system = fit.gram + penalty[:, None, :] * eye
     covariance = (scale**2)[:, None, None] * solve(system, xp.broadcast_to(eye, system.shape))[0]
     covariance = _to_policy_order(covariance, d // actions, range(1, actions))
     count = xp.sum(fit.weights, axis=1)

@@ -16,6 +16,7 @@ from surefoot.learning.horizon.advantage import Advantage
 from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
 from surefoot.learning.horizon.uncertainty import Uncertainty, estimate_uncertainty
+from surefoot.learning.penalty_units import PenaltyUnits
 from surefoot.learning.pooling import Pooling
 from surefoot.numerics.engines import Engine
 from surefoot.registry import Registry
@@ -30,6 +31,7 @@ class HorizonTask:
     pooling: Pooling
     critic_sees: NDArray[np.float64]
     policy_sees: NDArray[np.float64]
+    units: PenaltyUnits
     critic_penalty: float
     penalize_intercept: bool
     max_gap: int
@@ -37,10 +39,13 @@ class HorizonTask:
     engine: Engine
 
     def penalties(self, features: int) -> NDArray[np.float64]:
-        """ζ of every feature."""
-        found = np.full(features, self.critic_penalty)
-        found[0] *= self.penalize_intercept
-        return found
+        """ζ of every feature of x(s, a), then of every nuisance column."""
+        logs, rows = self.logs, self.logs.usable
+        scaling = self.units.measure(logs.state[rows][None], logs.reward[rows][None], np.ones((1, int(rows.sum()))))
+        own = self.units.penalise_critic(
+            scaling, self.critic_penalty, actions=logs.actions, intercept=self.penalize_intercept
+        )[0]
+        return np.append(own, np.full(features - len(own), self.critic_penalty))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit
 from surefoot.learning.horizon.horizon_batch import Followed, gather_rows
+from surefoot.learning.penalty_units import PenaltyUnits
 from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.numerics.arrays import Array
 from surefoot.numerics.engines import Engine
@@ -44,10 +45,18 @@ class Judgement:
     converged: NDArray[np.bool_]
 
 
-def judge_rows(data: Followed, critic: Critic, pooling: Pooling, seen: NDArray[np.float64], engine: Engine) -> Judgement:
+def judge_rows(
+    data: Followed,
+    critic: Critic,
+    pooling: Pooling,
+    seen: NDArray[np.float64],
+    *,
+    penalties: PenaltyUnits,
+    engine: Engine,
+) -> Judgement:
     """The judgement of each fit and, for a critic that judges twice, of each participant's own fit too; `seen` marks the
     state variables that critic or policy look at."""
-    judge, logs = _Judge(data, critic, seen, engine), data.logs
+    judge, logs = _Judge(data, critic, seen, penalties, engine), data.logs
     if critic.removal is None:
         return judge.trust_all(pooling)
     if not (pooling.shared and critic.judges_twice):
@@ -63,6 +72,7 @@ class _Judge:
     data: Followed
     critic: Critic
     seen: NDArray[np.float64]
+    penalties: PenaltyUnits
     engine: Engine
 
     def trust_all(self, pooling: Pooling) -> Judgement:
@@ -98,11 +108,10 @@ class _Judge:
         believed = self.critic.trust_states(state, engine.to_device(there))
         action = engine.to_device(np.where(usable, logs.action[rows], 0))
         x = critic_features(state * engine.to_device(self.data.sees), action, logs.actions)
-        batch = CriticBatch(
-            *(x, engine.to_device(np.where(usable, rewards[rows], 0.0)), engine.to_device(usable * 1.0)),
-            *(state, action, engine.to_device(np.full(x.shape[-1], JUDGING_PENALTY)), logs.actions),
-            trusted=believed,
-        )
+        reward, weights = engine.to_device(np.where(usable, rewards[rows], 0.0)), engine.to_device(usable * 1.0)
+        scaling = self.penalties.measure(state, reward, weights)
+        penalty = self.penalties.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
+        batch = CriticBatch(x, reward, weights, state, action, penalty, logs.actions, trusted=believed)
         return believed, self.critic.fit(batch)
 
 

@@ -32,7 +32,7 @@ class LongRunHorizon(Horizon):
         data = Followed.of_logs(task.logs, transitions, task.critic_sees)
         refuse_hopeless(task, data)
         seen = np.maximum(task.critic_sees, task.policy_sees)
-        judgement = judge_rows(data, task.critic, task.pooling, seen, task.engine)
+        judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
         moved = data.pairs & judgement.trusted & judgement.trusted[transitions.following]
         learner = _Learner(task, data, judgement)
         moments = learner.moments(moved)

@@ -1,4 +1,4 @@
-"""Methods: an optional filter, a critic and a decision rule under one name, with scikit-learn's manners.
+"""What a method is: an optional filter, a critic, a pooling, a horizon and a decision rule, with scikit-learn's manners.
 
 The constructor only assigns, `fit(logs)` returns the method itself, and everything learned ends in an underscore.
 """
@@ -10,32 +10,46 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, NotFittedError, did_you_mean
-from surefoot.learning import actor
 from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic, ridge
 from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
-from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
+from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon
+from surefoot.learning.penalty_units import Scaling, find_penalty_units
 from surefoot.learning.pooling import Block, Pooling, find_pooling
-from surefoot.numerics.arrays import Array, array_namespace, contiguous, keep_freed_memory
-from surefoot.numerics.batched_cholesky import Cholesky
+from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
 from surefoot.numerics.engines import Engine, find_engine
 from surefoot.numerics.parallel import map_threads
-from surefoot.policies.features import critic_features, effects, policy_features
+from surefoot.policies.features import critic_features
 from surefoot.policies.policies import Policies
-from surefoot.policies.rules import Boltzmann, DecisionRule, Pessimistic, UpperConfidence
+from surefoot.policies.rules import DecisionRule
 from surefoot.policies.training import KnownTraining
+
+
+@dataclass(frozen=True, eq=False)
+class CriticResult:
+    """What a decision rule is learned from: the critic's fit to a batch, or the advantages ahead."""
+
+    batch: Batch
+    features: Array
+    """x(s, a), (people, decision points, features)."""
+    fit: CriticFit
+    scale: Array
+    scaling: Scaling
+    penalty: Array
+    """ζ of every feature, (people, features)."""
+    ahead: Advantage | None
+    """With a long-run horizon."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Method(ABC):
-    """What the three types of method share: the filter and the critic."""
+    """What all types of method share: the filter, the critic, who shares a fit, and how far it looks."""
 
     critic: str | Critic = "ridge"
     """`ridge`, `capped` for the paper's robust critic, `high-breakdown`, or one of your own."""
@@ -43,8 +57,11 @@ class Method(ABC):
     """`hampel` or `kalman` to clean each participant's series first."""
     critic_penalty: float = 1e-3
     """ζ_c."""
+    penalty_units: str = "standard"
+    """`standard`: penalties are counted in the reward's spread and the states' widths, so that units change nothing.
+    `absolute`: as in the paper, in whatever units they come in."""
     penalize_intercept: bool = True
-    """The paper penalises the intercept too; with a real penalty that biases the treatment effect."""
+    """In absolute units the paper penalises the critic's intercept too; with a real penalty that biases the effect."""
     tau: float = 1.0
     """Multiplies the threshold of squared residuals of a robust critic."""
     refresh_threshold: bool = False
@@ -91,11 +108,7 @@ class Method(ABC):
 
     def fit_some(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
         """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one."""
-        where = find_engine(engine)
-        sees: dict[str, Any] = {
-            "critic_sees": _mask_variables(self.critic_variables, logs.state_names, "critic_variables"),
-            "policy_sees": _mask_variables(self.policy_variables, logs.state_names, "policy_variables"),
-        }
+        where, sees = find_engine(engine), self._list_seen(logs)
         cleaned = logs if self.filter is None else find_filter(self.filter).clean(logs)
         pooling, can_use = find_pooling(self.pooling), cleaned.usable
         participants = pooling.list_participants(cleaned)
@@ -125,6 +138,14 @@ class Method(ABC):
         warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
         return self
 
+    def _list_seen(self, logs: Trajectories) -> dict[str, Any]:
+        """Which state variables critic and policy see."""
+        chosen = {"critic_sees": self.critic_variables, "policy_sees": self.policy_variables}
+        return {
+            name: _mask_variables(variables, logs.state_names, name.replace("sees", "variables"))
+            for name, variables in chosen.items()
+        }
+
     def _horizon_task(
         self, logs: Trajectories, pooling: Pooling, sees: dict[str, NDArray[np.float64]], engine: Engine
     ) -> HorizonTask:
@@ -133,6 +154,7 @@ class Method(ABC):
             critic=self.make_critic(),
             pooling=pooling,
             **sees,
+            units=find_penalty_units(self.penalty_units),
             critic_penalty=self.critic_penalty,
             penalize_intercept=self.penalize_intercept,
             max_gap=self.max_gap,
@@ -147,8 +169,11 @@ class Method(ABC):
         """
         xp = array_namespace(batch.state)
         x = critic_features(batch.state * batch.critic_sees, batch.action, batch.actions)
-        penalty = self.critic_penalty * xp.ones_like(x[0, 0, :])
-        penalty[0] *= self.penalize_intercept
+        units = find_penalty_units(self.penalty_units)
+        scaling = units.measure(batch.state, batch.reward, batch.usable)
+        penalty = units.penalise_critic(
+            scaling, self.critic_penalty, actions=batch.actions, intercept=self.penalize_intercept
+        )
         seen = xp.maximum(batch.critic_sees, batch.policy_sees)
         data = CriticBatch(x, batch.reward, batch.usable, batch.state, batch.action, penalty, batch.actions, seen)
         fit = self.make_critic().fit(data) if outlook is None else outlook.critic
@@ -157,15 +182,12 @@ class Method(ABC):
         squares = xp.sum(fit.weights * residuals**2, axis=1)
         scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
         ahead = None if outlook is None else outlook.advantage
-        rule, converged = self._decision_rule(batch, x, fit, scale, penalty, ahead)
-        return BatchFit(fit, residuals, scale, rule, fit.converged & converged)
+        rule, converged = self.learn_rule(CriticResult(batch, x, fit, scale, scaling, penalty, ahead))
+        return BatchFit(fit, residuals, scale, rule, fit.converged & converged, scaling, penalty)
 
     @abstractmethod
-    def _decision_rule(
-        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
-    ) -> tuple[DecisionRule, Array]:
-        """Turn the critic's fit, or the advantages ahead, into the decision rules of the block's people, and say for whom
-        that converged."""
+    def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
+        """The decision rules of the block's people, and for whom the search for them converged."""
 
     def make_critic(self) -> Critic:
         """The critic with this method's parameters."""
@@ -183,6 +205,7 @@ class Method(ABC):
             find_filter(self.filter)
         find_pooling(self.pooling)
         find_horizon(self.horizon)
+        find_penalty_units(self.penalty_units)
         if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
             raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")
         for name in (*self._non_negative, *self._positive):
@@ -201,167 +224,6 @@ class Method(ABC):
     def outliers(self, backend: str | None = None) -> Any:
         """One row per decision point that the critic left out: who, when, what came back and what was expected."""
         return self.fitted_.tabulate_removed(backend)
-
-
-@dataclass(kw_only=True, eq=False)
-class LinUCB(Method):
-    """a = argmax_a x(s, a)ᵀw + α σ √(x(s, a)ᵀ A⁻¹ x(s, a)), A = XᵀUX + ζ_c I, σ the weighted residual scale.
-
-    Learns `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_`, `scale_` (σ) and `policies_`.
-    """
-
-    exploration: float = 1.0
-    """α."""
-    _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "exploration")
-
-    def _decision_rule(
-        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
-    ) -> tuple[UpperConfidence, Array]:
-        if ahead is not None:
-            mean, spread = ahead.over_nothing()
-            return UpperConfidence(mean, self.exploration**2 * spread), fit.converged
-        xp = array_namespace(x)
-        people, d = fit.coef.shape
-        size = d // batch.actions
-        system = Cholesky(fit.gram + penalty * xp.eye(d, dtype=x.dtype, device=device(x)))
-        means, spreads = [], []
-        for action in range(batch.actions):
-            # x(s, a) = E_a z(s): row j of `select` holds the critic's features that element j of z feeds.
-            select = critic_features(np.eye(size)[:, :-1], np.full(size, action), batch.actions)
-            select[:-1] -= critic_features(np.zeros((1, size - 1)), np.array([action]), batch.actions)
-            select = xp.asarray(select, device=device(x))
-            select[:-1, :] *= batch.critic_sees[:, None]
-            # Products participant by participant: one large product would be rounded by how many people there are.
-            means.append((fit.coef[:, None, :] @ xp.matrix_transpose(select))[:, 0, :])
-            half = system.half_solve(xp.broadcast_to(xp.matrix_transpose(select), (people, d, size)))
-            half = contiguous(xp.permute_dims(half, (2, 1, 0)))
-            spreads.append(half @ xp.matrix_transpose(half))
-        width = (self.exploration * scale)[:, None, None, None] ** 2
-        return UpperConfidence(xp.stack(means, axis=1), width * xp.stack(spreads, axis=1)), fit.converged
-
-
-@dataclass(kw_only=True, eq=False)
-class ACCB(Method):
-    """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) x(s_i, a)ᵀw − (ζ_a / 2) ‖θ‖²: the actor-critic contextual bandit.
-
-    Learns `coef_` (θ), `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_` and `policies_`.
-    """
-
-    actor_penalty: float = 1e-3
-    """ζ_a."""
-    _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "actor_penalty")
-
-    @property
-    def radius(self) -> float | None:
-        """The limit of the mean squared logit; None without one."""
-        return None
-
-    def _decision_rule(
-        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
-    ) -> tuple[Boltzmann, Array]:
-        xp = array_namespace(x)
-        z = policy_features(batch.state * batch.policy_sees)
-        effect = xp.matrix_transpose(effects(fit.coef, batch.actions) if ahead is None else ahead.mean)
-        advantage = batch.state @ effect[:, :-1, :] + effect[:, -1:, :]
-        count = xp.sum(batch.usable, axis=1)
-        found = actor.optimise(z, advantage, fit.weights, count=count, penalty=self.actor_penalty, radius=self.radius)
-        return Boltzmann(found.coef), found.converged
-
-
-@dataclass(kw_only=True, eq=False)
-class SACCB(ACCB):
-    """ACCB that keeps every action possible: θᵀ Σ θ ≤ α (log(p₀ / (1 − p₀)))², Σ the weighted mean of g gᵀ.
-
-    This is Lei's relaxation of P(p₀ ≤ π_θ(1 | S) ≤ 1 − p₀) ≥ 1 − α.
-    """
-
-    minimum_probability: float = 0.1
-    """p₀."""
-    violation: float = 0.1
-    """α."""
-    _positive: ClassVar[tuple[str, ...]] = ("tau", "minimum_probability", "violation")
-
-    @property
-    def radius(self) -> float:
-        return float(self.violation * np.log(self.minimum_probability / (1 - self.minimum_probability)) ** 2)
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        if self.minimum_probability >= 0.5 or self.violation > 1:
-            raise InputError("minimum_probability must be below 0.5 and violation at most 1")
-
-
-@dataclass(kw_only=True, eq=False)
-class Pessimist(Method):
-    """Leaves the reference action only where another's advantage m(s) exceeds κ standard errors: m(s) > κ √(zᵀVz).
-
-    The reference is doing nothing, unless always taking another action earns more by two standard errors in the long run.
-    Learns `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_`, `outlook_` and `policies_`.
-    """
-
-    caution: float | None = None
-    """κ. By default it follows the decision points of a fit: 1 from 1,500 on, 2 from 400 on, 3 below."""
-
-    def _decision_rule(
-        self, batch: Batch, x: Array, fit: CriticFit, scale: Array, penalty: Array, ahead: Advantage | None
-    ) -> tuple[Pessimistic, Array]:
-        advantage = immediate_advantage(fit, scale, penalty, batch.actions) if ahead is None else ahead
-        kappa = choose_caution(advantage.count) if self.caution is None else self.caution + 0.0 * advantage.count
-        mean, spread = advantage.over_reference()
-        return Pessimistic(mean, kappa[:, None, None, None] ** 2 * spread), fit.converged
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        if self.caution is not None and not (np.isfinite(self.caution) and self.caution >= 0):
-            raise InputError(f"caution is {self.caution}; it must be a finite number of at least 0")
-
-
-CAUTION = ((1500, 1.0), (400, 2.0), (0, 3.0))
-"""From so many decision points of a fit on: κ."""
-
-
-def choose_caution(count: Array) -> Array:
-    """κ by the number of decision points of each fit: policies from few of them harm more often than they help."""
-    xp = array_namespace(count)
-    kappa = xp.zeros_like(count)
-    for least, value in CAUTION:
-        kappa = xp.where((kappa == 0) & (count >= least), value, kappa)
-    return kappa
-
-
-AHEAD = {"pooling": "all", "horizon": "long-run"}
-METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {
-    f"{prefix}{name}": (kind, parameters)
-    for prefix, parameters in (
-        *(("", {}), ("filter-", {"filter": "hampel"}), ("ro-", {"critic": "capped"})),
-        ("hb-", {"critic": "high-breakdown"}),
-    )
-    for name, kind in (("linucb", LinUCB), ("accb", ACCB), ("saccb", SACCB))
-} | {
-    "ahead": (Pessimist, AHEAD),
-    "ro-ahead": (Pessimist, {**AHEAD, "critic": "capped"}),
-    "hb-ahead": (Pessimist, {**AHEAD, "critic": "high-breakdown"}),
-}
-"""The paper's nine methods by name, then three with the high-breakdown critic, then three that look ahead, for everybody
-together."""
-
-
-def method(name: str, **parameters: Any) -> Method:
-    """One of the methods, not yet fitted, with parameters of its class.
-
-    >>> method("ro-accb", tau=2.0).critic
-    'capped'
-    """
-    if name not in METHODS:
-        raise InputError(f"there is no method '{name}'{did_you_mean(name, METHODS)}; choose from {list(METHODS)}")
-    kind, preset = METHODS[name]
-    valid = [field.name for field in fields(kind)]
-    for parameter in parameters:
-        if parameter not in valid:
-            raise InputError(f"{name} has no parameter '{parameter}'{did_you_mean(parameter, valid)}; it has {valid}")
-    made = kind(**{**preset, **parameters})
-    made.check_parameters()
-    return made
 
 
 def _mask_variables(chosen: tuple[str, ...] | None, names: tuple[str, ...], parameter: str) -> NDArray[np.float64]:

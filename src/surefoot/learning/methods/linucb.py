@@ -1,0 +1,51 @@
+"""LinUCB: the action with the highest upper confidence bound of the expected reward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from array_api_compat import device
+
+from surefoot.learning.methods.composition import CriticResult, Method
+from surefoot.numerics.arrays import Array, array_namespace, contiguous
+from surefoot.numerics.batched_cholesky import Cholesky
+from surefoot.policies.features import critic_features
+from surefoot.policies.rules import UpperConfidence
+
+
+@dataclass(kw_only=True, eq=False)
+class LinUCB(Method):
+    """a = argmax_a x(s, a)ᵀw + α σ √(x(s, a)ᵀ A⁻¹ x(s, a)), A = XᵀUX + ζ_c I, σ the weighted residual scale.
+
+    Learns `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_`, `scale_` (σ) and `policies_`.
+    """
+
+    exploration: float = 1.0
+    """α."""
+    _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "exploration")
+
+    def learn_rule(self, found: CriticResult) -> tuple[UpperConfidence, Array]:
+        batch, x, fit = found.batch, found.features, found.fit
+        if found.ahead is not None:
+            mean, spread = found.ahead.over_nothing()
+            return UpperConfidence(mean, self.exploration**2 * spread), fit.converged
+        xp = array_namespace(x)
+        people, d = fit.coef.shape
+        size = d // batch.actions
+        system = Cholesky(fit.gram + found.penalty[:, None, :] * xp.eye(d, dtype=x.dtype, device=device(x)))
+        means, spreads = [], []
+        for action in range(batch.actions):
+            # x(s, a) = E_a z(s): row j of `select` holds the critic's features that element j of z feeds.
+            select = critic_features(np.eye(size)[:, :-1], np.full(size, action), batch.actions)
+            select[:-1] -= critic_features(np.zeros((1, size - 1)), np.array([action]), batch.actions)
+            select = xp.asarray(select, device=device(x))
+            select[:-1, :] *= batch.critic_sees[:, None]
+            # Products participant by participant: one large product would be rounded by how many people there are.
+            means.append((fit.coef[:, None, :] @ xp.matrix_transpose(select))[:, 0, :])
+            half = system.half_solve(xp.broadcast_to(xp.matrix_transpose(select), (people, d, size)))
+            half = contiguous(xp.permute_dims(half, (2, 1, 0)))
+            spreads.append(half @ xp.matrix_transpose(half))
+        width = (self.exploration * found.scale)[:, None, None, None] ** 2
+        return UpperConfidence(xp.stack(means, axis=1), width * xp.stack(spreads, axis=1)), fit.converged
