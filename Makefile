@@ -4,7 +4,7 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run test lint format serve trial bench mutants clean lock
+.PHONY: help run test lint format serve trial bench mutants wheel sbom clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,12 @@ bench: .venv-bench/stamp  ## Measure the package beside its alternatives, in one
 mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test notices (an hour on two cores)
 	$(BIN)/python -m pip install --quiet 'mutmut>=3.8,<4'
 	$(BIN)/python tests/mutants.py
+
+wheel: $(BIN)/python  ## Build the wheel that a trial installs, into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+sbom: $(VENV)/dev.stamp  ## Write the bill of materials of the service (CycloneDX) to dist/surefoot.cdx.json
+	$(BIN)/python deploy/sbom.py dist/surefoot.cdx.json
 
 clean:  ## Remove everything that can be made again
 	rm -rf $(VENV) .venv-bench mutants results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

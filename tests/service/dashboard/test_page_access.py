@@ -1,7 +1,9 @@
 import pytest
 import sqlalchemy as sa
+from starlette.requests import Request
 
 from surefoot.service.access import keys
+from surefoot.service.dashboard.page_access import find_address
 from surefoot.service.database.schema import alerts
 from surefoot.service.updates import updates
 from tests.service.dashboard.pages import PAGES, sign_in, token
@@ -121,3 +123,10 @@ def test_signing_out_ends_the_session_on_the_server(browser):
     browser.cookies.clear()
     browser.cookies.set("surefoot_session", other)
     assert browser.get("/").status_code == 200, "only that session ended"
+
+
+def test_only_a_proxy_on_this_machine_may_say_where_a_request_comes_from():
+    def find(peer):
+        return find_address(Request({"type": "http", "client": (peer, 1), "headers": [(b"x-real-ip", b"192.0.2.7")]}))
+
+    assert (find("127.0.0.1"), find("::1"), find("198.51.100.1")) == ("192.0.2.7", "192.0.2.7", "198.51.100.1")

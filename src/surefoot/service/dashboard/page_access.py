@@ -31,6 +31,7 @@ from surefoot.service.trial.trial import Trial
 
 COOKIE, SIGN_IN_COOKIE = "surefoot_session", "surefoot_sign_in"
 FORM_TYPE = "application/x-www-form-urlencoded"
+LOOPBACK = ("127.0.0.1", "::1")
 
 
 class SignedOutError(Exception):
@@ -173,7 +174,13 @@ def limit_rate(request: Request, who: str) -> None:
 
 def limit_sign_ins(request: Request) -> None:
     """A few attempts a minute from one address."""
-    refuse_early(request.app.state.sign_in_limiter.seconds_to_wait(request.client.host if request.client else "-"))
+    refuse_early(request.app.state.sign_in_limiter.seconds_to_wait(find_address(request)))
+
+
+def find_address(request: Request) -> str:
+    """Where a request comes from: what a proxy on this machine says, and nobody else."""
+    peer = request.client.host if request.client else "-"
+    return request.headers.get("x-real-ip", peer)[:64] if peer in LOOPBACK else peer
 
 
 def refuse_early(wait: float) -> None:

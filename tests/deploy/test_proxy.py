@@ -1,0 +1,187 @@
+"""The service behind a real nginx with TLS, configured by deploy/nginx.conf."""
+
+import http.client
+import json
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from surefoot.service.access import keys
+from surefoot.service.trial.trial import open_trial
+from surefoot.study import Study
+from tests.service.support.client import request
+from tests.service.support.postgres import free_port
+from tests.service.support.servers import running
+from tests.service.support.trials import STUDY
+
+SITE = Path(__file__).parents[2] / "deploy" / "nginx.conf"
+NGINX, OPENSSL = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin"), shutil.which("openssl")
+pytestmark = pytest.mark.skipif(
+    not (NGINX and OPENSSL), reason="no nginx or openssl: install them (apt-get install nginx-light openssl)"
+)
+MAIN = """\
+user root;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    include {folder}/site.conf;
+}}
+"""
+
+
+class Proxy:
+    """nginx with the site file as it is, but for its ports, the service's port and the certificate's place."""
+
+    def __init__(self, folder, service):
+        self.port, self.plain_port, self._folder = free_port(), free_port(), folder
+        self.certificate = folder / "fullchain.pem"
+        names = ["-subj", "/CN=trial.example.org", "-addext", "subjectAltName=DNS:trial.example.org"]
+        made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *names]
+        run([OPENSSL, "req", *made, "-keyout", folder / "privkey.pem", "-out", self.certificate])
+        changes = {
+            "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
+            "listen 80": f"listen 127.0.0.1:{self.plain_port}",
+            "server 127.0.0.1:8000": f"server 127.0.0.1:{service}",
+            "/etc/letsencrypt/live/trial.example.org": str(folder),
+        }
+        text = SITE.read_text(encoding="utf-8")
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        (folder / "site.conf").write_text(text, encoding="utf-8")
+        (folder / "main.conf").write_text(MAIN.format(folder=folder), encoding="utf-8")
+        self.command = [NGINX, "-e", folder / "error.log", "-p", folder, "-c", folder / "main.conf"]
+
+    def __enter__(self):
+        self._process = subprocess.Popen([*self.command, "-g", "daemon off;"])  # noqa: S603 - our own words
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError((self._folder / "error.log").read_text())
+
+    def __exit__(self, *_):
+        self._process.terminate()
+        self._process.wait(10)
+
+    def connect(self):
+        """A TLS connection that trusts this certificate only."""
+        trust = ssl.create_default_context(cafile=str(self.certificate))
+        plain = socket.create_connection(("127.0.0.1", self.port), 20)
+        return trust.wrap_socket(plain, server_hostname="trial.example.org")
+
+    def ask(self, way, path, body=None, headers=None):
+        connection = http.client.HTTPConnection("trial.example.org")
+        connection.sock = self.connect()
+        connection.request(way, path, body, headers or {})
+        reply = connection.getresponse()
+        content = reply.read()
+        connection.close()
+        return reply, content
+
+
+def run(command):
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)  # noqa: S603 - our own words
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    opened = open_trial(Study.parse(STUDY), f"sqlite:///{tmp_path_factory.mktemp('trial')}/trial.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(trial, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nginx")
+    with running(trial) as address, Proxy(folder, address.rpartition(":")[2]) as one:
+        one.key = keys.create_key(trial.database, "app")
+        yield one
+
+
+def test_nginx_takes_the_file(proxy):
+    found = run([*proxy.command, "-t"])
+    assert "warn" not in found.stderr and "successful" in found.stderr
+
+
+def test_decisions_go_through_tls(proxy):
+    headers = {"Authorization": f"Bearer {proxy.key}", "Content-Type": "application/json"}
+    for path, body in (("participants", {"participant_id": "p1"}), ("decisions", request())):
+        reply, content = proxy.ask("POST", f"/api/v1/{path}", json.dumps(body), headers)
+        assert reply.status == 200, content
+    assert json.loads(content)["source"] == "warm-up"
+    assert reply.headers["Strict-Transport-Security"] == "max-age=31536000"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff" and reply.headers["Cache-Control"] == "no-store"
+    assert reply.headers["Server"] == "nginx", "no version"
+    with proxy.connect() as secured:
+        assert secured.version() in ("TLSv1.2", "TLSv1.3")
+
+
+def test_plain_http_is_sent_to_https(proxy):
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.plain_port, timeout=10)
+    connection.request("GET", "/alerts", headers={"Host": "trial.example.org"})
+    reply = connection.getresponse()
+    connection.close()
+    assert (reply.status, reply.headers["Location"]) == (301, "https://trial.example.org/alerts")
+
+
+def test_a_large_body_is_refused_in_our_shape(proxy):
+    reply, content = proxy.ask("POST", "/api/v1/decisions", b"x" * 300_000)
+    assert reply.status == 413 and json.loads(content)["error"]["code"] == "too_large"
+
+
+def test_the_session_cookie_is_secure_behind_the_proxy(proxy):
+    reply, _ = proxy.ask("GET", "/sign-in")
+    cookie = reply.headers["Set-Cookie"]
+    assert reply.status == 200 and all(word in cookie for word in ("Secure", "HttpOnly", "SameSite=strict"))
+
+
+def test_sign_ins_are_limited(proxy):
+    """Ten at once and ten a minute; looking at the page is not limited. The one that is refused may come in six seconds."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    found = [proxy.ask("POST", "/sign-in", "key=sf_wrong", headers)[0] for _ in range(13)]
+    refused = [reply for reply in found if reply.status == 429]
+    assert len(refused) >= 2 and found[0].status == 403
+    assert {reply.headers["Retry-After"] for reply in refused} <= {"6"}
+    assert proxy.ask("GET", "/sign-in")[0].status == 200
+
+
+def ask_many(proxy, number):
+    """The statuses and waiting times of requests that are all sent before the first answer is read."""
+    asked = b"GET /api/v1/healthz HTTP/1.1\r\nHost: trial.example.org\r\n\r\n" * number
+    last = b"GET /api/v1/healthz HTTP/1.1\r\nHost: trial.example.org\r\nConnection: close\r\n\r\n"
+    with proxy.connect() as secured:
+        secured.sendall(asked + last)
+        found = b"".join(iter(lambda: secured.recv(65536), b""))
+    return [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", found)], re.findall(rb"Retry-After: (\d+)", found)
+
+
+def test_too_many_requests_get_429_and_a_waiting_time_that_is_true(proxy):
+    statuses, waits = ask_many(proxy, 700)
+    assert statuses[0] == 200 and statuses.count(429) > 50 and set(statuses) == {200, 429}
+    assert set(waits) == {b"1"}
+    time.sleep(1)
+    assert set(ask_many(proxy, 20)[0]) == {200}
+
+
+def test_a_service_that_is_away_is_503_with_retry_after(tmp_path):
+    with Proxy(tmp_path, free_port()) as alone:
+        reply, content = alone.ask("GET", "/readyz")
+    assert (reply.status, reply.headers["Retry-After"]) == (503, "2")
+    assert json.loads(content)["error"]["code"] == "away"
