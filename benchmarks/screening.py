@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import surefoot as sf
 from benchmarks.measuring import side_by_side
-from surefoot.datasets.heartsteps_v1_zeros import DEVICES, zero_filled
+from surefoot.datasets.heartsteps_v1_zeros import DEVICES, read_zero_filled
 from surefoot.screening import screen
 from surefoot.screening.page import heat_map
 from surefoot.simulators import HeartSteps, contaminate
@@ -102,7 +102,7 @@ def subset(logs, people):
 
 def heartsteps(path, splits=20):
     """The whole file; and, with what is usual learned from half of the people, the other half."""
-    filled = zero_filled(path)
+    filled = read_zero_filled(path)
     logs, truth = filled.logs, filled.not_recorded["steps"]
     whole = {str(threshold): judge(logs, truth, DEVICES, threshold) for threshold in THRESHOLDS}
     rng, apart = np.random.default_rng(0), {str(threshold): [] for threshold in THRESHOLDS}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.datasets.heartsteps_v1_zeros import DEVICES, zero_filled
+from surefoot.datasets.heartsteps_v1_zeros import DEVICES, read_zero_filled
 from surefoot.screening import screen
 
 FILE = Path(__file__).parents[3] / "shared/heartsteps_v1/suggestions.csv"
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def filled():
-    return zero_filled(FILE)
+    return read_zero_filled(FILE)
 
 
 def rates(filled, found, column):

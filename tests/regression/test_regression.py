@@ -65,7 +65,7 @@ def test_a_regressor_learns_an_effect_that_no_line_has():
     forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0)
     model = fit_reward_model(CappedRegressor(forest), state, action, reward, actions=2)
     assert (model.weights[:40] == 0).all()
-    gain = np.diff(model.expected(np.array([[-2.0], [0.0], [2.0]])), axis=1)[:, 0]
+    gain = np.diff(model.predict_rewards(np.array([[-2.0], [0.0], [2.0]])), axis=1)[:, 0]
     assert_allclose(gain[[0, 2]], -1, atol=0.3)
     assert gain[1] > 1
     with pytest.raises(sf.InputError, match="is not a regressor"):

@@ -77,6 +77,30 @@ def test_two_hundred_requests_at_once_for_one_decision_point(server):
 KILLS = 20
 
 
+def send_load(server, participant, acknowledged, stop):
+    """One decision after the other with its outcome; what is not acknowledged is sent again until it is."""
+    decided, told = acknowledged
+    index = 0
+    while not stop.is_set():
+        context = {**CONTEXT, "weather": index % 40 / 10 - 2}
+        body = request(f"p{participant}", index, context=context)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        try:
+            status, reply = server.ask("POST", "/api/v1/decisions", body, server.key, connection)
+            assert status == 200, reply
+            decision = json.loads(reply)["decision_id"]
+            assert decided.setdefault(index, reply) == reply
+            outcome = {"decision_id": decision, "proximal_outcome": index, "timestamp": "2026-03-01T11:00:00Z"}
+            status, reply = server.ask("POST", "/api/v1/outcomes", outcome, server.key, connection)
+            assert status == 200, reply
+            told.append((decision, float(index)))
+            index += 1
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.02)
+        finally:
+            connection.close()
+
+
 @pytest.mark.slow
 def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
     server = forked
@@ -84,33 +108,9 @@ def test_killed_twenty_times_under_load_nothing_is_lost_or_doubled(forked):
         server.ask("POST", "/api/v1/participants", {"participant_id": f"p{participant}"}, server.key)
     acknowledged = [({}, []) for _ in range(4)]
     stop = threading.Event()
-
-    def load(participant):
-        """One decision after the other with its outcome; what is not acknowledged is sent again until it is."""
-        decided, told = acknowledged[participant]
-        index = 0
-        while not stop.is_set():
-            context = {**CONTEXT, "weather": index % 40 / 10 - 2}
-            body = request(f"p{participant}", index, context=context)
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-            try:
-                status, reply = server.ask("POST", "/api/v1/decisions", body, server.key, connection)
-                assert status == 200, reply
-                decision = json.loads(reply)["decision_id"]
-                assert decided.setdefault(index, reply) == reply
-                outcome = {"decision_id": decision, "proximal_outcome": index, "timestamp": "2026-03-01T11:00:00Z"}
-                status, reply = server.ask("POST", "/api/v1/outcomes", outcome, server.key, connection)
-                assert status == 200, reply
-                told.append((decision, float(index)))
-                index += 1
-            except (OSError, http.client.HTTPException):
-                time.sleep(0.02)
-            finally:
-                connection.close()
-
     rng = random.Random(1)  # noqa: S311 - when to kill
     with ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(load, participant) for participant in range(4)]
+        running = [pool.submit(send_load, server, participant, acknowledged[participant], stop) for participant in range(4)]
         for _ in range(KILLS):
             time.sleep(rng.uniform(0.05, 0.4))
             server.kill()

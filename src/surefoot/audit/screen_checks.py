@@ -61,7 +61,7 @@ def check_standing_still(logs: Trajectories, raw_reward: NDArray[np.float64]) ->
     }
     zeros, runs, expected = _zeros_in_runs(logs, raw_reward)
     excess = zeros * max(runs - expected, 0.0)
-    worst = max(whole if _varied(logs, values) else 0.0, *stuck.values(), 0.0)
+    worst = max(whole if _has_continuous_column(logs, values) else 0.0, *stuck.values(), 0.0)
     verdict = "unsafe" if worst > STILL_UNSAFE else "look" if worst > STILL_LOOK or excess > ZEROS_LOOK else "fine"
     reason = f"{format_percent(whole)} of the decision points have exactly the values of the one before"
     if stuck:
@@ -77,7 +77,7 @@ def check_standing_still(logs: Trajectories, raw_reward: NDArray[np.float64]) ->
     return Check("values that stand still", verdict, reason, remedy if verdict != "fine" else "", numbers)
 
 
-def _varied(logs: Trajectories, values: NDArray[np.float64]) -> bool:
+def _has_continuous_column(logs: Trajectories, values: NDArray[np.float64]) -> bool:
     """Whether some column is continuous: then two decision points are hardly ever alike in all."""
     return any(is_continuous(_series(logs, column)) for column in values.T)
 

@@ -14,7 +14,7 @@ def audit(logs: Logs, study: StudyFile = Path("study.toml"), html: HtmlFile = No
     from surefoot.audit.summary import print_audit
 
     studied = LoadedStudy.of(logs, study)
-    found = studied.audit_fit(studied.fitted())
+    found = studied.audit_fit(studied.fit_method())
     title = f"Audit of {logs.name}"
     with write_outputs({html: found.to_html(title=title, source=studied.source)} if html else {}):
         if as_json:

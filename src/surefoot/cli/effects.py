@@ -63,7 +63,7 @@ def effects(
         "missing_as": missing_as,
         "at": at,
     }
-    found = analyse_study(described, logs, section=_changed(described, given))
+    found = analyse_study(described, logs, section=_change_effects(described, given))
     source = f"{logs.name}, as described by {study.name}"
     texts = {csv: report_csv(found) if csv else "", latex: report_latex(found) if latex else ""}
     texts[html] = page(found, title=f"Effects in {logs.name}", source=source) if html else ""
@@ -84,7 +84,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
 """How the text of an option is read; the others are taken as they are."""
 
 
-def _changed(study: Any, given: dict[str, Any]) -> EffectsSection:
+def _change_effects(study: Any, given: dict[str, Any]) -> EffectsSection:
     """The study's section with what was given on the command line; `at` goes when the moderators change."""
     from pydantic import ValidationError
 

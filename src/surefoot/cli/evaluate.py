@@ -102,6 +102,6 @@ def _load_policies(path: Path, logs: Trajectories) -> Policies:
 def _without_removed(studied: LoadedStudy) -> tuple[Trajectories, str]:
     import numpy as np
 
-    logs, removed = studied.read.logs, studied.fitted().weights_ == 0
+    logs, removed = studied.read.logs, studied.fit_method().weights_ == 0
     note = f"{int(removed.sum())} rewards that the robust fit removed count as missing."
     return logs.with_values(reward=np.where(removed, np.nan, logs.reward)), note

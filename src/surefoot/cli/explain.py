@@ -29,7 +29,7 @@ def explain(
     from surefoot.explain.summary import print_explanation
 
     studied = LoadedStudy.of(logs, study)
-    fitted, most = studied.fitted(), None if everybody else OWN_PEOPLE
+    fitted, most = studied.fit_method(), None if everybody else OWN_PEOPLE
     with show_progress("explaining", "explained", pause=5.0) as progress:
         audited = studied.audit_fit(fitted)
         found = explain_fit(fitted, study=studied.study, audit=audited, progress=progress, most_people=most)

@@ -54,7 +54,7 @@ class LoadedStudy:
             typer.echo(f"surefoot: warning: {message}", err=True)
         return cls(described, read, f"{logs.name}, as described by {study.name}")
 
-    def fitted(self) -> Method:
+    def fit_method(self) -> Method:
         """The study's method fitted to the logs; what rests on too little is said on standard error."""
         from surefoot.errors import FitWarning
 

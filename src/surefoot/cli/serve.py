@@ -33,7 +33,7 @@ def serve(
     from surefoot.study import Study
 
     url = database or DEFAULT_URL
-    if clock.simulated() is not None:
+    if clock.read_simulated_time() is not None:
         typer.echo(f"surefoot: {clock.VARIABLE} sets the clock: this is a simulation, not a trial", err=True)
     # Opened once here: mistakes are one line, and the tables exist before several workers start.
     loaded = Study.load(study)

@@ -33,9 +33,7 @@ def size(
     days: Annotated[int, typer.Option(help="Days of the study.")],
     per_day: Annotated[int, typer.Option(help="Decision points on each day.")],
     effect: OverDays,
-    outcome: Annotated[
-        str, typer.Option(help="`continuous`; or `binary`, with a log relative risk as effect.")
-    ] = "continuous",
+    outcome: Annotated[str, typer.Option(help="`continuous`; `binary`: effect is a log relative risk.")] = "continuous",
     probability: Annotated[str, typer.Option(help="Of treatment: a number, or numbers for every day.")] = "0.5",
     availability: Annotated[str | None, typer.Option(help="Expected share of available decision points; as effect.")] = None,
     baseline: Annotated[str | None, typer.Option(help="Binary: probability of the outcome without treatment.")] = None,

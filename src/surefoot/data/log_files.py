@@ -188,7 +188,7 @@ def list_files(path: str | Path) -> list[Path]:
     """The file itself, or the Parquet files of a folder in the order of their names; hidden ones are left alone."""
     path = Path(path)
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*.parquet") if not _hidden(file.relative_to(path)))
+        found = sorted(file for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
         if not found:
             raise InputError(f"{path}: a folder without Parquet files; give a folder that has some, or one file")
         return found
@@ -211,5 +211,5 @@ def name_file(path: str | Path) -> Iterator[None]:
         raise InputError(f"{path}: {error}", row=error.row, column=error.column, participant=error.participant) from error
 
 
-def _hidden(path: Path) -> bool:
+def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)

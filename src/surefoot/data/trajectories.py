@@ -214,12 +214,7 @@ class Trajectories:
             raise InputError(f"state has {cube.ndim} axes; it needs three: (people, decision points, state variables)")
         people, points = cube.shape[:2]
         kept = np.arange(points) < np.broadcast_to(points if lengths is None else np.asarray(lengths), (people,))[:, None]
-        ids = np.arange(people) if participants is None else np.asarray(participants)
-        distinct, position = np.unique(ids, return_inverse=True)
-        if ids.shape != (people,) or len(distinct) != people or ids.dtype.kind not in "iuU":
-            raise InputError(
-                f"participants must be {people} different ids (whole numbers or text), one per row of state; got {ids!r}"
-            )
+        distinct, position = _sort_ids(np.arange(people) if participants is None else np.asarray(participants), people)
         if not kept.any():
             raise InputError("the arrays hold no decision point")
 
@@ -303,7 +298,7 @@ class Trajectories:
                 rows = self.order[np.where(inside, self.starts[chunk, None] + places, 0)]
                 yield chunk, np.where(inside, rows, -1)
 
-    def pooled(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def one_block(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Everybody's rows as one block of one unit."""
         rows = np.full((1, -(-len(self) // PADDED_TO) * PADDED_TO), -1)
         rows[0, : len(self)] = self.order
@@ -354,6 +349,16 @@ class _Roles:
 def _plain_kind(rows: LogRows, name: str) -> VariableKind:
     summary = ColumnSummary.of(name, rows.column(name, Problems()).cells, rows.settings)
     return YesNo.recognize(summary) or Number()
+
+
+def _sort_ids(ids: NDArray[Any], people: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The ids in order, and where each of those given stands among them."""
+    distinct, position = np.unique(ids, return_inverse=True)
+    if ids.shape != (people,) or len(distinct) != people or ids.dtype.kind not in "iuU":
+        raise InputError(
+            f"participants must be {people} different ids (whole numbers or text), one per row of state; got {ids!r}"
+        )
+    return distinct, position
 
 
 def _action_names(actions: int | Sequence[str]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class ZeroFilled:
     """For `steps_before` and `steps` the rows where the tracker recorded nothing."""
 
 
-def zero_filled(path: str | Path) -> ZeroFilled:
+def read_zero_filled(path: str | Path) -> ZeroFilled:
     """Read `suggestions.csv`."""
     text = Path(path).read_bytes().decode("utf-8", errors="replace")
     reader = csv.DictReader(io.StringIO(text))

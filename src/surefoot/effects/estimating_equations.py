@@ -59,7 +59,7 @@ class Root:
     corrected: Matrix
     people: int
 
-    def mapped(self, back: Matrix) -> Root:
+    def map_back(self, back: Matrix) -> Root:
         """For columns x where the equation was solved for columns Bx: Bᵀθ̂ with its covariances."""
         return Root(back.T @ self.theta, back.T @ self.plain @ back, back.T @ self.corrected @ back, self.people)
 

@@ -83,14 +83,14 @@ class StandardisedRows:
         """g."""
         return self.control_map @ self.points.controls[:, rows]
 
-    def taken(self, rows: slice) -> Matrix:
+    def indicate_actions(self, rows: slice) -> Matrix:
         """1{A = k} for every action but nothing, (actions − 1, rows)."""
         codes = np.arange(1, len(self.points.action_names))[:, None]
         return np.asarray(self.points.action[rows] == codes, dtype=np.float64)
 
-    def centred(self, rows: slice) -> Matrix:
+    def centre_actions(self, rows: slice) -> Matrix:
         """1{A = k} − p̃_k."""
-        return self.taken(rows) - self.points.numerator[1:, rows]
+        return self.indicate_actions(rows) - self.points.numerator[1:, rows]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class StandardisedRows:
     def solve(self, equation: EstimatingEquation) -> Estimate:
         """Controls and effect from one equation, in the columns' own units."""
         back = block_diag(self.control_map, *[self.moderator_map] * (len(self.points.action_names) - 1))
-        root, q = solve(equation, self.points.order).mapped(back), len(self.points.control_names)
+        root, q = solve(equation, self.points.order).map_back(back), len(self.points.control_names)
         return Estimate(root, q, self.points.control_names, root.theta[:q], corrected=True)
 
 
@@ -128,7 +128,7 @@ def linear_equation(
     outcome, weight = data.points.outcome, data.points.weight
 
     def evaluate(theta: Matrix, rows: slice) -> Evaluation:
-        design = np.concatenate([data.controls(rows), _by_action(data.centred(rows), data.moderators(rows))])
+        design = np.concatenate([data.controls(rows), _by_action(data.centre_actions(rows), data.moderators(rows))])
         residual, slope = outcome[rows] - theta @ design, design
         if influence is not None:
             residual, derivative = influence(residual)
@@ -159,9 +159,9 @@ def estimate_emee(points: TrialRows) -> Estimate:
 
     def evaluate(theta: Matrix, rows: slice) -> Evaluation:
         f, g = data.moderators(rows), data.controls(rows)
-        moved = _by_action(data.taken(rows), f)
+        moved = _by_action(data.indicate_actions(rows), f)
         base, removed = np.exp(theta[:q] @ g), np.exp(-(theta[q:] @ moved)) * outcome[rows]
-        multiplier = weight[rows] * np.concatenate([g, _by_action(data.centred(rows), f)])
+        multiplier = weight[rows] * np.concatenate([g, _by_action(data.centre_actions(rows), f)])
         slope = np.concatenate([base * g, removed * moved])
         # Of the fitted mean e^(gᵀα + A fᵀβ), times the e^(−A fᵀβ) that is left out of the multiplier.
         return Evaluation(multiplier, removed - base, slope, base * np.concatenate([g, moved]))
@@ -208,7 +208,7 @@ def estimate_dcee(points: TrialRows) -> Estimate:
         return Evaluation(part, target[block] - theta @ part, part, part)
 
     equation = EstimatingEquation(effect_names(points), evaluate, np.zeros(len(design)))
-    root = solve(equation, order).mapped(back)
+    root = solve(equation, order).map_back(back)
     names = tuple(f"{action}: {name}" for action in points.action_names for name in points.control_names)
     return Estimate(root, 0, names, np.concatenate(arms), corrected=False)
 

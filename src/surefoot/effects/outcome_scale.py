@@ -18,7 +18,7 @@ class OutcomeScale:
     transform: str
     offset: float | None
 
-    def defined(self, values: Any) -> Any:
+    def is_defined(self, values: Any) -> Any:
         if self.transform == "none":
             return np.ones_like(values, dtype=bool)
         return values >= 0 if self.offset is None else values + self.offset > 0

@@ -131,7 +131,7 @@ def analyse(
     main = next(iter(found.values()))
     table = [row for name, result in found.items() for row in _rows(name, result, at)]
     joint = {name: _moderation(result) for name, result in found.items() if len(result.points.moderator_names) > 1}
-    spoken = _spoken(words, main, ESTIMATORS[estimator].binary)
+    spoken = _choose_words(words, main, ESTIMATORS[estimator].binary)
     return EffectsReport(
         results=found,
         table=adjust_for_multiplicity(table),
@@ -181,7 +181,7 @@ def _questions(analysis: Analysis, lags: Sequence[int]) -> dict[str, Analysis]:
     return found
 
 
-def _spoken(words: Words | None, main: EffectResult, binary: bool) -> Words:
+def _choose_words(words: Words | None, main: EffectResult, binary: bool) -> Words:
     actions = main.points.action_names
     given = words or Words(actions[1] if len(actions) == 2 else "treatment", main.points.analysis.outcome)
     return replace(given, relative=main.is_relative, chance=binary)

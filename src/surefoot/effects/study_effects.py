@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.effects.report import EffectsReport, analyse
 from surefoot.effects.sentences import Words
+from surefoot.learning.pooling import find_pooling
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -137,4 +138,4 @@ def _notes(study: Study, read: StudyLogs) -> list[str]:
     sends = np.where(logs.action > 0, logs.probability, 1 - logs.probability)[free]
     if not free.any() or np.ptp(sends) < 1e-9:
         return []
-    return [AFTER_LEARNING, POOLED if study.pooling == "all" else ALONE]
+    return [AFTER_LEARNING, POOLED if find_pooling(study.pooling).shared else ALONE]

@@ -282,7 +282,7 @@ def _future_weight(
 def _transform(values: NDArray[np.float64], analysis: Analysis, order: RowOrder) -> NDArray[np.float64]:
     """log(x + c) or √x of the outcome, where it is asked for."""
     scale = parse_transform(analysis.transform)
-    outside = ~np.isnan(values) & ~scale.defined(values)
+    outside = ~np.isnan(values) & ~scale.is_defined(values)
     remedy = "correct the value, or choose another transform"
     order.refuse(outside, analysis.outcome, f"{{:g}} has no {analysis.transform}", remedy, values)
     return np.asarray(scale.apply(values))

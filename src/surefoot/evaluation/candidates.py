@@ -47,7 +47,7 @@ class Candidate:
             found = self._complete(item(logs.state[rows]), len(rows))
         else:
             found = self._complete(item, len(logs))[rows]
-        return self._checked(found, logs)
+        return self._check_probabilities(found, logs)
 
     def _complete(self, given: Any, count: int) -> NDArray[np.float64]:
         """Probabilities (count, actions); one number for each is the probability of sending where only one can be sent."""
@@ -63,7 +63,7 @@ class Candidate:
             raise InputError(f"'{self.name}' gives probabilities of shape {values.shape}; give one row for each of {count}")
         return values
 
-    def _checked(self, found: NDArray[np.float64], logs: Trajectories) -> NDArray[np.float64]:
+    def _check_probabilities(self, found: NDArray[np.float64], logs: Trajectories) -> NDArray[np.float64]:
         if found.shape[1] != logs.actions:
             raise InputError(
                 f"'{self.name}': a policy over {found.shape[1]} actions cannot be judged by logs with {logs.actions}"

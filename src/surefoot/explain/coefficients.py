@@ -80,7 +80,10 @@ def estimate_coefficients(
             numbers = (values[:, j], low[:, j], high[:, j])
             rows.append(
                 Coefficient(
-                    part, action, feature, *(_pooled(people, *numbers) if pooled else _over_people(present, *numbers))
+                    part,
+                    action,
+                    feature,
+                    *(_summarise_shared(people, *numbers) if pooled else _summarise_people(present, *numbers)),
                 )
             )
             own["participant"] += fitted.participants_.tolist()
@@ -100,14 +103,14 @@ def estimate_coefficients(
     return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own, drawn)
 
 
-def _pooled(
+def _summarise_shared(
     people: int, value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[Interval, int | None, int | None]:
     error = (high[0] - value[0]) / t_quantile(people - 1)
     return Interval(float(value[0]), float(error), float(low[0]), float(high[0])), None, None
 
 
-def _over_people(
+def _summarise_people(
     present: NDArray[np.int64], value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[Interval, int | None, int | None]:
     return mean_interval(value[present]), int((low > 0).sum()), int((high < 0).sum())

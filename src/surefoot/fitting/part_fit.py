@@ -134,16 +134,14 @@ def merge_tables(folders: list[Path], name: str, out: Path, *, by_participant: b
     metadata = join_metadata([schema.metadata for schema in schemas]) if described else schemas[0].metadata
     schema = pa.unify_schemas(schemas, promote_options="permissive").with_metadata(metadata)
     tables = (
-        _sorted_by_participant(files, schema)
-        if by_participant
-        else (parquet.read_table(file).cast(schema) for file in files)
+        _sort_by_participant(files, schema) if by_participant else (parquet.read_table(file).cast(schema) for file in files)
     )
     with parquet.ParquetWriter(out, schema) as writer:
         for table in tables:
             writer.write_table(table)
 
 
-def _sorted_by_participant(files: list[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+def _sort_by_participant(files: list[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     """Everybody's rows in the order of their ids, some hundred thousand people at a time."""
     import pyarrow as pa
     import pyarrow.compute as pc

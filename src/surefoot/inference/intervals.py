@@ -136,7 +136,7 @@ class PeopleBootstrap:
         totals = np.stack([top - first * bottom, bottom, top_2 - second * bottom_2, bottom_2], axis=1).astype(np.float64)
         products = (totals[:, :, None] * totals[:, None, :]).reshape(self.people, 16)
         ones = np.ones((1, self.people))
-        error = float(_linearised(ones @ totals, ones @ products, self.people)[1][0])
+        error = float(_linearise_draws(ones @ totals, ones @ products, self.people)[1][0])
         if error <= 1e-12 * (abs(first) + abs(second)):
             return Interval(value, 0.0, value, value)
         if self.people < FEW_PEOPLE:
@@ -147,7 +147,7 @@ class PeopleBootstrap:
                 return jackknife_interval(value, left_out)
         if self._counts is None:
             return t_interval(value, error, self.people - 1)
-        moved, drawn_error = _linearised(self._counts @ totals, self._counts @ products, self.people)
+        moved, drawn_error = _linearise_draws(self._counts @ totals, self._counts @ products, self.people)
         proper = np.isfinite(moved) & (drawn_error > 1e-6 * error)
         if proper.mean() < 0.9:  # With a few people, or events in one or two, there is nothing to resample.
             return t_interval(value, error, self.people - 1)
@@ -156,7 +156,7 @@ class PeopleBootstrap:
         return Interval(value, error, float(value - high * error), float(value - low * error))
 
 
-def _linearised(
+def _linearise_draws(
     sums: NDArray[np.float64], products: NDArray[np.float64], people: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Value and standard error of every draw from Σ t and Σ t tᵀ, t = (top, bottom, top₂, bottom₂) of a participant.

@@ -42,7 +42,7 @@ class Policy:
 
     def probabilities(self, states: ArrayLike, available: ArrayLike | None = None) -> NDArray[np.float64]:
         """(n, actions) for states (n, variables); who is not available gets action 0 with probability 1."""
-        checked, free = _checked_states(states, available, self.state_names)
+        checked, free = _check_states(states, available, self.state_names)
         return _where_available(self.rule.probabilities(checked), free)
 
     def decide(self, state: Sequence[float]) -> list[float]:
@@ -52,7 +52,7 @@ class Policy:
         [1.0, 0.0]
         """
         if (self.state_names is not None and len(state) != len(self.state_names)) or not isfinite(sum(state)):
-            _checked_states([state], None, self.state_names)
+            _check_states([state], None, self.state_names)
         return self._scalar(state)
 
     @cached_property
@@ -108,7 +108,7 @@ class Policies:
         States are an array in the order of `state_names`, or a data frame, whose columns are matched by name.
         """
         people = self._rows(participants)
-        checked, free = _checked_states(states, available, self.state_names)
+        checked, free = _check_states(states, available, self.state_names)
         if people.shape != checked.shape[:1]:
             raise InputError(f"{people.size} participants but {len(checked)} states; give one state per participant")
         return _where_available(self.rule[people].probabilities(checked), free)
@@ -274,7 +274,7 @@ def fixed(probabilities: ArrayLike) -> Policy:
     return Policy(Fixed(values), tuple(str(code) for code in range(len(values))))
 
 
-def _checked_states(
+def _check_states(
     states: ArrayLike, available: ArrayLike | None, names: tuple[str, ...] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """States as (n, variables), complete where available (elsewhere zero), and the availability as booleans."""

@@ -22,7 +22,7 @@ class RewardModel:
     weights: NDArray[np.float64]
     """What every decision point counted: the regressor's `weights_`, else 1."""
 
-    def expected(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict_rewards(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         """E[r | s, a] for every action, (decision points, actions)."""
         rows = (np.full(len(state), code) for code in range(self.actions))
         return np.stack([self.regressor.predict(_features(state, code, self.actions)) for code in rows], axis=1)
@@ -36,7 +36,7 @@ def fit_reward_model(
     >>> from sklearn.linear_model import LinearRegression
     >>> state, action = np.array([[0.0], [1.0], [0.0], [1.0]]), np.array([0, 0, 1, 1])
     >>> found = fit_reward_model(LinearRegression(), state, action, np.array([1.0, 2.0, 3.0, 6.0]), actions=2)
-    >>> found.expected(np.array([[2.0]])).round(6)
+    >>> found.predict_rewards(np.array([[2.0]])).round(6)
     array([[3., 9.]])
     """
     if not hasattr(regressor, "predict"):

@@ -52,7 +52,7 @@ class _Setting:
     def mean_effect(self) -> float:
         return float(np.average(self.effect.values, weights=self.availability.values))
 
-    def differing(self, spread: float) -> Matrix:
+    def spread_covariance(self, spread: float) -> Matrix:
         """σ_b² ccᵀ with Zc = 1: what effects that differ between people add to the covariance."""
         if not spread:
             return np.zeros((self.basis.shape[1],) * 2)
@@ -155,7 +155,7 @@ def continuous(
         assumptions=(
             *setting.assumptions,
             f"effect {setting.effect.words}",
-            _differing("effect", effect_sd),
+            _describe_spread("effect", effect_sd),
             *(f"{one.name} (standard deviation {one.sd:g}) changes the effect by {one.effect:g}" for one in moderators),
             f"{controls} control coefficients",
             "outcomes of one participant independent given the controls",
@@ -168,11 +168,11 @@ def _linear_noncentrality(setting: _Setting, sd: float, effect_sd: float) -> flo
     """dᵀ(Q⁻¹ + σ_b² ccᵀ)⁻¹d of one participant."""
     change = setting.coefficients / sd
     information = (setting.basis * setting.information[:, None]).T @ setting.basis
-    noise = np.linalg.inv(information) + setting.differing(effect_sd / sd)
+    noise = np.linalg.inv(information) + setting.spread_covariance(effect_sd / sd)
     return float(change @ np.linalg.solve(noise, change))
 
 
-def _differing(what: str, spread: float) -> str:
+def _describe_spread(what: str, spread: float) -> str:
     if spread:
         return f"{what}s that differ between people with standard deviation {spread:.3g}"
     return f"the same {what} for everybody"
@@ -220,7 +220,7 @@ def binary(
             *setting.assumptions,
             f"log relative risk {setting.effect.words}",
             f"probability of the outcome without treatment {base.words}",
-            _differing("log relative risk", effect_sd),
+            _describe_spread("log relative risk", effect_sd),
             f"{controls} control coefficients",
         ),
     )
@@ -236,5 +236,5 @@ def _log_linear_noncentrality(setting: _Setting, mu: Matrix, effect_sd: float, s
     bread = (f * (tau * np.exp(rho * change) * mu * rho * (1 - rho))[:, None]).T @ f
     spread = tau * np.exp(2 * rho * change) * mu * rho * (1 - rho) * ((1 - rho) * np.exp(-change) + rho - mu)
     half = np.linalg.solve(bread, (f * spread[:, None]).T @ f)
-    noise = np.linalg.solve(bread, half.T) + setting.differing(effect_sd)
+    noise = np.linalg.solve(bread, half.T) + setting.spread_covariance(effect_sd)
     return float(beta @ np.linalg.solve(noise, beta))

@@ -122,14 +122,14 @@ def _usual(answers: Array) -> Usual:
     alternating = back.all(axis=0) if len(back) else np.zeros(flat.shape[1], dtype=bool)
     other = varied & ~alternating
     alternate = (back[:, other].sum(axis=1) + 0.5) / (other.sum() + 1.0)
-    usual = Usual(rate, alternate, *_belonging(flat[:, other], FIRST_LOOK))
+    usual = Usual(rate, alternate, *_find_pairs(flat[:, other], FIRST_LOOK))
     # Careless answers weaken correlations: look again without those that disagree.
     agree = other.copy()
     agree[other] = ~(_disagreement(flat[:, other], usual) > AGREE)
-    return Usual(rate, alternate, *_belonging(flat[:, agree], BELONG_TOGETHER))
+    return Usual(rate, alternate, *_find_pairs(flat[:, agree], BELONG_TOGETHER))
 
 
-def _belonging(answers: Array, least: float) -> tuple[Array, Array, NDArray[np.int64], Array]:
+def _find_pairs(answers: Array, least: float) -> tuple[Array, Array, NDArray[np.int64], Array]:
     """Mean and deviation of every item of (items, answers), and the pairs with at least this correlation."""
     if answers.shape[1] < 3:
         return np.zeros(len(answers)), np.ones(len(answers)), np.empty((0, 2), dtype=np.int64), np.empty(0)

@@ -61,7 +61,7 @@ class LevelShifts(Detector):
         for place in block.layout.measured:
             if block.values.shape[2] < 2 * self.shortest:
                 continue
-            z, present = _standardised(block.values[place])
+            z, present = _standardise(block.values[place])
             name = block.layout.columns[place].name
             for reason, series in (("level shift", z), ("scale shift", np.abs(z) / SIZE_DEVIATION)):
                 score = np.full(z.shape, np.nan)
@@ -94,7 +94,7 @@ class LevelShifts(Detector):
         return score
 
 
-def _standardised(values: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _standardise(values: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Values in robust standard deviations from the participant's median, cut; 0 where missing or without spread."""
     present = ~np.isnan(values)
     centre = median(values, present)[:, None]

@@ -229,7 +229,7 @@ def screen_values(
 def learn_usual(logs: Trajectories, screener: Screener, values: NDArray[np.float64]) -> Usual:
     """What every detector learns from a sample of the participants."""
     sample = sample_rows(logs.order, logs.starts)
-    return screener.learn(Block.padded(screener.layout, values, as_seconds(logs.time), sample))
+    return screener.learn(Block.pad_rows(screener.layout, values, as_seconds(logs.time), sample))
 
 
 def as_seconds(time: NDArray[Any]) -> NDArray[np.float64]:

@@ -70,7 +70,7 @@ class Screener:
         usual: Usual = {}
         for detector in self.detectors:
             usual[detector.name] = detector.learn(sample)
-            sample = sample.without(_marking(detector, detector.find(sample, usual[detector.name])))
+            sample = sample.without(_select_marking(detector, detector.find(sample, usual[detector.name])))
         return usual
 
     def find(self, block: Block, usual: Usual) -> Flags:
@@ -81,7 +81,7 @@ class Screener:
             for one in found:
                 reason = list(detector.reasons).index(one.reason)
                 parts.append(_flags(block, self._column(one.column), place, reason, one))
-            block = block.without(_marking(detector, found))
+            block = block.without(_select_marking(detector, found))
         return Flags.join(parts)
 
     def _column(self, name: str) -> int:
@@ -109,7 +109,7 @@ class Screener:
         return ~only
 
 
-def _marking(detector: Detector, found: list[Found]) -> list[Found]:
+def _select_marking(detector: Detector, found: list[Found]) -> list[Found]:
     return [one for one in found if one.reason not in detector.reported]
 
 
@@ -149,7 +149,7 @@ def screen_columns(
     usual: Usual,
 ) -> Flags:
     """Flags of values (columns, rows), block by block; `blocks` are padded rows of participants."""
-    return Flags.join(screener.find(Block.padded(screener.layout, values, time, rows), usual) for rows in blocks)
+    return Flags.join(screener.find(Block.pad_rows(screener.layout, values, time, rows), usual) for rows in blocks)
 
 
 def make_detectors(parameters: Mapping[str, Mapping[str, Any] | bool]) -> tuple[Detector, ...]:

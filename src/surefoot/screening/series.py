@@ -67,7 +67,7 @@ class Block:
     """Participants with their decision points in time order; what is padded or missing is NaN.
 
     >>> layout = Layout((Column("steps", "outcome"),))
-    >>> block = Block.padded(layout, np.array([[3.0, 4.0, 5.0]]), np.arange(3.0), np.array([[0, 1], [2, -1]]))
+    >>> block = Block.pad_rows(layout, np.array([[3.0, 4.0, 5.0]]), np.arange(3.0), np.array([[0, 1], [2, -1]]))
     >>> block.values.tolist(), block.inside.tolist()
     ([[[3.0, 4.0], [5.0, nan]]], [[True, True], [True, False]])
     """
@@ -81,7 +81,7 @@ class Block:
     """(participants, decision points): where each stands in the logs, −1 where padded."""
 
     @classmethod
-    def padded(
+    def pad_rows(
         cls, layout: Layout, values: NDArray[np.float64], time: NDArray[np.float64], rows: NDArray[np.int64]
     ) -> Block:
         """From values (columns, rows of the logs) and the padded rows of some participants."""

@@ -159,7 +159,7 @@ def learn_chain(
     for _ in range(rounds):
         moves = chain.moves(gaps)
         filtered = run_filter(event, seen, chain, moves, weight, floor)
-        dead, entered, left = _smoothed(filtered.not_live, moves)
+        dead, entered, left = _smooth_chain(filtered.not_live, moves)
         shape = (-1, kinds, groups, event.shape[2])
         counts = []
         for kind in range(kinds):
@@ -196,7 +196,7 @@ def _fold(array: NDArray[Any], pieces: int, kinds: int) -> NDArray[Any]:
     return np.concatenate(np.split(wide, pieces), axis=2)
 
 
-def _smoothed(not_live: Array, moves: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+def _smooth_chain(not_live: Array, moves: tuple[Array, Array]) -> tuple[Array, Array, Array]:
     """Given the whole record: not live at each step; went there, and came back, on the way to each step."""
     enter, leave = moves
     dead, entered, left = not_live.copy(), np.zeros_like(not_live), np.zeros_like(not_live)

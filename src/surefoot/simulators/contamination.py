@@ -62,37 +62,37 @@ def _range(values: Array) -> tuple[Array, Array]:
     return least, greatest
 
 
-def _sensor(record: Record) -> Array:
+def _disturb_sensor(record: Record) -> Array:
     return record.values + record.strength * _mean_absolute(record.values) * record.signs
 
 
-def _prompted(record: Record) -> Array:
+def _raise_rewards(record: Record) -> Array:
     return record.values + record.strength * _mean_absolute(record.values)
 
 
-def _careless(record: Record) -> Array:
+def _answer_carelessly(record: Record) -> Array:
     least, greatest = _range(record.values[:, :-1])
     answers = least + (greatest - least) * record.rng.random(record.values[:, :-1].shape)
     return np.column_stack([answers, record.values[:, -1]])
 
 
-def _straightlining(record: Record) -> Array:
+def _answer_alike(record: Record) -> Array:
     least, greatest = _range(record.values[:, :-1])
     answers = least.min() + (greatest.max() - least.min()) * record.rng.random((len(record.values), 1))
     return np.column_stack([np.broadcast_to(answers, record.values[:, :-1].shape), record.values[:, -1]])
 
 
 MECHANISMS = {
-    "sensor": Mechanism(_sensor),
-    "prompted": Mechanism(_prompted, values="reward", after="prompt"),
-    "careless": Mechanism(_careless, values="state"),
+    "sensor": Mechanism(_disturb_sensor),
+    "prompted": Mechanism(_raise_rewards, values="reward", after="prompt"),
+    "careless": Mechanism(_answer_carelessly, values="state"),
     "nonwear": Mechanism(lambda record: np.zeros_like(record.values)),
     "stuck": Mechanism(lambda record: record.values[record.last], values="reward"),
     "unit": Mechanism(lambda record: record.strength * record.values, strength=10.0, values="reward", any_strength=True),
     "code": Mechanism(
         lambda record: np.full_like(record.values, record.strength), strength=999.0, values="reward", any_strength=True
     ),
-    "straightlining": Mechanism(_straightlining, values="state"),
+    "straightlining": Mechanism(_answer_alike, values="state"),
 }
 AFTER: dict[str, Callable[[NDArray[np.int64]], NDArray[np.bool_]]] = {
     "anything": lambda action: action >= 0,

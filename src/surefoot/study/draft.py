@@ -99,14 +99,14 @@ def _optional(role: str, roles: dict[str, str]) -> str:
 def _state(column: ColumnSummary, kind: VariableKind) -> list[str]:
     bare = re.fullmatch(r"[A-Za-z0-9_-]+", column.name)
     lines = [f"[state.{column.name if bare else quote(column.name)}]", f"kind = {quote(kind.name)}"]
-    return lines + _missing(column) + kind.draft(column.without(_codes(column)))
+    return lines + _describe_missing(column) + kind.draft(column.without(_codes(column)))
 
 
 def _codes(column: ColumnSummary) -> list[float]:
     return [] if column.numbers is None else find_codes(column.numbers)
 
 
-def _missing(column: ColumnSummary) -> list[str]:
+def _describe_missing(column: ColumnSummary) -> list[str]:
     """Lines on what is missing, and on numbers that seem to stand for it."""
     lines = [f"# missing in {column.missing:,} rows"] if column.missing else []
     codes = _codes(column)
@@ -141,7 +141,7 @@ def _actions(column: ColumnSummary, probability: bool) -> list[str]:
 
 
 def _reward(column: ColumnSummary) -> list[str]:
-    lines = ["[reward]", f"column = {quote(column.name)}", *_missing(column)]
+    lines = ["[reward]", f"column = {quote(column.name)}", *_describe_missing(column)]
     column = column.without(_codes(column))
     values = column.numbers
     if values is not None and values.size > 2:

@@ -63,7 +63,7 @@ class ProbabilityLimits(Section):
     maximum: Probability = 1.0
 
     @model_validator(mode="after")
-    def _ordered(self) -> ProbabilityLimits:
+    def _limits_are_ordered(self) -> ProbabilityLimits:
         if self.minimum > self.maximum:
             raise ValueError(f"minimum {self.minimum:g} is above maximum {self.maximum:g}")
         return self
@@ -114,6 +114,15 @@ class Study(LogDescription):
         study._text = text
         return study
 
+    @classmethod
+    def restore(cls, text: str) -> Study:
+        """The study that has this `text`."""
+        if not text.lstrip().startswith("{"):  # A study made in Python has its content as JSON.
+            return cls.parse(text, "the stored study")
+        study = cls.model_validate_json(text)
+        study._text = text
+        return study
+
     @model_validator(mode="after")
     def _sections_agree(self) -> Study:
         for name, state in self.derived_states.items():
@@ -122,7 +131,7 @@ class Study(LogDescription):
                     f"state.{name}: '{state.name}' counts days; write [trial] day_boundary = 5 with your number"
                 )
         for use in ("critic", "policy"):
-            if not self._used_by(use):
+            if not self._columns_used_by(use):
                 raise ValueError(f"no state variable is used by the {use}; set use = '{use}' or 'both' for one")
         self._check_method()
         self._check_effects()
@@ -191,7 +200,7 @@ class Study(LogDescription):
     def days(self) -> DayBoundary:
         return None if self.trial is None else self.trial.day_boundary
 
-    def _used_by(self, part: str) -> tuple[str, ...]:
+    def _columns_used_by(self, part: str) -> tuple[str, ...]:
         chosen = [name for name, variable in self.state.items() if variable.use in (part, "both")]
         return tuple(column for name in chosen for column in self.columns_of(name))
 
@@ -201,7 +210,7 @@ class Study(LogDescription):
             from surefoot.learning.methods import method
 
             choice = self.method_choice
-            seen = {"critic_variables": self._used_by("critic"), "policy_variables": self._used_by("policy")}
+            seen = {"critic_variables": self._columns_used_by("critic"), "policy_variables": self._columns_used_by("policy")}
             parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon}
             if self.trial is not None:
                 parts |= {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}

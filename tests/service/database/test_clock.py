@@ -8,7 +8,7 @@ from surefoot.service.database import clock
 
 def test_the_clock_is_real_unless_a_simulation_sets_it(monkeypatch, tmp_path):
     monkeypatch.delenv(clock.VARIABLE, raising=False)
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=5) and clock.simulated() is None
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=5) and clock.read_simulated_time() is None
     file = tmp_path / "clock.txt"
     monkeypatch.setenv(clock.VARIABLE, str(file))
     file.write_text("2026-03-01T09:30:00+01:00\n")

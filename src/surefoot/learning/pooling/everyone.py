@@ -26,7 +26,7 @@ class EveryonePooling(Pooling):
         return np.array(["everyone"])
 
     def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
-        return logs.pooled()
+        return logs.one_block()
 
     def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
         return np.zeros(len(logs), dtype=np.int64)

@@ -131,7 +131,7 @@ class ShownCoefficient:
 
     @property
     def number(self) -> str:
-        return signed(self.value)
+        return format_change(self.value)
 
     @property
     def told(self) -> str:
@@ -139,13 +139,13 @@ class ShownCoefficient:
 
     @property
     def interval(self) -> str:
-        return "–" if self.low is None or self.high is None else f"{signed(self.low)} to {signed(self.high)}"
+        return "–" if self.low is None or self.high is None else f"{format_change(self.low)} to {format_change(self.high)}"
 
 
-def signed(value: float) -> str:
+def format_change(value: float) -> str:
     """A number with a sign that looks like one.
 
-    >>> signed(-0.1234), signed(12.3456), signed(0.0)
+    >>> format_change(-0.1234), format_change(12.3456), format_change(0.0)
     ('−0.123', '+12.3', '0')
     """
     return "0" if value == 0 else f"{value:+.3g}".replace("-", "−")
@@ -169,7 +169,7 @@ def coefficients(rows: Sequence[ShownCoefficient]) -> Markup:
         if row.low is not None and row.high is not None:
             parts.append(_line(place(row.low), y + 28, place(row.high), y + 28, "interval"))
         parts.append(POINT.format(place(row.value), y + 28, row.label))
-    for share, words in ((0.0, signed(-reach)), (50.0, "0"), (100.0, signed(reach))):
+    for share, words in ((0.0, format_change(-reach)), (50.0, "0"), (100.0, format_change(reach))):
         anchor = {0.0: "start", 50.0: "middle", 100.0: "end"}[share]
         parts.append(_text(f"{share:g}%", height + 16, anchor, words))
     told = "; ".join(f"{row.label} {row.told}" for row in rows)

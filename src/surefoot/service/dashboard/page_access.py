@@ -52,7 +52,7 @@ class Viewer:
 
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
         who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts}
-        frame = {"study": self.trial.settings.title, "who": who, "token": self.token, "clock": clock.simulated()}
+        frame = {"study": self.trial.settings.title, "who": who, "token": self.token, "clock": clock.read_simulated_time()}
         return HTMLResponse(render_template(template, **frame, **content), status)
 
 

@@ -14,10 +14,10 @@ VARIABLE = "SUREFOOT_SIMULATED_CLOCK"
 
 def now() -> datetime:
     """This moment, with its zone."""
-    return simulated() or datetime.now(UTC)
+    return read_simulated_time() or datetime.now(UTC)
 
 
-def simulated() -> datetime | None:
+def read_simulated_time() -> datetime | None:
     """The time of a simulation; None on a real clock."""
     path = os.environ.get(VARIABLE)
     if not path:

@@ -103,9 +103,4 @@ def _read_study_text(database: Database, study_id: str) -> str:
 
 @lru_cache(maxsize=16)
 def _parse_study(text: str) -> Study:
-    # A study made in Python keeps its content as JSON.
-    if text.lstrip().startswith("{"):
-        study = Study.model_validate_json(text)
-        study._text = text
-        return study
-    return Study.parse(text, "the stored study")
+    return Study.restore(text)

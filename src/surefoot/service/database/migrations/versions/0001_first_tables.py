@@ -14,9 +14,10 @@ APPEND_ONLY = ("studies", "policies", "activations", "decisions", "outcomes")
 
 def upgrade() -> None:
     """Apply it."""
-    _people_and_keys()
-    _learning()
-    _deciding()
+    _create_key_tables()
+    _create_study_tables()
+    _create_update_tables()
+    _create_decision_tables()
     for table in APPEND_ONLY:
         _refuse_changes(table)
 
@@ -40,7 +41,7 @@ def _refuse_changes(table: str) -> None:
     )
 
 
-def _people_and_keys() -> None:
+def _create_key_tables() -> None:
     op.create_table(
         "alerts",
         sa.Column("id", SERIAL, nullable=False),
@@ -62,6 +63,9 @@ def _people_and_keys() -> None:
         sa.Column("revoked_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("prefix", name=op.f("pk_keys")),
     )
+
+
+def _create_study_tables() -> None:
     op.create_table(
         "participants",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -91,7 +95,7 @@ def _people_and_keys() -> None:
     )
 
 
-def _learning() -> None:
+def _create_update_tables() -> None:
     op.create_table(
         "updates",
         sa.Column("id", SERIAL, nullable=False),
@@ -133,7 +137,7 @@ def _learning() -> None:
     )
 
 
-def _deciding() -> None:
+def _create_decision_tables() -> None:
     op.create_table(
         "decisions",
         sa.Column("id", sa.String(length=32), nullable=False),
