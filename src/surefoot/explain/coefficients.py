@@ -93,14 +93,19 @@ def estimate_coefficients(
                 own[column] += [text] * len(fitted.participants_)
     few = describe_roughness(people)
     drawn = people if most_people is None else min(people, most_people)
-    sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
-    how = (
-        f"{'jackknife over people' if few else 'analytic sandwich, clustered by participant,'} with Student's t"
-        if pooled
-        else f"each participant's own: percentiles of {draws} draws of decision points{sample}; of the mean: spread over "
-        "people"
-    )
+    how = _describe_shared(few) if pooled else _describe_own(draws, drawn, people)
     return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own, drawn)
+
+
+def _describe_shared(few: str) -> str:
+    return f"{'jackknife over people' if few else 'analytic sandwich, clustered by participant,'} with Student's t"
+
+
+def _describe_own(draws: int, drawn: int, people: int) -> str:
+    sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
+    return (
+        f"each participant's own: percentiles of {draws} draws of decision points{sample}; of the mean: spread over people"
+    )
 
 
 def _summarise_shared(

@@ -79,16 +79,16 @@ class _Problem:
         """Σ_a θ_aᵀ Σ̂ θ_a: the mean squared logit, summed over actions, (people,)."""
         return array_namespace(theta).sum(theta * (theta @ self.metric), axis=(1, 2))
 
-    def scaled(self, theta: Array, size: float) -> Array:
+    def scale_to(self, theta: Array, size: float) -> Array:
         """θ stretched to the given size; zero stays zero."""
         xp = array_namespace(theta)
         now = self.size(theta)
         return theta * xp.sqrt(size / xp.where(now > 0, now, 1.0))[:, None, None]
 
-    def moved(self, theta: Array, step: Array) -> Array:
+    def move_by(self, theta: Array, step: Array) -> Array:
         """θ after a step (people, k·m), back on the boundary where there is a radius."""
         there = theta + array_namespace(theta).reshape(step, theta.shape)
-        return there if self.radius is None else self.scaled(there, self.radius)
+        return there if self.radius is None else self.scale_to(there, self.radius)
 
     def at(self, theta: Array) -> _Point:
         """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
@@ -157,7 +157,7 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
     return step, damping
 
 
-def _judged(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
+def _judge_step(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
     """The share of the promised rise that a step kept, whether it leads to a better point, and whether none can.
 
     Where the promised rise drowns in rounding, the gradient tells whether the step was good.
@@ -169,12 +169,19 @@ def _judged(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, 
     return kept, better, drowned & ~better
 
 
+def _adapt_damping(damping: Array, kept: Array, better: Array, size: Array) -> Array:
+    """Less damping after a step that kept what it promised, more after one that did not, much more after a bad one."""
+    xp = array_namespace(damping)
+    softer = xp.where(kept > 0.75, damping / 64, xp.where(kept < 0.25, 4 * damping, damping))
+    return xp.where(better, softer, xp.maximum(8 * damping, 1e-3 * size))
+
+
 def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_iter: int = 200) -> ActorFit:
     """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`; it ends early close to a `known` higher summit.
 
     Every participant has a damping of their own and leaves the batch on convergence: nobody's result depends on who else is
-    in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is nothing,
-    it is taken without evaluating it again.
+    in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is
+    negligible, this step is taken without evaluating it again.
     """
     xp = array_namespace(start)
     part, now = problem, problem.at(start)
@@ -187,7 +194,7 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
     for iteration in range(1, max_iter + 1):
         size = _norm(now.curvature)
         step, damping = _newton_step(now, size, damping, problem.radius is not None)
-        there = part.moved(now.theta, step)
+        there = part.move_by(now.theta, step)
         promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
         undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
         ending = (length <= 1e-9 * reach) | ((length <= skip_tolerance * reach) & (length**3 <= 1e-12 * last**2 * reach))
@@ -207,10 +214,8 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
             damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
             known = known and known.of(rest)
         trial = part.at(there)
-        kept, better, stuck = _judged(now, trial, promised)
-        softer = xp.where(kept > 0.75, damping / 64, xp.where(kept < 0.25, 4 * damping, damping))
-        harder = xp.maximum(8 * damping, 1e-3 * size)
-        damping = xp.where(better, xp.where(undamped, 0.0, softer), harder)
+        kept, better, stuck = _judge_step(now, trial, promised)
+        damping = _adapt_damping(xp.where(undamped, 0.0, damping), kept, better, size)
         last = xp.where(better & undamped, length, 0.0)
         now = trial if xp.all(better) else now.unless(better, trial)
     found.record(active, ActorFit(now.theta, now.value, now.multiplier, xp.full_like(active, max_iter), active < 0))
@@ -221,7 +226,7 @@ def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] =
     """The best of some scales along a direction (people, k, m), and its gain; on a boundary there is but one."""
     xp = array_namespace(direction)
     scales = scales if problem.radius is None else (problem.radius**0.5,)
-    unit = problem.scaled(direction, 1.0)
+    unit = problem.scale_to(direction, 1.0)
     logits = problem.z @ xp.matrix_transpose(unit)
     values = xp.stack([gain(scale * unit, scale * logits, problem.stakes, problem.penalty) for scale in scales])
     best = xp.asarray(scales, dtype=unit.dtype, device=device(unit))[xp.argmax(values, axis=0)]
@@ -266,7 +271,7 @@ def _other_starts(problem: _Problem) -> list[Array]:
     moments = xp.matrix_transpose(problem.direction @ problem.metric)
     shrunk = xp.matrix_transpose(solve(problem.metric + shape[:, :, None] * eye, moments).solution)
     directions = {"advantage": problem.direction, "shrunk": shrunk}
-    return [problem.scaled(directions[name], size**2) for name, size in OTHER_STARTS]
+    return [problem.scale_to(directions[name], size**2) for name, size in OTHER_STARTS]
 
 
 def _extra_starts(problem: _Problem) -> list[Array]:
@@ -300,7 +305,7 @@ def optimise(
     >>> optimise(z, advantage, ones, count=np.array([5]), penalty=0.5).coef.round(3)  # 2 π (1 − π) = 0.5 θ
     array([[[0.842]]])
     """
-    problem, hard, width, unit = _posed(z, advantage, weights, count, penalty)
+    problem, hard, width, unit = _pose_problem(z, advantage, weights, count, penalty)
     fit = _search(problem, hard)
     if radius is not None:
         _constrain(problem, hard, fit, radius)
@@ -308,7 +313,9 @@ def optimise(
     return ActorFit(coef, fit.gain * unit, fit.multiplier * unit, fit.n_iter, fit.converged)
 
 
-def _posed(z: Array, advantage: Array, weights: Array, count: Array, penalty: float) -> tuple[_Problem, Array, Array, Array]:
+def _pose_problem(
+    z: Array, advantage: Array, weights: Array, count: Array, penalty: float
+) -> tuple[_Problem, Array, Array, Array]:
     """The problems in natural units, for whom one start may not be enough, and the units of features and advantage."""
     xp = array_namespace(z)
     k, m = advantage.shape[-1], z.shape[-1]

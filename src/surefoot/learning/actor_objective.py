@@ -14,7 +14,7 @@ from surefoot.numerics.arrays import Array, array_namespace, gram
 from surefoot.numerics.boltzmann import boltzmann
 
 
-def _penalised(shares: Array, theta: Array, penalty: Array) -> Array:
+def _subtract_penalty(shares: Array, theta: Array, penalty: Array) -> Array:
     xp = array_namespace(shares)
     return xp.sum(shares, axis=1) - 0.5 * xp.sum(penalty[:, None, :] * theta**2, axis=(1, 2))
 
@@ -24,7 +24,7 @@ def gain(theta: Array, logits: Array, stakes: Array, penalty: Array) -> Array:
     shares = boltzmann(logits) * stakes
     # One action needs no sum, which is the slowest pass over an axis of one.
     total = shares[..., 0] if shares.shape[-1] == 1 else array_namespace(shares).sum(shares, axis=-1)
-    return _penalised(total, theta, penalty)
+    return _subtract_penalty(total, theta, penalty)
 
 
 def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Array) -> tuple[Array, Array, Array]:
@@ -48,7 +48,7 @@ def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Arra
             block = gram(z, bend + slope[..., a]) - ridge if a == b else gram(z, bend)
             curvature[:, a * m : (a + 1) * m, b * m : (b + 1) * m] = block
             curvature[:, b * m : (b + 1) * m, a * m : (a + 1) * m] = block
-    return _penalised(mean, theta, penalty), xp.reshape(pull, (people, k * m)), curvature
+    return _subtract_penalty(mean, theta, penalty), xp.reshape(pull, (people, k * m)), curvature
 
 
 def _two_actions(theta: Array, z: Array, stakes: Array, penalty: Array) -> tuple[Array, Array, Array]:
@@ -60,4 +60,4 @@ def _two_actions(theta: Array, z: Array, stakes: Array, penalty: Array) -> tuple
     pull = slope[:, None, :] @ z - penalty[:, None, :] * theta
     ridge = penalty[:, None, :] * xp.eye(z.shape[-1], dtype=z.dtype, device=device(z))
     curvature = gram(z, slope * (1.0 - 2.0 * probability)) - ridge
-    return _penalised(shares, theta, penalty), pull[:, 0, :], curvature
+    return _subtract_penalty(shares, theta, penalty), pull[:, 0, :], curvature

@@ -40,7 +40,7 @@ class Screen:
         """For every flag whether the value became missing; otherwise it is only reported."""
         return self.screener.marks(self.flags)
 
-    def flagged_by_action(self) -> Counts:
+    def count_by_action(self) -> Counts:
         """How many decision points every detector flagged, by participant and action."""
         rows = {}
         for place, detector in enumerate(self.screener.detectors):
@@ -119,7 +119,7 @@ class ScreenTotals:
         self.decision_points += len(screen.logs)
         self.now_missing += int(screen.marks.sum())
         self.counts.update(zip(columns.tolist(), reasons.tolist(), strict=True))
-        for key, each in screen.flagged_by_action().items():
+        for key, each in screen.count_by_action().items():
             self.by_action.setdefault(key, []).append(pool_people(each))
 
     def treatment(self) -> tuple[TreatmentDifference, ...]:

@@ -95,7 +95,7 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
         known = connection.execute(sa.select(participants)).all()
         decided = {row.participant_id: row for row in connection.execute(asked)}
         heard = {row.participant_id: row.last for row in connection.execute(told)}
-        missing = _missing_by_participant(connection, trial, at)
+        missing = _count_missing(connection, trial, at)
     found = []
     for row in known:
         own = decided.get(row.id)
@@ -114,10 +114,10 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
     return sorted(found, key=lambda one: (one.last_contact or one.registered_at, one.id))
 
 
-def _missing_by_participant(connection: sa.Connection, trial: Trial, at: datetime) -> dict[str, int]:
+def _count_missing(connection: sa.Connection, trial: Trial, at: datetime) -> dict[str, int]:
     missing = (
         _join_outcomes(sa.select(decisions.c.participant_id, sa.func.count().label("number")))
-        .where(CURRENT.c.proximal_outcome.is_(None), decisions.c.decided_at <= _closed_before(trial, at))
+        .where(CURRENT.c.proximal_outcome.is_(None), decisions.c.decided_at <= _find_last_closed(trial, at))
         .group_by(decisions.c.participant_id)
     )
     return {row.participant_id: row.number for row in connection.execute(missing)}
@@ -128,13 +128,13 @@ def _join_outcomes(query: Any) -> Any:
     return query.select_from(joined).where(decisions.c.available)
 
 
-def _closed_before(trial: Trial, at: datetime) -> datetime:
+def _find_last_closed(trial: Trial, at: datetime) -> datetime:
     return at - timedelta(hours=trial.settings.outcome_hours)
 
 
 def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
     """Of all available decision points: outcome known, known to be missing, still awaited, never came."""
-    closed = decisions.c.decided_at <= _closed_before(trial, at)
+    closed = decisions.c.decided_at <= _find_last_closed(trial, at)
     state = sa.case(
         (CURRENT.c.proximal_outcome.is_not(None), "known"),
         (CURRENT.c.id.is_not(None), "reported missing"),

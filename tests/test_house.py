@@ -1,0 +1,124 @@
+"""What CONTRIBUTING asks of the code and a machine can see: short functions, plain names, parts behind registries."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "surefoot"
+LONGEST_FUNCTION, LONGEST_FILE = 45, 400
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FILES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for folder in ("src", "tests", "benchmarks", "examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+TREES = {name: ast.parse(text) for name, text in FILES.items()}
+PACKAGE = {name: tree for name, tree in TREES.items() if name.startswith("src")}
+
+IRREGULAR = "given|taken|hidden|known|shown|drawn|chosen|written|kept|held|spoken|found|laid"
+PARTICIPLE = re.compile(rf"_?([a-z]*[^e]ed|[a-z]+ing|{IRREGULAR})(_(by|of|from|to|for|with|before|out)(_\w+)?)?")
+NAMED_BY_THE_RESULT = {
+    "fixed",  # policies.fixed([0.3, 0.7]) makes a fixed policy, as policies.coin makes a coin
+    "removed",  # a table of the audit, beside people()
+    "validated",  # the constructor of Trajectories that validates
+    "missing",  # an adjective: a table of the screen
+    "scaling",  # the noun
+    "_setting",  # the noun
+    "_started_by",  # an update's column `started_by`
+    "_found",  # a list of Found
+}
+OF_A_LIBRARY = {"_asdict", "_replace", "_fields", "_exit", "_processes"}
+COMPARISONS = r"\b(critic|pooling|horizon|filter|rule)(\.name)? ==|isinstance\(rule\b"
+
+
+def list_functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+
+
+def count_lines(function):
+    """Its lines; the docstring of a public function, which the reference is made of, is not counted."""
+    lines = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) and not function.name.startswith("_"):
+        lines -= function.body[0].end_lineno - function.body[0].lineno + 1
+    return lines
+
+
+def test_functions_fit_on_a_screen():
+    long = {
+        f"{name}:{function.lineno} {function.name}": count_lines(function)
+        for name, tree in TREES.items()
+        for function in list_functions(tree)
+        if count_lines(function) > LONGEST_FUNCTION
+    }
+    assert long == {}
+
+
+def test_files_hold_one_idea():
+    assert {name: text.count("\n") for name, text in FILES.items() if text.count("\n") > LONGEST_FILE} == {}
+
+
+def test_nobody_compares_the_name_of_a_part():
+    found = [
+        f"{name}: {line.strip()}"
+        for name, text in FILES.items()
+        if name.startswith("src")
+        for line in text.splitlines()
+        if re.search(COMPARISONS, line)
+    ]
+    assert found == []
+
+
+def is_named_by_its_value(function):
+    """A property is what it gives; a validator states what it validates."""
+    return any(re.search("property|validator|setter", ast.unparse(decorator)) for decorator in function.decorator_list)
+
+
+def test_no_function_is_a_bare_participle():
+    found = [
+        f"{name}:{function.lineno} {function.name}"
+        for name, tree in PACKAGE.items()
+        for function in list_functions(tree)
+        if PARTICIPLE.fullmatch(function.name) and function.name not in NAMED_BY_THE_RESULT
+        if not is_named_by_its_value(function)
+    ]
+    assert found == []
+
+
+def list_own_names(tree):
+    """What a module defines: functions, classes, fields, variables, attributes of self."""
+    for node in ast.walk(tree):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
+            yield node.attr
+
+
+def is_self(node):
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def list_private_names(tree):
+    """Private names that a module reads from something that is not itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not is_self(node.value):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("surefoot"):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name[0] != "_"))
+def test_nobody_reads_private_names_of_another_module(folder):
+    found = [
+        f"{name}:{line} {attribute}"
+        for name, tree in PACKAGE.items()
+        if f"/surefoot/{folder}/" in name
+        for own in [set(list_own_names(tree))]
+        for line, attribute in list_private_names(tree)
+        if re.match(r"_[a-zA-Z]", attribute) and attribute not in OF_A_LIBRARY | own
+    ]
+    assert found == []
