@@ -1,7 +1,11 @@
 """The commands around a trial, on SQLite, as people type them."""
 
 import re
+import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import util
+from typing import ClassVar
 
 import pytest
 import sqlalchemy as sa
@@ -123,3 +127,51 @@ def test_an_update_says_live_only_of_what_is(trial, tmp_path):
     with trial.database.autocommit() as connection:
         messages = list(connection.scalars(sa.select(alerts.c.message)))
     assert len(messages) == 1 and "no policy is live, the warm-up goes on" in messages[0]
+
+
+def test_seals_are_kept_outside_and_compared(trial, tmp_path):
+    fill(trial, people=1, points=5)
+    assert "seals.jsonl: block " in run("seal", "seals.jsonl")
+    fill(trial, people=1, points=5, first=5)
+    run("seal", "seals.jsonl")
+    said = run("replay", "--seal", "seals.jsonl")
+    assert "0 discrepancies, against 2 seals" in said
+    assert "no seal was compared" in run("replay")
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        connection.execute("DROP TRIGGER ledger_no_update")
+        connection.execute("UPDATE ledger SET hash = zeroblob(32) WHERE position = (SELECT max(position) FROM ledger)")
+    connection.close()
+    assert "no longer fits" in run("seal", "seals.jsonl", code=1)
+    said = run("replay", "--seal", "seals.jsonl", code=1)
+    assert "is not what the seal of" in said and "ledger block" in said
+    (tmp_path / "no.jsonl").write_text("{}\n")
+    result = CliRunner().invoke(app, ["replay", "--seal", "no.jsonl"])
+    assert "no.jsonl, line 1: not a seal" in str(result.exception)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Keeps what is posted to it; refuses at /no."""
+
+    kept: ClassVar[list[bytes]] = []
+
+    def do_POST(self):
+        self.kept.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(403 if self.path == "/no" else 204)
+        self.end_headers()
+
+    def log_message(self, *words):
+        """Nothing."""
+
+
+def test_a_seal_can_be_sent_to_a_url(trial, tmp_path):
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = f"http://127.0.0.1:{server.server_port}"
+        run("seal", f"{where}/seals")
+        (tmp_path / "received.jsonl").write_bytes(Receiver.kept[0])
+        assert "against 1 seal" in run("replay", "--seal", "received.jsonl")
+        refused = CliRunner().invoke(app, ["seal", f"{where}/no"])
+        assert "could not be sent (status 403)" in str(refused.exception)
+        server.shutdown()
+    gone = CliRunner().invoke(app, ["seal", where])
+    assert "nothing outside has it yet" in str(gone.exception)

@@ -23,6 +23,7 @@ from surefoot.cli import (
     replay,  # noqa: F401
     reproduce,  # noqa: F401
     screen,  # noqa: F401
+    seal,  # noqa: F401
     serve,  # noqa: F401
     size,  # noqa: F401
     update,  # noqa: F401

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from surefoot.cli.application import app
+from surefoot.cli.replay import account_for
 from surefoot.cli.trial_options import DatabaseUrl, need_service, open_database
 
 
@@ -30,15 +31,11 @@ def restore(file: Annotated[Path, typer.Argument(help="What surefoot backup wrot
     need_service()
     from surefoot.service.database import databases
     from surefoot.service.operations.backup import restore as fill
-    from surefoot.service.trial.replay import replay
 
     found = databases.connect(database)
     typer.echo(f"surefoot: using {found.name}", err=True)
 
     counts = fill(file, found)
     typer.echo(f"restored {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
-    result = replay(found) if counts["secrets"] else None
-    if result is not None:
-        typer.echo(f"{result.decisions:,} decisions replayed, {len(result.differences):,} differences")
-        if result.differences:
-            raise typer.Exit(1)
+    if counts["secrets"] and not account_for(found, []):
+        raise typer.Exit(1)

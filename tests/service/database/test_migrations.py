@@ -1,10 +1,13 @@
 """A database of the first schema version keeps every row through the upgrade, and its decisions replay."""
 
+import json
+
 import sqlalchemy as sa
 from alembic import command
 
 from surefoot.service.database import databases
-from surefoot.service.database.schema import metadata
+from surefoot.service.database.schema import ledger, metadata
+from surefoot.service.operations.verification import verify
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.trials import answer, fill, update
@@ -55,3 +58,8 @@ def test_every_row_survives_the_upgrade_and_replays(empty, study, tmp_path):
     assert '"check": "finite"' in after["updates"][0]
     result = replay(empty)
     assert result.decisions == 81 and result.differences == []
+    checked = verify(empty)
+    assert checked.discrepancies == [] and checked.entries["decision"] == 81
+    with empty.autocommit() as connection:
+        first = json.loads(connection.scalar(sa.select(ledger.c.entries).where(ledger.c.position == 1)))
+    assert first[0] == ["genesis", ["0004", dict(checked.entries) | {"key revoked": 0, "participant event": 0, "key": 0}]]

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from surefoot.errors import InputError, did_you_mean
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
+from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import keys
 
 ROLES = ("app", "analyst", "admin")
@@ -46,9 +47,9 @@ def create_key(database: Database, role: str, label: str = "") -> str:
         raise InputError("a key's label is at most 200 characters of text")
     prefix = secrets.token_hex(6)
     key = f"sf_{prefix}_{secrets.token_hex(32)}"
-    row = {"prefix": prefix, "digest": _digest(key), "role": role, "label": label, "created_at": now()}
+    row = {"prefix": prefix, "digest": _digest(key), "role": role, "label": label, "created_at": now(), "expires_at": None}
     with database.transaction() as connection:
-        connection.execute(sa.insert(keys), row)
+        insert_recorded(connection, "key", row)
     return key
 
 
@@ -66,9 +67,9 @@ def revoke_key(database: Database, prefix: str) -> None:
         known = connection.scalar(sa.select(keys.c.prefix).where(keys.c.prefix == prefix))
         if known is None:
             raise InputError(f"there is no key '{prefix}'; surefoot keys list shows them")
-        connection.execute(
-            sa.update(keys).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None)).values(revoked_at=now())
-        )
+        moment, good = now(), sa.and_(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
+        if connection.execute(sa.update(keys).where(good).values(revoked_at=moment)).rowcount:
+            record(connection, "key revoked", [{"prefix": prefix, "revoked_at": moment}])
 
 
 def find_caller(database: Database, key: str) -> Caller | None:

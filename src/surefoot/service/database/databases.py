@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 
 from surefoot.errors import InputError
 from surefoot.service.database.faults import DatabaseMovedError
+from surefoot.service.database.ledger import PENDING, write_pending
 
 DEFAULT_URL = "sqlite:///surefoot.db"
 NO_TRIAL = (
@@ -65,15 +66,13 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """One transaction; committed, to the disk, when the block ends without an error."""
+        """One transaction, with what it recorded in the ledger; committed, to the disk, when it ends without an error."""
         self._check_file()
-        if not self.is_sqlite:
-            with self.engine.begin() as connection:
-                yield connection
-            return
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
-        with self._turn, self.engine.begin() as connection:
+        with self._turn if self.is_sqlite else nullcontext(), self.engine.begin() as connection:
+            connection.info.pop(PENDING, None)
             yield connection
+            write_pending(connection)
 
     def insert(self, statement: sa.Executable, row: dict[str, Any]) -> None:
         """One statement that is a transaction by itself; committed, to the disk, when this returns."""

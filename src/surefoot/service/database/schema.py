@@ -18,6 +18,11 @@ metadata = sa.MetaData(
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def to_microseconds(moment: datetime) -> int:
+    """Since 1970."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
 class Instant(sa.TypeDecorator[datetime]):
     """A moment with a zone, kept as microseconds since 1970 in UTC: the same on every database, to the last digit."""
 
@@ -25,7 +30,7 @@ class Instant(sa.TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
-        return None if value is None else (value - EPOCH) // timedelta(microseconds=1)
+        return None if value is None else to_microseconds(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
         return None if value is None else EPOCH + timedelta(microseconds=value)
@@ -57,6 +62,7 @@ keys = sa.Table(
     sa.Column("role", sa.String(16), nullable=False),
     sa.Column("label", sa.String(200), nullable=False),
     sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant, comment="null: a key made before keys expired"),
     sa.Column("revoked_at", Instant),
 )
 
@@ -127,6 +133,7 @@ decisions = sa.Table(
     sa.Column("action", sa.Integer, nullable=False),
     sa.Column("probability", sa.Double, nullable=False, comment="of the action taken"),
     sa.Column("reply", sa.Text, nullable=False, comment="the answer, byte for byte"),
+    sa.Column("salt", sa.LargeBinary, comment="of the digest of reasons, context and state; null: they were erased"),
     sa.UniqueConstraint("participant_id", "decision_idx", name="uq_decisions_point"),
     sa.Index("ix_decisions_received_at", "received_at"),
 )
@@ -142,6 +149,7 @@ outcomes = sa.Table(
     sa.Column("received_at", Instant, nullable=False),
     sa.Column("late", sa.Boolean, nullable=False),
     sa.Column("echoed_probability", sa.Double),
+    sa.Column("salt", sa.LargeBinary, comment="of the digest of the value; null: it was erased"),
 )
 
 scheduled = sa.Table(
@@ -183,5 +191,42 @@ ended_sessions = sa.Table(
 )
 """Sessions that were signed out before their time."""
 
-APPEND_ONLY = ("studies", "policies", "activations", "decisions", "outcomes", "participant_events")
-"""Tables whose rows the database itself refuses to change or delete."""
+ledger = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("position", Serial, primary_key=True, autoincrement=False),
+    sa.Column("recorded_at", Instant, nullable=False),
+    sa.Column("entries", sa.Text, nullable=False, comment="JSON list of [kind, key, digest, digest of what may be erased]"),
+    sa.Column("hash", sa.LargeBinary, nullable=False, comment="SHA-256 of the hash before and of this block"),
+)
+
+staff_actions = sa.Table(
+    "staff_actions",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("done_at", Instant, nullable=False, index=True),
+    sa.Column("done_by", sa.String(64), nullable=False),
+    sa.Column("action", sa.String(32), nullable=False),
+    sa.Column("subject", sa.String(128), nullable=False, comment="whom or what it was done to"),
+    sa.Column("detail", sa.Text, nullable=False),
+)
+
+erasures = sa.Table(
+    "erasures",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("participant_id", sa.String(64), sa.ForeignKey("participants.id"), comment="null: everybody"),
+    sa.Column("received_before", Instant, comment="only what came before; null: everything"),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("erased_at", Instant, nullable=False),
+    sa.Column("done_by", sa.String(64), nullable=False),
+    sa.Column("decisions", sa.Integer, nullable=False, comment="how many were erased"),
+    sa.Column("outcomes", sa.Integer, nullable=False),
+)
+
+APPEND_ONLY = (
+    *("studies", "policies", "activations", "decisions", "outcomes", "participant_events"),
+    *("ledger", "staff_actions", "erasures"),
+)
+"""Tables whose rows the database itself refuses to change or delete. In decisions and outcomes content can be erased, and
+nothing else changed."""

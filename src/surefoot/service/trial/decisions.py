@@ -9,12 +9,15 @@ import json
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from secrets import token_bytes
 from typing import Any
 
 import sqlalchemy as sa
 
 from surefoot.data.column_kinds import Cell
 from surefoot.service.database.clock import now
+from surefoot.service.database.evidence import SALT_BYTES
+from surefoot.service.database.ledger import record
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
@@ -61,6 +64,7 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
         new, wrong = _decide_new(trial, connection, requests, standings, stored, received)
         if new:
             connection.execute(INSERT, list(new.values()))
+            record(connection, "decision", new.values())
     return [_reply(request, new, stored, wrong) for request in requests]
 
 
@@ -187,6 +191,7 @@ def _make_row(
         "action": action,
         "probability": choice.probabilities[action],
         "reply": make_reply(decision_id, action, choice, trial.study.actions.names),
+        "salt": token_bytes(SALT_BYTES),
     }
 
 

@@ -6,11 +6,14 @@ import hashlib
 import json
 from collections.abc import Sequence
 from datetime import UTC, timedelta
+from secrets import token_bytes
 from typing import Any
 
 import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
+from surefoot.service.database.evidence import SALT_BYTES
+from surefoot.service.database.ledger import insert_new_recorded
 from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.api_models import Outcome
@@ -59,6 +62,7 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
                 "received_at": received,
                 "late": late,
                 "echoed_probability": echoed,
+                "salt": token_bytes(SALT_BYTES),
             }
         )
     _write(trial, rows, receipts)
@@ -80,7 +84,8 @@ def _write(trial: Trial, rows: list[dict[str, Any]], receipts: list[dict[str, An
     if not rows:
         return
     with trial.database.transaction() as connection:
-        connection.execute(trial.database.insert_new(outcomes), rows)
+        new = list({row["fingerprint"]: row for row in rows}.values())
+        insert_new_recorded(connection, "outcome", trial.database.insert_new(outcomes), new, "fingerprint")
         for receipt in receipts:
             if receipt["action_prob_agrees"] is False:
                 raise_alert(

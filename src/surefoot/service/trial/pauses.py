@@ -7,7 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
-from surefoot.service.database.schema import participant_events, participants
+from surefoot.service.database.ledger import insert_recorded
+from surefoot.service.database.schema import participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.standing import PAUSED, RESUMED, find_pauses
 from surefoot.service.trial.trial import Trial
@@ -23,7 +24,7 @@ def set_pause(trial: Trial, participant_id: str | None, *, paused: bool, reason:
         before = find_pauses(connection, [] if participant_id is None else [participant_id]).get(participant_id, False)
         if before != paused:
             row = {"participant_id": participant_id, "kind": PAUSED if paused else RESUMED, "reason": reason}
-            connection.execute(sa.insert(participant_events), {**row, "happened_at": now(), "done_by": by})
+            insert_recorded(connection, "participant event", {**row, "happened_at": now(), "done_by": by})
     return {"participant_id": participant_id, "paused": paused}
 
 

@@ -13,6 +13,7 @@ from surefoot.errors import InputError
 from surefoot.service.database import databases, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
+from surefoot.service.database.ledger import insert_new_recorded
 from surefoot.service.trial.policy_versions import PolicyVersion, PolicyVersions
 from surefoot.study import Study, TrialSection
 
@@ -59,8 +60,10 @@ def open_trial(study: Study, url: str | None = None) -> Trial:
     databases.prepare(database)
     study_id = hashlib.sha256(study.text.encode()).hexdigest()
     with database.transaction() as connection:
-        connection.execute(database.insert_new(schema.studies), {"id": study_id, "text": study.text, "first_used": now()})
-        connection.execute(database.insert_new(schema.secrets), {"name": "draws", "value": random_source.token_bytes(32)})
+        text = {"id": study_id, "text": study.text, "first_used": now()}
+        insert_new_recorded(connection, "study", database.insert_new(schema.studies), [text], "id")
+        secret = {"name": "draws", "value": random_source.token_bytes(32)}
+        insert_new_recorded(connection, "secret", database.insert_new(schema.secrets), [secret], "name")
     return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database))
 
 

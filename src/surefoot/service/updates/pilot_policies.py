@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.fitting import FittedStudy
 from surefoot.service.database.clock import now
+from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import policies
 from surefoot.service.trial.policy_versions import to_text
 from surefoot.service.trial.trial import Trial
-from surefoot.service.updates.updates import activate, new_id
+from surefoot.service.updates.updates import activate
 from surefoot.study.policy_reading import check_policies
 
 
@@ -37,7 +38,7 @@ def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
         if newest is not None:
             raise InputError(f"the trial has policy {newest} already; pilot policies are for its start")
         row = {"update_id": None, "study_id": trial.study_id, "created_at": now(), "accepted": True}
-        policy_id = new_id(connection.execute(sa.insert(policies), {**row, "content": to_text(fitted)}))
+        policy_id = insert_recorded(connection, "policy", {**row, "content": to_text(fitted)})
         if live:
             activate(connection, policy_id, by)
     return PilotPolicies(policy_id, live, None if fitted.participants is None else len(fitted.participants))

@@ -10,9 +10,6 @@ import threading
 import sqlalchemy as sa
 
 from surefoot.service.database import databases
-from surefoot.service.database.clock import now
-from surefoot.service.database.schema import updates as update_rows
-from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial, load_stored_study, open_trial
 from surefoot.service.updates import updates
 
@@ -34,14 +31,10 @@ def _watch_process(trial: Trial, process: subprocess.Popen[bytes], update_id: in
     """Release the slot at once when the process ends without having finished the update."""
     if process.wait() == 0:
         return
-    ended = {"state": "interrupted", "slot": None, "finished_at": now(), "message": "its process died"}
-    own = sa.and_(update_rows.c.id == update_id, update_rows.c.slot.is_not(None))
     try:
         live = updates.describe_live(trial)
         with trial.database.transaction() as connection:
-            if connection.execute(sa.update(update_rows).where(own).values(**ended)).rowcount:
-                message = f"update {update_id} was interrupted; {live}"
-                raise_alert(trial.database, connection, kind="update", occasion=f"update:{update_id}", message=message)
+            updates.interrupt_update(trial, connection, update_id, live)
     except sa.exc.SQLAlchemyError:
         # The next update finds it dead.
         return

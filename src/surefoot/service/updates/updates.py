@@ -18,6 +18,7 @@ from surefoot.errors import InputError
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.policies.policies import Policies
 from surefoot.service.database.clock import now
+from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, policies, updates
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.policy_versions import select_participants, to_text
@@ -42,22 +43,14 @@ class UpdateRunningError(InputError):
 def begin_update(trial: Trial, started_by: str) -> int:
     """Take the one slot that the database has for updates; the id of the new update."""
     release_dead_update(trial)
-    row = {"state": "queued", "slot": 1, "started_by": started_by, "findings": "[]", "result": "{}"}
+    row: dict[str, Any] = {"state": "queued", "slot": 1, "started_by": started_by, "findings": "[]", "result": "{}"}
     moment = now()
     try:
         with trial.database.transaction() as connection:
-            added = connection.execute(
-                sa.insert(updates), {**row, **_process_identity(), "created_at": moment, "beat_at": moment}
-            )
-            return new_id(added)
+            row |= {**_process_identity(), "created_at": moment, "beat_at": moment}
+            return int(insert_recorded(connection, "update", row))
     except sa.exc.IntegrityError as error:
         raise UpdateRunningError("another update is under way; wait until it has ended") from error
-
-
-def new_id(added: sa.CursorResult[Any]) -> int:
-    """The number that the database gave to a new row."""
-    key: Any = added.inserted_primary_key
-    return int(key[0])
 
 
 def _process_identity() -> dict[str, Any]:
@@ -73,11 +66,24 @@ def release_dead_update(trial: Trial) -> None:
     live = describe_live(trial)
     with trial.database.transaction() as connection:
         # Only as it was seen: somebody else may have dealt with it meanwhile.
-        seen = sa.and_(updates.c.id == running["id"], updates.c.slot.is_not(None), updates.c.beat_at == running["beat_at"])
-        ended = {"state": "interrupted", "slot": None, "finished_at": now(), "message": "its process died"}
-        if connection.execute(sa.update(updates).where(seen).values(**ended)).rowcount:
-            message = f"update {running['id']} was interrupted; {live}"
-            raise_alert(trial.database, connection, kind="update", occasion=f"update:{running['id']}", message=message)
+        interrupt_update(trial, connection, running["id"], live, updates.c.beat_at == running["beat_at"])
+
+
+def interrupt_update(trial: Trial, connection: sa.Connection, update_id: int, live: str, *seen: Any) -> None:
+    """End an update whose process has died, unless it has ended or is not any more as it was `seen`."""
+    ended = {"state": "interrupted", "finished_at": now(), "message": "its process died", "findings": "[]", "result": "{}"}
+    if _end_row(connection, update_id, ended, *seen):
+        message = f"update {update_id} was interrupted; {live}"
+        raise_alert(trial.database, connection, kind="update", occasion=f"update:{update_id}", message=message)
+
+
+def _end_row(connection: sa.Connection, update_id: int, ended: dict[str, Any], *seen: Any) -> bool:
+    """Write how an update ended and give its slot back; False when it has ended already."""
+    own = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None), *seen)
+    if not connection.execute(sa.update(updates).where(own).values(slot=None, **ended)).rowcount:
+        return False
+    record(connection, "update ended", [{"id": update_id, **ended}])
+    return True
 
 
 def _is_dead(running: Any) -> bool:
@@ -221,8 +227,7 @@ def _publish_policy(
     with trial.database.transaction() as connection:
         if finite:
             row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
-            added = connection.execute(sa.insert(policies), {**row, "content": to_text(new)})
-            policy_id = new_id(added)
+            policy_id = int(insert_recorded(connection, "policy", {**row, "content": to_text(new)}))
             if accepted and trial.settings.activation == "automatic":
                 activate(connection, policy_id, f"update {update_id}")
         return _write_end(
@@ -246,7 +251,7 @@ def describe_live(trial: Trial) -> str:
 def activate(connection: sa.Connection, policy_id: int, by: str) -> None:
     """Make a policy live; in the caller's transaction."""
     row = {"policy_id": policy_id, "activated_at": now(), "activated_by": by}
-    connection.execute(sa.insert(activations), row)
+    insert_recorded(connection, "activation", row)
 
 
 def _set_state(trial: Trial, update_id: int, state: str) -> None:
@@ -271,10 +276,9 @@ def _write_end(
     alert: str | None = None,
 ) -> str:
     """Write the end of an update and give its slot back. One that was presumed dead meanwhile may not end any more."""
-    ended = {"state": state, "slot": None, "finished_at": now(), "message": message}
+    ended = {"state": state, "finished_at": now(), "message": message}
     texts = {"findings": json.dumps(findings or []), "result": json.dumps(result or {}, allow_nan=False)}
-    own = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None))
-    if not connection.execute(sa.update(updates).where(own).values(**ended, **texts)).rowcount:
+    if not _end_row(connection, update_id, {**ended, **texts}):
         raise InputError(f"update {update_id} was presumed dead; nothing of it goes live")
     if alert is not None:
         kind = "policy-check" if state == "refused" else "update"

@@ -1,0 +1,35 @@
+"""`surefoot seal`: the ledger's last hash, to be kept outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.trial_options import DatabaseUrl, open_database
+
+
+@app.command()
+def seal(
+    to: Annotated[str, typer.Argument(help="A file on another machine's disk, which gets a line, or an http(s) URL.")],
+    database: DatabaseUrl = None,
+) -> None:
+    """Write the ledger's last hash outside; exit code 1 when an earlier seal of the file no longer fits."""
+    found = open_database(database)
+    from surefoot.service.operations import seal as seals
+
+    new = seals.make_seal(found)
+    if to.startswith(("http://", "https://")):
+        seals.send_seal(new, to)
+        broken = []
+    else:
+        path = Path(to)
+        broken = seals.find_broken(found, seals.read_seals(path)) if path.exists() else []
+        seals.append_seal(new, path)
+    typer.echo(f"{to}: block {new.position:,}, hash {new.hash}")
+    for one in broken:
+        typer.echo(f"the seal of {one.words} (block {one.position:,}) no longer fits: run surefoot replay --seal {to}")
+    if broken:
+        raise typer.Exit(1)

@@ -1,0 +1,202 @@
+"""Verification: the ledger against itself, every row against the ledger, and both against seals that were kept outside."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import sqlalchemy as sa
+
+from surefoot.service.database.databases import Database
+from surefoot.service.database.evidence import EVIDENCE, Evidence
+from surefoot.service.database.ledger import BEGINNING, chain, digest_block
+from surefoot.service.database.schema import decisions, erasures, ledger, outcomes
+from surefoot.service.operations.seal import Seal
+
+CHUNK = 500
+"""Entries that are compared at a time: a trial of any size takes the same memory."""
+CLOCK_TOLERANCE = timedelta(minutes=10)
+"""A row that was recorded after a seal may be dated this long before it: clocks are set."""
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """Something that is not as it was recorded."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared, and what does not fit."""
+
+    blocks: int
+    entries: Counter[str]
+    """By kind."""
+    erased: dict[str, int]
+    """Decisions and outcomes whose content was erased, accountably."""
+    discrepancies: list[Discrepancy]
+
+
+def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
+    """Compare everything, as it is at one moment."""
+    with database.snapshot() as connection:
+        walk = _Walk(connection, seals)
+        found = [*_compare_seals(seals), *walk.run(), *_find_unrecorded(connection, walk.entries)]
+        found += _find_unaccounted_erasures(connection)
+        erased = {table.name: _count(connection, sa.select(table.c.id).where(table.c.salt.is_(None))) for table in _ERASABLE}
+    return Verification(walk.position, walk.entries, erased, found)
+
+
+_ERASABLE = (decisions, outcomes)
+
+
+def _count(connection: sa.Connection, query: sa.Select[Any]) -> int:
+    return int(connection.scalar(sa.select(sa.func.count()).select_from(query.subquery())) or 0)
+
+
+def _compare_seals(seals: Sequence[Seal]) -> Iterator[Discrepancy]:
+    """Of two seals the later one is not of a shorter chain, and there is one hash at each position."""
+    ordered = sorted(seals, key=lambda seal: seal.sealed_at)
+    for before, after in pairwise(ordered):
+        same_place = before.position == after.position and before.hash != after.hash
+        if after.position < before.position or same_place:
+            yield Discrepancy(f"seals of {before.words} and {after.words}", "contradict each other")
+
+
+class _Walk:
+    """Along the chain from its beginning."""
+
+    def __init__(self, connection: sa.Connection, seals: Sequence[Seal]) -> None:
+        self._connection = connection
+        self._seals: dict[int, list[Seal]] = defaultdict(list)
+        for seal in seals:
+            self._seals[seal.position].append(seal)
+        self._last_seal = max(seals, key=lambda seal: seal.position, default=None)
+        self._pending: dict[str, list[tuple[list[Any], bool]]] = defaultdict(list)
+        self.position, self.entries = 0, Counter[str]()
+
+    def run(self) -> Iterator[Discrepancy]:
+        before = BEGINNING
+        blocks = sa.select(ledger).order_by(ledger.c.position)
+        for block in self._connection.execute(blocks, execution_options={"yield_per": CHUNK}):
+            yield from self._check_block(block, before)
+            before, self.position = bytes(block.hash), block.position
+            for entry in json.loads(block.entries):
+                yield from self._take(entry, self._is_after_seals(block.position))
+            yield from self._check_seals(block)
+        for kind in list(self._pending):
+            yield from self._compare(kind)
+        for position, seals in self._seals.items():
+            if position > self.position:
+                words = (
+                    f"the ledger ends at block {self.position}, the seal was made at block {position}: blocks were removed"
+                )
+                yield from (Discrepancy(f"seal of {seal.words}", words) for seal in seals)
+
+    def _check_block(self, block: Any, before: bytes) -> Iterator[Discrepancy]:
+        where = f"ledger block {block.position}"
+        if block.position != self.position + 1:
+            yield Discrepancy(where, f"follows block {self.position}: blocks between them were removed")
+        elif bytes(block.hash) != chain(before, digest_block(block.recorded_at, block.entries)):
+            yield Discrepancy(where, "was changed: its hash does not follow from what it holds and the hash before")
+        if self._is_after_seals(block.position):
+            yield from self._check_date(where, block.recorded_at)
+
+    def _is_after_seals(self, position: int) -> bool:
+        return self._last_seal is not None and position > self._last_seal.position
+
+    def _check_date(self, where: str, moment: datetime | None) -> Iterator[Discrepancy]:
+        seal = self._last_seal
+        if seal is not None and moment is not None and moment < seal.sealed_at - CLOCK_TOLERANCE:
+            yield Discrepancy(where, f"is dated {moment:%Y-%m-%d %H:%M} UTC but was recorded after the seal of {seal.words}")
+
+    def _check_seals(self, block: Any) -> Iterator[Discrepancy]:
+        for seal in self._seals.get(block.position, ()):
+            if bytes(block.hash).hex() != seal.hash:
+                yield Discrepancy(f"ledger block {block.position}", f"is not what the seal of {seal.words} holds")
+            for kind, number in seal.counts.items():
+                if self.entries[kind] != number:
+                    words = f"counted {number} of the kind '{kind}', the ledger has {self.entries[kind]}"
+                    yield Discrepancy(f"seal of {seal.words}", words)
+
+    def _take(self, entry: list[Any], after_seals: bool) -> Iterator[Discrepancy]:
+        kind = entry[0]
+        if kind in EVIDENCE:
+            self.entries[kind] += 1
+            self._pending[kind].append((entry[1:], after_seals))
+            if len(self._pending[kind]) == CHUNK:
+                yield from self._compare(kind)
+
+    def _compare(self, kind: str) -> Iterator[Discrepancy]:
+        """Entries of one kind with the rows that they are of."""
+        one, pending = EVIDENCE[kind], self._pending.pop(kind)
+        own = one.table.c[one.key[0]]
+        chosen = one.select().where(own.in_([entry[0][0] for entry, _ in pending]))
+        rows = {row[one.key[0]]: row for row in self._connection.execute(chosen).mappings()}
+        for (key, *digests), after_seals in pending:
+            row, where = rows.get(key[0]), one.describe(key)
+            if row is None:
+                yield Discrepancy(where, "was recorded and is no longer there")
+                continue
+            yield from (Discrepancy(where, what) for what in _find_changes(one, row, key, digests))
+            if after_seals:
+                yield from self._check_date(where, row.get(one.moment))
+
+
+def _find_changes(one: Evidence, row: Any, key: list[Any], digests: list[str]) -> Iterator[str]:
+    try:
+        if one.identify(row) != key or one.digest(row) != digests[0]:
+            yield "was changed since it was recorded"
+    except ValueError:
+        yield "was changed since it was recorded, and cannot be read"
+    if not one.content:
+        return
+    names = ", ".join(one.content)
+    if row["salt"] is None:
+        if any(row[name] != blank for name, blank in one.blanks(key[0]).items()):
+            yield f"was erased, but holds something else than nothing ({names})"
+    elif one.digest_content(row) != digests[1]:
+        yield f"was changed since it was recorded ({names})"
+
+
+def _find_unrecorded(connection: sa.Connection, entries: Counter[str]) -> Iterator[Discrepancy]:
+    """Rows that the ledger does not know; named one by one only where the numbers say that there are any."""
+    for kind, one in EVIDENCE.items():
+        rows = _count(connection, one.select())
+        if rows == entries[kind]:
+            continue
+        known = Counter(_read_keys(connection, kind))
+        own = one.table.c[one.key[0]]
+        for row in connection.execute(one.select().order_by(own)).mappings():
+            if not known[row[one.key[0]]]:
+                yield Discrepancy(one.describe(one.identify(row)), "was inserted: the ledger does not know it")
+        yield from (Discrepancy(f"{kind} {key}", "was recorded twice") for key, number in known.items() if number > 1)
+
+
+def _read_keys(connection: sa.Connection, kind: str) -> Iterable[Any]:
+    blocks = sa.select(ledger.c.entries).order_by(ledger.c.position)
+    for text in connection.execute(blocks, execution_options={"yield_per": CHUNK}).scalars():
+        yield from (entry[1][0] for entry in json.loads(text) if entry[0] == kind)
+
+
+def _find_unaccounted_erasures(connection: sa.Connection) -> Iterator[Discrepancy]:
+    """Content that is gone without an erasure on record."""
+    allowed = sa.exists().where(
+        sa.or_(erasures.c.participant_id.is_(None), erasures.c.participant_id == decisions.c.participant_id),
+        sa.or_(erasures.c.received_before.is_(None), decisions.c.received_at < erasures.c.received_before),
+        decisions.c.received_at <= erasures.c.erased_at,
+    )
+    queries = {
+        "decision": sa.select(decisions.c.id).where(decisions.c.salt.is_(None), ~allowed),
+        "outcome": sa.select(outcomes.c.id).join_from(outcomes, decisions).where(outcomes.c.salt.is_(None), ~allowed),
+    }
+    for kind, query in queries.items():
+        for key in connection.scalars(query):
+            yield Discrepancy(f"{kind} {key}", "was emptied without an erasure on record")
