@@ -28,13 +28,23 @@ TAUS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The fit with another τ; infinite: no limit at all."""
+    """The fit with another τ; infinite: no limit at all.
+
+    Attributes
+    ----------
+    tau
+        τ.
+    removed
+        Share of used decision points.
+    effect
+        Mean over used decision points, and over actions other than nothing, of the expected gain over doing nothing.
+    send_rate
+        Mean probability of sending anything.
+    """
 
     tau: float
     removed: float
-    """Share of used decision points."""
     effect: Interval
-    """Mean over used decision points, and over actions other than nothing, of the expected gain over doing nothing."""
     send_rate: float
 
 

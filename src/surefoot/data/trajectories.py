@@ -36,35 +36,61 @@ class Trajectories:
     Make one with `from_frame`, `from_csv`, `from_parquet` or `from_arrays`. Missing states and rewards are NaN: they stay
     missing, are left out of fits (`usable`) and are counted.
 
+    Attributes
+    ----------
+    participants
+        Ids of the people, sorted, (people,).
+    participant_index
+        For each row the position of its participant in `participants`.
+    time
+        When, (rows,): a number or a moment.
+    state
+        (rows, state variables).
+    available
+        Whether the participant could be treated, (rows,).
+    action
+        0 is "send nothing".
+    probability
+        With which the action taken was drawn; NaN where it was not logged.
+    reward
+        What is optimised, (rows,); NaN where it is missing.
+    state_names
+        One name for every state variable.
+    action_names
+        One name for every action, nothing first.
+    names
+        What the columns are called in the frames that come in and go out.
+    backend
+        The library whose frames go out: that of the frame that came in.
+    order
+        Rows sorted by participant, then time; derived.
+    starts
+        Where each participant begins in `order`, with the total at the end; derived.
+    sorted_rows
+        `order`, where it is known already.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.full((2, 3), np.nan))
     Trajectories(2 people, 6 decision points, state ['s1'], actions ['nothing', 'send'], 6 rewards missing)
     """
 
     participants: NDArray[Any]
-    """Ids of the people, sorted, (people,)."""
     participant_index: NDArray[np.int64]
-    """For each row the position of its participant in `participants`."""
     time: NDArray[Any]
     state: NDArray[np.float64]
-    """(rows, state variables)."""
     available: NDArray[np.bool_]
     action: NDArray[np.int64]
-    """0 is "send nothing"."""
     probability: NDArray[np.float64]
-    """With which the action taken was drawn; NaN where it was not logged."""
     reward: NDArray[np.float64]
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     names: ColumnNames = field(default_factory=ColumnNames)
     backend: str = "pyarrow"
-    """The library whose frames go out: that of the frame that came in."""
     order: NDArray[np.int64] = field(init=False)
-    """Rows sorted by participant, then time; derived."""
     starts: NDArray[np.int64] = field(init=False)
-    """Where each participant begins in `order`, with the total at the end; derived."""
     sorted_rows: InitVar[NDArray[np.int64] | None] = None
-    """`order`, where it is known already."""
 
     def __post_init__(self, sorted_rows: NDArray[np.int64] | None) -> None:
         order = np.lexsort((self.time, self.participant_index)) if sorted_rows is None else sorted_rows

@@ -55,16 +55,24 @@ DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})[ T](\d{1,2}):(\d{2})(?::(\
 
 @dataclass(frozen=True, eq=False)
 class HeartStepsV1:
-    """The trial's decision points after the usual exclusions."""
+    """The trial's decision points after the usual exclusions.
+
+    Attributes
+    ----------
+    frame
+        One row per decision point: who, when, available, send, steps, and what was known before the decision.
+    logs
+        The same rows as trajectories, with the state of `study` and raw steps as reward.
+    funnel
+        How many rows were left after each step, from the file to those that a fit uses.
+    study
+        The study that `surefoot import heartsteps-v1` writes; it optimises log(steps + 0.5).
+    """
 
     frame: Any
-    """One row per decision point: who, when, available, send, steps, and what was known before the decision."""
     logs: Trajectories
-    """The same rows as trajectories, with the state of `study` and raw steps as reward."""
     funnel: dict[str, int]
-    """How many rows were left after each step, from the file to those that a fit uses."""
     study: Study
-    """The study that `surefoot import heartsteps-v1` writes; it optimises log(steps + 0.5)."""
 
 
 def study_text() -> str:

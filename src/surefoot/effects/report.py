@@ -60,15 +60,38 @@ class EffectCurve:
 
 @dataclass(frozen=True, eq=False)
 class EffectsReport:
-    """Everything that was asked, and what stands beside it."""
+    """Everything that was asked, and what stands beside it.
+
+    Attributes
+    ----------
+    results
+        By analysis: `average`, `by day`, `average, lag 1`, …
+    table
+        A row for every coefficient and contrast.
+    joint
+        Of the moderators of an analysis, without its intercept: does the effect differ by them?
+    other_missing
+        The same with missing outcomes treated the other way, where that is notable.
+    sensitivity
+        The average effect with other choices, where the study asks for them.
+    quality
+        How many people and rows there were, and what was missing.
+    sentences
+        The findings in words.
+    notes
+        What holds beside them.
+    words
+        What the sentences call treatment and outcome.
+    estimator
+        Its name.
+    curve
+        The average effect over study days; None where no day is known, or too little for a line.
+    """
 
     results: dict[str, EffectResult]
-    """By analysis: `average`, `by day`, `average, lag 1`, …"""
     table: tuple[EffectRow, ...]
     joint: dict[str, JointTest]
-    """Of the moderators of an analysis, without its intercept: does the effect differ by them?"""
     other_missing: tuple[EffectRow, ...]
-    """The same with missing outcomes treated the other way, where that is notable."""
     sensitivity: tuple[EffectRow, ...]
     quality: SampleQuality
     sentences: tuple[str, ...]
@@ -76,7 +99,6 @@ class EffectsReport:
     words: Words
     estimator: str
     curve: EffectCurve | None
-    """The average effect over study days; None where no day is known, or too little for a line."""
 
     @property
     def main(self) -> EffectResult:

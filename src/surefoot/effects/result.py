@@ -23,7 +23,17 @@ Contrast = ArrayLike | Mapping[str, float]
 
 @dataclass(frozen=True, eq=False)
 class EffectResult:
-    """What one estimator found; `params` are the effect's coefficients, `nuisance_params` the controls'."""
+    """What one estimator found; `params` are the effect's coefficients, `nuisance_params` the controls'.
+
+    Attributes
+    ----------
+    estimator
+        Its name, such as `wcls`.
+    points
+        The rows that were analysed.
+    estimate
+        Coefficients and their covariances.
+    """
 
     estimator: str
     points: TrialRows

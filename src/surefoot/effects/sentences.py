@@ -10,14 +10,24 @@ from surefoot.reports.numbers import format_number
 
 @dataclass(frozen=True)
 class Words:
-    """How the sentence calls things."""
+    """How the sentence calls things.
+
+    Attributes
+    ----------
+    treatment
+        What is given.
+    outcome
+        What it may change.
+    relative
+        The effect is a difference of logarithms, so that e^effect is a ratio.
+    chance
+        The outcome is 0 or 1.
+    """
 
     treatment: str = "prompt"
     outcome: str = "the outcome"
     relative: bool = False
-    """The effect is a difference of logarithms, so that e^effect is a ratio."""
     chance: bool = False
-    """The outcome is 0 or 1."""
 
 
 def describe_effect(words: Words, value: float, low: float, high: float, where: str = "") -> str:

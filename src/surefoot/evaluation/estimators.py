@@ -22,14 +22,25 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class JudgedPolicy:
-    """A policy at the usable decision points of the logs."""
+    """A policy at the usable decision points of the logs.
+
+    Attributes
+    ----------
+    probabilities
+        π(a | s), (rows, actions).
+    ratio
+        ρ of the logged actions, (rows,).
+    expected
+        q̂(s, a), (rows, actions).
+    action
+        What was done, (rows,).
+    reward
+        What came back, (rows,).
+    """
 
     probabilities: NDArray[np.float64]
-    """π(a | s), (rows, actions)."""
     ratio: NDArray[np.float64]
-    """ρ of the logged actions, (rows,)."""
     expected: NDArray[np.float64]
-    """q̂(s, a), (rows, actions)."""
     action: NDArray[np.int64]
     reward: NDArray[np.float64]
 
@@ -45,13 +56,21 @@ class JudgedPolicy:
 
 
 class Estimator(ABC):
-    """An estimator by name."""
+    """An estimator by name.
+
+    Attributes
+    ----------
+    name
+        What it is registered as.
+    label
+        As it stands in tables and legends.
+    has_interval
+        Whether resampling people says how wrong it may be.
+    """
 
     name: ClassVar[str]
     label: ClassVar[str]
-    """As it stands in tables and legends."""
     has_interval: ClassVar[bool] = True
-    """Whether resampling people says how wrong it may be."""
 
     @abstractmethod
     def compute_scores(self, judged: JudgedPolicy) -> Scores:

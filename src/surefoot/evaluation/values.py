@@ -17,39 +17,71 @@ PREFERRED = "doubly robust"
 
 @dataclass(frozen=True)
 class Value:
-    """What one policy is worth by one estimator, and how much more than the logging policy."""
+    """What one policy is worth by one estimator, and how much more than the logging policy.
+
+    Attributes
+    ----------
+    policy
+        Its name.
+    estimator
+        Its name.
+    value
+        The mean reward per decision point under the policy.
+    difference
+        To the mean reward of the logs, paired within people.
+    """
 
     policy: str
     estimator: str
     value: Interval
     difference: Interval
-    """To the mean reward of the logs, paired within people."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """How much more one baseline is worth than another, by the preferred estimator."""
+    """How much more one baseline is worth than another, by the preferred estimator.
+
+    Attributes
+    ----------
+    policy
+        Name of the one.
+    other
+        Name of the other.
+    difference
+        Paired within people.
+    """
 
     policy: str
     other: str
     difference: Interval
-    """Paired within people."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far the logs speak about a policy."""
+    """How far the logs speak about a policy.
+
+    Attributes
+    ----------
+    policy
+        Its name.
+    what
+        What it is, in words.
+    action_rates
+        Mean probability of every action, nothing first.
+    effective_sample_size
+        (Σρ)² / Σρ²: as many decision points drawn from the policy itself would tell as much.
+    largest_ratio
+        The largest ρ.
+    warning
+        Empty when the overlap is good.
+    """
 
     policy: str
     what: str
-    """What it is, in words."""
     action_rates: tuple[float, ...]
-    """Mean probability of every action, nothing first."""
     effective_sample_size: float
-    """(Σρ)² / Σρ²: as many decision points drawn from the policy itself would tell as much."""
     largest_ratio: float
     warning: str
-    """Empty when the overlap is good."""
 
     @property
     def send_rate(self) -> float:
@@ -59,15 +91,24 @@ class Overlap:
 
 @dataclass(frozen=True)
 class LongRunValue:
-    """What one policy is worth once it has been in force for long."""
+    """What one policy is worth once it has been in force for long.
+
+    Attributes
+    ----------
+    policy
+        Its name.
+    value
+        The average outcome per decision point.
+    difference
+        To never acting, paired within people.
+    immediate_difference
+        To never acting, by the next outcome alone.
+    """
 
     policy: str
     value: Interval
-    """The average outcome per decision point."""
     difference: Interval
-    """To never acting, paired within people."""
     immediate_difference: float
-    """To never acting, by the next outcome alone."""
 
     @property
     def disagreement(self) -> str:

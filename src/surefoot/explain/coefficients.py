@@ -20,29 +20,52 @@ OWN_PEOPLE = 400
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One coefficient. With a fit per participant the value is the mean over people, and its interval that of the mean."""
+    """One coefficient. With a fit per participant the value is the mean over people, and its interval that of the mean.
+
+    Attributes
+    ----------
+    part
+        `critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely).
+    action
+        Its name.
+    feature
+        Its name.
+    interval
+        Estimate, standard error and 95 % interval.
+    people_above
+        People whose own interval lies above zero; None for a pooled fit.
+    people_below
+        People whose own interval lies below zero; None for a pooled fit.
+    """
 
     part: str
-    """`critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely)."""
     action: str
     feature: str
     interval: Interval
     people_above: int | None
-    """People whose own interval lies above zero; None for a pooled fit."""
     people_below: int | None
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """All of them, and everybody's own."""
+    """All of them, and everybody's own.
+
+    Attributes
+    ----------
+    rows
+        One for every part, action and feature.
+    how
+        In words, where the intervals come from.
+    own
+        Columns participant, part, action, feature, value, low, high; no ends for people who were not drawn.
+    own_people
+        How many people have intervals of their own.
+    """
 
     rows: tuple[Coefficient, ...]
     how: str
-    """In words, where the intervals come from."""
     own: dict[str, list[Any]]
-    """Columns participant, part, action, feature, value, low, high; no ends for people who were not drawn."""
     own_people: int = 0
-    """How many people have intervals of their own."""
 
     def of(self, part: str, feature: str, action: str) -> Coefficient:
         return next(row for row in self.rows if (row.part, row.feature, row.action) == (part, feature, action))

@@ -19,20 +19,33 @@ SHOWN = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ActionConsequence:
-    """What one action changes beside doing nothing, at the mean state, in units of the reward."""
+    """What one action changes beside doing nothing, at the mean state, in units of the reward.
+
+    Attributes
+    ----------
+    action
+        Its name.
+    immediate
+        In the outcome that follows.
+    delayed
+        In all outcomes after that.
+    total
+        Both together.
+    felt
+        The decision points after which all but a twentieth of the delayed effect has come.
+    through
+        The delayed effect by way of each state variable.
+    lags
+        The change in the outcome after so many decision points.
+    """
 
     action: str
     immediate: Interval
-    """In the outcome that follows."""
     delayed: Interval
-    """In all outcomes after that."""
     total: Interval
     felt: int
-    """The decision points after which all but a twentieth of the delayed effect has come."""
     through: dict[str, float]
-    """The delayed effect by way of each state variable."""
     lags: NDArray[np.float64]
-    """The change in the outcome after so many decision points."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""

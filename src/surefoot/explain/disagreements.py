@@ -13,15 +13,27 @@ from surefoot.inference.intervals import Interval
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A feature whose effect surely has one sign while the policy answers to it with the other."""
+    """A feature whose effect surely has one sign while the policy answers to it with the other.
+
+    Attributes
+    ----------
+    action
+        Its name.
+    feature
+        Its name.
+    effect
+        What the critic expects the action to gain more per unit of the feature.
+    before
+        The probability of the action where the feature is low.
+    after
+        The probability of the action as the feature grows.
+    """
 
     action: str
     feature: str
     effect: Interval
-    """What the critic expects the action to gain more per unit of the feature."""
     before: float
     after: float
-    """The probability of the action as the feature grows."""
 
 
 def find_disagreements(

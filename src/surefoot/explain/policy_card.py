@@ -33,11 +33,22 @@ PARAMETERS = {
 
 @dataclass(frozen=True)
 class Card:
-    """A verdict of the audit with its reasons, and sections of (heading, sentences); a sentence may hold no markup."""
+    """A verdict of the audit with its reasons, and sections of (heading, sentences); a sentence may hold no markup.
+
+    Attributes
+    ----------
+    title
+        Of the page.
+    verdict
+        Empty when the fit was not audited.
+    reasons
+        One for every check that is not fine.
+    sections
+        (heading, sentences).
+    """
 
     title: str
     verdict: str
-    """Empty when the fit was not audited."""
     reasons: tuple[str, ...]
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 

@@ -24,13 +24,21 @@ Clip = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Importance:
-    """How much of the policy's logit hangs on one variable."""
+    """How much of the policy's logit hangs on one variable.
+
+    Attributes
+    ----------
+    feature
+        Its name.
+    swing
+        Mean over people and actions of the standard deviation of its part of the logit.
+    share
+        Cov(the variable's part of the logit, logit) / Var(logit), over people and decision points; the shares sum to 1.
+    """
 
     feature: str
     swing: float
-    """Mean over people and actions of the standard deviation of its part of the logit."""
     share: float
-    """Cov(the variable's part of the logit, logit) / Var(logit), over people and decision points; the shares sum to 1."""
 
 
 @dataclass(frozen=True, eq=False)

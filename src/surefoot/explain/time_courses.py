@@ -16,16 +16,27 @@ COURSE_BINS = 20
 
 @dataclass(frozen=True, eq=False)
 class TimeCourse:
-    """How many of the people available at a time would be treated; where there are no data the shares are not a number."""
+    """How many of the people available at a time would be treated; where there are no data the shares are not a number.
+
+    Attributes
+    ----------
+    label
+        What `place` counts.
+    place
+        Days or decision points.
+    people
+        People with a usable decision point there.
+    treated
+        Share of decision points at which the policy would send something.
+    logged
+        Share of decision points at which something was sent.
+    """
 
     label: str
     place: NDArray[np.float64]
     people: NDArray[np.float64]
-    """People with a usable decision point there."""
     treated: NDArray[np.float64]
-    """Share of decision points at which the policy would send something."""
     logged: NDArray[np.float64]
-    """Share of decision points at which something was sent."""
 
 
 def compute_send_probability(fitted: Method, clip: Clip | None) -> NDArray[np.float64]:

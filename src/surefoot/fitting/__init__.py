@@ -38,7 +38,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class FittedStudy:
-    """What a fit gives; the same four things as the files in `folder`, which are read when they are asked for."""
+    """What a fit gives; the same four things as the files in `folder`, which are read when they are asked for.
+
+    Attributes
+    ----------
+    manifest
+        What was fitted, from what and with what: the content of `manifest.json`.
+    folder
+        Where the files are; None when nothing was written.
+    """
 
     manifest: dict[str, Any]
     folder: Path | None

@@ -99,11 +99,18 @@ def _scale(values: Array, present: Array) -> Array:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter by name."""
+    """A filter by name.
+
+    Attributes
+    ----------
+    name
+        What it is registered as.
+    clean_series
+        (values, present) → values, both (people, decision points) in time order.
+    """
 
     name: str
     clean_series: Callable[[Array, Array], Array]
-    """(values, present) → values, both (people, decision points) in time order."""
 
     def clean(self, logs: Trajectories) -> Trajectories:
         """The logs with every participant's state variables and rewards cleaned."""

@@ -29,16 +29,25 @@ PIECE = 4096
 class Policy:
     """One decision rule, for whoever it is applied to.
 
+    Attributes
+    ----------
+    rule
+        With an empty batch shape.
+    action_names
+        One name for every action, nothing first.
+    state_names
+        None: the policy does not look at the state.
+
+    Examples
+    --------
     >>> coin(2).probabilities([[0.3], [1.2]], available=[True, False])
     array([[0.5, 0.5],
            [1. , 0. ]])
     """
 
     rule: DecisionRule
-    """With an empty batch shape."""
     action_names: tuple[str, ...]
     state_names: tuple[str, ...] | None = None
-    """None: the policy does not look at the state."""
 
     def probabilities(self, states: ArrayLike, available: ArrayLike | None = None) -> NDArray[np.float64]:
         """(n, actions) for states (n, variables); who is not available gets action 0 with probability 1."""
@@ -75,18 +84,31 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class Policies:
-    """One decision rule per participant, or one for everybody."""
+    """One decision rule per participant, or one for everybody.
+
+    Attributes
+    ----------
+    participants
+        Ids, sorted; None when the one rule is for anybody.
+    rule
+        With batch shape (people,); (1,) when it is for anybody.
+    action_names
+        One name for every action, nothing first.
+    state_names
+        The state variables, in the order in which `probabilities` takes them.
+    made_for
+        The study's hash and how it reads states (kinds, levels, scaling, limits); None for policies made without a
+        study.
+    training
+        Which decision points they were learned from; None where nobody said.
+    """
 
     participants: NDArray[Any] | None
-    """Ids, sorted; None when the one rule is for anybody."""
     rule: DecisionRule
-    """With batch shape (people,); (1,) when it is for anybody."""
     action_names: tuple[str, ...]
     state_names: tuple[str, ...]
     made_for: dict[str, Any] | None = None
-    """The study's hash and how it reads states (kinds, levels, scaling, limits); None for policies made without a study."""
     training: Training | None = None
-    """Which decision points they were learned from; None where nobody said."""
 
     def __len__(self) -> int:
         return self.rule.batch[0]

@@ -15,12 +15,21 @@ from surefoot.policies.features import critic_features
 
 @dataclass(frozen=True)
 class RewardModel:
-    """A fitted regressor of the reward on state and action."""
+    """A fitted regressor of the reward on state and action.
+
+    Attributes
+    ----------
+    regressor
+        As fitted.
+    actions
+        How many there are.
+    weights
+        What every decision point counted: the regressor's `weights_`, else 1.
+    """
 
     regressor: Any
     actions: int
     weights: NDArray[np.float64]
-    """What every decision point counted: the regressor's `weights_`, else 1."""
 
     def predict_rewards(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
         """E[r | s, a] for every action, (decision points, actions)."""

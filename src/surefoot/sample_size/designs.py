@@ -19,12 +19,21 @@ OverDays = ArrayLike | Mapping[str, float]
 
 @dataclass(frozen=True)
 class Moderator:
-    """A variable that changes the effect, independent of time: by `effect` for one more of it."""
+    """A variable that changes the effect, independent of time: by `effect` for one more of it.
+
+    Attributes
+    ----------
+    name
+        What the text calls it.
+    effect
+        By how much the effect grows for one more of it.
+    sd
+        Of the variable over decision points; √(share (1 − share)) for a yes/no variable.
+    """
 
     name: str
     effect: float
     sd: float
-    """Of the variable over decision points; √(share (1 − share)) for a yes/no variable."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,17 @@ CAUTIOUS = {"availability": "low", "baseline": "low", "sd": "high", "effect_sd":
 
 @dataclass(frozen=True)
 class Pilot:
-    """Estimates by the names that `continuous` and `binary` give them."""
+    """Estimates by the names that `continuous` and `binary` give them.
+
+    Attributes
+    ----------
+    people
+        Participants of the pilot.
+    decision_points
+        Rows that were used.
+    estimates
+        By the names of the arguments of `continuous` and `binary`.
+    """
 
     people: int
     decision_points: int

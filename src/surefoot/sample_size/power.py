@@ -66,13 +66,24 @@ class Design:
 
 @dataclass(frozen=True)
 class SampleSize:
-    """How many people, with which power."""
+    """How many people, with which power.
+
+    Attributes
+    ----------
+    people
+        Participants.
+    power
+        Of the test with so many.
+    design
+        What the test and its non-centrality are.
+    wanted_power
+        None when people were given and power was asked.
+    """
 
     people: int
     power: float
     design: Design
     wanted_power: float | None
-    """None when people were given and power was asked."""
 
     @property
     def sentence(self) -> str:

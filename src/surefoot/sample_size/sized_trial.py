@@ -21,7 +21,17 @@ OUTCOMES: dict[str, Callable[..., SampleSize]] = {"continuous": continuous, "bin
 
 @dataclass(frozen=True)
 class SizedTrial:
-    """The size as asked and, with a pilot, at the cautious end of every interval of the pilot."""
+    """The size as asked and, with a pilot, at the cautious end of every interval of the pilot.
+
+    Attributes
+    ----------
+    size
+        As asked.
+    pilot
+        What the pilot said, where there is one.
+    cautious
+        The size with every estimate of the pilot at the cautious end of its interval.
+    """
 
     size: SampleSize
     pilot: Pilot | None = None

@@ -21,16 +21,27 @@ from surefoot.screening.treatment import NOT_DIRT, Counts, TreatmentDifference, 
 
 @dataclass(frozen=True, eq=False)
 class Screen:
-    """What was flagged in some logs, and the logs with it missing."""
+    """What was flagged in some logs, and the logs with it missing.
+
+    Attributes
+    ----------
+    logs
+        Values that were flagged are missing; nothing else differs.
+    screener
+        The columns and the detectors.
+    flags
+        Row, column, detector, reason and score of every flagged value.
+    row
+        For every row of the logs its position in the file, from 0.
+    usual
+        What the detectors learned from a sample of the participants.
+    """
 
     logs: Trajectories
-    """Values that were flagged are missing; nothing else differs."""
     screener: Screener
     flags: Flags
     row: NDArray[np.int64]
-    """For every row of the logs its position in the file, from 0."""
     usual: Usual
-    """What the detectors learned from a sample of the participants."""
 
     def __repr__(self) -> str:
         return f"Screen({len(self.flags.row)} flags in {len(self.logs)} decision points: {self.counts()})"

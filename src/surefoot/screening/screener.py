@@ -56,7 +56,15 @@ def default_detectors() -> tuple[Detector, ...]:
 
 @dataclass(frozen=True)
 class Screener:
-    """The columns of a study and the detectors that look at them."""
+    """The columns of a study and the detectors that look at them.
+
+    Attributes
+    ----------
+    layout
+        Which columns there are.
+    detectors
+        Those that look, in this order.
+    """
 
     layout: Layout
     detectors: tuple[Detector, ...] = field(default_factory=default_detectors)

@@ -18,37 +18,67 @@ class Column:
 
     An `item` is an answer of a questionnaire that is not part of the state, `seconds` the time that answering took and
     `enrolment` the moment from which a participant can have decision points.
+
+    Attributes
+    ----------
+    name
+        As in the logs.
+    role
+        `state`, `reward`, `item`, `seconds` or `enrolment`.
+    device
+        Columns of one device are judged together.
+    number
+        A measured number, and not a code for yes, no or a category.
     """
 
     name: str
     role: Role = "state"
     device: str | None = None
-    """Columns of one device are judged together."""
     number: bool = True
-    """A measured number, and not a code for yes, no or a category."""
 
 
 @dataclass(frozen=True)
 class Questionnaire:
-    """Items that are answered in one go, in the order in which they are asked."""
+    """Items that are answered in one go, in the order in which they are asked.
+
+    Attributes
+    ----------
+    name
+        What the text calls it.
+    items
+        Names of their columns.
+    scores
+        State variables computed from the items: they become missing with them.
+    seconds
+        The column that holds how long answering took.
+    """
 
     name: str
     items: tuple[str, ...]
     scores: tuple[str, ...] = ()
-    """State variables computed from the items: they become missing with them."""
     seconds: str | None = None
-    """The column that holds how long answering took."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns there are."""
+    """Which columns there are.
+
+    Attributes
+    ----------
+    columns
+        Those that the detectors may look at.
+    questionnaires
+        Which items belong together.
+    time
+        Name of the column with the time.
+    clock
+        Whether times are moments in seconds, and not numbers of decision points.
+    """
 
     columns: tuple[Column, ...]
     questionnaires: tuple[Questionnaire, ...] = ()
     time: str = "time"
     clock: bool = False
-    """Whether times are moments in seconds, and not numbers of decision points."""
 
     def place(self, name: str) -> int:
         return [column.name for column in self.columns].index(name)

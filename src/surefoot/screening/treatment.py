@@ -21,15 +21,27 @@ NOT_DIRT = "values go missing after an action: this is an effect of the prompt, 
 
 
 class TreatmentDifference(NamedTuple):
-    """How much more often a detector flags decision points after one action than after nothing."""
+    """How much more often a detector flags decision points after one action than after nothing.
+
+    Attributes
+    ----------
+    detector
+        Its name.
+    action
+        Its name.
+    after_nothing
+        Share of available decision points with a flag.
+    after_action
+        The same share after the action.
+    difference
+        After the action less after nothing, with an interval over participants.
+    """
 
     detector: str
     action: str
     after_nothing: float
-    """Share of available decision points with a flag."""
     after_action: float
     difference: Interval
-    """After the action less after nothing, with an interval over participants."""
 
     @property
     def differs(self) -> bool:

@@ -26,12 +26,18 @@ Seed = int | np.random.SeedSequence
 
 @dataclass(frozen=True, eq=False)
 class LongRun:
-    """What a policy earned and did, participant by participant."""
+    """What a policy earned and did, participant by participant.
+
+    Attributes
+    ----------
+    reward
+        Average reward of the steps kept, (people,).
+    share_treated
+        Share of the steps kept with an action other than 0, (people,).
+    """
 
     reward: NDArray[np.float64]
-    """Average reward of the steps kept, (people,)."""
     share_treated: NDArray[np.float64]
-    """Share of the steps kept with an action other than 0, (people,)."""
 
 
 class Simulator(ABC):
@@ -39,16 +45,26 @@ class Simulator(ABC):
 
     A subclass gives the dynamics as functions of arrays: states are (variables, *lanes), one lane per simulated course of
     events, so that any number of people and policies move forward together.
+
+    Attributes
+    ----------
+    state_names
+        One name for every state variable.
+    action_names
+        One name for every action, nothing first.
+    initial_numbers
+        Random numbers that the first state takes.
+    step_numbers
+        Random numbers that one step takes.
+    critic_coef
+        w*, the best linear approximation of the expected reward under a coin; (people, features) where people differ.
     """
 
     state_names: tuple[str, ...]
     action_names: tuple[str, ...] = ("nothing", "send")
     initial_numbers: int
-    """Random numbers that the first state takes."""
     step_numbers: int
-    """Random numbers that one step takes."""
     critic_coef: NDArray[np.float64]
-    """w*, the best linear approximation of the expected reward under a coin; (people, features) where people differ."""
 
     def __init__(self, participants: int = 50) -> None:
         if isinstance(participants, bool) or not isinstance(participants, int) or participants < 1:

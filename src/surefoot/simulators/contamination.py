@@ -18,7 +18,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Contaminated:
-    """Logs with artefacts, and which rows have one."""
+    """Logs with artefacts, and which rows have one.
+
+    Attributes
+    ----------
+    logs
+        With the artefacts in them.
+    touched
+        Whether a row has one, (rows,).
+    """
 
     logs: Trajectories
     touched: NDArray[np.bool_]

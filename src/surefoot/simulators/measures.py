@@ -19,7 +19,17 @@ Decides = Policy | Policies
 
 
 class Estimate(NamedTuple):
-    """A mean over people, its standard error, and everybody's value."""
+    """A mean over people, its standard error, and everybody's value.
+
+    Attributes
+    ----------
+    mean
+        Over people.
+    standard_error
+        Of the mean.
+    per_participant
+        Everybody's value, (people,).
+    """
 
     mean: float
     standard_error: float

@@ -29,21 +29,31 @@ from surefoot.study.log_sections import LogDescription, Reward
 
 @dataclass(frozen=True, eq=False)
 class StudyLogs:
-    """Logs as the study describes them."""
+    """Logs as the study describes them.
+
+    Attributes
+    ----------
+    logs
+        States after kinds, ranges and scaling, rewards after the transform, probabilities logged or of the design.
+    raw_reward
+        The reward of every row before winsorising and transform, NaN where it is missing.
+    implausible
+        For every column with a plausible range: how many values outside it became missing, per participant of
+        `logs.participants`.
+    row
+        For every row of `logs` its number in the input, from 0.
+    screen
+        What the screen flagged, where the study asks for one; those values are missing in `logs`.
+    inputs
+        Name, size and SHA-256 of the files that they came from; empty for logs from memory.
+    """
 
     logs: Trajectories
-    """States after kinds, ranges and scaling, rewards after the transform, probabilities logged or of the design."""
     raw_reward: NDArray[np.float64]
-    """The reward of every row before winsorising and transform, NaN where it is missing."""
     implausible: dict[str, NDArray[np.int64]]
-    """For every column with a plausible range: how many values outside it became missing, per participant of
-    `logs.participants`."""
     row: NDArray[np.int64]
-    """For every row of `logs` its number in the input, from 0."""
     screen: Screen | None = None
-    """What the screen flagged, where the study asks for one; those values are missing in `logs`."""
     inputs: tuple[dict[str, Any], ...] = ()
-    """Name, size and SHA-256 of the files that they came from; empty for logs from memory."""
 
 
 def log_layout(study: LogDescription) -> LogLayout:

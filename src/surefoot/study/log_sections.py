@@ -26,49 +26,88 @@ Device = Annotated[str, Field(min_length=1)] | None
 
 
 class Columns(Section):
-    """Which columns say who and when, whether the participant could be treated, and with which probability."""
+    """Which columns say who and when, whether the participant could be treated, and with which probability.
+
+    Attributes
+    ----------
+    participant
+        Who.
+    time
+        When.
+    available
+        Whether the participant could be treated; without one, always.
+    probability
+        With which probability; without one, unknown.
+    probability_of
+        What that column is the probability of.
+    missing
+        Spellings of "missing" in addition to an empty cell, NA, NaN and null.
+    """
 
     participant: str
     time: str
     available: str | None = None
     probability: str | None = None
     probability_of: Literal["action taken", "sending"] = "action taken"
-    """What that column is the probability of."""
     missing: Words = ()
-    """Spellings of "missing" in addition to an empty cell, NA, NaN and null."""
 
 
 class Scaling(Section):
-    """(x − centre) / scale."""
+    """(x − centre) / scale.
+
+    Attributes
+    ----------
+    centre
+        What becomes 0.
+    scale
+        What becomes 1, counted from there.
+    """
 
     centre: Finite = 0.0
     scale: Annotated[Finite, Field(gt=0)] = 1.0
 
 
 class StateVariable(Section):
-    """One state variable; a category becomes a 0/1 column for every level but the first."""
+    """One state variable; a category becomes a 0/1 column for every level but the first.
+
+    Attributes
+    ----------
+    column
+        The name of the variable unless given.
+    kind
+        One of `surefoot.data.column_kinds.KINDS`.
+    levels
+        Of a category, the first as reference.
+    missing
+        What stands for "missing" in this column, such as -99.
+    range
+        Values outside count as missing.
+    scaling
+        `none`, or { centre = …, scale = … }.
+    use
+        Whether the critic, the policy or both see it.
+    device
+        What measures it: the screen judges the columns of one device together.
+    derived
+        Computed from the participant's own past instead of read from a column: one of
+        `surefoot.data.derived_states.DERIVED_STATES`.
+    discount
+        Of a derived state that forgets: how much of the past is left after each decision point.
+    start
+        Of a derived state that is a mean: its value before anything is known.
+    """
 
     column: str = ""
-    """The name of the variable unless given."""
     kind: str = "number"
-    """One of `surefoot.data.column_kinds.KINDS`."""
     levels: Words = ()
     missing: tuple[str | int | float, ...] = ()
-    """What stands for "missing" in this column, such as -99."""
     range: Range | None = None
-    """Values outside count as missing."""
     scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
-    """`none`, or { centre = …, scale = … }."""
     use: Literal["critic", "policy", "both"] = "both"
     device: Device = None
-    """What measures it: the screen judges the columns of one device together."""
     derived: str = ""
-    """Computed from the participant's own past instead of read from a column: one of
-    `surefoot.data.derived_states.DERIVED_STATES`."""
     discount: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Of a derived state that forgets: how much of the past is left after each decision point."""
     start: Finite | None = None
-    """Of a derived state that is a mean: its value before anything is known."""
 
     @model_validator(mode="after")
     def _derivation_fits(self) -> StateVariable:
@@ -117,14 +156,24 @@ class StateVariable(Section):
 
 
 class Actions(Section):
-    """What can be sent; the first is "nothing"."""
+    """What can be sent; the first is "nothing".
+
+    Attributes
+    ----------
+    column
+        The column of the log that holds it.
+    names
+        One name for every action.
+    values
+        What stands for each action in the log, in the order of the names.
+    probabilities
+        The design's probability of each action at an available decision point, where the log holds none.
+    """
 
     column: str = "action"
     names: Words = ("nothing", "send")
     values: tuple[str | int | float | bool, ...] | None = None
-    """What stands for each action in the log, in the order of the names."""
     probabilities: tuple[Probability, ...] | None = None
-    """The design's probability of each action at an available decision point, where the log holds none."""
 
     @model_validator(mode="after")
     def _lengths_fit(self) -> Actions:
@@ -146,19 +195,30 @@ class Actions(Section):
 
 
 class Reward(Section):
-    """What is optimised."""
+    """What is optimised.
+
+    Attributes
+    ----------
+    column
+        The column of the log that holds it.
+    missing
+        What stands for "missing" in this column, such as -99.
+    range
+        Values outside count as missing; looked at before anything else.
+    winsorise
+        Values outside are moved to the limit; done before the transform.
+    transform
+        `none`, `sqrt`, `log(x)` or `log(x + c)`.
+    device
+        What measures it: the screen judges the columns of one device together.
+    """
 
     column: str = "reward"
     missing: tuple[str | int | float, ...] = ()
-    """What stands for "missing" in this column, such as -99."""
     range: Range | None = None
-    """Values outside count as missing; looked at before anything else."""
     winsorise: Range | None = None
-    """Values outside are moved to the limit; done before the transform."""
     transform: str = "none"
-    """`none`, `sqrt`, `log(x)` or `log(x + c)`."""
     device: Device = None
-    """What measures it: the screen judges the columns of one device together."""
 
     @field_validator("transform")
     @classmethod

@@ -32,13 +32,23 @@ TYPE_WORDS = {float: "a number", int: "a whole number", bool: "true or false", s
 
 
 class MethodChoice(Section):
-    """Which method, with which parameters, for each participant or for all together."""
+    """Which method, with which parameters, for each participant or for all together.
+
+    Attributes
+    ----------
+    name
+        One of `surefoot.METHODS`.
+    pooling
+        Unless given, the method's own: `person`, but `all` for the methods that look ahead.
+    horizon
+        Unless given, the method's own: `immediate`, but `long-run` for the methods that look ahead.
+    parameters
+        Parameters of the method by name.
+    """
 
     name: str = "ro-accb"
     pooling: str | None = None
-    """Unless given, the method's own: `person`, but `all` for the methods that look ahead."""
     horizon: str | None = None
-    """Unless given, the method's own: `immediate`, but `long-run` for the methods that look ahead."""
     parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
 
     @field_validator("pooling")
@@ -57,7 +67,15 @@ class MethodChoice(Section):
 
 
 class ProbabilityLimits(Section):
-    """Between which limits the probability of sending anything stays when a policy is put to use."""
+    """Between which limits the probability of sending anything stays when a policy is put to use.
+
+    Attributes
+    ----------
+    minimum
+        The least.
+    maximum
+        The greatest.
+    """
 
     minimum: Probability = 0.0
     maximum: Probability = 1.0
@@ -72,6 +90,19 @@ class ProbabilityLimits(Section):
 class Study(LogDescription):
     """What is observed, what can be sent, what is optimised.
 
+    Attributes
+    ----------
+    method_choice
+        `[method]`: which method, with which parameters.
+    probability_limits
+        `[probability_limits]`: limits of the probability of sending anything.
+    effects
+        `[effects]`: the analysis of the treatment's effects that the study asks for.
+    trial
+        Only for studies that `surefoot serve` runs.
+
+    Examples
+    --------
     >>> study = Study.parse('[columns]\\nparticipant = "participant"\\ntime = "t"\\n[state.weather]\\n')
     >>> study.method_name, study.state_names, study.actions.names
     ('ro-accb', ('weather',), ('nothing', 'send'))
@@ -81,7 +112,6 @@ class Study(LogDescription):
     probability_limits: ProbabilityLimits = ProbabilityLimits()
     effects: EffectsSection = EffectsSection()
     trial: TrialSection | None = None
-    """Only for studies that `surefoot serve` runs."""
 
     _text: str | None = PrivateAttr(default=None)
     _method: Method | None = PrivateAttr(default=None)

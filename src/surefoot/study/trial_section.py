@@ -67,31 +67,56 @@ class Dose(Section):
 
 
 class TrialSection(Section):
-    """How the study is run: warm-up, nightly updates, fallback, guard rails, outcomes, alerts."""
+    """How the study is run: warm-up, nightly updates, fallback, guard rails, outcomes, alerts.
+
+    Attributes
+    ----------
+    title
+        What pages and exports call the study.
+    warm_up_decision_points
+        Complete decision points that a participant (pooled: the study) needs before a learned policy decides.
+    warm_up_probability
+        Of sending anything; several actions share it equally.
+    fallback_probability
+        Of sending anything, where no policy can decide.
+    update_time
+        Hour and minute of the nightly update, or `never`.
+    time_zone
+        Of the update time and of "today".
+    policy_days
+        A policy that went live longer ago is stale: the fallback decides.
+    day_boundary
+        Decision points a day, or, for logs with timestamps, the clock time at which a day begins: what a night is.
+    max_gap
+        With a long-run horizon: decision points this far apart still count as consecutive.
+    outcome_hours
+        How long after its decision point an outcome counts; a later one is recorded as late.
+    activation
+        Whether an update that passed the guard rails goes live by itself.
+    decision_gap_minutes
+        Decision points of a participant that follow sooner are refused; 0: the study has no such rule.
+    dose
+        `[trial.dose]`: how much may be sent.
+    guard_rails
+        `[trial.guard_rails]`: what an update must pass.
+    alerts
+        `[trial.alerts]`: what somebody should hear of.
+    limits
+        `[trial.limits]`: how much a key may ask.
+    """
 
     title: str = "Surefoot study"
     warm_up_decision_points: Count = 42
-    """Complete decision points that a participant (pooled: the study) needs before a learned policy decides."""
     warm_up_probability: Probability = 0.5
-    """Of sending anything; several actions share it equally."""
     fallback_probability: Probability = 0.5
-    """Of sending anything, where no policy can decide."""
     update_time: str = "03:00"
-    """Hour and minute of the nightly update, or `never`."""
     time_zone: str = "UTC"
-    """Of the update time and of "today"."""
     policy_days: Annotated[float, Field(gt=0)] = 14
-    """A policy that went live longer ago is stale: the fallback decides."""
     day_boundary: Annotated[int, Field(ge=1)] | ClockTime | None = None
-    """Decision points a day, or, for logs with timestamps, the clock time at which a day begins: what a night is."""
     max_gap: Count = 1
-    """With a long-run horizon: decision points this far apart still count as consecutive."""
     outcome_hours: Hours = 48
-    """How long after its decision point an outcome counts; a later one is recorded as late."""
     activation: Literal["automatic", "manual"] = "automatic"
-    """Whether an update that passed the guard rails goes live by itself."""
     decision_gap_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
-    """Decision points of a participant that follow sooner are refused; 0: the study has no such rule."""
     dose: Dose = Dose()
     guard_rails: GuardRails = GuardRails()
     alerts: Alerts = Alerts()
