@@ -2,8 +2,8 @@
 
 mutmut makes the changes (`[tool.mutmut]` in pyproject.toml says where) and finds the tests that reach each of them. A sample
 is drawn at random, from every module in proportion to its changes. Each change meets the tests of its own module first, then
-the others from quick to slow, up to `--seconds` of tests, and the first failure ends it. The summary goes to tests/mutants.md:
-the share that was noticed by module and over all, with its 95 % interval, and every survivor with the reason why it may live;
+the others from quick to slow, up to `--seconds` of tests, and the first failure ends it. The summary, tests/mutants.md, has
+the share that was noticed by module and over all with its 95 % interval, and every survivor with the reason why it may live;
 reasons stand in tests/mutants.toml, by a part of the changed line. Fewer than 90 % noticed is a failure.
 """
 
@@ -155,8 +155,9 @@ def write_summary(verdicts, whole, seed, seconds, reasons):
         "# Mutants",
         "",
         f"Of {whole:,} small changes to the code {tried:,} were drawn at random (seed {seed}, from every module in "
-        f"proportion) and tried: {killed:,} were noticed by a test, **{100 * killed / tried:.1f} %** (95 % interval {100 * low:.1f} to "
-        f"{100 * high:.1f} %). Of the {len(survivors)} others, {equivalent} change nothing that can be observed.",
+        f"proportion) and tried: {killed:,} were noticed by a test, **{100 * killed / tried:.1f} %** "
+        f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %). "
+        f"Of the {len(survivors)} others, {equivalent} change nothing that can be observed.",
         "",
         f"`make mutants` does it again. Each change meets at most {seconds:g} s of the tests that reach it, slow ones left "
         "out. Sentences, pages and screen summaries are not mutated (`[tool.mutmut]` in pyproject.toml says which lines).",

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.data.column_kinds import Number, VariableKind, YesNo
+from surefoot.data.column_kinds import VariableKind
 from surefoot.data.column_roles import ColumnNames
-from surefoot.data.column_summaries import ColumnSummary
 from surefoot.data.decision_points import read_decision_points
 from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.frames import arrow_table, make_frame
-from surefoot.data.log_files import LogFile, LogLayout, LogRows, list_files, name_file
+from surefoot.data.log_files import LogFile, LogRows, list_files, name_file
+from surefoot.data.log_roles import LogRoles, name_actions
 from surefoot.data.problems import Problems
 from surefoot.data.validation import validate_actions, validate_times, validate_values
 from surefoot.errors import InputError
@@ -160,7 +160,7 @@ class Trajectories:
         actions : int or list of str
             What can be sent: how many, or their names, the first of which means "nothing".
         """
-        roles = _Roles(participant, time, action, reward, available, probability, state, actions)
+        roles = LogRoles(participant, time, action, reward, available, probability, state, actions)
         table, backend = arrow_table(frame, roles.columns)
         return cls._from_rows(LogRows.of(roles.layout.settle_missing(table), participant), roles, backend)
 
@@ -180,14 +180,14 @@ class Trajectories:
 
         `file` says how it writes numbers and times; the other arguments are those of `from_frame`.
         """
-        roles = _Roles(**arguments)
+        roles = LogRoles(**arguments)
         (found,) = list_files(path)
         rows = LogFile(found).rows(replace(roles.layout, settings=file))
         with name_file(path):
             return cls._from_rows(rows, roles, "pyarrow")
 
     @classmethod
-    def _from_rows(cls, rows: LogRows, roles: _Roles, backend: str) -> Trajectories:
+    def _from_rows(cls, rows: LogRows, roles: LogRoles, backend: str) -> Trajectories:
         kinds = roles.kinds(rows)
         points = read_decision_points(
             rows,
@@ -260,7 +260,7 @@ class Trajectories:
             probability=flat(probability, np.nan, "probability").astype(np.float64),
             reward=flat(reward, np.nan, "reward").astype(np.float64),
             state_names=tuple(state_names or [f"s{j + 1}" for j in range(cube.shape[2])]),
-            action_names=_action_names(actions),
+            action_names=name_actions(actions),
         )
 
     @classmethod
@@ -331,52 +331,6 @@ class Trajectories:
         yield np.zeros(1, dtype=np.int64), rows
 
 
-@dataclass(frozen=True)
-class _Roles:
-    """The arguments of `from_frame`, checked."""
-
-    participant: str
-    time: str
-    action: str
-    reward: str
-    available: str | None = None
-    probability: str | None = None
-    state: Sequence[str] | Mapping[str, VariableKind] = ()
-    actions: int | Sequence[str] = 2
-
-    def __post_init__(self) -> None:
-        if isinstance(self.state, str) or not len(self.state):
-            raise InputError(f"state must list at least one column, for example state=['{self.state or 's1'}']")
-        repeated = [name for name in self.columns if self.columns.count(name) > 1]
-        if repeated:
-            raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
-
-    @property
-    def columns(self) -> list[str]:
-        roles = (self.participant, self.time, *self.state, self.action, self.reward, self.available, self.probability)
-        return [name for name in roles if name is not None]
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return _action_names(self.actions)
-
-    @property
-    def layout(self) -> LogLayout:
-        levels = {name: kind.levels for name, kind in self.state.items()} if isinstance(self.state, Mapping) else {}
-        return LogLayout(self.participant, self.time, tuple(self.columns), meant={self.action: self.action_names, **levels})
-
-    def kinds(self, rows: LogRows) -> dict[str, tuple[str, VariableKind]]:
-        """The column and the kind of every state variable; without kinds of their own columns are numbers or yes/no."""
-        if isinstance(self.state, Mapping):
-            return {name: (name, kind) for name, kind in self.state.items()}
-        return {name: (name, _plain_kind(rows, name)) for name in self.state}
-
-
-def _plain_kind(rows: LogRows, name: str) -> VariableKind:
-    summary = ColumnSummary.of(name, rows.column(name, Problems()).cells, rows.settings)
-    return YesNo.recognize(summary) or Number()
-
-
 def _sort_ids(ids: NDArray[Any], people: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The ids in order, and where each of those given stands among them."""
     distinct, position = np.unique(ids, return_inverse=True)
@@ -385,14 +339,3 @@ def _sort_ids(ids: NDArray[Any], people: int) -> tuple[NDArray[Any], NDArray[np.
             f"participants must be {people} different ids (whole numbers or text), one per row of state; got {ids!r}"
         )
     return distinct, position
-
-
-def _action_names(actions: int | Sequence[str]) -> tuple[str, ...]:
-    if isinstance(actions, int):
-        others = ["send"] if actions == 2 else [f"send {code}" for code in range(1, actions)]
-        names: tuple[str, ...] = ("nothing", *others)
-    else:
-        names = tuple(actions)
-    if isinstance(actions, str) or len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(f"actions must be a number of at least 2, or at least two different names; got {actions!r}")
-    return names

@@ -25,8 +25,8 @@ from surefoot.data.suspect_columns import (
     says_the_same,
 )
 from surefoot.errors import InputError, did_you_mean
+from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import parse_logs
-from surefoot.study.log_sections import LogDescription
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,8 +23,9 @@ from surefoot.errors import InputError
 from surefoot.screening.screen import Screen, as_seconds
 from surefoot.screening.screener import Usual
 from surefoot.screening.series import Role
+from surefoot.study.log_description import LogDescription
 from surefoot.study.log_screen import screen_logs
-from surefoot.study.log_sections import LogDescription, Reward
+from surefoot.study.log_sections import Reward
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.screening.screen import Screen, screen_values
 from surefoot.screening.screener import Screener, Usual
 from surefoot.screening.series import Column, Layout, Questionnaire
-from surefoot.study.log_sections import LogDescription
+from surefoot.study.log_description import LogDescription
 from surefoot.study.screen_section import ScreenSection
 
 

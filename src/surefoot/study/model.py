@@ -14,8 +14,8 @@ from surefoot.data.decision_times import DayBoundary
 from surefoot.data.log_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.effects_section import EffectsSection
+from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
-from surefoot.study.log_sections import LogDescription
 from surefoot.study.toml_types import Probability, Section
 from surefoot.study.trial_section import TrialSection
 from surefoot.study.validation_errors import explain_error, explain_syntax

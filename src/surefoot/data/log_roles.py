@@ -1,0 +1,70 @@
+"""Which column of a frame plays which role, and what its actions are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from surefoot.data.column_kinds import Number, VariableKind, YesNo
+from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.log_files import LogLayout, LogRows
+from surefoot.data.problems import Problems
+from surefoot.errors import InputError
+
+
+@dataclass(frozen=True)
+class LogRoles:
+    """The arguments of `Trajectories.from_frame`, checked."""
+
+    participant: str
+    time: str
+    action: str
+    reward: str
+    available: str | None = None
+    probability: str | None = None
+    state: Sequence[str] | Mapping[str, VariableKind] = ()
+    actions: int | Sequence[str] = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.state, str) or not len(self.state):
+            raise InputError(f"state must list at least one column, for example state=['{self.state or 's1'}']")
+        repeated = [name for name in self.columns if self.columns.count(name) > 1]
+        if repeated:
+            raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
+
+    @property
+    def columns(self) -> list[str]:
+        roles = (self.participant, self.time, *self.state, self.action, self.reward, self.available, self.probability)
+        return [name for name in roles if name is not None]
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return name_actions(self.actions)
+
+    @property
+    def layout(self) -> LogLayout:
+        levels = {name: kind.levels for name, kind in self.state.items()} if isinstance(self.state, Mapping) else {}
+        return LogLayout(self.participant, self.time, tuple(self.columns), meant={self.action: self.action_names, **levels})
+
+    def kinds(self, rows: LogRows) -> dict[str, tuple[str, VariableKind]]:
+        """The column and the kind of every state variable; without kinds of their own columns are numbers or yes/no."""
+        if isinstance(self.state, Mapping):
+            return {name: (name, kind) for name, kind in self.state.items()}
+        return {name: (name, _guess_kind(rows, name)) for name in self.state}
+
+
+def _guess_kind(rows: LogRows, name: str) -> VariableKind:
+    summary = ColumnSummary.of(name, rows.column(name, Problems()).cells, rows.settings)
+    return YesNo.recognize(summary) or Number()
+
+
+def name_actions(actions: int | Sequence[str]) -> tuple[str, ...]:
+    """Names of so many actions, nothing first; names that are given are checked."""
+    if isinstance(actions, int):
+        others = ["send"] if actions == 2 else [f"send {code}" for code in range(1, actions)]
+        names: tuple[str, ...] = ("nothing", *others)
+    else:
+        names = tuple(actions)
+    if isinstance(actions, str) or len(names) < 2 or len(set(names)) < len(names):
+        raise InputError(f"actions must be a number of at least 2, or at least two different names; got {actions!r}")
+    return names
