@@ -14,9 +14,10 @@ from surefoot.learning.horizon.doubts import PAIRS_PER_COEFFICIENT, refuse_hopel
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, Outlook, register_horizon
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
-from surefoot.learning.horizon.look_ahead import LookAhead, Moments, TransitionMoments, look_ahead
+from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
+from surefoot.learning.moments import Moments
 from surefoot.learning.pooling import Block, find_pooling
 from surefoot.numerics.parallel import map_threads
 

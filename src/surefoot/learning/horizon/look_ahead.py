@@ -16,47 +16,12 @@ from dataclasses import dataclass
 
 from array_api_compat import device
 
-from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, gram
-from surefoot.numerics.batched_cholesky import solve
+from surefoot.learning.moments import Moments
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
 
 MOST_RADIUS = 0.98
 """A fitted transition of larger spectral radius is shrunk to it: a state that carries over for ever has no long run."""
 SQUARINGS = 10
-
-
-@dataclass(frozen=True)
-class Moments(PerParticipant):
-    """What a linear model needs to know of each participant's (or unit's) decision points."""
-
-    gram: Array
-    """XᵀUX, (people, d, d). Its first row counts: [0, 0] the decision points, [0, a·k] those with action a."""
-    cross: Array
-    """XᵀUY, (people, d, responses)."""
-    squares: Array
-    """YᵀUY, (people, responses, responses)."""
-
-    @classmethod
-    def of_rows(cls, features: Array, responses: Array, weights: Array) -> Moments:
-        """From x (people, decision points, d), Y (…, responses) and a weight for each decision point."""
-        xp = array_namespace(features)
-        weighted = xp.matrix_transpose(responses * weights[..., None])
-        return cls(gram(features, weights), xp.matrix_transpose(weighted @ features), weighted @ responses)
-
-    def total(self) -> Moments:
-        """Everybody's together, as one unit."""
-        xp = array_namespace(self.gram)
-        return Moments(*(xp.sum(part, axis=0, keepdims=True) for part in vars(self).values()))
-
-    @property
-    def count(self) -> Array:
-        return self.gram[:, 0, 0]
-
-    def solve(self, penalty: Array) -> tuple[Array, Array]:
-        """Ridge coefficients (units, d, responses) and (XᵀUX + ζ)⁻¹; `penalty` is ζ, (d,)."""
-        xp = array_namespace(self.gram)
-        eye = xp.eye(self.gram.shape[-1], dtype=self.gram.dtype, device=device(self.gram))
-        system = self.gram + penalty * eye
-        return solve(system, self.cross)[0], solve(system, xp.broadcast_to(eye, system.shape))[0]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from surefoot.learning.horizon.look_ahead import LookAhead, Moments, TransitionMoments
+from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments
+from surefoot.learning.moments import Moments
 from surefoot.numerics.arrays import Array, array_namespace
 
 ENOUGH_PEOPLE = 20

@@ -1,0 +1,194 @@
+"""Coefficients that differ between people: restricted maximum likelihood from each participant's moments.
+
+    y = x(s, a)ᵀ wᵢ + noise of variance σ²,   wᵢ = β + bᵢ,   bᵢ ~ N(0, Ψ)
+
+With Ψ = σ² L Lᵀ all is computed in coordinates in which bᵢ has the covariance σ² I: S = Lᵀ XᵀUX L and m = Lᵀ XᵀUy of a
+participant give
+
+    M = I + S,   W = S M⁻¹,   A = Σ W + ζ,   β = A⁻¹ Σ M⁻¹m,   bᵢ = M⁻¹m − W β
+    σ² = (Σ yᵀUy − mᵀM⁻¹m − βᵀ Σ M⁻¹m) / (N − d)
+    −2 log likelihood = Σ log det M + log det A + (N − d) log σ²  (Laird and Ware, 1982; Patterson and Thompson, 1971)
+
+and wᵢ has the posterior covariance σ² (M⁻¹ + M⁻¹ A⁻¹ M⁻¹), of which the second part is what is not known of β.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import device
+
+from surefoot.learning.moments import Moments
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.batched_cholesky import invert
+
+ROUNDING = 1e-14
+"""A residual sum of squares below this share of Σ y² is rounding."""
+NOTHING = 1e-12
+"""A column whose square is less than this share of what it was before it was centred is constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What is believed of one output's coefficients: of the population, and of every participant."""
+
+    population: Array
+    """β, (d,)."""
+    population_covariance: Array
+    """Of β̂, (d, d)."""
+    spread: Array
+    """Ψ, (d, d): how people differ."""
+    noise: float
+    """σ²."""
+    mean: Array
+    """wᵢ, (people, d)."""
+    covariance: Array
+    """Of wᵢ, (people, d, d), Ψ and σ² taken as known."""
+    deviance: float
+    """−2 log restricted likelihood, but for a constant."""
+    n_iter: int
+    converged: bool
+
+    @property
+    def new_covariance(self) -> Array:
+        """Of the coefficients of somebody of whom nothing is known, (d, d): Ψ, and what is not known of β."""
+        return self.spread + self.population_covariance
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """The restricted likelihood of one output as a function of L, in columns of one participant's information each."""
+
+    gram: Array
+    """XᵀUX, (people, d, d)."""
+    cross: Array
+    """XᵀUy, (people, d)."""
+    squares: float
+    """Σ yᵀUy."""
+    free: float
+    """N − d."""
+    penalty: Array
+    """ζ, (d, d)."""
+    basis: Array
+    """(d, d): columns of these coordinates in those of the moments."""
+
+    @classmethod
+    def of_moments(cls, moments: Moments, response: int, penalty: Array, basis: Array) -> Likelihood:
+        """Of one response; `penalty` is ζ, (d,), and `basis` says in which columns Ψ is diagonal."""
+        xp = array_namespace(moments.gram)
+        across = xp.matrix_transpose(basis)
+        gram, total = across @ moments.gram @ basis, xp.sum(moments.gram, axis=0)
+        size = _diagonal(xp.sum(gram, axis=0))
+        informed = size > NOTHING * _diagonal(xp.abs(across) @ xp.abs(total) @ xp.abs(basis))
+        people = float(max(int(xp.sum(xp.astype(moments.count > 0, xp.int64))), 1))
+        scale = xp.where(informed, xp.sqrt(people / xp.where(informed, size, 1.0)), 0.0)
+        basis = basis * xp.where(informed, scale, 1.0)[None, :]
+        kept = xp.astype(informed, gram.dtype)
+        gram = gram * (scale[:, None] * scale)
+        cross = (xp.matrix_transpose(basis) @ moments.cross[:, :, response, None])[..., 0] * kept
+        shrink = (xp.matrix_transpose(basis) * penalty) @ basis
+        free = float(xp.sum(moments.count)) - float(xp.sum(kept))
+        return cls(gram, cross, float(xp.sum(moments.squares[:, response, response])), max(free, 1.0), shrink, basis)
+
+    @property
+    def people(self) -> int:
+        """Those with decision points."""
+        xp = array_namespace(self.gram)
+        return int(xp.sum(xp.astype(xp.any(self.gram != 0, axis=(1, 2)), xp.int64)))
+
+    def at(self, root: Array) -> Point:
+        """At L = diag(root), or at L itself, (d, d)."""
+        xp = array_namespace(self.gram)
+        if root.ndim == 1:
+            squared = root[:, None] * root
+            inner, cross, shrink = self.gram * squared, self.cross * root, self.penalty * squared
+        else:
+            across = xp.matrix_transpose(root)
+            inner, cross, shrink = across @ self.gram @ root, self.cross @ root, across @ self.penalty @ root
+        eye = xp.eye(inner.shape[-1], dtype=inner.dtype, device=device(inner))
+        inverse, log_determinant = invert(eye + inner)
+        own, right = inner @ inverse, (inverse @ cross[..., None])[..., 0]
+        system, whole = (part[0, ...] for part in invert((xp.sum(own, axis=0) + shrink)[None, ...]))
+        pull = xp.sum(right, axis=0)
+        beta = system @ pull
+        left = self.squares - float(xp.sum(cross * right)) - float(xp.sum(pull * beta))
+        noise = max(left, ROUNDING * self.squares, float(np.finfo(np.float64).tiny)) / self.free
+        # log det A is that of these coordinates; columns that were dropped have no part in it.
+        length = xp.log(root if root.ndim == 1 else _diagonal(root))
+        logs = 2 * float(xp.sum(xp.where(_diagonal(system) > 0, length, 0.0)))
+        deviance = float(xp.sum(log_determinant)) + float(whole) - logs + self.free * float(np.log(noise))
+        return Point(self, root, inverse, own, right - own @ beta, system, beta, noise, deviance)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The likelihood at one L, in coordinates in which bᵢ has the covariance σ² I."""
+
+    likelihood: Likelihood
+    root: Array
+    inverse: Array
+    """M⁻¹, (people, d, d)."""
+    own: Array
+    """W."""
+    deviation: Array
+    """bᵢ, (people, d)."""
+    system: Array
+    """A⁻¹, (d, d)."""
+    beta: Array
+    noise: float
+    deviance: float
+
+    @property
+    def rounding(self) -> float:
+        """Differences of the deviance below this are rounding: σ² is a small difference of large sums."""
+        likelihood = self.likelihood
+        return 8 * float(np.finfo(np.float64).eps) * (abs(self.deviance) + likelihood.squares / self.noise)
+
+    def slope(self) -> Array:
+        """Of the deviance in L Lᵀ, at I of these coordinates: Σ W − W A⁻¹ W − b bᵀ / σ², (d, d)."""
+        xp = array_namespace(self.own)
+        people, d, _ = self.own.shape
+        stacked = (xp.reshape(part, (people * d, d)) for part in (self.system @ self.own, self.own))
+        explained = xp.matrix_transpose(next(stacked)) @ next(stacked)
+        return xp.sum(self.own, axis=0) - explained - xp.matrix_transpose(self.deviation) @ self.deviation / self.noise
+
+    def curvature(self) -> tuple[Array, Array]:
+        """Second derivatives of the deviance in λ, times λλᵀ, (d, d), and a positive semi-definite stand-in (the average
+        information of Gilmour, Thompson and Cullis, 1995)."""
+        xp, w, b = array_namespace(self.own), self.own, self.deviation
+        known = w @ self.system @ w
+        rows = xp.permute_dims(w, (1, 0, 2))
+        between = self.system @ (xp.matrix_transpose(rows) @ rows)
+        d = w.shape[-1]
+        crossed = xp.reshape(between, (d, d * d)) @ xp.matrix_transpose(xp.reshape(xp.matrix_transpose(between), (d, d * d)))
+        expected = xp.sum(w**2 - 2 * w * known, axis=0) + crossed
+        pulled = xp.sum(w * b[:, None, :], axis=0)
+        quadratic = xp.sum(w * b[:, :, None] * b[:, None, :], axis=0) - xp.matrix_transpose(pulled) @ self.system @ pulled
+        squares = xp.sum(b**2, axis=0) / self.noise
+        average = quadratic / self.noise - squares[:, None] * squares / self.likelihood.free
+        return average + quadratic / self.noise - expected, average
+
+    def posterior(self, n_iter: int, converged: bool, least: Array) -> Posterior:
+        """In the coordinates of the moments; where λ is the `least` that is searched, Ψ is zero."""
+        xp = array_namespace(self.own)
+        basis = self.likelihood.basis
+        here = basis * self.root if self.root.ndim == 1 else basis @ self.root
+        back = xp.matrix_transpose(here)
+        differs = here * xp.astype(~least, here.dtype) if self.root.ndim == 1 else here
+        covariance = self.noise * (here @ (self.inverse + self.inverse @ self.system @ self.inverse) @ back)
+        return Posterior(
+            population=here @ self.beta,
+            population_covariance=self.noise * (here @ self.system @ back),
+            spread=self.noise * (differs @ xp.matrix_transpose(differs)),
+            noise=self.noise,
+            mean=(self.beta + self.deviation) @ back,
+            covariance=covariance,
+            deviance=self.deviance,
+            n_iter=n_iter,
+            converged=converged,
+        )
+
+
+def _diagonal(matrix: Array) -> Array:
+    return array_namespace(matrix).stack([matrix[j, j] for j in range(matrix.shape[-1])])

@@ -1,0 +1,152 @@
+"""The search for Ψ: where the restricted likelihood of people who differ is highest, and between which limits it may lie.
+
+A few steps of EM, λ ← mean of b² and what is not known of it, are quick while Ψ is far too small. Newton's method, which
+follows, is quick at the end, and on the boundary, where people do not differ in a coefficient and EM would crawl.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.learning.moments import Moments
+from surefoot.learning.pooling.mixed_effects import Likelihood, Point, Posterior
+from surefoot.numerics.arrays import Array, array_namespace
+
+LEAST, MOST = 1e-12, 1e8
+"""λ = ψ / σ², counted in what one participant's decision points tell of a coefficient, is searched between these: at the
+first people do not differ, at the second they have nothing in common."""
+EM_STEPS, NEWTON_STEPS, FULL_STEPS = 3, 100, 2000
+PROMISED = 1e-9
+"""The search ends after a step that promised less than this of the deviance."""
+FLAT = 1e-10
+"""A deviance that changes by less when λ is multiplied by e tells nothing of it."""
+
+
+def fit_mixed_effects(
+    moments: Moments, penalty: Array, *, response: int = 0, basis: Array | None = None, correlated: bool = False
+) -> Posterior:
+    """β, Ψ, σ² and everybody's coefficients, from everybody's moments.
+
+    Parameters
+    ----------
+    moments
+        Of every participant; who has no decision points is believed to be like somebody new.
+    penalty
+        ζ of β, (d,).
+    response
+        Which of the moments' responses.
+    basis
+        (d, d): in these columns, a linear transformation of the moments', Ψ is diagonal. By default in their own.
+    correlated
+        Whether Ψ is full. With 50 people a diagonal one is closer to the truth.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.ones((200, 20, 1))
+    >>> y = 5 + 2 * rng.standard_normal((200, 1, 1)) + rng.standard_normal((200, 20, 1))
+    >>> found = fit_mixed_effects(Moments.of_rows(x, y, np.ones((200, 20))), np.zeros(1))
+    >>> found.population.round(1), found.spread.round(1), round(found.noise, 1)
+    (array([4.9]), array([[3.9]]), 1.0)
+    """
+    xp = array_namespace(moments.gram)
+    if basis is None:
+        basis = xp.eye(moments.gram.shape[-1], dtype=moments.gram.dtype)
+    likelihood = Likelihood.of_moments(moments, response, penalty, basis)
+    best, steps, converged = search_spread(likelihood)
+    least = _to_numpy(best.root) ** 2 <= LEAST
+    if correlated and likelihood.people > 1:
+        best, more, converged = _search_full(likelihood, best)
+        steps += more
+    return best.posterior(steps, converged, xp.asarray(least))
+
+
+def search_spread(likelihood: Likelihood, held: NDArray[np.float64] | None = None) -> tuple[Point, int, bool]:
+    """The diagonal of L with the lowest deviance, how many were tried, and whether the search ended.
+
+    `held` holds λ where it is not NaN.
+    """
+    informed = np.array([float(likelihood.gram[:, j, j].sum()) > 0 for j in range(likelihood.gram.shape[-1])])
+    held = np.full(len(informed), np.nan) if held is None else held
+    searched = informed & np.isnan(held) & (likelihood.people > 1)
+    now = _at(likelihood, np.where(searched, 1.0, np.where(np.isnan(held), LEAST, held)))
+    for _ in range(EM_STEPS):
+        slope = np.diagonal(_to_numpy(now.slope()))
+        scale = _to_numpy(now.root) ** 2
+        now = _at(likelihood, np.where(searched, (scale * (1 - slope / likelihood.people)).clip(LEAST, MOST), scale))
+    damping, before = 0.0, np.inf
+    for steps in range(EM_STEPS + 1, NEWTON_STEPS):
+        scale, rounding = _to_numpy(now.root) ** 2, now.rounding
+        change, promised = _newton_step(now, scale, searched, damping)
+        # Where a step is rounding, the next one promises no less.
+        if promised < PROMISED**2 or (promised < rounding and promised > before / 2):
+            return now, steps, True
+        trial = _at(likelihood, np.where(searched, (scale * (1 + change)).clip(LEAST, MOST), scale))
+        if trial.deviance <= now.deviance + rounding:
+            now, before, damping = trial, promised, damping / 16 if damping > 1e-3 else 0.0
+            if promised < PROMISED:
+                return now, steps, True
+        else:
+            damping = max(8 * damping, 1e-2)
+    return now, NEWTON_STEPS, False
+
+
+def _newton_step(
+    point: Point, scale: NDArray[np.float64], searched: NDArray[np.bool_], damping: float
+) -> tuple[NDArray[np.float64], float]:
+    """The step in shares of λ, and how much of the deviance it promises.
+
+    A coefficient at the least or most λ that would leave it stays there (Bertsekas, 1982).
+    """
+    slope = np.diagonal(_to_numpy(point.slope()))
+    exact, average = (_to_numpy(part) for part in point.curvature())
+    change = np.zeros_like(scale)
+    moving = np.flatnonzero(searched & ~((scale <= LEAST) & (slope >= 0)) & ~((scale >= MOST) & (slope <= 0)))
+    if not moving.size or (np.abs(slope[moving]) < FLAT * (scale[moving] > LEAST)).all():
+        return change, 0.0
+    downhill = -slope[moving]
+    for curvature in (exact, average):
+        system = curvature[np.ix_(moving, moving)]
+        width = np.sqrt(np.maximum(np.diagonal(system), 1e-30 * np.abs(np.diagonal(average)[moving]) + 1e-60))
+        system = system / (width[:, None] * width) + damping * np.eye(len(moving))
+        values, vectors = np.linalg.eigh(system)
+        if values[0] > 1e-8 or curvature is average:
+            turned = vectors.T @ (downhill / width)
+            change[moving] = vectors @ (turned / np.maximum(values, 1e-8)) / width
+            break
+    taken = np.maximum(change, -1.0)
+    return change, float(np.abs(taken[moving] * downhill).sum())
+
+
+def _search_full(likelihood: Likelihood, start: Point) -> tuple[Point, int, bool]:
+    """L in full, from the best diagonal one, by the slope of the deviance alone."""
+    from scipy.optimize import minimize
+
+    xp, d = array_namespace(likelihood.gram), likelihood.gram.shape[-1]
+    places = np.tril_indices(d)
+    first = np.diag(np.maximum(_to_numpy(start.root), 1e-3))
+
+    def fill(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        root = np.zeros((d, d))
+        root[places] = values
+        return root
+
+    def deviance(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        root = fill(values)
+        found = likelihood.at(xp.asarray(root))
+        slope = 2 * np.linalg.solve(root.T, _to_numpy(found.slope()))
+        return found.deviance, np.asarray(slope[places], dtype=np.float64)
+
+    bounds = [(LEAST**0.5, None) if row == column else (None, None) for row, column in zip(*places, strict=True)]
+    options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-14, "gtol": 1e-6, "maxcor": 50}
+    found = minimize(deviance, first[places], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return likelihood.at(xp.asarray(fill(found.x))), int(found.nfev), bool(found.success)
+
+
+def _at(likelihood: Likelihood, scale: NDArray[np.float64]) -> Point:
+    return likelihood.at(array_namespace(likelihood.gram).asarray(np.sqrt(scale)))
+
+
+def _to_numpy(values: Array) -> NDArray[np.float64]:
+    return np.asarray(values, dtype=np.float64)
