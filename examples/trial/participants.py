@@ -34,8 +34,7 @@ class Participants:
     def __post_init__(self):
         self.names = [f"p{participant:03d}" for participant in range(self.number)]
         self._rng = np.random.default_rng(self.seed)
-        self._world = HeartSteps()
-        self._state = self._world.begin(self._world.draw(self._rng, (3, self.number)))
+        self._course = HeartSteps(self.number).start(seed=self.seed)
         # One participant in ten has a sensor that dies for four days.
         self._dead_from = np.where(self._rng.random(self.number) < 0.1, self._rng.integers(2, 30, self.number), 10_000)
         self._waiting = []
@@ -43,10 +42,11 @@ class Participants:
     def requests(self, day, point):
         """One decision request per participant; some are not available, some context is missing or absurd."""
         moment = BEGIN + timedelta(days=day, hours=HOURS[point])
-        return [self._request(participant, day, point, moment) for participant in range(self.number)]
+        states = self._course.look().state[0].round(6).tolist()
+        return [self._request(participant, state, day, point, moment) for participant, state in enumerate(states)]
 
-    def _request(self, participant, day, point, moment):
-        context = dict(zip(HeartSteps.state_names, self._state[:, participant].round(6).tolist(), strict=True))
+    def _request(self, participant, state, day, point, moment):
+        context = dict(zip(HeartSteps.state_names, state, strict=True))
         if self._dead(participant, day):
             context["weather"] = None
         if self._rng.random() < 0.05:
@@ -68,8 +68,9 @@ class Participants:
 
     def live_on(self, day, point, replies):
         """Three hours pass: states change by what was sent, and outcomes get on their way."""
-        actions = np.array([reply["action"] for reply in replies])
-        self._state, steps = self._world.advance(self._state, actions, self._world.draw(self._rng, (4, self.number)))
+        actions = np.array([[reply["action"] for reply in replies]])
+        probability = np.array([[reply["action_prob"][reply["action"]] for reply in replies]])
+        steps = self._course.step(actions, probability)[0]
         after = BEGIN + timedelta(days=day, hours=HOURS[point] + 3)
         for participant, reply in enumerate(replies):
             self._report(participant, day, reply, float(steps[participant]), after)

@@ -5,6 +5,7 @@ from gymnasium.utils.env_checker import check_env
 
 import surefoot as sf
 import surefoot.simulators
+from surefoot.simulators.gymnasium_envs import ParticipantEnv
 
 NAMES = ["surefoot/HeartSteps-v0", "surefoot/ChainWalk-v0"]
 
@@ -13,6 +14,17 @@ NAMES = ["surefoot/HeartSteps-v0", "surefoot/ChainWalk-v0"]
 def test_the_checker_is_content(name):
     check_env(gymnasium.make(name).unwrapped)  # its warnings are errors here
     check_env(gymnasium.make(name, disable_env_checker=True).unwrapped, skip_render_check=False)
+
+
+def test_any_simulator_is_an_environment():
+    env = ParticipantEnv(sf.simulators.HeartSteps(participants=3, spread=1.0), participant=1)
+    check_env(env, skip_render_check=True)
+    env.reset(seed=1)
+    observed, reward, _, _, info = env.step(1)
+    assert observed["available"] == 1
+    assert observed["missing"].sum() == 0
+    assert info["reported"]
+    assert np.isfinite(reward)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,8 @@ from gymnasium.envs.registration import register
 from surefoot.simulators.base import LongRun, Simulator
 from surefoot.simulators.chain_walk import ChainWalk
 from surefoot.simulators.contamination import Contaminated, contaminate
+from surefoot.simulators.course import Course, Situation
+from surefoot.simulators.dynamics import Dynamics
 from surefoot.simulators.heartsteps import HeartSteps
 from surefoot.simulators.measures import (
     Estimate,
@@ -20,10 +22,13 @@ from surefoot.simulators.memory import WithMemory
 __all__ = [
     "ChainWalk",
     "Contaminated",
+    "Course",
+    "Dynamics",
     "Estimate",
     "HeartSteps",
     "LongRun",
     "Simulator",
+    "Situation",
     "WithMemory",
     "coefficient_error",
     "compare",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.engines import NUMPY, Engine, find_engine
+from surefoot.numerics.engines import Engine, find_engine
 from surefoot.numerics.random_streams import streams
 from surefoot.policies.policies import Policies, Policy
 from surefoot.policies.rules import Chooser, DecisionRule
+from surefoot.simulators.course import Course, Seed
+from surefoot.simulators.dynamics import Dynamics
 
 NOISE_CELLS = 2**22
 """Random numbers held at once (32 MiB); people go through in blocks of this size."""
-
-Seed = int | np.random.SeedSequence
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,30 +40,17 @@ class LongRun:
     share_treated: NDArray[np.float64]
 
 
-class Simulator(ABC):
+class Simulator(Dynamics):
     """People who meet decision points one after the other.
 
-    A subclass gives the dynamics as functions of arrays: states are (variables, *lanes), one lane per simulated course of
-    events, so that any number of people and policies move forward together.
+    A subclass gives the dynamics, and the truth about them.
 
     Attributes
     ----------
-    state_names
-        One name for every state variable.
-    action_names
-        One name for every action, nothing first.
-    initial_numbers
-        Random numbers that the first state takes.
-    step_numbers
-        Random numbers that one step takes.
     critic_coef
         w*, the best linear approximation of the expected reward under a coin; (people, features) where people differ.
     """
 
-    state_names: tuple[str, ...]
-    action_names: tuple[str, ...] = ("nothing", "send")
-    initial_numbers: int
-    step_numbers: int
     critic_coef: NDArray[np.float64]
 
     def __init__(self, participants: int = 50) -> None:
@@ -73,18 +60,6 @@ class Simulator(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(participants={len(self.participants)})"
-
-    @abstractmethod
-    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """The random numbers that drive the dynamics."""
-
-    @abstractmethod
-    def begin(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """First states (variables, *lanes) from random numbers (initial_numbers, *lanes)."""
-
-    @abstractmethod
-    def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
-        """Next states and rewards from states, actions and random numbers (step_numbers, *lanes)."""
 
     @abstractmethod
     def expected_reward(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -97,36 +72,42 @@ class Simulator(ABC):
     def oracle_myopic(self) -> Policy | Policies:
         """The policy that takes the action with the highest expected immediate reward."""
 
-    def visible(self, state: Array) -> Array:
-        """The part of the state (variables, *lanes) that policies and logs see: all of it, unless there is more."""
-        return state
+    def start(self, *, seed: Seed | Sequence[Seed]) -> Course:
+        """Everybody before their first decision point, in one replicate or, with a sequence of seeds, in many at once.
 
-    def of(self, people: slice, engine: Engine) -> Self:
-        """The dynamics of some people, with arrays where the engine works; the same for all unless people differ."""
-        return self
+        Parameters
+        ----------
+        seed
+            One seed, or one for each replicate.
+
+        Returns
+        -------
+        Course
+            What `advance` moves forward, under one policy after another.
+
+        Examples
+        --------
+        >>> import surefoot as sf
+        >>> chains = sf.simulators.ChainWalk(participants=2)
+        >>> pieces = chains.start(seed=1).advance(sf.policies.coin(2), 3).advance(sf.policies.coin(2), 4).logs()
+        >>> (pieces.reward == chains.collect(sf.policies.coin(2), decision_points=7, seed=1).reward).all()
+        np.True_
+        """
+        return Course(self, seed)
 
     def collect(self, policy: Policy | Policies, *, decision_points: int = 210, seed: Seed) -> Trajectories:
         """Logs of all people under a policy. With the same seed a longer study begins with the shorter one."""
         if decision_points < 1:
             raise InputError(f"decision_points is {decision_points}; a study needs at least 1")
-        people, variables = len(self.participants), len(self.state_names)
-        states = np.empty((people, decision_points, variables))
-        actions = np.empty((people, decision_points), dtype=np.int64)
-        rewards = np.empty((people, decision_points))
-        probability = np.empty((people, decision_points))
-        for block in self._blocks(decision_points):
-            rule = policy.rules_for(self.participants[block])
-            course = self._course(rule, block, decision_points, seed, NUMPY)
-            for t in range(decision_points):
-                states[block, t] = self.visible(course.state).T
-                actions[block, t], rewards[block, t] = course.advance()
-                taken = actions[block, t, None]
-                probability[block, t] = np.take_along_axis(rule.probabilities(states[block, t]), taken, axis=1)[:, 0]
+        parts = [Course(self, seed, block).advance(policy, decision_points) for block in self._blocks(decision_points)]
+
+        def join(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(part, name)[0] for part in parts])
+
         return Trajectories.from_arrays(
-            states,
-            actions,
-            rewards,
-            probability=probability,
+            *(join("states"), join("actions"), join("reported")),
+            available=join("available"),
+            probability=join("probability"),
             participants=self.participants,
             state_names=self.state_names,
             actions=self.action_names,
@@ -169,7 +150,7 @@ class Simulator(ABC):
         size = max(1, NOISE_CELLS // (steps * (self.step_numbers + 1)))
         return [slice(start, start + size) for start in range(0, len(self.participants), size)]
 
-    def _course(self, rule: DecisionRule, block: slice, steps: int, seed: Seed, where: Engine) -> _Course:
+    def _course(self, rule: DecisionRule, block: slice, steps: int, seed: Seed, where: Engine) -> _Run:
         """A course of events for all lanes (*policies, people of the block), at its beginning."""
         people = range(*block.indices(len(self.participants)))
         first, numbers = [], []
@@ -179,7 +160,7 @@ class Simulator(ABC):
         uniform = np.stack([rng.random(steps) for rng in streams(seed, "actions", people)], axis=1)
         begun = self.begin(np.stack(first, axis=1))
         begun = begun.reshape(len(begun), *[1] * (len(rule.batch) - 1), -1)
-        return _Course(
+        return _Run(
             self.of(block, where),
             rule.on(where).chooser(),
             state=where.to_device(np.broadcast_to(begun, (len(begun), *rule.batch)).copy()),
@@ -192,7 +173,7 @@ class Simulator(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class _Course:
+class _Run:
     """All lanes on their way through time. The arrays are changed in place, so that a GPU can repeat a recorded step."""
 
     simulator: Simulator
@@ -208,6 +189,8 @@ class _Course:
         """One decision point: actions and rewards of all lanes."""
         xp = array_namespace(self.state)
         action = self.choose(self.simulator.visible(self.state), xp.take(self.uniform, self.time, axis=0)[0, ...])
+        free = self.simulator.available(self.state)
+        action = action if free is None else xp.where(free, action, 0)
         numbers = xp.take(self.driving, self.time, axis=0)[0, ...]
         following, reward = self.simulator.advance(self.state, action, numbers)
         self.state[...] = following

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.numerics.random_streams import streams
-from surefoot.simulators.base import Seed
+from surefoot.simulators.course import Seed
 
 Array = NDArray[np.float64]
 

@@ -9,11 +9,88 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from surefoot.numerics.engines import NUMPY
 from surefoot.simulators.chain_walk import ChainWalk
+from surefoot.simulators.dynamics import Dynamics
 from surefoot.simulators.heartsteps import HeartSteps
 
+Observation = Any
+MOST = 1e6
+"""Declared bounds of a state that has none."""
 
-class HeartStepsEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
+
+class ParticipantEnv(gymnasium.Env[Observation, np.int64]):
+    """One participant of any simulator.
+
+    Observation: a dict with the `state` (missing values stand as 0), which of its variables are `missing`, and whether the
+    participant is `available`; who is not gets action 0 whatever is chosen. Action: 0 nothing, 1 and more the others.
+    Reward: what the participant really earned; `info["reported"]` says whether logs would hold it. It never terminates.
+
+    Parameters
+    ----------
+    simulator
+        Whose dynamics they are.
+    participant
+        The position of the participant among the simulator's.
+
+    Examples
+    --------
+    >>> from surefoot.simulators import HeartSteps
+    >>> env = ParticipantEnv(HeartSteps(participants=3, spread=1.0), participant=2)
+    >>> first, _ = env.reset(seed=1)
+    >>> int(first["available"]), first["state"].shape
+    (1, (3,))
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Discrete
+
+    def __init__(self, simulator: Dynamics, participant: int = 0) -> None:
+        self._model = simulator.of(slice(participant, participant + 1), NUMPY)
+        variables = len(simulator.state_names)
+        self.action_space = spaces.Discrete(len(simulator.action_names))
+        parts = {
+            "state": spaces.Box(-MOST, MOST, (variables,), np.float64),
+            "missing": spaces.MultiBinary(variables),
+            "available": spaces.Discrete(2),
+        }
+        self.observation_space = spaces.Dict(parts)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._state = np.asarray(self._model.begin(self._draw(self._model.initial_numbers)))
+        return self.observe(), {}
+
+    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        taken = np.array([action if self._is_available() else 0])
+        following, reward = self._model.advance(self._state, taken, self._draw(self._model.step_numbers))
+        reported = not np.isnan(self._model.report(self._state, reward)[0])
+        self._state = np.asarray(following)
+        return self.observe(), float(reward[0]), False, False, {"reported": reported}
+
+    def observe(self) -> Observation:
+        """What is known before the next action."""
+        seen = self._see()
+        missing = np.isnan(seen)
+        return {
+            "state": np.where(missing, 0.0, seen),
+            "missing": missing.astype(np.int8),
+            "available": np.int64(self._is_available()),
+        }
+
+    def _see(self) -> NDArray[np.float64]:
+        return np.asarray(self._model.visible(self._state))[:, 0].copy()
+
+    def _is_available(self) -> bool:
+        free = self._model.available(self._state)
+        return free is None or bool(free[0])
+
+    def _draw(self, numbers: int) -> NDArray[np.float64]:
+        return self._model.draw(self.np_random, (numbers,))[:, None]
+
+
+class HeartStepsEnv(ParticipantEnv):
     """One participant of `HeartSteps`, where the state, the transition, the reward and their source are described.
 
     Observation: (weather, engagement, fatigue), float64. The model is unbounded; the declared bounds of ±100 are more than
@@ -21,46 +98,24 @@ class HeartStepsEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
     environment is truncated after 210 steps (42 days of 5 decision points) and never terminates.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
-
     def __init__(self) -> None:
-        self._model = HeartSteps(participants=1)
+        super().__init__(HeartSteps(participants=1))
         self.observation_space = spaces.Box(-100.0, 100.0, (3,), np.float64)
-        self.action_space = spaces.Discrete(2)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float64], dict[str, Any]]:
-        super().reset(seed=seed)
-        self._state = self._model.begin(self._model.draw(self.np_random, (self._model.initial_numbers,)))
-        return self._state.copy(), {}
-
-    def step(self, action: np.int64) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
-        numbers = self._model.draw(self.np_random, (self._model.step_numbers,))
-        self._state, reward = self._model.advance(self._state, np.asarray(action), numbers)
-        return self._state.copy(), float(reward), False, False, {}
+    def observe(self) -> NDArray[np.float64]:
+        return self._see()
 
 
-class ChainWalkEnv(gymnasium.Env[np.int64, np.int64]):
+class ChainWalkEnv(ParticipantEnv):
     """One chain of `ChainWalk`, where the state, the transition, the reward and their source are described.
 
     Observation: the position, 1 to 4. Action: 0 left, 1 right. The registered environment is truncated after 210 steps and
     never terminates.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
-
     def __init__(self) -> None:
-        self._model = ChainWalk(participants=1)
+        super().__init__(ChainWalk(participants=1))
         self.observation_space = spaces.Discrete(4, start=1)
-        self.action_space = spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.int64, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._state = self._model.begin(self._model.draw(self.np_random, (self._model.initial_numbers,)))
-        return np.int64(self._state[0]), {}
-
-    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
-        numbers = self._model.draw(self.np_random, (self._model.step_numbers,))
-        self._state, reward = self._model.advance(self._state, np.asarray(action), numbers)
-        return np.int64(self._state[0]), float(reward), False, False, {}
+    def observe(self) -> np.int64:
+        return np.int64(self._see()[0])

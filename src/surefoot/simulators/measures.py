@@ -13,7 +13,8 @@ from surefoot.errors import InputError
 from surefoot.learning.methods import Method
 from surefoot.policies import policies as reference
 from surefoot.policies.policies import Policies, Policy
-from surefoot.simulators.base import Seed, Simulator
+from surefoot.simulators.base import Simulator
+from surefoot.simulators.course import Seed
 
 Decides = Policy | Policies
 

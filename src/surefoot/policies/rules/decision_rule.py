@@ -35,6 +35,8 @@ class DecisionRule(ABC):
     """How it decides, as a sentence."""
     looks_through: ClassVar[str] = "policy"
     """Whose state variables it looks at: those that the `policy` sees, or those that the `critic` sees."""
+    looks_at_states: ClassVar[bool] = True
+    """False for a rule that can decide without knowing a state."""
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

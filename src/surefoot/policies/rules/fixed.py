@@ -21,6 +21,7 @@ class Fixed(DecisionRule):
     name: ClassVar[str] = "fixed"
     how: ClassVar[str] = "The probabilities are the same in every state."
     batch_axes_follow: ClassVar[int] = 1
+    looks_at_states: ClassVar[bool] = False
     probability: NDArray[np.float64]
     """(*batch, actions)."""
 
