@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+import surefoot as sf
+
 
 def critic_problems(rng, people):
     """A padded batch: features (people, decision points, d), rewards, weights; contaminated, ragged, some
@@ -39,3 +41,12 @@ def trade_off_problems(rng, people, points=60):
     z[..., 2], z[..., 3] = place < 0.15, place > 0.6
     z = np.concatenate([z, np.ones((people, points, 1))], axis=-1)
     return z, z @ (rng.standard_normal((people, 5, 1)) * [[1.0], [1.0], [2.0], [1.0], [1.5]]), np.ones((people, points))
+
+
+def three_actions(people=4, points=80, seed=0):
+    """Logs of people to whom walking or stretching is suggested."""
+    rng = np.random.default_rng(seed)
+    state, action = rng.standard_normal((people, points, 2)), rng.integers(0, 3, (people, points))
+    effect = np.where(action == 1, 0.5 + state[..., 0], 0) + np.where(action == 2, 1.0 - state[..., 1], 0)
+    reward = 3 + state[..., 0] + effect + 0.5 * rng.standard_normal((people, points))
+    return sf.Trajectories.from_arrays(state, action, reward, actions=["none", "walk", "stretch"])

@@ -7,7 +7,7 @@ from surefoot import policies
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError, NotFittedError
 from surefoot.learning import filters
-from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, method
+from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, PosteriorSampler, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "InputError",
     "LinUCB",
     "NotFittedError",
+    "PosteriorSampler",
     "Study",
     "StudyLogs",
     "Trajectories",

@@ -304,7 +304,8 @@ def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, mo
     with pytest.warns(sf.FitWarning, match="participant 1: no usable decision point"):
         fitted = fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted")
     assert fitted.manifest["warnings"] == [
-        "participant 1: no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing"
+        "participant 1: no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing, "
+        "posterior sampling follows its prior"
     ]
 
 

@@ -13,6 +13,8 @@ from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import hampel, kalman
 from surefoot.numerics.batched_cholesky import Cholesky
 from surefoot.numerics.engines import find_engine
+from surefoot.numerics.logistic_mean import mean_of_logistic
+from surefoot.numerics.orthants import probability_of_largest
 from surefoot.policies.features import critic_features, effects, policy_features
 from tests.problems import actor_problems, critic_problems
 
@@ -72,9 +74,9 @@ def test_actors(actions, radius):
 def test_simulation(kind):
     sim = kind(participants=5)
     logs = sim.collect(sf.policies.coin(2), decision_points=60, seed=0)
-    policies = {name: sf.method(name).fit(logs).policies_ for name in ("accb", "linucb")} | sf.simulators.reference_policies(
-        sim
-    )
+    policies = {
+        name: sf.method(name).fit(logs).policies_ for name in ("accb", "linucb", "ts")
+    } | sf.simulators.reference_policies(sim)
     ours = sim.run(policies, steps=80, keep=60, seed=1)
     theirs = sim.run(policies, steps=80, keep=60, seed=1, engine="torch")
     for name in policies:
@@ -100,6 +102,13 @@ def test_an_engine_that_is_not_there_is_named():
     if not torch.cuda.is_available():
         with pytest.raises(sf.InputError, match="needs a CUDA device"):
             find_engine("gpu")
+
+
+def test_probabilities_of_the_largest_effect():
+    rng = np.random.default_rng(4)
+    root = rng.standard_normal((20, 4, 5))
+    assert_same(*both(probability_of_largest, rng.standard_normal((20, 4)), root @ np.swapaxes(root, 1, 2)))
+    assert_same(*both(mean_of_logistic, *(rng.uniform(0.5, 4, 20) for _ in range(5))))
 
 
 def test_derivatives():

@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
+from tests.problems import three_actions
 from tests.reference import literal
 
 
@@ -13,14 +14,6 @@ from tests.reference import literal
 def dirty():
     logs = sf.simulators.HeartSteps(participants=6).collect(sf.policies.coin(2), decision_points=90, seed=0)
     return sf.simulators.contaminate(logs, mechanism="prompted", ratio=0.05, strength=5, seed=1).logs
-
-
-def three_actions(people=4, points=80, seed=0):
-    rng = np.random.default_rng(seed)
-    state, action = rng.standard_normal((people, points, 2)), rng.integers(0, 3, (people, points))
-    effect = np.where(action == 1, 0.5 + state[..., 0], 0) + np.where(action == 2, 1.0 - state[..., 1], 0)
-    reward = 3 + state[..., 0] + effect + 0.5 * rng.standard_normal((people, points))
-    return sf.Trajectories.from_arrays(state, action, reward, actions=["none", "walk", "stretch"])
 
 
 def literal_features(logs, participant):
@@ -40,6 +33,7 @@ def test_the_papers_nine_names_and_those_of_other_critics_and_horizons():
         *("ro-linucb", "ro-accb", "ro-saccb"),
         *("hb-linucb", "hb-accb", "hb-saccb"),
         *("ahead", "ro-ahead", "hb-ahead"),
+        *("ts", "ro-ts", "hb-ts"),
     ]
     assert isinstance(sf.method("filter-saccb"), sf.SACCB)
     assert sf.method("filter-saccb").filter == "hampel"

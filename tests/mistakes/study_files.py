@@ -212,12 +212,12 @@ MISTAKES = [
     Mistake(
         "A method with a typing mistake",
         key('"ro-accb"', '"ro-acb"'),
-        "study.toml: line 25, key 'method.name': there is no method 'ro-acb' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead']",
+        "study.toml: line 25, key 'method.name': there is no method 'ro-acb' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts']",
     ),
     Mistake(
         "A method in capitals",
         key('"ro-accb"', '"RO-ACCB"'),
-        "study.toml: line 25, key 'method.name': there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead']",
+        "study.toml: line 25, key 'method.name': there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts']",
     ),
     Mistake(
         "A parameter with a typing mistake",

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from surefoot.policies.rules import Boltzmann, Fixed, Pessimistic, UpperConfidence
+from surefoot.policies.rules import Boltzmann, Fixed, Pessimistic, PosteriorSampling, SmoothAllocation, UpperConfidence
 from tests.reference import literal
 
 RNG = np.random.default_rng(0)
@@ -11,12 +11,17 @@ LANES = 40
 
 def rules(actions):
     root = RNG.standard_normal((LANES, actions, 4, 4))
+    joint = RNG.standard_normal((LANES, 4 * (actions - 1), 4 * (actions - 1)))
+    posterior = RNG.standard_normal((LANES, actions - 1, 4)), joint @ np.swapaxes(joint, -1, -2)
+    curve = np.broadcast_to([0.1, 0.8, 5.0, 2.0, 1.5], (LANES, 5))
     return [
         Fixed(RNG.dirichlet(np.ones(actions), LANES)),
         Boltzmann(RNG.standard_normal((LANES, actions - 1, 4))),
         UpperConfidence(RNG.standard_normal((LANES, actions, 4)), root @ np.swapaxes(root, -1, -2)),
         UpperConfidence(RNG.standard_normal((LANES, actions, 4)), np.zeros((LANES, actions, 4, 4))),
         Pessimistic(RNG.standard_normal((LANES, actions, 4)), root @ np.swapaxes(root, -1, -2)),
+        PosteriorSampling(*posterior),
+        *([SmoothAllocation(*posterior, curve)] if actions == 2 else []),
     ]
 
 
@@ -83,3 +88,25 @@ def test_the_reference_is_left_only_for_an_advantage_of_kappa_standard_errors():
         margins = [z @ m - kappa * np.sqrt(z @ v @ z) for m, v in zip(mean[lane], covariance[lane], strict=True)]
         assert found[lane] == (0 if max(margins[1:]) <= 0 else int(np.argmax(margins)))
     assert {0, 1, 2} == set(found)
+
+
+def test_posterior_sampling_takes_an_action_as_often_as_its_drawn_effect_is_the_largest():
+    rule, state = rules(3)[-1][:4], RNG.standard_normal((4, 3))
+    effects = rule.draw(100_000, RNG).mean @ np.append(state, np.ones((4, 1)), axis=1)[:, :, None]
+    best = np.where(effects[..., 0].max(axis=-1) > 0, effects[..., 0].argmax(axis=-1) + 1, 0)
+    for lane, found in enumerate(rule.probabilities(state)):
+        share = np.bincount(best[:, lane], minlength=3) / len(best)
+        assert_allclose(found, share, atol=4.5 * np.sqrt(0.25 / len(best)))
+
+
+def test_posterior_sampling_is_sure_where_nothing_is_left_open():
+    rule = PosteriorSampling(np.array([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 0.0]]]), np.zeros((3, 2, 2)))
+    state = np.array([[2.0], [-2.0], [5.0]])
+    assert_array_equal(rule.probabilities(state), [[0, 1], [1, 0], [1, 0]])
+    assert [rule[lane].scalar()(state[lane].tolist()) for lane in range(3)] == [[0, 1], [1, 0], [1, 0]]
+
+
+def test_smooth_allocation_stays_within_its_ends():
+    rule = rules(2)[-1]
+    found = rule.probabilities(50 * RNG.standard_normal((LANES, 3)))[:, 1]
+    assert ((found >= 0.1) & (found <= 0.8)).all() and found.min() < 0.2 and found.max() > 0.5

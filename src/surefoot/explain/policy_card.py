@@ -28,6 +28,7 @@ PARAMETERS = {
     "exploration": "width α of the confidence bound",
     "horizon": "horizon",
     "caution": "caution κ",
+    "allocation": "allocation",
 }
 
 

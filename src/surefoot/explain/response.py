@@ -138,9 +138,8 @@ class _Tracer:
         present, self._participant_index = np.unique(fitted.logs_.participant_index[rows], return_inverse=True)
         self._people = len(present)
         self._drawn: DecisionRule | None = None
-        if self._pooled and rule.coefficients() is not None and self._people > 1:
-            few = _spread_evenly(np.arange(len(rows)), BAND_ROWS)
-            self._few, self._drawn = few, _draw_rules(fitted, seed)
+        if self._pooled and self._people > 1:
+            self._few, self._drawn = _spread_evenly(np.arange(len(rows)), BAND_ROWS), _draw_rules(fitted, seed)
 
     def trace(self, variable: Variable) -> Curve:
         settings = tuple(variable.kind.list_settings(variable.take(self._state)))
@@ -197,9 +196,14 @@ def _change_intervals(mean: NDArray[np.float64], drawn: NDArray[np.float64]) -> 
     return [[Interval(*map(float, cell)) for cell in row] for row in numbers]
 
 
-def _draw_rules(fitted: Method, seed: int) -> DecisionRule:
-    """Policies drawn from the normal approximation to θ, widened to Student's t, batch shape (draws, 1)."""
-    found, rule = compute_influences(fitted), fitted.policies_.rule
+def _draw_rules(fitted: Method, seed: int) -> DecisionRule | None:
+    """Policies drawn from what the rule itself is unsure of, or from the normal approximation to θ, widened to Student's t,
+    batch shape (draws, 1); None for a rule that is neither."""
+    rule = fitted.policies_.rule
+    if rule.coefficients() is None:
+        own: DecisionRule | None = rule.draw(BAND_DRAWS, np.random.default_rng(seed))
+        return own
+    found = compute_influences(fitted)
     covariance = found.covariance("policy")
     values, vectors = np.linalg.eigh(np.where(np.isfinite(covariance), covariance, 0.0))
     root = vectors * np.sqrt(np.maximum(values, 0.0)) * t_quantile(len(found.critic) - 1) / t_quantile(np.inf)

@@ -76,7 +76,8 @@ def find_troubles(
 def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int) -> list[str]:
     """The troubles in words."""
     return [
-        "no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing",
+        "no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing, posterior sampling "
+        "follows its prior",
         f"fewer usable decision points than the critic's {features} features; the penalty decides the rest",
         "the reward never changes, so no effect can be learned; what was removed as an outlier means nothing",
         *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in state_names),

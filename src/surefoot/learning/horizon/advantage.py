@@ -54,14 +54,18 @@ class Advantage(PerParticipant):
         return means, spreads
 
 
-def immediate_advantage(fit: CriticFit, scale: Array, penalty: Array, actions: int) -> Advantage:
-    """The advantages in the next outcome alone: the critic's effects with their covariance σ² (XᵀUX + ζ)⁻¹."""
+def immediate_advantage(fit: CriticFit, system: Array, scale: Array, actions: int, sees: Array) -> Advantage:
+    """The advantages in the next outcome alone: the critic's effects with covariance scale² system⁻¹.
+
+    `system` is XᵀUX + ζ, (units, d, d). `sees` is 1.0 for the state variables that the critic sees: the others have no
+    effect, and that is certain.
+    """
     xp = array_namespace(fit.coef)
     d = fit.coef.shape[1]
     eye = xp.eye(d, dtype=fit.coef.dtype, device=device(fit.coef))
-    system = fit.gram + penalty[:, None, :] * eye
-    covariance = (scale**2)[:, None, None] * solve(system, xp.broadcast_to(eye, system.shape))[0]
-    covariance = _to_policy_order(covariance, d // actions, range(1, actions))
+    covariance = (scale**2)[:, None, None] * solve(system, xp.broadcast_to(eye, system.shape)).solution
+    seen = xp.concat([xp.concat([sees, xp.ones_like(sees[:1])])] * (actions - 1))
+    covariance = _to_policy_order(covariance, d // actions, range(1, actions)) * seen[:, None] * seen
     count = xp.sum(fit.weights, axis=1)
     return Advantage(effects(fit.coef, actions), covariance, xp.astype(0 * count, xp.int64), count)
 

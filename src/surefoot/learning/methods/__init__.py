@@ -8,8 +8,9 @@ from surefoot.learning.methods.actor_critic import ACCB, SACCB
 from surefoot.learning.methods.composition import CriticResult, Method
 from surefoot.learning.methods.linucb import LinUCB
 from surefoot.learning.methods.pessimist import Pessimist
+from surefoot.learning.methods.posterior_sampling import PosteriorSampler
 
-__all__ = ["ACCB", "METHODS", "SACCB", "CriticResult", "LinUCB", "Method", "Pessimist", "method"]
+__all__ = ["ACCB", "METHODS", "SACCB", "CriticResult", "LinUCB", "Method", "Pessimist", "PosteriorSampler", "method"]
 
 AHEAD = {"pooling": "all", "horizon": "long-run"}
 METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {
@@ -23,9 +24,12 @@ METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {
     "ahead": (Pessimist, AHEAD),
     "ro-ahead": (Pessimist, {**AHEAD, "critic": "capped"}),
     "hb-ahead": (Pessimist, {**AHEAD, "critic": "high-breakdown"}),
+    "ts": (PosteriorSampler, {}),
+    "ro-ts": (PosteriorSampler, {"critic": "capped"}),
+    "hb-ts": (PosteriorSampler, {"critic": "high-breakdown"}),
 }
-"""The paper's nine methods by name, then three with the high-breakdown critic, then three that look ahead, for everybody
-together."""
+"""The paper's nine methods by name, then three with the high-breakdown critic, three that look ahead, for everybody
+together, and three that sample from the posterior."""
 
 
 def method(name: str, **parameters: Any) -> Method:

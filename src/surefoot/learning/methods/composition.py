@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
@@ -19,7 +20,7 @@ from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_criti
 from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
-from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon
+from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
 from surefoot.learning.penalty_units import Scaling, find_penalty_units
 from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
@@ -43,8 +44,37 @@ class CriticResult:
     scaling: Scaling
     penalty: Array
     """ζ of every feature, (people, features)."""
-    ahead: Advantage | None
+    residuals: Array
+    ahead: Advantage | None = None
     """With a long-run horizon."""
+
+    @classmethod
+    def of_fit(
+        cls,
+        batch: Batch,
+        features: Array,
+        fit: CriticFit,
+        scaling: Scaling,
+        penalty: Array,
+        ahead: Advantage | None = None,
+    ) -> CriticResult:
+        """With the residuals that the fit leaves, and their scale."""
+        xp = array_namespace(features)
+        residuals = ridge.residuals(features, batch.reward, fit.coef)
+        total, squares = xp.sum(fit.weights, axis=1), xp.sum(fit.weights * residuals**2, axis=1)
+        scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
+        return cls(batch, features, fit, scale, scaling, penalty, residuals, ahead)
+
+    @property
+    def system(self) -> Array:
+        """XᵀUX + ζ, (people, features, features)."""
+        xp = array_namespace(self.penalty)
+        eye = xp.eye(self.penalty.shape[1], dtype=self.penalty.dtype, device=device(self.penalty))
+        return self.fit.gram + self.penalty[:, None, :] * eye
+
+    def immediate_advantage(self, system: Array, scale: Array) -> Advantage:
+        """The advantages in the next outcome alone, with covariance scale² system⁻¹."""
+        return immediate_advantage(self.fit, system, scale, self.batch.actions, self.batch.critic_sees)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -176,14 +206,15 @@ class Method(ABC):
         )
         seen = xp.maximum(batch.critic_sees, batch.policy_sees)
         data = CriticBatch(x, batch.reward, batch.usable, batch.state, batch.action, penalty, batch.actions, seen)
-        fit = self.make_critic().fit(data) if outlook is None else outlook.critic
-        residuals = ridge.residuals(x, batch.reward, fit.coef)
-        total = xp.sum(fit.weights, axis=1)
-        squares = xp.sum(fit.weights * residuals**2, axis=1)
-        scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
+        fit, penalty = self.regress(batch, data, scaling) if outlook is None else (outlook.critic, penalty)
         ahead = None if outlook is None else outlook.advantage
-        rule, converged = self.learn_rule(CriticResult(batch, x, fit, scale, scaling, penalty, ahead))
-        return BatchFit(fit, residuals, scale, rule, fit.converged & converged, scaling, penalty)
+        found = CriticResult.of_fit(batch, x, fit, scaling, penalty, ahead)
+        rule, converged = self.learn_rule(found)
+        return BatchFit(fit, found.residuals, found.scale, rule, fit.converged & converged, scaling, penalty)
+
+    def regress(self, batch: Batch, data: CriticBatch, scaling: Scaling) -> tuple[CriticFit, Array]:
+        """The model of the expected reward, and ζ of every feature that it was fitted with."""
+        return self.make_critic().fit(data), data.penalty
 
     @abstractmethod
     def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:

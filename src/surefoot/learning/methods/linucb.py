@@ -34,7 +34,7 @@ class LinUCB(Method):
         xp = array_namespace(x)
         people, d = fit.coef.shape
         size = d // batch.actions
-        system = Cholesky(fit.gram + found.penalty[:, None, :] * xp.eye(d, dtype=x.dtype, device=device(x)))
+        system = Cholesky(found.system)
         means, spreads = [], []
         for action in range(batch.actions):
             # x(s, a) = E_a z(s): row j of `select` holds the critic's features that element j of z feeds.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.learning.horizon import immediate_advantage
 from surefoot.learning.methods.composition import CriticResult, Method
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.policies.rules import Pessimistic
@@ -25,7 +24,7 @@ class Pessimist(Method):
     """κ. By default it follows the decision points of a fit: 1 from 1,500 on, 2 from 400 on, 3 below."""
 
     def learn_rule(self, found: CriticResult) -> tuple[Pessimistic, Array]:
-        advantage = found.ahead or immediate_advantage(found.fit, found.scale, found.penalty, found.batch.actions)
+        advantage = found.ahead or found.immediate_advantage(found.system, found.scale)
         kappa = choose_caution(advantage.count) if self.caution is None else self.caution + 0.0 * advantage.count
         mean, spread = advantage.over_reference()
         return Pessimistic(mean, kappa[:, None, None, None] ** 2 * spread), found.fit.converged

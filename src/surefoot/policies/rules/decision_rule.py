@@ -66,6 +66,11 @@ class DecisionRule(ABC):
         """The same rule with other coefficients, of any batch shape."""
         raise InputError(f"a rule of kind '{self.name}' has no coefficients of its own")
 
+    def draw(self, count: int, rng: np.random.Generator) -> Self | None:
+        """Rules as they might have been learned from other data of the same kind, batch shape (count, *batch); None for a
+        rule that does not know how sure it is."""
+        return None
+
     def name_coefficients(self, state: Sequence[str], actions: Sequence[str]) -> list[tuple[str, str]]:
         """(action, feature) of every coefficient of its own."""
         return [] if self.coefficients() is None else policy_feature_names(state, actions)

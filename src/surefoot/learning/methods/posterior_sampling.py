@@ -1,0 +1,124 @@
+"""Posterior sampling: an action is as likely as it is to be the best one, by the posterior of a linear regression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from surefoot.errors import InputError, did_you_mean
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics import CriticBatch, CriticFit
+from surefoot.learning.horizon import Advantage
+from surefoot.learning.methods.composition import CriticResult, Method
+from surefoot.learning.penalty_units import Scaling
+from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.batched_cholesky import solve
+from surefoot.numerics.logistic_mean import EXPONENTS
+from surefoot.policies.rules import DecisionRule, PosteriorSampling, SmoothAllocation
+
+
+@dataclass(kw_only=True, eq=False)
+class PosteriorSampler(Method):
+    """P(a | s) = P(action a has the largest effect): Thompson sampling, the probabilities computed instead of drawn.
+
+    The effects are those of a Bayesian linear regression with prior w_j ~ N(0, σ²/ζ_j) and noise N(0, σ²):
+
+        w | data ~ N((XᵀUX + ζ)⁻¹ XᵀU r, σ² (XᵀUX + ζ)⁻¹)
+
+    u are the critic's weights, σ² is estimated. With a long-run horizon the effects are the advantages ahead, with their
+    covariance. Learns `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_`, `scale_` and
+    `policies_`.
+    """
+
+    allocation: str = "best"
+    """`best`: the probability that an action has the largest effect. `smooth`, for two actions: the mean over the posterior
+    of ρ(x) = L_min + (L_max − L_min) / [1 + c exp(−b x / σ)]^k, the generalised logistic of Oralytics and MiWaves."""
+    smooth_minimum: float = 0.2
+    """L_min."""
+    smooth_maximum: float = 0.8
+    """L_max."""
+    smooth_offset: float = 5.0
+    """c: the larger, the larger must an effect be before it counts."""
+    smooth_steepness: float = 20.0
+    """b, for effects in standard deviations σ of the noise."""
+    smooth_exponent: float = 1.0
+    """k."""
+    _positive: ClassVar[tuple[str, ...]] = ("tau", "smooth_offset", "smooth_steepness")
+
+    def regress(self, batch: Batch, data: CriticBatch, scaling: Scaling) -> tuple[CriticFit, Array]:
+        """The critic says which decision points count; from these the posterior is computed."""
+        fit, penalty = super().regress(batch, data, scaling)
+        found = CriticResult.of_fit(batch, data.features, fit, scaling, penalty)
+        xp = array_namespace(fit.coef)
+        pull = xp.matrix_transpose(data.features) @ (fit.weights * data.rewards)[..., None]
+        return replace(fit, coef=solve(self._system(found), pull).solution[..., 0]), penalty
+
+    def _system(self, found: CriticResult) -> Array:
+        """XᵀUX + ζ with a prior that is proper in every effect: what nobody has tried yet is as likely good as bad.
+
+        Where the penalty leaves the intercept of an effect free, because where zero lies is a matter of units, the effect in
+        the middle of the states is taken to be N(0, σ²/ζ_c).
+        """
+        xp, (system, actions) = array_namespace(found.penalty), (found.system, found.batch.actions)
+        size = system.shape[-1] // actions
+        middle = xp.concat([xp.ones_like(found.scale[:, None]), found.scaling.centre * found.batch.critic_sees], axis=1)
+        shrink = self.critic_penalty * middle[:, :, None] * middle[:, None, :]
+        for block in (slice(a * size, (a + 1) * size) for a in range(1, actions)):
+            free = found.penalty[:, block][:, :1, None] == 0
+            system[:, block, block] += xp.where(free, shrink, 0.0)
+        return system
+
+    def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
+        noise = estimate_noise(found)
+        advantage = found.ahead or found.immediate_advantage(self._system(found), noise)
+        return ALLOCATIONS[self.allocation](self, advantage, noise), found.fit.converged
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if self.allocation not in ALLOCATIONS:
+            near = did_you_mean(str(self.allocation), ALLOCATIONS)
+            raise InputError(f"allocation is {self.allocation!r}{near}; choose from {list(ALLOCATIONS)}")
+        low, high = self.smooth_minimum, self.smooth_maximum
+        if not 0 <= low < high <= 1:
+            raise InputError(f"smooth_minimum {low} must be below smooth_maximum {high}, both between 0 and 1")
+        least, most = EXPONENTS
+        if not least <= self.smooth_exponent <= most:
+            raise InputError(f"smooth_exponent is {self.smooth_exponent}; it must be between {least:g} and {most:g}")
+
+
+def estimate_noise(found: CriticResult) -> Array:
+    """σ of every fit: √((Σ u e² + r₀²) / (max(Σ u − d, 0) + 1)), (fits,).
+
+    The spread r₀ of the reward counts as one more decision point, so that a fit through as many points as it has
+    coefficients does not claim to be certain.
+    """
+    xp = array_namespace(found.scale)
+    total = xp.sum(found.fit.weights, axis=1)
+    free = xp.maximum(total - found.fit.coef.shape[-1], xp.zeros_like(total))
+    return xp.sqrt((found.scale**2 * total + found.scaling.reward**2) / (free + 1))
+
+
+def _allocate_to_best(method: PosteriorSampler, advantage: Advantage, noise: Array) -> DecisionRule:
+    return PosteriorSampling(advantage.mean, advantage.covariance)
+
+
+def _allocate_smoothly(method: PosteriorSampler, advantage: Advantage, noise: Array) -> DecisionRule:
+    if advantage.mean.shape[1] > 1:
+        raise InputError(
+            "allocation = 'smooth' weighs one effect, so it is for two actions; with more use allocation = 'best' and keep "
+            "probabilities in their limits by [probability_limits]"
+        )
+    xp = array_namespace(noise)
+    one = xp.ones_like(noise)
+    curve = (method.smooth_minimum, method.smooth_maximum, method.smooth_offset)
+    steepness = method.smooth_steepness / xp.where(noise > 0, noise, 1.0)
+    parts = [*(value * one for value in curve), steepness, method.smooth_exponent * one]
+    return SmoothAllocation(advantage.mean, advantage.covariance, xp.stack(parts, axis=-1))
+
+
+ALLOCATIONS: dict[str, Callable[[PosteriorSampler, Advantage, Array], DecisionRule]] = {
+    "best": _allocate_to_best,
+    "smooth": _allocate_smoothly,
+}
+"""How a posterior becomes probabilities."""

@@ -1,0 +1,55 @@
+"""Posterior sampling from the study file to the policy card."""
+
+import pyarrow.csv
+import pytest
+from typer.testing import CliRunner
+
+import surefoot as sf
+from surefoot.cli import app
+from tests.studies import many
+
+STUDY = """
+[columns]
+participant = "participant"
+time = "time"
+available = "available"
+probability = "probability"
+[state.weather]
+[state.engagement]
+[state.fatigue]
+[method]
+name = "hb-ts"
+pooling = "{pooling}"
+parameters = {{ allocation = "{allocation}" }}
+[probability_limits]
+minimum = 0.2
+maximum = 0.8
+"""
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(("pooling", "allocation"), [("all", "best"), ("person", "smooth")])
+def test_every_command_knows_it(tmp_path, pooling, allocation):
+    study, file = tmp_path / "study.toml", tmp_path / "logs.csv"
+    study.write_text(STUDY.format(pooling=pooling, allocation=allocation))
+    logs = many(1, 12, 60, seed=3)[0][0]
+    pyarrow.csv.write_csv(logs.to_frame("pyarrow"), file)
+    fitted = sf.fit_study(file, study, tmp_path / "fitted")
+    kept = sf.policies.load(tmp_path / "fitted" / "policies.json")
+    assert (
+        kept.probabilities(logs.participant, logs.state) == fitted.policies.probabilities(logs.participant, logs.state)
+    ).all()
+    run("audit", file, "--study", study)
+    run("evaluate", file, "--study", study)
+    run("explain", file, "--study", study, "--markdown", tmp_path / "card.md")
+    card = (tmp_path / "card.md").read_text()
+    assert "Sampled from the posterior" in card
+    assert "kept between 0.2 and 0.8" in card
+    assert "95 % interval" in card.split("## What it does")[1].split("##")[0]
+    assert f"allocation {allocation}" in card
