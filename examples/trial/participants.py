@@ -57,7 +57,7 @@ class Participants:
         return {
             "participant_id": self.names[participant],
             "decision_idx": day * len(HOURS) + point,
-            "timestamp": moment.isoformat(),
+            "timestamp": moment,
             "availability": not driving,
             "reasons": ["driving"] if driving else [],
             "context": context,
@@ -66,42 +66,40 @@ class Participants:
     def _dead(self, participant, day):
         return 0 <= day - self._dead_from[participant] < 4
 
-    def live_on(self, day, point, replies):
+    def live_on(self, day, point, decisions):
         """Three hours pass: states change by what was sent, and outcomes get on their way."""
-        actions = np.array([[reply["action"] for reply in replies]])
-        probability = np.array([[reply["action_prob"][reply["action"]] for reply in replies]])
+        actions = np.array([[decision.action for decision in decisions]])
+        probability = np.array([[decision.probability for decision in decisions]])
         steps = self._course.step(actions, probability)[0]
         after = BEGIN + timedelta(days=day, hours=HOURS[point] + 3)
-        for participant, reply in enumerate(replies):
-            self._report(participant, day, reply, float(steps[participant]), after)
+        for participant, decision in enumerate(decisions):
+            self._report(participant, day, decision, float(steps[participant]), after)
 
-    def _report(self, participant, day, reply, steps, after):
-        truth = self.truth[reply["decision_id"]] = Truth()
-        if reply["action"] and self._rng.random() < 0.08:
+    def _report(self, participant, day, decision, steps, after):
+        truth = self.truth[decision.decision_id] = Truth()
+        if decision.action and self._rng.random() < 0.08:
             truth.artefact, steps = True, steps + ARTEFACT
         chance = self._rng.random()
         if chance < 0.04:
             return  # never comes
         if self._dead(participant, day):
-            self._send(reply, None, after)
+            self._send(decision, None, after)
         elif chance < 0.05:
-            self._send(reply, steps, after, hours=60)  # too late to count
+            self._send(decision, steps, after, hours=60)  # too late to count
         elif chance < 0.11:
             truth.steps = steps
-            self._send(reply, steps, after, hours=21)  # no network until tomorrow
+            self._send(decision, steps, after, hours=21)  # no network until tomorrow
         elif chance < 0.14:
             truth.steps = steps
-            self._send(reply, steps / 2, after)
-            self._send(reply, steps, after, hours=24)  # corrected
+            self._send(decision, steps / 2, after)
+            self._send(decision, steps, after, hours=24)  # corrected
         else:
             truth.steps = steps
-            self._send(reply, steps, after)
+            self._send(decision, steps, after)
 
-    def _send(self, reply, steps, after, hours=0):
+    def _send(self, decision, steps, after, hours=0):
         moment = after + timedelta(hours=hours)
-        outcome = {"decision_id": reply["decision_id"], "proximal_outcome": steps, "timestamp": moment.isoformat()}
-        action_prob = reply["action_prob"][reply["action"]]
-        self._waiting.append((moment, {**outcome, "action_prob": action_prob}))
+        self._waiting.append((moment, decision.outcome(steps, moment)))
 
     def outcomes(self, now):
         """What has arrived by now; one in twenty is sent twice."""

@@ -22,6 +22,8 @@ from pathlib import Path
 from participants import BEGIN, HOURS, Participants
 from server import Server
 
+from surefoot.client import Client, ConflictError
+
 HERE = Path(__file__).parent
 ENDED = ("done", "waiting", "refused", "failed", "interrupted")
 
@@ -45,7 +47,8 @@ def main() -> None:
     began = time.monotonic()
     with server:
         keys = {role: server.command("keys", "create", "--role", role) for role in ("app", "analyst", "admin")}
-        run_days(server, keys, people, options.days)
+        with Client(server.url, keys["app"], queue=out / "outcomes") as client:
+            run_days(server, keys["admin"], client, people, options.days)
         summary = account(server, keys, people, out) | {"seconds": round(time.monotonic() - began, 1)}
         (out / "summary.json").write_text(json.dumps(summary, indent=2))
         print(f"\nThe trial took {summary['seconds']:.0f} seconds. Everything is in {options.out}.")
@@ -63,60 +66,57 @@ def emptied(out):
     return out
 
 
-def run_days(server, keys, people, days):
+def run_days(server, admin, client, people, days):
     """Decision points by day, an update by night."""
-    with ThreadPoolExecutor(4) as clients:
-        register = [{"participant_id": name} for name in people.names]
-        list(clients.map(lambda body: server.get("POST", "/participants", body, keys["app"]), register))
+    with ThreadPoolExecutor(4) as phones:
+        list(phones.map(client.register, people.names))
         print(f"{people.number} participants. Each day: decisions by source, share sent; each night: an update.\n")
         print("  day  policy  warm-up  fallback  unavailable   sent   update    used  removed  live policy")
         for day in range(days):
             sources, sent = Counter(), 0
             for point in range(len(HOURS)):
-                move_clock(server, keys, people, BEGIN + timedelta(days=day, hours=HOURS[point]))
+                move_clock(server, client, people, BEGIN + timedelta(days=day, hours=HOURS[point]))
                 asked = people.requests(day, point)
-                replies = list(clients.map(lambda body: decide(server, keys, body), asked))
-                sources.update(reply["source"] for reply in replies)
-                sent += sum(reply["action"] > 0 for reply in replies)
-                people.live_on(day, point, replies)
-            move_clock(server, keys, people, BEGIN + timedelta(days=day + 1, hours=3))
-            say(day, sources, sent, update(server, keys))
+                decisions = list(phones.map(lambda request: decide(client, request), asked))
+                sources.update(decision.source for decision in decisions)
+                sent += sum(decision.action > 0 for decision in decisions)
+                people.live_on(day, point, decisions)
+            move_clock(server, client, people, BEGIN + timedelta(days=day + 1, hours=3))
+            say(day, sources, sent, update(server, admin))
         # What is still on its way arrives, or is too late; then the last update.
-        move_clock(server, keys, people, BEGIN + timedelta(days=days + 3, hours=3))
-        print(f"after three more days: the last update is {update(server, keys)['state']}")
+        move_clock(server, client, people, BEGIN + timedelta(days=days + 3, hours=3))
+        print(f"after three more days: the last update is {update(server, admin)['state']}")
 
 
-def move_clock(server, keys, people, now):
-    """Time passes; outcomes that are on their way arrive."""
+def move_clock(server, client, people, now):
+    """Time passes; outcomes that are on their way arrive: first on the app server's disk, then at the service."""
     server.set_clock(now)
-    arrived = people.outcomes(now)
-    for start in range(0, len(arrived), 500):
-        results = server.get("POST", "/outcomes", {"outcomes": arrived[start : start + 500]}, keys["app"])["results"]
-        wrong = [one for one in results if one["status"] == "unknown_decision" or one["action_prob_agrees"] is False]
-        if wrong:
-            raise SystemExit(f"outcomes were not taken: {wrong[:3]}")
+    client.queue_outcomes(people.outcomes(now))
+    wrong = [receipt for receipt in client.flush() if not receipt.kept or receipt.probability_agrees is False]
+    if wrong:
+        raise SystemExit(f"outcomes were not taken: {wrong[:3]}")
 
 
-def decide(server, keys, body):
+def decide(client, request):
     """Ask; now and then ask again, as a phone does that lost the answer, and once with another context."""
-    status, first = server.ask("POST", "/api/v1/decisions", body, keys["app"])
-    if status != 200:
-        raise SystemExit(f"a decision was refused with {status}: {first.decode()}")
-    if body["decision_idx"] % 41 == 7:
-        if server.ask("POST", "/api/v1/decisions", body, keys["app"]) != (200, first):
+    decision = client.decide(**request)
+    if request["decision_idx"] % 41 == 7:
+        if client.decide(**request) != decision:
             raise SystemExit("a retry got another answer")
-        other = {**body, "context": {**body["context"], "weather": 0.123}}
-        if server.ask("POST", "/api/v1/decisions", other, keys["app"])[0] != 409:
-            raise SystemExit("a retry with another context was not refused")
-    return json.loads(first)
+        try:
+            client.decide(**{**request, "context": {**request["context"], "weather": 0.123}})
+        except ConflictError:
+            return decision
+        raise SystemExit("a retry with another context was not refused")
+    return decision
 
 
-def update(server, keys):
+def update(server, admin):
     """The nightly update, from its start to its end."""
-    found = server.get("POST", "/updates", key=keys["admin"])
+    found = server.get("POST", "/updates", key=admin)
     while found["state"] not in ENDED:
         time.sleep(0.05)
-        found = server.get("GET", f"/updates/{found['id']}", key=keys["admin"])
+        found = server.get("GET", f"/updates/{found['id']}", key=admin)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A live server on loopback, with a clock that the example sets, and a client for it."""
+"""A live server on loopback, with a clock that the example sets."""
 
 import http.client
 import json
@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -18,12 +17,12 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.url = f"sqlite:///{folder / 'trial.db'}"
-        self._folder, self._study, self._workers, self._own = folder, study, workers, threading.local()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._folder, self._study, self._workers = folder, study, workers
         self._clock = folder / "clock.txt"
         self._environment = {
             **os.environ,
-            "SUREFOOT_DATABASE": self.url,
+            "SUREFOOT_DATABASE": f"sqlite:///{folder / 'trial.db'}",
             "SUREFOOT_SIMULATED_CLOCK": str(self._clock),
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -73,28 +72,19 @@ class Server:
         self._process.terminate()
         self._process.wait(30)
 
-    def ask(self, way, path, body=None, key=""):
-        """Status and body of an answer. A lost answer is asked for again: the service answers the same."""
+    def ask(self, way, path, key=""):
+        """Status and body of an answer: what staff do, in words of HTTP. Apps use `surefoot.client`."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            return self._ask(way, path, body, key)
-        except ConnectionError:
-            # Servers close connections that were idle for long.
-            return self._ask(way, path, body, key)
+            connection.request(way, path, headers={"Authorization": f"Bearer {key}"})
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+        finally:
+            connection.close()
 
-    def _ask(self, way, path, body, key):
-        """Each thread keeps its connection."""
-        connection = getattr(self._own, "connection", None) or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        self._own.connection = None
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        connection.request(way, path, None if body is None else json.dumps(body), headers)
-        reply = connection.getresponse()
-        content = reply.read()
-        self._own.connection = connection
-        return reply.status, content
-
-    def get(self, way, path, body=None, key=""):
+    def get(self, way, path, key=""):
         """The JSON of an answer that must be good."""
-        status, text = self.ask(way, f"/api/v1{path}", body, key)
+        status, text = self.ask(way, f"/api/v1{path}", key)
         if status >= 300:
             raise SystemExit(f"{way} {path} answered {status}: {text.decode()}")
         return json.loads(text)

@@ -3,28 +3,29 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from surefoot import policies
-from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError, NotFittedError
-from surefoot.learning import filters
-from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, PosteriorSampler, method
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
     from surefoot import (
         audit,
+        client,
         datasets,
         effects,
         evaluation,
         explain,
         fitting,
+        policies,
         regression,
         sample_size,
         screening,
         simulators,
         study,
     )
+    from surefoot.data.trajectories import Trajectories
     from surefoot.fitting import FittedStudy, fit_study
+    from surefoot.learning import filters
+    from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, PosteriorSampler, method
     from surefoot.study import Study, StudyLogs
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Trajectories",
     "__version__",
     "audit",
+    "client",
     "datasets",
     "effects",
     "evaluation",
@@ -59,21 +61,29 @@ __all__ = [
 ]
 
 _LATER = {
+    "Trajectories": "surefoot.data.trajectories",
+    **dict.fromkeys(("ACCB", "METHODS", "SACCB", "LinUCB", "PosteriorSampler", "method"), "surefoot.learning.methods"),
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
 }
-_MODULES_LATER = (
-    *("audit", "datasets", "effects", "evaluation", "explain", "fitting", "regression"),
-    *("sample_size", "screening", "simulators", "study"),
-)
-"""What is slow to import is imported when it is first asked for."""
+_MODULES_LATER = {
+    "filters": "surefoot.learning.filters",
+    **{
+        name: f"surefoot.{name}"
+        for name in (
+            *("audit", "client", "datasets", "effects", "evaluation", "explain", "fitting", "policies", "regression"),
+            *("sample_size", "screening", "simulators", "study"),
+        )
+    },
+}
+"""What is slow to import is imported when it is first asked for: a client of the service needs no mathematics."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
     if name in _MODULES_LATER:
-        return _import_module(f"surefoot.{name}")
+        return _import_module(_MODULES_LATER[name])
     raise AttributeError(f"module 'surefoot' has no attribute '{name}'")
 
 

@@ -1,0 +1,98 @@
+"""What can go wrong between an app server and the service.
+
+::
+
+    ClientError
+    ├── NetworkError             no answer came; it may have been recorded: the same call again is safe
+    ├── UnexpectedAnswerError    something answered that is not Surefoot, or not in its words
+    ├── ApiError                 the service said no: status, code, message, field, request_id
+    │   ├── AccessError          401, 403: the key is not valid, or has another role
+    │   ├── NotFoundError        404: no such participant or decision
+    │   ├── ConflictError        409: decided otherwise before, out of order, too soon
+    │   ├── InvalidRequestError  400, 413, 422: wrong in form; the field says where
+    │   └── UnavailableError     408, 429, 502, 503, 504: not now; retry_after says when
+    └── QueueError               the queue on disk cannot be used
+        ├── QueueFullError       it holds as many outcomes as it may
+        └── QueueInUseError      another process has it open
+
+What is wrong before anything is sent (a time without a zone, a value that is not a number) is a `surefoot.InputError`.
+"""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """Anything that went wrong between this client and the service."""
+
+
+class NetworkError(ClientError):
+    """No answer came. The request may have been recorded: the same call again is safe, and gets the same answer."""
+
+
+class UnexpectedAnswerError(ClientError):
+    """The answer is not one of Surefoot's: another server, a proxy or a captive portal gave it."""
+
+
+class ApiError(ClientError):
+    """The service refused.
+
+    Attributes
+    ----------
+    status : int
+        Of HTTP.
+    code : str
+        For programs: `decided_otherwise`, `out_of_order`, `unknown_participant`, …
+    message : str
+        For people.
+    field : str or None
+        The field of the request that it is about.
+    request_id : str or None
+        By which the service's log names this request.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, request_id: str | None = None
+    ) -> None:
+        place = "" if field is None else f" [{field}]"
+        super().__init__(f"{status} {code}: {message}{place}")
+        self.status, self.code, self.message, self.field, self.request_id = status, code, message, field, request_id
+
+
+class AccessError(ApiError):
+    """The key is not valid, was revoked, or has a role that may not do this."""
+
+
+class NotFoundError(ApiError):
+    """There is no such participant, decision or route."""
+
+
+class ConflictError(ApiError):
+    """It was decided otherwise before, or comes out of order or too soon. Sending it again does not help."""
+
+
+class InvalidRequestError(ApiError):
+    """The request is wrong in form; `field` says where."""
+
+
+class UnavailableError(ApiError):
+    """The service cannot answer now, and was asked as often as `Retries` allows; `retry_after` is when to try again, in
+    seconds, if it said so.
+    """
+
+    retry_after: float | None = None
+
+
+class QueueError(ClientError):
+    """The queue on disk cannot be used."""
+
+
+class QueueFullError(QueueError):
+    """The queue holds as many outcomes as it may; nothing of this call was added."""
+
+
+class QueueInUseError(QueueError):
+    """Another process, or another client, has this queue open."""
+
+
+class QueueWarning(UserWarning):
+    """Something in the queue on disk could not be read, or was refused; it was set aside and nothing else was lost."""

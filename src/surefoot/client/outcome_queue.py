@@ -1,0 +1,211 @@
+"""Outcomes that wait on disk until the service has them: what `append` took survives a kill, a power cut and a long way
+without network.
+
+A folder with three files, readable by its owner only:
+
+- `waiting.jsonl`: a line `{"number": 7, "outcome": {…}}` for each outcome, a line `{"settled": 7}` when the service has
+  answered for all up to that one. Lines are added, never changed; the file is emptied when nothing waits any more.
+- `set_aside.jsonl`: what the service did not keep, and lines that could not be read, each with the reason.
+- `lock`: held by the process that uses the queue; it ends with the process.
+
+A kill between the service's answer and the line that settles it makes the outcome go out again: the service adds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from surefoot.client.exceptions import QueueError, QueueFullError, QueueInUseError, QueueWarning
+from surefoot.client.messages import Outcome, Receipt
+
+CLOSED = -1
+
+
+class OutcomeQueue:
+    """Outcomes waiting in a folder, at most `limit` of them; for one process at a time, and any number of its threads."""
+
+    def __init__(self, folder: str | Path, limit: int = 100_000) -> None:
+        self.folder, self.limit = Path(folder), limit
+        self._waiting: deque[tuple[int, str]] = deque()
+        self._newest = self._settled_lines = 0
+        self._changing = threading.Lock()
+        with self._refuse_unusable():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = _open_private(self.folder / "lock")
+            try:
+                _lock_file(self._lock, self.folder)
+                self._file = _open_private(self.folder / "waiting.jsonl")
+                self._recover()
+            except BaseException:
+                os.close(self._lock)
+                raise
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __repr__(self) -> str:
+        return f"OutcomeQueue({str(self.folder)!r}, waiting={len(self)})"
+
+    def append(self, outcomes: Iterable[Outcome]) -> None:
+        """Add outcomes; they are on disk when this returns."""
+        texts = [outcome.text() for outcome in outcomes]
+        with self._changing, self._refuse_unusable():
+            if len(self._waiting) + len(texts) > self.limit:
+                raise QueueFullError(
+                    f"{self.folder}: holds {len(self._waiting):,} outcomes and may hold {self.limit:,}; flush it first"
+                )
+            added = list(enumerate(texts, self._newest + 1))
+            self._add_lines([f'{{"number": {number}, "outcome": {text}}}' for number, text in added])
+            self._waiting.extend(added)
+            self._newest += len(added)
+
+    def first(self, count: int) -> list[str]:
+        """The oldest outcomes that wait, as JSON texts."""
+        with self._changing:
+            return [text for _, (_, text) in zip(range(count), self._waiting, strict=False)]
+
+    def settle(self, receipts: Sequence[Receipt]) -> None:
+        """Take the oldest away: the service has answered for them. What it did not keep is set aside."""
+        with self._changing, self._refuse_unusable():
+            answered = [self._waiting[index] for index in range(len(receipts))]
+            pairs = zip(answered, receipts, strict=True)
+            refused = [(text, receipt.reason or receipt.status) for (_, text), receipt in pairs if not receipt.kept]
+            self._set_aside(refused)
+            if len(receipts) == len(self._waiting):
+                os.ftruncate(self._file, 0)
+                os.fsync(self._file)
+                self._settled_lines = 0
+            else:
+                self._add_lines([f'{{"settled": {answered[-1][0]}}}'])
+                self._settled_lines += len(receipts)
+            for _ in receipts:
+                self._waiting.popleft()
+            if self._settled_lines > self.limit:
+                self._rewrite()
+        self._report(refused)
+
+    def close(self) -> None:
+        """Let another process use the queue; what waits, waits on."""
+        with self._changing:
+            for file in {self._file, self._lock} - {CLOSED}:
+                os.close(file)
+            self._file = self._lock = CLOSED
+
+    def _recover(self) -> None:
+        """Read what an earlier process left; a line that was cut off or damaged is set aside and reported."""
+        content = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        lines = content.split(b"\n")
+        damaged: list[tuple[str, str]] = []
+        for line in filter(None, lines):
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                damaged.append((line.decode("utf-8", "replace"), "damaged"))
+        self._set_aside(damaged)
+        if damaged or self._settled_lines or not content.endswith(b"\n"):
+            self._rewrite()
+        self._report(damaged)
+
+    def _take(self, line: dict[str, Any]) -> None:
+        """One line of the file: numbers grow, and nothing is settled that was not there."""
+        if "settled" in line:
+            if not 0 < line["settled"] <= self._newest:
+                raise ValueError("settled before it was there")
+            while self._waiting and self._waiting[0][0] <= line["settled"]:
+                self._waiting.popleft()
+                self._settled_lines += 1
+            return
+        number, outcome = line["number"], line["outcome"]
+        if number <= self._newest or not isinstance(outcome["decision_id"], str):
+            raise ValueError("not the next outcome")
+        self._waiting.append((number, json.dumps(outcome)))
+        self._newest = number
+
+    def _add_lines(self, lines: Sequence[str]) -> None:
+        """All of them on disk, or none."""
+        size = os.fstat(self._file).st_size
+        try:
+            _write_all(self._file, "".join(f"{line}\n" for line in lines).encode())
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, size)
+            raise
+
+    def _set_aside(self, refused: Sequence[tuple[str, str]]) -> None:
+        if not refused:
+            return
+        file = _open_private(self.folder / "set_aside.jsonl")
+        try:
+            _write_all(file, "".join(json.dumps({"reason": why, "line": line}) + "\n" for line, why in refused).encode())
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def _report(self, refused: Sequence[tuple[str, str]]) -> None:
+        """After everything else: whoever turns warnings into errors finds the queue settled."""
+        if refused:
+            reasons = ", ".join(sorted({why for _, why in refused}))
+            path = self.folder / "set_aside.jsonl"
+            warnings.warn(f"{path}: {len(refused)} set aside ({reasons})", QueueWarning, stacklevel=3)
+
+    def _rewrite(self) -> None:
+        """Keep only what waits: a new file takes the old one's place in one step."""
+        path = self.folder / "waiting.jsonl"
+        new = _open_private(path.with_suffix(".new"), os.O_TRUNC)
+        _write_all(new, "".join(f'{{"number": {number}, "outcome": {text}}}\n' for number, text in self._waiting).encode())
+        os.fsync(new)
+        path.with_suffix(".new").replace(path)
+        _sync_folder(self.folder)
+        os.close(self._file)
+        self._file, self._settled_lines = new, 0
+
+    @contextmanager
+    def _refuse_unusable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise QueueError(f"{self.folder}: cannot be used ({error.strerror}); see to the disk or name another") from error
+
+
+def _open_private(path: Path, more: int = 0) -> int:
+    new = not path.exists()
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | more, 0o600)
+    if new:
+        _sync_folder(path.parent)
+    return file
+
+
+def _write_all(file: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(file, content) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file's name is on disk when its folder is."""
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _lock_file(file: int, folder: Path) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise QueueInUseError(
+                f"{folder}: another client uses this queue; give each process a folder of its own"
+            ) from error
