@@ -7,7 +7,17 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Data or an argument was refused; the message names the place and the remedy."""
+    """Data or an argument was refused; the message names the place and the remedy.
+
+    Attributes
+    ----------
+    row
+        Of the table, from 0; None where it is not about one row.
+    column
+        Its name; None where it is not about one column.
+    participant
+        The id; None where it is not about one participant.
+    """
 
     def __init__(
         self, message: str, *, row: int | None = None, column: str | None = None, participant: object = None

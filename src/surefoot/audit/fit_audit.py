@@ -79,6 +79,11 @@ def audit(
     screen
         What was marked missing before the fit; from `study.read`.
 
+    Returns
+    -------
+    Audit
+        Verdict, checks, tables and page.
+
     Examples
     --------
     >>> import surefoot as sf

@@ -83,7 +83,25 @@ def study_text() -> str:
 def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1:
     """Read `suggestions.csv`, as published or as re-saved by a spreadsheet program.
 
-    `backend` says of which library `frame` is: pyarrow, pandas or polars.
+    Parameters
+    ----------
+    path
+        The file, which its authors publish and this package does not hold.
+    backend
+        Of which library `frame` is: pyarrow, pandas or polars.
+
+    Returns
+    -------
+    HeartStepsV1
+        Frame, trajectories, study, and how many rows every exclusion left.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> sf.datasets.heartsteps_v1("no_such_folder/suggestions.csv")
+    Traceback (most recent call last):
+    ...
+    surefoot.errors.InputError: no_such_folder/suggestions.csv: cannot be read (No such file or directory)
     """
     rows = _read_rows(Path(path))
     funnel = {"rows of the file": len(rows)}

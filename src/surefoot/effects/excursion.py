@@ -65,6 +65,13 @@ def excursion_effect(
         Of the outcome: `none`, `sqrt`, `log(x + c)`.
     actions
         Names of the actions, nothing first.
+    place
+        What messages call a row of the frame.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
 
     Examples
     --------
@@ -97,20 +104,103 @@ def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", pla
 
 
 def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """Weighted and centred least squares for a continuous outcome; options as in `excursion_effect`."""
+    """Weighted and centred least squares for a continuous outcome.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> sent = np.tile([0, 1], 60)
+    >>> frame = pa.table({"person": np.repeat(np.arange(12), 10), "t": np.tile(np.arange(10), 12), "sent": sent,
+    ...                   "y": 2.0 * sent + np.repeat(np.arange(12.0), 10)})
+    >>> columns = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent"}
+    >>> wcls(frame, **columns, probability=0.5).params.round(6)
+    array([2.])
+    """
     return excursion_effect(frame, estimator="wcls", **options)
 
 
 def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk; see `excursion_effect`."""
+    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> frame = pa.table({"person": np.repeat(np.arange(12), 8), "t": np.tile(np.arange(8), 12),
+    ...                   "sent": np.tile([0, 1], 48), "y": np.tile([1, 1, 0, 1, 0, 0, 0, 0], 12)})
+    >>> columns = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent"}
+    >>> np.exp(emee(frame, **columns, probability=0.5).params).round(6)
+    array([2.])
+    """
     return excursion_effect(frame, estimator="emee", **options)
 
 
 def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """EMEE without weights, for a binary outcome; options as in `excursion_effect`."""
+    """EMEE without weights, for a binary outcome.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> frame = pa.table({"person": np.repeat(np.arange(12), 8), "t": np.tile(np.arange(8), 12),
+    ...                   "sent": np.tile([0, 1], 48), "y": np.tile([1, 1, 0, 1, 0, 0, 0, 0], 12)})
+    >>> columns = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent"}
+    >>> np.exp(emee2(frame, **columns, probability=0.5).params).round(6)
+    array([2.])
+    """
     return excursion_effect(frame, estimator="emee2", **options)
 
 
 def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """The distal causal excursion effect on one outcome at the end; options as in `excursion_effect`."""
+    """The distal causal excursion effect on one outcome at the end.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`; the outcome of a participant stands in all of their rows.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> sent = np.random.default_rng(0).integers(0, 2, (40, 10))
+    >>> frame = pa.table({"person": np.repeat(np.arange(40), 10), "t": np.tile(np.arange(10), 40), "sent": sent.ravel(),
+    ...                   "y": np.repeat(3.0 * sent.sum(axis=1), 10)})
+    >>> found = dcee(frame, participant="person", time="t", outcome="y", treatment="sent", probability=0.5)
+    >>> low, high = found.conf_int()[0]
+    >>> bool(low < 3 < high)
+    True
+    """
     return excursion_effect(frame, estimator="dcee", **options)

@@ -143,10 +143,40 @@ def analyse(
     place: Place = frame_row,
     **options: Unpack[Options],
 ) -> EffectsReport:
-    """The average effect and, with moderators, the effect by them, at every lag; options as in `excursion_effect`.
+    """The average effect and, with moderators, the effect by them, at every lag.
 
-    Moderators are added to the controls of the analysis by moderators. `at` asks for the effect at values of the moderators,
-    `words` says how sentences call treatment and outcome, `over` names the variable (study day) to draw the effect over.
+    Parameters
+    ----------
+    frame, estimator, place, **options
+        As in `excursion_effect`. Moderators are added to the controls of the analysis by moderators.
+    lags
+        Effects on the outcome so many decision points later.
+    at
+        Values of the moderators at which the effect is asked for.
+    words
+        What the sentences call treatment and outcome.
+    notes
+        Sentences to put beside the findings.
+    sensitivity
+        Losses with which the average effect is estimated again, robust to outlying outcomes.
+    over
+        The variable (study day) to draw the effect over.
+
+    Returns
+    -------
+    EffectsReport
+        Tables, sentences, and a page.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, surefoot as sf
+    >>> rng = np.random.default_rng(0)
+    >>> sent = rng.integers(0, 2, 600)
+    >>> frame = pa.table({"person": np.repeat(np.arange(20), 30), "t": np.tile(np.arange(30), 20), "sent": sent,
+    ...                   "p": np.full(600, 0.5), "y": 0.4 * sent + rng.normal(size=600)})
+    >>> found = sf.effects.analyse(frame, participant="person", time="t", outcome="y", treatment="sent", probability="p")
+    >>> list(found.results), round(found.table[0].estimate, 2)
+    (['average'], 0.59)
     """
     questions = _questions(Analysis(**options), lags)
     found = {name: fit_analysis(frame, asked, estimator=estimator, place=place) for name, asked in questions.items()}

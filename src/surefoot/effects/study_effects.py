@@ -32,7 +32,34 @@ ALONE = "Every participant had a policy of their own: participants stay independ
 
 
 def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | None = None) -> EffectsReport:
-    """`[effects]` of a study (or another section) on a file or folder of logs, such as the service exports."""
+    """The analysis in `[effects]` of a study on a file or folder of logs, such as the service exports.
+
+    Parameters
+    ----------
+    study
+        Says what the columns mean and what is analysed.
+    path
+        The logs.
+    section
+        Another analysis than the study's own.
+
+    Returns
+    -------
+    EffectsReport
+        Tables, sentences, and a page.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, pyarrow.csv, surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> text = '[columns]\\nparticipant = "participant"\\ntime = "time"\\nprobability = "probability"\\n[state.weather]\\n'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "logs.csv"
+    ...     pyarrow.csv.write_csv(logs.to_frame("pyarrow"), path)
+    ...     found = sf.effects.analyse_study(sf.Study.parse(text), path)
+    >>> list(found.results)
+    ['average']
+    """
     asked = study.effects if section is None else section
     read = study.read(path)
     frame = _frame(study, asked, read, path)

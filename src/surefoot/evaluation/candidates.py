@@ -15,7 +15,8 @@ from surefoot.evaluation.cross_fitting import fit_without_folds
 from surefoot.evaluation.values import LOGGED
 from surefoot.learning.methods import Method
 from surefoot.learning.pooling import find_pooling
-from surefoot.policies.policies import Policies, Policy, baselines
+from surefoot.policies.constant_policies import baselines
+from surefoot.policies.policies import Policies, Policy
 
 Evaluated = Policy | Policies | Method | Callable[[NDArray[np.float64]], Any] | NDArray[np.float64]
 """A function takes states (n, variables) and gives probabilities (n, actions); an array has a row for each of the logs."""

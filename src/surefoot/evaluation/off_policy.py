@@ -46,7 +46,33 @@ ACROSS_PEOPLE = (
 
 @dataclass(frozen=True, repr=False)
 class OffPolicy(PolicyValues, ShownResult):
-    """Values of several policies from the same logs."""
+    """Values of several policies from the same logs.
+
+    Attributes
+    ----------
+    people, decision_points
+        How many could be used.
+    action_names
+        Nothing first.
+    unit
+        Of the values.
+    cross_fit
+        `person` or `time`.
+    critic
+        Of the reward model.
+    estimators
+        Their names.
+    values
+        Of every policy by every estimator.
+    overlap
+        How far the logs speak about each policy.
+    contrasts
+        Of every baseline that sends with the one that never does: what sending is worth.
+    long_run
+        What policies are worth once in force for long; empty unless it was asked for.
+    notes
+        What is to be kept in mind, in words.
+    """
 
     page_title: ClassVar[str] = "Values of policies"
 
@@ -75,12 +101,36 @@ def evaluate(
 ) -> OffPolicy:
     """Values of policies by name, of the baselines (`never`, `always`, or `always walk` …) and of the logging policy.
 
-    A `Method` is learned anew without the fold that judges it (`cross_fit` is `person` or `time`); `Policies` are refused
-    where they were learned from these logs; a function gets states (n, variables) and gives probabilities (n, actions), and
-    an array holds them for every row. `clip_probabilities` is a study's own; `learned_across_people` says that the logging
-    policy was updated with other people's outcomes. `long_run` adds what policies are worth once in force for long;
-    `max_gap` and `day_boundary` then say which decision points follow each other.
+    Parameters
+    ----------
+    logs
+        What happened, with the probabilities of the actions taken.
+    policies
+        By name. A `Method` is learned anew without the fold that judges it; `Policies` are refused where they were learned
+        from these logs; a function gets states (n, variables) and gives probabilities (n, actions), and an array holds them
+        for every row.
+    cross_fit, folds
+        How methods and the reward model are learned without the rows they judge: by `person` or by `time`, in so many folds.
+    critic
+        Of the reward model.
+    clip_probabilities
+        A study's own.
+    learned_across_people
+        Whether the logging policy was updated with other people's outcomes.
+    long_run, max_gap, day_boundary
+        Whether to add what policies are worth once in force for long, and which decision points then follow each other.
+    unit
+        How the reward was transformed, for the words.
+    draws, seed
+        Of the bootstrap over participants.
 
+    Returns
+    -------
+    OffPolicy
+        Values by every estimator, differences to the logging policy, overlap, and a page.
+
+    Examples
+    --------
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
     >>> found = evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])})

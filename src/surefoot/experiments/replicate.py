@@ -12,7 +12,7 @@ from surefoot.errors import FitWarning
 from surefoot.experiments.paper_methods import make_method
 from surefoot.experiments.settings import DATA_SETS, SCENES, Cell, Settings, Unit
 from surefoot.learning.methods import Method
-from surefoot.policies import policies
+from surefoot.policies import coin
 from surefoot.simulators import Contaminated, Simulator, contaminate
 from surefoot.simulators.measures import coefficient_error, reference_policies, reference_states, regret_at
 
@@ -34,7 +34,7 @@ def run_unit(unit: Unit, settings: Settings) -> list[dict[str, Any]]:
     # A replicate of a data set has the same people under every mechanism.
     place = list(DATA_SETS).index(unit.data_set)
     seeds = [np.random.SeedSequence(settings.seed, spawn_key=(place, unit.replicate, use)) for use in range(4)]
-    clean = simulator.collect(policies.coin(2), decision_points=settings.decision_points, seed=seeds[0])
+    clean = simulator.collect(coin(2), decision_points=settings.decision_points, seed=seeds[0])
     asked = list(settings.cells(unit.data_set))
     dirty: dict[tuple[float, float], Contaminated] = {}
     fitted: dict[Cell, Method] = {}

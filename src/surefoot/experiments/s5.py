@@ -23,7 +23,7 @@ from surefoot.errors import InputError
 from surefoot.learning import filters
 from surefoot.learning.critics import CriticBatch, CriticFit, make_critic
 from surefoot.learning.critics.ridge import ridge
-from surefoot.policies import policies
+from surefoot.policies import coin
 from surefoot.policies.features import critic_features
 from surefoot.simulators import HeartSteps, contaminate
 from surefoot.simulators.heartsteps import BETA, REWARD_NOISE
@@ -132,9 +132,7 @@ def make_problems(
     """For every seed and scenario: the scenario's position, the clean problem and the contaminated one."""
     for replicate in range(seeds) if isinstance(seeds, int) else seeds:
         dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(replicate, part)) for part in range(2))
-        logs = HeartSteps(participants=participants).collect(
-            policies.coin(2), decision_points=DECISION_POINTS, seed=dynamics
-        )
+        logs = HeartSteps(participants=participants).collect(coin(2), decision_points=DECISION_POINTS, seed=dynamics)
         clean = Problem.of(logs, np.zeros(len(logs), dtype=bool))
         for place, (mechanism, ratio, strength) in enumerate(scenarios):
             if mechanism == "clean":

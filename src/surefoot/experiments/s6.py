@@ -17,7 +17,7 @@ import numpy as np
 from surefoot.data.trajectories import Trajectories
 from surefoot.experiments.paper_methods import make_method
 from surefoot.learning.methods import Method
-from surefoot.policies import policies
+from surefoot.policies import coin
 from surefoot.screening import screen
 from surefoot.simulators import HeartSteps, contaminate
 
@@ -79,8 +79,8 @@ def run_study(
 ) -> list[dict[str, Any]]:
     """One simulated study under every artefact and ratio; the first row is the clean one."""
     dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(replicate, part)) for part in range(2))
-    coin = policies.coin(2)
-    clean = HeartSteps(participants=participants).collect(coin, decision_points=DECISION_POINTS, seed=dynamics)
+    send = coin(2)
+    clean = HeartSteps(participants=participants).collect(send, decision_points=DECISION_POINTS, seed=dynamics)
     rows = [_point("clean", 0.0, clean, clean, np.zeros(len(clean), dtype=bool))]
     for artefact in artefacts:
         for ratio in ratios:

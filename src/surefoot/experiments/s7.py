@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
 from surefoot.experiments.paper_methods import make_method
-from surefoot.policies import policies
+from surefoot.policies import coin
 from surefoot.policies.policies import Policies, Policy
 from surefoot.simulators import ChainWalk, HeartSteps, Simulator, contaminate, reference_policies
 
@@ -109,7 +109,7 @@ def collect(setting: S7Setting, replicate: int, seed: int) -> Trajectories:
     """The logs of one study under a coin."""
     dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(7, replicate, part)) for part in range(2))
     simulator = SIMULATORS[setting.simulator](participants=setting.participants)
-    logs = simulator.collect(policies.coin(2), decision_points=setting.decision_points, seed=dynamics)
+    logs = simulator.collect(coin(2), decision_points=setting.decision_points, seed=dynamics)
     if not setting.ratio:
         return logs
     return contaminate(logs, mechanism=setting.mechanism, ratio=setting.ratio, seed=outliers).logs

@@ -30,7 +30,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(ExplainedPolicy, ShownResult):
-    """A policy explained; its attributes are those of `ExplainedPolicy`."""
+    """A policy explained.
+
+    Attributes
+    ----------
+    fitted, study, audit
+        What is explained, and what it was explained with.
+    variables
+        The state variables as people know them, a category as one.
+    coefficients
+        Of critic and policy, with intervals, and everybody's own.
+    curves
+        How the probability of every action answers to each state variable that the policy sees.
+    disagreements
+        Features whose effect and whose part in the policy have opposite signs.
+    importances
+        Shares of the variance of the policy's logit.
+    courses
+        How many people would be treated when.
+    send_rates
+        Each participant's mean probability of being sent something; NaN without usable decision points.
+    send_rate, logged_rate
+        The mean of that over decision points, and the share at which something was sent.
+    consequences
+        What each action does now and later; empty with an immediate horizon.
+    """
 
     page_title: ClassVar[str] = "Policy card"
 
@@ -87,6 +111,11 @@ def explain(
         Own intervals are computed for at most so many people, drawn at random; None means everybody.
     progress
         Told how many of these people are done, of how many.
+
+    Returns
+    -------
+    Explanation
+        Coefficients, response curves, importances, policy card and page.
 
     Examples
     --------

@@ -47,6 +47,8 @@ class Curve:
 
     Attributes
     ----------
+    variable
+        Its name.
     settings
         Where the variable was put, one after the other.
     probability, low, high

@@ -116,8 +116,41 @@ def fit_study(
     """Fit the study's method to logs, and write a folder when `out` names one.
 
     Files go through in blocks of people. What is done is kept in a hidden folder beside `out` until all is done, so that
-    a run that was interrupted continues; `out` itself appears complete or not at all. `force` replaces an earlier fit.
-    `engine` is `numpy`, `torch`, `gpu`, or `dask` for files fitted on a cluster (at `scheduler`, or on this machine).
+    a run that was interrupted continues; `out` itself appears complete or not at all.
+
+    Parameters
+    ----------
+    logs
+        A file, a folder of Parquet files, or what `study.read` gave.
+    study
+        A study or its file.
+    out
+        The folder to write.
+    force
+        Whether to replace an earlier fit.
+    progress
+        Told how many people are done, of how many.
+    engine
+        `numpy`, `torch`, `gpu`, or `dask` for files fitted on a cluster.
+    scheduler
+        Where the cluster is; this machine unless given.
+
+    Returns
+    -------
+    FittedStudy
+        Policies, coefficients, removed decision points and manifest.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, pyarrow.csv, surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> study = sf.Study.parse('[columns]\\nparticipant = "participant"\\ntime = "time"\\n[state.weather]\\n')
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "logs.csv"
+    ...     pyarrow.csv.write_csv(logs.to_frame("pyarrow"), path)
+    ...     found = sf.fit_study(path, study)
+    >>> found.manifest["people"], len(found.policies)
+    (3, 3)
     """
     _check_engine(engine, scheduler, from_files=out is not None and not isinstance(logs, StudyLogs))
     if not isinstance(logs, str | Path | StudyLogs):

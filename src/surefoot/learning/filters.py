@@ -27,6 +27,24 @@ DEVIATIONS = 3.0
 def hampel(values: Array, present: Array, *, window: int = WINDOW, deviations: float = DEVIATIONS) -> Array:
     """Replace a point further than 3 scaled MADs from its window's median by that median; at the ends windows are shorter.
 
+    Parameters
+    ----------
+    values
+        (people, decision points), in time order.
+    present
+        Which of them are known.
+    window
+        Decision points on either side.
+    deviations
+        How many scaled MADs are too far.
+
+    Returns
+    -------
+    Array
+        The values, cleaned.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> hampel(np.array([[1.0, 2.0, 1.0, 90.0, 2.0, 1.0, 2.0]]), np.ones((1, 7), dtype=bool))
     array([[1., 2., 1., 2., 2., 1., 2.]])
@@ -50,6 +68,27 @@ def kalman(values: Array, present: Array, *, deviations: float = DEVIATIONS) -> 
     The series is taken as an AR(1) process, x_t − c = φ (x_{t−1} − c) + e_t, with c, φ and the variance of e estimated by
     medians. Going through it once, a point whose prediction error exceeds 3 standard deviations of the Kalman prediction
     is replaced by the prediction; the uncertainty then grows until a point is believed again.
+
+    Parameters
+    ----------
+    values
+        (people, decision points), in time order.
+    present
+        Which of them are known.
+    deviations
+        How many standard deviations are too far.
+
+    Returns
+    -------
+    Array
+        The values, cleaned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> series = np.array([[1.0, 2.0, 1.5, 1.0, 90.0, 2.0, 1.0, 1.5]])
+    >>> kalman(series, np.ones((1, 8), dtype=bool)).max() < 3
+    np.True_
     """
     xp = array_namespace(values)
     centre, total, phi, noise = _robust_ar1(values, present)
@@ -131,5 +170,26 @@ register_filter(Filter("kalman", kalman))
 
 
 def clean(logs: Trajectories, name: str) -> Trajectories:
-    """The logs as the filter of that name cleans them."""
+    """The logs as the filter of that name cleans them.
+
+    Parameters
+    ----------
+    logs
+        Whose states and rewards are cleaned, participant by participant in the order of time.
+    name
+        One of `FILTERS`.
+
+    Returns
+    -------
+    Trajectories
+        A copy.
+
+    Examples
+    --------
+    >>> import numpy as np, surefoot as sf
+    >>> reward = np.array([[1.0, 2.0, 1.0, 90.0, 2.0, 1.0, 2.0]])
+    >>> logs = sf.Trajectories.from_arrays(np.zeros((1, 7, 1)), np.zeros((1, 7)), reward)
+    >>> clean(logs, "hampel").reward
+    array([1., 2., 1., 2., 2., 1., 2.])
+    """
     return find_filter(name).clean(logs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.atomic_files import atomic_write
 from surefoot.data.frames import match_columns, positions
 from surefoot.errors import InputError
-from surefoot.policies.rules import DecisionRule, Fixed, find_rule
+from surefoot.policies.rules import DecisionRule, find_rule
 from surefoot.policies.training import FiledTraining, Training, add_fingerprints
 from surefoot.version import __version__
 
@@ -40,7 +40,8 @@ class Policy:
 
     Examples
     --------
-    >>> coin(2).probabilities([[0.3], [1.2]], available=[True, False])
+    >>> import surefoot as sf
+    >>> sf.policies.coin(2).probabilities([[0.3], [1.2]], available=[True, False])
     array([[0.5, 0.5],
            [1. , 0. ]])
     """
@@ -57,7 +58,8 @@ class Policy:
     def decide(self, state: Sequence[float]) -> list[float]:
         """Probabilities of the actions for one available participant in one state, quickly.
 
-        >>> never(2).decide([0.3])
+        >>> import surefoot as sf
+        >>> sf.policies.never(2).decide([0.3])
         [1.0, 0.0]
         """
         if (self.state_names is not None and len(state) != len(self.state_names)) or not isfinite(sum(state)):
@@ -221,7 +223,28 @@ def _write_json(
 
 
 def load(path: str | Path) -> Policies:
-    """Read what `Policies.save` wrote."""
+    """Read what `Policies.save` wrote.
+
+    Parameters
+    ----------
+    path
+        A .json or a .parquet file.
+
+    Returns
+    -------
+    Policies
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=2).collect(sf.policies.coin(2), decision_points=30, seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "policies.json"
+    ...     sf.method("accb").fit(logs).policies_.save(path)
+    ...     found = load(path)
+    >>> found.participants, found.state_names
+    (array([0, 1]), ('weather', 'engagement', 'fatigue'))
+    """
     path = Path(path)
     if path.suffix not in (".json", ".parquet"):
         raise InputError(f"{path}: policies are kept as .json or .parquet")
@@ -257,43 +280,6 @@ def _read_parquet(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     header = json.loads((table.schema.metadata or {})[b"surefoot"])
     columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in header["shapes"]}
     return header, {**columns, "participants": table["participant"].to_pylist()}
-
-
-def coin(actions: int) -> Policy:
-    """Every action with the same probability."""
-    return fixed([1 / actions] * actions)
-
-
-def never(actions: int) -> Policy:
-    """Always action 0: send nothing."""
-    return fixed([1.0] + [0.0] * (actions - 1))
-
-
-def always(actions: int) -> Policy:
-    """Never action 0: one of the others, each with the same probability."""
-    return fixed([0.0] + [1 / (actions - 1)] * (actions - 1))
-
-
-def baselines(action_names: Sequence[str]) -> dict[str, Policy]:
-    """The same action at every decision point: `never` any, and `always`, or `always walk` where there are several to send.
-
-    >>> list(baselines(["nothing", "walk", "stretch"]))
-    ['never', 'always walk', 'always stretch']
-    """
-    two = len(action_names) == 2
-    names = ["never", *("always" if two else f"always {name}" for name in action_names[1:])]
-    return {
-        name: replace(fixed(row), action_names=tuple(action_names))
-        for name, row in zip(names, np.eye(len(action_names)), strict=True)
-    }
-
-
-def fixed(probabilities: ArrayLike) -> Policy:
-    """The given probabilities, whatever the state."""
-    values = np.asarray(probabilities, dtype=np.float64)
-    if values.ndim != 1 or len(values) < 2 or not (values >= 0).all() or abs(values.sum() - 1) > 1e-9:
-        raise InputError(f"probabilities must be at least two numbers of at least 0 that sum to 1; got {values.tolist()}")
-    return Policy(Fixed(values), tuple(str(code) for code in range(len(values))))
 
 
 def _check_states(

@@ -42,6 +42,21 @@ def fit_reward_model(
 ) -> RewardModel:
     """Fit a copy of the regressor to decision points that can be used, on [s, 1{a=1}, 1{a=1} s, …].
 
+    Parameters
+    ----------
+    regressor
+        Any with scikit-learn's `fit` and `predict`.
+    state, action, reward
+        (decision points, variables), (decision points,) and (decision points,).
+    actions
+        How many there are, with nothing.
+
+    Returns
+    -------
+    RewardModel
+
+    Examples
+    --------
     >>> from sklearn.linear_model import LinearRegression
     >>> state, action = np.array([[0.0], [1.0], [0.0], [1.0]]), np.array([0, 0, 1, 1])
     >>> found = fit_reward_model(LinearRegression(), state, action, np.array([1.0, 2.0, 3.0, 6.0]), actions=2)

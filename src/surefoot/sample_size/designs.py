@@ -123,10 +123,16 @@ def continuous(
 
     Parameters
     ----------
+    days, decisions_per_day
+        Of the trial.
     effect
         A number, one for each day or decision point, or {"mean": …, "initial": …, "peak_day": …}: linear with this mean
         over the days and this value on day 1, quadratic with its extreme on that day. In the outcome's units; with sd = 1
-        standardised. `availability` likewise.
+        standardised.
+    probability
+        Of treatment: a number, or one for each day or decision point.
+    availability
+        The expected share of available decision points; given as `effect` is.
     sd
         Of the outcome given the controls.
     effect_sd
@@ -137,6 +143,14 @@ def continuous(
         Which shape of effect is tested: `constant`, `linear`, `quadratic` or a matrix; the effect's own unless given.
     controls
         q, how many coefficients the controls have, with the intercept.
+    power, people
+        Wanted power, or the number of people whose power is asked.
+    level
+        Of the test.
+
+    Returns
+    -------
+    SampleSize
 
     Examples
     --------
@@ -202,11 +216,24 @@ def binary(
     people: int | None = None,
     level: float = 0.05,
 ) -> SampleSize:
-    """As `continuous`, for an outcome that is 0 or 1; the effect is a log relative risk, `baseline` P(1) without treatment.
+    """As `continuous`, for an outcome that is 0 or 1; the effect is a log relative risk.
 
     M = Σ τ e^(ρfᵀβ) μ₀ ρ(1 − ρ) ffᵀ and Σ = Σ τ e^(2ρfᵀβ) μ₀ ρ(1 − ρ) [(1 − ρ) e^(−fᵀβ) + ρ − μ₀] ffᵀ; non-centrality
     N βᵀ(M⁻¹ΣM⁻ᵀ + σ_b² ccᵀ)⁻¹β.
 
+    Parameters
+    ----------
+    baseline
+        μ₀, the probability of 1 without treatment; given as `effect` is.
+    days, decisions_per_day, effect, probability, availability, effect_sd, test, controls, power, people, level
+        As in `continuous`.
+
+    Returns
+    -------
+    SampleSize
+
+    Examples
+    --------
     >>> from surefoot.sample_size import binary
     >>> binary(30, 3, effect=0.2, baseline=0.3, probability=0.4, availability=0.8).people
     25

@@ -53,8 +53,30 @@ class Pilot:
 
 
 def estimate_nuisance(study: Study, logs: Trajectories, *, binary: bool = False) -> Pilot:
-    """Availability and, for a continuous outcome, its standard deviation given the study's controls and σ_b; for a binary
-    one its probability without treatment.
+    """What a pilot says about the quantities that a sample size needs beside the effect.
+
+    Parameters
+    ----------
+    study
+        Of the pilot; its `[effects]` names the controls.
+    logs
+        Of the pilot.
+    binary
+        Whether the outcome is 0 or 1.
+
+    Returns
+    -------
+    Pilot
+        Availability and, for a continuous outcome, its standard deviation given the controls and σ_b; for a binary one its
+        probability without treatment.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=30).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> study = sf.Study.parse('[columns]\\nparticipant = "participant"\\ntime = "time"\\n[state.weather]\\n')
+    >>> sorted(estimate_nuisance(study, logs).estimates)
+    ['availability', 'effect_sd', 'sd']
     """
     bootstrap = PeopleBootstrap(len(logs.participants))
     every = np.ones(len(logs))

@@ -84,7 +84,28 @@ class SizedTrial:
 
 
 def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot | None = None, **options: Any) -> SizedTrial:
-    """`continuous` or `binary` by name; what is not among the options comes from the pilot."""
+    """`continuous` or `binary` by name; what is not among the options comes from the pilot.
+
+    Parameters
+    ----------
+    outcome
+        `continuous` or `binary`.
+    days, decisions_per_day
+        Of the trial.
+    pilot
+        From `estimate_nuisance`.
+    **options
+        Of `continuous` or `binary`.
+
+    Returns
+    -------
+    SizedTrial
+
+    Examples
+    --------
+    >>> size_trial("continuous", 42, 5, effect=0.1, availability=0.7).size.people
+    24
+    """
     if outcome not in OUTCOMES:
         raise InputError(f"no outcome '{outcome}'{did_you_mean(outcome, OUTCOMES)}; choose from {list(OUTCOMES)}")
     known = inspect.signature(OUTCOMES[outcome]).parameters

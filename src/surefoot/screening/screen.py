@@ -176,6 +176,11 @@ def screen(
     usual
         What another screen of the same columns learned, `Screen.usual`; learned from these logs unless given.
 
+    Returns
+    -------
+    Screen
+        The logs with what was flagged missing, and every flag with its reason.
+
     Examples
     --------
     >>> import surefoot as sf

@@ -161,8 +161,19 @@ def screen_columns(
 
 
 def make_detectors(parameters: Mapping[str, Mapping[str, Any] | bool]) -> tuple[Detector, ...]:
-    """Every detector, with these parameters; False leaves one out.
+    """Every detector, with these parameters.
 
+    Parameters
+    ----------
+    parameters
+        By the name of the detector; False leaves it out.
+
+    Returns
+    -------
+    tuple of Detector
+
+    Examples
+    --------
     >>> [detector.name for detector in make_detectors({"units": False, "stuck": {"threshold": 0.99}})]
     ['clock', 'codes', 'not_worn', 'stuck', 'careless', 'level_shifts']
     """

@@ -45,6 +45,11 @@ class Simulator(Dynamics):
 
     A subclass gives the dynamics, and the truth about them.
 
+    Parameters
+    ----------
+    participants
+        How many people.
+
     Attributes
     ----------
     critic_coef

@@ -25,6 +25,13 @@ class ChainWalk(Simulator):
     The expected reward is not linear in [1, s, a, a·s]; `critic_coef` is its least-squares fit under a coin, which visits
     the four states equally often.
 
+    Parameters
+    ----------
+    participants
+        How many people.
+
+    Examples
+    --------
     >>> ChainWalk(participants=3).expected_reward(np.array([[1.0], [4.0]]))
     array([[10., 90.],
            [90., 10.]])

@@ -121,19 +121,46 @@ def contaminate(
     after: str | None = None,
     seed: Seed,
 ) -> Contaminated:
-    """Put artefacts into a share `ratio` (ψ) of each participant's decision points.
+    """Put artefacts into a share of each participant's decision points.
 
-    `sensor`: every state variable and the reward move by ± ν × the participant's mean absolute value of it, signs at random.
-    `prompted`: only after an action other than 0; the reward rises by ν × the participant's mean absolute reward.
-    `careless`: every state variable is drawn uniformly from the participant's range of it; the reward is right.
-    `nonwear`: values are 0. `stuck`: values are the last ones before the run. `unit`: values are multiplied by ν.
-    `code`: values are ν. `straightlining`: all state variables have one value, drawn from their common range.
+    A participant has round(ψ · decision points) artefacts, at most as many as there are decision points of that kind. With
+    one seed a larger ratio touches all that a smaller one touches, in the same way.
 
-    `strength` is ν: 5 unless given, 10 for `unit`, 999 for `code`. `run_length` is the mean length of runs of touched
-    decision points, geometric; 1 scatters them. `values` says what is touched (`state`, `reward` or `both`), `after`
-    whether the artefact depends on the action: `anything`, `nothing` or `prompt`. A participant has round(ψ · decision
-    points) artefacts, at most as many as there are decision points of that kind. With one seed a larger ratio touches all
-    that a smaller one touches, in the same way.
+    Parameters
+    ----------
+    logs
+        As they should have been.
+    mechanism
+        `sensor`: every state variable and the reward move by ± ν × the participant's mean absolute value of it, signs at
+        random. `prompted`: only after an action other than 0; the reward rises by ν × the participant's mean absolute
+        reward.
+        `careless`: every state variable is drawn uniformly from the participant's range of it; the reward is right.
+        `nonwear`: values are 0. `stuck`: values are the last ones before the run. `unit`: values are multiplied by ν.
+        `code`: values are ν. `straightlining`: all state variables have one value, drawn from their common range.
+    ratio
+        ψ.
+    strength
+        ν: 5 unless given, 10 for `unit`, 999 for `code`.
+    run_length
+        The mean length of runs of touched decision points, geometric; 1 scatters them.
+    values
+        What is touched: `state`, `reward` or `both`; the mechanism's own unless given.
+    after
+        Whether the artefact depends on the action: `anything`, `nothing` or `prompt`.
+    seed
+        Root of the random numbers.
+
+    Returns
+    -------
+    Contaminated
+        The logs, and which rows were touched.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=4).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> int(contaminate(logs, mechanism="sensor", ratio=0.1, seed=1).touched.sum())
+    20
     """
     how = MECHANISMS[_among("mechanism", mechanism, MECHANISMS)]
     which = VALUES[_among("values", values or how.values, VALUES)]

@@ -41,10 +41,20 @@ class HeartSteps(Simulator):
         S3' = β4·S3 + β5·S3·A + β6·A + ξ3
         R   = β13·[β7 + A·(β8 + β9·S1 + β10·S2) + β11·S1 − β12·S3 + ϱ]     (steps in the following three hours)
 
-    Source: Zhu, Guo, Li, Huang, arXiv 1802.09714; the identity covariance of the first state is ours. So is `spread`: with
-    it everybody's coefficients of the reward on [1, s, a, a·s] and of the transitions are drawn around these, `spread` times
-    the standard deviations above, from random streams of `seed`; `critic_coef` and `transition_coef` hold the truth.
+    Source: Zhu, Guo, Li, Huang, arXiv 1802.09714; the identity covariance of the first state is ours. So is `spread`.
 
+    Parameters
+    ----------
+    participants
+        How many people.
+    spread
+        With it everybody's coefficients of the reward on [1, s, a, a·s] and of the transitions are drawn around these,
+        `spread` times the standard deviations above; `critic_coef` and `transition_coef` hold the truth.
+    seed
+        Of these draws.
+
+    Examples
+    --------
     >>> HeartSteps(participants=3).expected_reward(np.zeros((1, 3)))
     array([[1500., 1625.]])
     >>> HeartSteps(participants=3, spread=1.0).expected_reward(np.zeros((3, 1, 3))).round()[:, 0]

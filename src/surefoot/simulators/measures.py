@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
 from surefoot.learning.methods import Method
-from surefoot.policies import policies as reference
+from surefoot.policies import baselines, coin
 from surefoot.policies.policies import Policies, Policy
 from surefoot.simulators.base import Simulator
 from surefoot.simulators.course import Seed
@@ -57,8 +57,23 @@ def long_run_average_reward(
 ) -> Estimate | dict[str, Estimate]:
     """ElrAR: run everybody's policy for `steps` decision points, average the rewards of the last `keep`, then over people.
 
-    Several policies by name face the same random numbers and give a result each.
+    Parameters
+    ----------
+    simulator
+        The people.
+    policies
+        One, or several by name: they face the same random numbers and give a result each.
+    steps, keep
+        How many decision points, and how many of the last count.
+    seed
+        Root of the random numbers.
 
+    Returns
+    -------
+    Estimate or dict of Estimate
+
+    Examples
+    --------
     >>> from surefoot.simulators import ChainWalk
     >>> sim = ChainWalk(participants=20)
     >>> round(long_run_average_reward(sim, sim.oracle_myopic(), seed=0).mean)
@@ -71,21 +86,57 @@ def long_run_average_reward(
 
 
 def share_treated(simulator: Simulator, policies: Decides, *, steps: int = 5000, keep: int = 4000, seed: Seed) -> Estimate:
-    """Share of decision points with an action other than 0, in the same run as `long_run_average_reward`."""
+    """Share of decision points with an action other than 0, in the same run as `long_run_average_reward`.
+
+    Parameters
+    ----------
+    simulator, policies, steps, keep, seed
+        As in `long_run_average_reward`.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> float(share_treated(sf.simulators.HeartSteps(participants=3), sf.policies.always(2), steps=20, keep=10, seed=0).mean)
+    1.0
+    """
     return Estimate.over(simulator.run({"it": policies}, steps=steps, keep=keep, seed=seed)["it"].share_treated)
 
 
 def immediate_regret(simulator: Simulator, policies: Decides, *, states: int = 1000, seed: Seed) -> Estimate:
     """Mean of max_a q(s, a) − Σ_a π(a | s) q(s, a), q the true expected immediate reward.
 
-    The reference states are those that a coin visits in `states` decision points: the same for every policy.
+    Parameters
+    ----------
+    simulator
+        The people.
+    policies
+        What is judged.
+    states
+        The reference states are those that a coin visits in so many decision points: the same for every policy.
+    seed
+        Root of the random numbers.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> people = sf.simulators.HeartSteps(participants=3)
+    >>> float(immediate_regret(people, people.oracle_myopic(), states=10, seed=0).mean)
+    0.0
     """
     return regret_at(simulator, policies, reference_states(simulator, states, seed))
 
 
 def reference_states(simulator: Simulator, states: int, seed: Seed) -> NDArray[np.float64]:
     """What a coin visits: (people, states, variables)."""
-    logs = simulator.collect(reference.coin(len(simulator.action_names)), decision_points=states, seed=seed)
+    logs = simulator.collect(coin(len(simulator.action_names)), decision_points=states, seed=seed)
     return logs.state[logs.order].reshape(len(simulator.participants), states, -1)
 
 
@@ -99,15 +150,52 @@ def regret_at(simulator: Simulator, policies: Decides, states: NDArray[np.float6
 
 
 def coefficient_error(simulator: Simulator, fitted: Method) -> Estimate:
-    """‖ŵ − w*‖ of every participant's critic against the simulator's true coefficients."""
+    """‖ŵ − w*‖ of every participant's critic against the simulator's true coefficients.
+
+    Parameters
+    ----------
+    simulator
+        Whose logs the method was fitted to.
+    fitted
+        The method.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> people = sf.simulators.HeartSteps(participants=5)
+    >>> logs = people.collect(sf.policies.coin(2), decision_points=100, seed=0)
+    >>> bool(coefficient_error(people, sf.method("accb").fit(logs)).mean > 0)
+    True
+    """
     return Estimate.over(np.linalg.norm(fitted.critic_coef_ - simulator.critic_coef, axis=1))
 
 
 def reference_policies(simulator: Simulator) -> dict[str, Decides]:
-    """What every table is compared with: `never`, `always`, `coin` and `oracle-myopic`."""
+    """What every table is compared with: `never`, `always`, `coin` and `oracle-myopic`.
+
+    Parameters
+    ----------
+    simulator
+        Whose truth the oracle knows.
+
+    Returns
+    -------
+    dict
+        Policies by name.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> list(reference_policies(sf.simulators.HeartSteps(participants=3)))
+    ['never', 'always', 'coin', 'oracle-myopic']
+    """
     return {
-        **reference.baselines(simulator.action_names),
-        "coin": reference.coin(len(simulator.action_names)),
+        **baselines(simulator.action_names),
+        "coin": coin(len(simulator.action_names)),
         "oracle-myopic": simulator.oracle_myopic(),
     }
 
@@ -124,7 +212,32 @@ def compare(
 ) -> Any:
     """A tidy frame with a row per method and measure: name, measure, mean, standard_error.
 
-    Measures: `long_run_average_reward`, `share_treated`, `immediate_regret`, and for fitted methods `coefficient_error`.
+    Parameters
+    ----------
+    simulator
+        The people.
+    fitted
+        Fitted methods or policies, by name.
+    steps, keep
+        Of the long run: how many decision points, and how many of the last count.
+    states
+        Reference states of the immediate regret.
+    seed
+        Root of the random numbers.
+    backend
+        Of which library the frame is.
+
+    Returns
+    -------
+    frame
+        Measures: `long_run_average_reward`, `share_treated`, `immediate_regret`, and for fitted methods `coefficient_error`.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> people = sf.simulators.HeartSteps(participants=3)
+    >>> compare(people, {"never": sf.policies.never(2)}, steps=20, keep=10, states=5, seed=0)["measure"].to_pylist()
+    ['long_run_average_reward', 'share_treated', 'immediate_regret']
     """
     if not fitted:
         raise InputError("nothing to compare; give at least one method or policy by name")

@@ -21,11 +21,22 @@ from surefoot.simulators.base import Simulator
 class WithMemory(Simulator):
     """A simulator whose states are followed by derived ones, computed as they are from logs and in a trial.
 
-    `day_boundary` is the number of decision points a day, for derived states that count days. Inside, a state is the
-    simulator's own, then the derived values, then what they remember and the time; policies and logs see the first two.
+    Inside, a state is the simulator's own, then the derived values, then what they remember and the time; policies and logs
+    see the first two.
 
+    Parameters
+    ----------
+    simulator
+        Of the people.
+    derived
+        The derived states by name.
+    day_boundary
+        The number of decision points a day, for derived states that count days.
+
+    Examples
+    --------
     >>> from surefoot.data.derived_states import Dose
-    >>> from surefoot.policies.policies import always
+    >>> from surefoot.policies import always
     >>> from surefoot.simulators import HeartSteps
     >>> logs = WithMemory(HeartSteps(participants=1), {"dose": Dose(0.5)}).collect(always(2), decision_points=3, seed=0)
     >>> logs.state[:, 3]

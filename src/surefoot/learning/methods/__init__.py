@@ -33,8 +33,21 @@ together, and three that sample from the posterior."""
 
 
 def method(name: str, **parameters: Any) -> Method:
-    """One of the methods, not yet fitted, with parameters of its class.
+    """One of the methods, not yet fitted.
 
+    Parameters
+    ----------
+    name
+        One of `METHODS`.
+    **parameters
+        Of its class, such as `ACCB`.
+
+    Returns
+    -------
+    Method
+
+    Examples
+    --------
     >>> method("ro-accb", tau=2.0).critic
     'capped'
     """

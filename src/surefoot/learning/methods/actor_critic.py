@@ -19,7 +19,26 @@ from surefoot.policies.rules import Boltzmann
 class ACCB(Method):
     """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) x(s_i, a)ᵀw − (ζ_a / 2) ‖θ‖²: the actor-critic contextual bandit.
 
-    Learns `coef_` (θ), `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_` and `policies_`.
+    Parameters
+    ----------
+    actor_penalty
+        ζ_a; the other parameters are those of `Method`.
+
+    Attributes
+    ----------
+    coef_
+        θ, (fits, k·m).
+    critic_coef_, weights_, threshold_, residuals_, n_iter_
+        w, u, ε, r − xᵀw, and the critic's iterations.
+    policies_
+        What was learned, to decide with.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> sf.ACCB(critic="capped").fit(logs).coef_.shape
+    (3, 4)
     """
 
     actor_penalty: float = 1e-4
@@ -48,6 +67,19 @@ class SACCB(ACCB):
     """ACCB that keeps every action possible: θᵀ Σ θ ≤ α (log(p₀ / (1 − p₀)))², Σ the weighted mean of g gᵀ.
 
     This is Lei's relaxation of P(p₀ ≤ π_θ(1 | S) ≤ 1 − p₀) ≥ 1 − α.
+
+    Parameters
+    ----------
+    minimum_probability
+        p₀; the other parameters are those of `ACCB`, and so are the attributes.
+    violation
+        α.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> round(sf.SACCB(minimum_probability=0.1, violation=1.0).radius, 4)
+    4.8278
     """
 
     minimum_probability: float = 0.1

@@ -19,7 +19,24 @@ from surefoot.policies.rules import UpperConfidence
 class LinUCB(Method):
     """a = argmax_a x(s, a)ᵀw + α σ √(x(s, a)ᵀ A⁻¹ x(s, a)), A = XᵀUX + ζ_c I, σ the weighted residual scale.
 
-    Learns `critic_coef_` (w), `weights_` (u), `threshold_` (ε), `n_iter_`, `residuals_`, `scale_` (σ) and `policies_`.
+    Parameters
+    ----------
+    exploration
+        α; the other parameters are those of `Method`.
+
+    Attributes
+    ----------
+    critic_coef_, weights_, threshold_, residuals_, n_iter_, scale_
+        w, u, ε, r − xᵀw, the critic's iterations, and σ.
+    policies_
+        What was learned, to decide with.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> len(sf.LinUCB(exploration=0.5).fit(logs).policies_)
+    3
     """
 
     exploration: float = 1.0
