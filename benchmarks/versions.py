@@ -1,8 +1,8 @@
 """Two versions of the package in one interleaved run: `python -m benchmarks.versions OLD_SRC NEW_SRC [--out FILE]`.
 
 Each version runs in a process of its own that stays alive; the two take turns, case by case, so that a busy moment of the
-machine hits both. Printed is new time / old time, the median over rounds with its quartiles. Only names that both versions
-have are used.
+machine hits both. Printed is new time / old time by the wall clock and by the processor's, the median over rounds with its
+quartiles; on a machine that others use too, the processor's is the one to read. Only names that both versions have are used.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 ROUNDS = 15
+CLOCKS = ("wall", "processor")
 WORKER = """
 import sys, time, numpy as np, surefoot as sf
 rng = np.random.default_rng(0)
@@ -36,9 +37,9 @@ cases = {
 }
 print("|".join(cases), flush=True)
 for line in sys.stdin:
-    start = time.perf_counter()
+    wall, processor = time.perf_counter(), time.process_time()
     cases[line.strip()]()
-    print(time.perf_counter() - start, flush=True)
+    print(time.perf_counter() - wall, time.process_time() - processor, flush=True)
 """
 
 
@@ -52,25 +53,29 @@ class Version:
         self.process = subprocess.Popen(command, env=environment, **pipes)
         self.cases = self.process.stdout.readline().strip().split("|")
 
-    def time_case(self, case: str) -> float:
+    def time_case(self, case: str) -> dict[str, float]:
+        """Seconds by each clock."""
         self.process.stdin.write(case + "\n")
         self.process.stdin.flush()
-        return float(self.process.stdout.readline())
+        return dict(zip(CLOCKS, map(float, self.process.stdout.readline().split()), strict=True))
 
 
-def compare_versions(old: Path, new: Path, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Ratio new / old of every case: quartiles over rounds, the first of which only warms up."""
+def compare_versions(old: Path, new: Path, rounds: int = ROUNDS) -> dict[str, dict[str, dict[str, float]]]:
+    """Ratio new / old of every case by each clock: quartiles over rounds, the first of which only warms up."""
     versions = [Version(old), Version(new)]
-    ratios: dict[str, list[float]] = {case: [] for case in versions[0].cases}
+    ratios: dict[str, dict[str, list[float]]] = {case: {clock: [] for clock in CLOCKS} for case in versions[0].cases}
     for number in range(rounds + 1):
         for case, found in ratios.items():
             # Whoever goes first meets a colder cache.
             order = versions if number % 2 else versions[::-1]
             times = {version: version.time_case(case) for version in order}
-            if number:
-                found.append(times[versions[1]] / times[versions[0]])
-    names = ("low", "median", "high")
-    return {case: dict(zip(names, statistics.quantiles(found, n=4), strict=True)) for case, found in ratios.items()}
+            for clock in CLOCKS if number else ():
+                found[clock].append(times[versions[1]][clock] / times[versions[0]][clock])
+    return {case: {clock: _quartiles(taken) for clock, taken in found.items()} for case, found in ratios.items()}
+
+
+def _quartiles(values: list[float]) -> dict[str, float]:
+    return dict(zip(("low", "median", "high"), statistics.quantiles(values, n=4), strict=True))
 
 
 def main() -> None:
@@ -81,8 +86,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
     found = compare_versions(given.old, given.new, given.rounds)
-    for case, ratio in found.items():
-        print(f"{case:<24}{ratio['median']:6.3f}   ({ratio['low']:.3f} to {ratio['high']:.3f})")
+    for case, ratios in found.items():
+        texts = (f"{clock} {r['median']:6.3f} ({r['low']:.3f} to {r['high']:.3f})" for clock, r in ratios.items())
+        print(f"{case:<24}" + "   ".join(texts))
     if given.out:
         given.out.write_text(json.dumps(found, indent=2) + "\n")
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose
 
-from surefoot.numerics.masked_quantiles import median, quantiles, scaled_mad
+from surefoot.numerics.masked_quantiles import LONG, median, quantiles, scaled_mad
 
 rows = hnp.arrays(float, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.floats(-1e6, 1e6))
 
@@ -25,3 +25,13 @@ def test_scaled_mad_estimates_the_standard_deviation_of_normal_noise():
     noise = np.random.default_rng(0).normal(3.0, 2.0, size=(1, 100_000))
     present = np.ones(noise.shape, dtype=bool)
     assert_allclose(scaled_mad(noise, present, median(noise, present)), 2.0, rtol=0.02)
+
+
+def test_long_rows_are_sorted_no_further_than_needed_and_give_the_same():
+    rng = np.random.default_rng(1)
+    values, present = rng.normal(size=(1, 3, LONG + 5)), rng.random((1, 1, LONG + 5)) < 0.9
+    found = quantiles(values, present, (0.25, 0.5, 0.75))
+    expected = np.quantile(values[..., present[0, 0]], (0.25, 0.5, 0.75), axis=-1)
+    assert_allclose(np.stack(found), expected, rtol=1e-12)
+    by_row = np.repeat(values, 5, axis=0), np.repeat(present, 5, axis=0)  # More places than are looked for one by one.
+    assert np.array_equal(np.stack(quantiles(*by_row, (0.25, 0.5, 0.75)))[:, :1], np.stack(found))

@@ -22,12 +22,15 @@ from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
 """Root mean squared logits among which a start takes the best."""
-WORTH_TURNING = 8e-4
-"""Whoever gained more than this over the best start along the advantage, in typical advantages, climbs again."""
-OTHER_STARTS = (("advantage", 2.0), ("shrunk", 0.5), ("shrunk", 8.0))
+WORTH_TURNING, LEAST_WORTH = 0.08, 1.5e-4
+"""Whoever gained by turning away from the advantage more than the first, as a share of the penalty paid, and the second, in
+typical advantages, climbs again."""
+OTHER_STARTS = (("advantage", 2.0), ("penalty", 4.0))
 """Directions and root mean squared logits of their further starts."""
 SAME_SUMMIT = 0.003
-"""A climb ends once the squared logits between it and a known higher summit are this share of the summit's."""
+"""A climb ends once the squared logits between its next step and a known higher summit are this share of the summit's."""
+MOST_STEPS = 16
+"""A climb that is still below a known summit after so many steps ends."""
 INNER_SHARES = (0.2, 0.4, 0.6, 0.8)
 """Where between nothing and the boundary of the constraint a start for a summit inside it is looked for."""
 EXTRA_DIRECTIONS = 32
@@ -79,7 +82,7 @@ class _Problem:
         """Σ_a θ_aᵀ Σ̂ θ_a: the mean squared logit, summed over actions, (people,)."""
         return array_namespace(theta).sum(theta * (theta @ self.metric), axis=(1, 2))
 
-    def scale_to(self, theta: Array, size: float) -> Array:
+    def scale_to(self, theta: Array, size: float | Array) -> Array:
         """θ stretched to the given size; zero stays zero."""
         xp = array_namespace(theta)
         now = self.size(theta)
@@ -199,8 +202,8 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
         undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
         ending = (length <= 1e-9 * reach) | ((length <= skip_tolerance * reach) & (length**3 <= 1e-12 * last**2 * reach))
         if known is not None:
-            close = part.size(now.theta - known.coef) <= SAME_SUMMIT * part.size(known.coef)
-            stuck = stuck | (close & (now.value <= known.gain))
+            close = part.size(there - known.coef) <= SAME_SUMMIT * part.size(known.coef)
+            stuck = stuck | ((close | (iteration > MOST_STEPS)) & (now.value <= known.gain))
         done = stuck | (undamped & ending)
         if xp.any(done):
             theta = xp.where(stuck[:, None, None], now.theta, there)
@@ -235,10 +238,9 @@ def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] =
 
 def _search(problem: _Problem, hard: Array) -> ActorFit:
     """Climb from the direction in which the logits follow the advantage, and from more where that may not be enough."""
-    start, value = _best_start(problem, problem.direction)
-    fit = _climb(problem, start)
+    fit = _climb(problem, _best_start(problem, problem.direction)[0])
     if problem.radius is None:
-        _climb_again(problem, fit, fit.gain - value > WORTH_TURNING, _other_starts)
+        _climb_again(problem, fit, _is_worth_turning(problem, fit), _other_starts)
     _climb_again(problem, fit, hard, _extra_starts)
     return fit
 
@@ -258,19 +260,22 @@ def _climb_again(problem: _Problem, fit: ActorFit, who: Array, starts: Callable[
         fit.record(people[better], part.of(better))
 
 
-def _other_starts(problem: _Problem) -> list[Array]:
-    """Starts of several sizes along the advantage and along what a ridge regression on it keeps.
+def _is_worth_turning(problem: _Problem, fit: ActorFit) -> Array:
+    """Whose policy gains so much over one of the same size along the advantage that others may gain more, (people,)."""
+    xp = array_namespace(fit.gain)
+    straight = problem.scale_to(problem.direction, problem.size(fit.coef))
+    logits = problem.z @ xp.matrix_transpose(straight)
+    turned = fit.gain - gain(straight, logits, problem.stakes, problem.penalty)
+    paid = 0.5 * xp.sum(problem.penalty[:, None, :] * fit.coef**2, axis=(1, 2))
+    return (turned > WORTH_TURNING * paid) & (turned > LEAST_WORTH)
 
-    The regression shrinks each feature in proportion to its penalty in the objective, about as strongly as the data resist.
-    """
+
+def _other_starts(problem: _Problem) -> list[Array]:
+    """Starts along the advantage, and along the policies that very strong penalties leave: the gradient at θ = 0 over ζ."""
     xp = array_namespace(problem.direction)
-    m = problem.penalty.shape[1]
-    shape = xp.log(xp.where(problem.penalty > 0, problem.penalty, 1.0))
-    shape = xp.exp(shape - xp.mean(shape, axis=1, keepdims=True))
-    eye = xp.eye(m, dtype=shape.dtype, device=device(shape))
-    moments = xp.matrix_transpose(problem.direction @ problem.metric)
-    shrunk = xp.matrix_transpose(solve(problem.metric + shape[:, :, None] * eye, moments).solution)
-    directions = {"advantage": problem.direction, "shrunk": shrunk}
+    gradient = problem.direction @ problem.metric
+    strong = gradient / xp.where(problem.penalty > 0, problem.penalty, 1.0)[:, None, :]
+    directions = {"advantage": problem.direction, "penalty": strong}
     return [problem.scale_to(directions[name], size**2) for name, size in OTHER_STARTS]
 
 

@@ -37,18 +37,26 @@ class Batch:
     ) -> Batch:
         """Rows of the logs, −1 where padded."""
         usable = (rows >= 0) & can_use[rows]
+        out = ~usable
         # Each variable's values lie side by side, as those of the features do.
         state = np.empty((len(rows), len(logs.state_names), rows.shape[1]))
         for j in range(state.shape[1]):
-            state[:, j, :] = np.where(usable, logs.state[:, j][rows], 0.0)
+            state[:, j, :] = _take(logs.state[:, j], rows, out)
         return cls(
             state=engine.to_device(np.swapaxes(state, 1, 2)),
-            action=engine.to_device(np.where(usable, logs.action[rows], 0)),
-            reward=engine.to_device(np.where(usable, logs.reward[rows], 0.0)),
+            action=engine.to_device(_take(logs.action, rows, out)),
+            reward=engine.to_device(_take(logs.reward, rows, out)),
             usable=engine.to_device(usable.astype(np.float64)),
             actions=logs.actions,
             **{name: engine.to_device(values) for name, values in more.items()},
         )
+
+
+def _take(values: NDArray[Any], rows: NDArray[np.int64], out: NDArray[np.bool_]) -> NDArray[Any]:
+    """The values of some rows, zero where they are `out`."""
+    taken = values.take(rows)
+    taken[out] = 0
+    return taken
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ class Learnable(NamedTuple):
 
     available: int
     missing: dict[str, int]
-    """By column, over available decision points."""
+    """By column, over available decision points; counted where none can be used."""
     used: int
     reward_range: tuple[float, float] | None
     """Of usable decision points."""
@@ -30,10 +30,11 @@ class Learnable(NamedTuple):
     @classmethod
     def of_logs(cls, logs: Trajectories) -> Learnable:
         free, reward = logs.available, logs.reward[logs.usable]
-        missing = {name: int((np.isnan(logs.state[:, j]) & free).sum()) for j, name in enumerate(logs.state_names)}
-        missing[logs.names.reward] = int((np.isnan(logs.reward) & free).sum())
-        ends = (float(reward.min()), float(reward.max())) if len(reward) else None
-        return cls(int(free.sum()), missing, len(reward), ends)
+        if len(reward):
+            return cls(int(free.sum()), {}, len(reward), (float(reward.min()), float(reward.max())))
+        columns = {name: logs.state[:, j] for j, name in enumerate(logs.state_names)} | {logs.names.reward: logs.reward}
+        missing = {name: int((np.isnan(values) & free).sum()) for name, values in columns.items()}
+        return cls(int(free.sum()), missing, 0, None)
 
     def require(self, reward: str) -> None:
         """Refuse logs from which nobody's fit could learn anything; `reward` is the reward's column."""
@@ -61,15 +62,16 @@ def find_troubles(
     xp = array_namespace(state)
     total, there = xp.sum(usable, axis=1), usable > 0
     found = [total == 0, (total > 0) & (total < features)]
+    first = xp.argmax(usable, axis=1)[:, None]
     for values in (reward, *(state[..., j] for j in range(state.shape[-1]))):
-        lowest = xp.min(xp.where(there, values, xp.inf), axis=1)
-        highest = xp.max(xp.where(there, values, -xp.inf), axis=1)
-        found.append((total > 1) & (lowest == highest))
+        varies = xp.any(there & (values != xp.take_along_axis(values, first, axis=1)), axis=1)
+        found.append((total > 1) & ~varies)
+    counts = weights > 0
     for code in range(actions):
-        taken = usable * xp.astype(action == code, usable.dtype)
-        times = xp.sum(taken, axis=1)
-        found.append((total > 0) & (times == 0))
-        found.append((times > 0) & (xp.sum(taken * weights, axis=1) == 0))
+        taken = there & (action == code)
+        occurs = xp.any(taken, axis=1)
+        found.append((total > 0) & ~occurs)
+        found.append(occurs & ~xp.any(taken & counts, axis=1))
     return xp.stack(found, axis=1)
 
 

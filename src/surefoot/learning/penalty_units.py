@@ -92,8 +92,7 @@ class StandardUnits(PenaltyUnits):
     def measure(self, state: Array, reward: Array, usable: Array) -> Scaling:
         xp = array_namespace(state)
         values = xp.concat([xp.permute_dims(state, (0, 2, 1)), reward[:, None, :]], axis=1)
-        there = xp.broadcast_to((usable > 0)[:, None, :], values.shape)
-        low, middle, high = quantiles(values, there, (0.25, 0.5, 0.75))
+        low, middle, high = quantiles(values, (usable > 0)[:, None, :], (0.25, 0.5, 0.75))
         known = xp.isfinite(middle)
         width = xp.where(known, high - xp.where(known, low, 0.0), 0.0) / QUARTILES_TO_DEVIATION
         narrow = xp.nonzero(xp.any(width == 0, axis=1))[0]
