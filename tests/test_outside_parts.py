@@ -1,6 +1,8 @@
 """Parts from outside the package go wherever the built-in ones go."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +20,8 @@ from surefoot.explain import explain
 from surefoot.learning.critics import CRITICS, Removal, RemovingCritic, register_critic
 from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import FILTERS, Filter, register_filter
+from surefoot.learning.penalty_units import PENALTY_UNITS, AbsoluteUnits
+from surefoot.learning.pooling import POOLINGS, PersonPooling, register_pooling
 from tests.studies import many
 
 STUDY = """
@@ -154,3 +158,67 @@ def test_a_filter_is_found_by_its_name(logs):
 def test_a_name_is_given_once():
     with pytest.raises(sf.InputError, match="there already is a critic 'ridge'"):
         register_critic(CRITICS.find("ridge"))
+
+
+class HalvesPooling(PersonPooling):
+    """People with even and with odd ids share a fit each."""
+
+    name: ClassVar[str] = "halves"
+    whom: ClassVar[str] = "One policy for each half."
+
+    def list_participants(self, logs):
+        return np.array(["even", "odd"])
+
+    def list_blocks(self, logs, cells=0):
+        half = self.assign_rows(logs)
+        for position in range(2):
+            yield np.array([position]), logs.order[half[logs.order] == position][None, :]
+
+    def assign_rows(self, logs):
+        return logs.participant % 2
+
+
+def test_a_pooling_says_who_shares_a_fit(logs):
+    register_pooling(HalvesPooling())
+    try:
+        fitted = sf.method("ro-accb", pooling="halves").fit(logs)
+    finally:
+        POOLINGS.unregister("halves")
+    assert fitted.participants_.tolist() == ["even", "odd"]
+    for position in range(2):
+        rewards = np.where(logs.participant % 2 == position, logs.reward, np.nan)
+        alone = sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=rewards))
+        assert_allclose(fitted.critic_coef_[position], alone.critic_coef_[0], rtol=1e-9)
+        assert_allclose(fitted.coef_[position], alone.coef_[0], rtol=1e-6, atol=1e-9)
+
+
+class TenfoldUnits(AbsoluteUnits):
+    """Ten times the paper's penalty."""
+
+    name: ClassVar[str] = "tenfold"
+
+    def penalise_critic(self, scaling, penalty, **how):
+        return super().penalise_critic(scaling, 10 * penalty, **how)
+
+
+def test_a_unit_of_penalties_is_found_by_its_name(logs):
+    PENALTY_UNITS.register(TenfoldUnits())
+    try:
+        fitted = sf.method("linucb", penalty_units="tenfold", critic_penalty=3.0).fit(logs)
+    finally:
+        PENALTY_UNITS.unregister("tenfold")
+    same = sf.method("linucb", penalty_units="absolute", critic_penalty=30.0).fit(logs)
+    assert_array_equal(fitted.critic_coef_, same.critic_coef_)
+
+
+def test_the_recipes_name_files_that_there_are():
+    root = Path(__file__).resolve().parents[1]
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:\w+/)+(?:\w+\.\w+)?)(?:::(\w+))?`", text)
+    assert len(paths) > 30
+    for path, test in paths:
+        if "NAME" in path:
+            path = path[: path.index("NAME")].rpartition("/")[0]  # noqa: PLW2901
+        found = [folder / path for folder in (root, root / "src" / "surefoot", root / "tests") if (folder / path).exists()]
+        assert found, f"CONTRIBUTING names {path}"
+        assert not test or f"def {test}(" in found[0].read_text(encoding="utf-8")
