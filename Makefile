@@ -4,7 +4,7 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run test lint format serve trial bench mutants wheel sbom clean lock
+.PHONY: help run test lint format typescript serve trial bench mutants wheel sbom clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,6 +24,9 @@ lint: $(VENV)/dev.stamp  ## Formatting, lint, types and layers only
 format: $(VENV)/dev.stamp  ## Put the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+typescript: clients/typescript/node_modules/stamp  ## Check the types of the TypeScript client (needs Node 20 and npm)
+	cd clients/typescript && npm run --silent check
 
 serve: $(VENV)/dev.stamp  ## Serve the study named by STUDY (make serve STUDY=study.toml)
 	$(BIN)/surefoot serve --study $(STUDY)
@@ -48,7 +51,7 @@ sbom: $(VENV)/dev.stamp  ## Write the bill of materials of the service (CycloneD
 clean:  ## Remove everything that can be made again
 	rm -rf $(VENV) .venv-bench mutants results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -rf src/*.egg-info
+	rm -rf src/*.egg-info clients/typescript/node_modules clients/typescript/build
 
 lock:  ## Renew constraints.txt from the newest releases that pyproject.toml allows
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
@@ -69,6 +72,10 @@ $(VENV)/run.stamp: $(BIN)/python pyproject.toml constraints.txt
 .venv-bench/stamp: pyproject.toml constraints.txt benchmarks/requirements.txt
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet -c constraints.txt -e '.[service,cluster]' -r benchmarks/requirements.txt
+	@touch $@
+
+clients/typescript/node_modules/stamp: clients/typescript/package.json clients/typescript/package-lock.json
+	cd clients/typescript && npm ci --silent --no-audit --no-fund
 	@touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python pyproject.toml constraints.txt

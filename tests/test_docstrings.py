@@ -10,8 +10,10 @@ import pytest
 
 import surefoot as sf
 
-NOTHING_TO_SAY = {"FitWarning", "NotFittedError"}
-"""They have neither parameters nor attributes of their own."""
+
+def is_plain_error(part):
+    """An error or warning with neither parameters nor attributes of its own has no more to say than its sentence."""
+    return issubclass(part, Exception) and not {"__init__", "__annotations__"} & vars(part).keys()
 
 
 def list_public():
@@ -22,7 +24,7 @@ def list_public():
 
 
 PUBLIC = dict(list_public())
-CLASSES = {name: part for name, part in PUBLIC.items() if inspect.isclass(part) and part.__name__ not in NOTHING_TO_SAY}
+CLASSES = {name: part for name, part in PUBLIC.items() if inspect.isclass(part) and not is_plain_error(part)}
 FUNCTIONS = {name: part for name, part in PUBLIC.items() if inspect.isfunction(part)}
 
 

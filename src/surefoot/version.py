@@ -1,3 +1,3 @@
 """The version, here alone: pyproject.toml and the results read it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

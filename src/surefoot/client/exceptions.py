@@ -75,11 +75,10 @@ class InvalidRequestError(ApiError):
 
 
 class UnavailableError(ApiError):
-    """The service cannot answer now, and was asked as often as `Retries` allows; `retry_after` is when to try again, in
-    seconds, if it said so.
-    """
+    """The service cannot answer now, and was asked as often as `Retries` allows."""
 
     retry_after: float | None = None
+    """After how many seconds to try again, if the service said so."""
 
 
 class QueueError(ClientError):

@@ -42,10 +42,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often to ask, and how long to wait between: first `first_wait` seconds, then twice as long each time, a random
-    part of it less so that clients do not come back together; never sooner than the service's `Retry-After`.
+    """How often to ask, and how long to wait between: twice as long each time, by chance up to half of it less so that clients
+    do not come back together, and never sooner than the service's `Retry-After`.
 
-    A service that wants to be left alone for longer than `longest_wait` is not asked again: the error says for how long.
+    Parameters
+    ----------
+    attempts : int
+        How often a request is sent at most.
+    first_wait : float
+        Seconds until the second attempt.
+    longest_wait : float
+        No wait is longer; a service that wants to be left alone for longer is not asked again, and the error says so.
+
+    Examples
+    --------
+    >>> Retries(attempts=3, first_wait=1.0)
+    Retries(attempts=3, first_wait=1.0, longest_wait=30.0)
     """
 
     attempts: int = 5

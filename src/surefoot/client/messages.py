@@ -37,7 +37,9 @@ class Participant:
     """A participant that the study knows."""
 
     participant_id: str
+    """The pseudonym."""
     registered_at: datetime
+    """By the service's clock."""
 
     @classmethod
     def read(cls, given: Any) -> Participant:
@@ -164,10 +166,12 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Pause:
-    """Whether a participant, or the whole study (`participant_id` None), is paused now."""
+    """Whether a participant, or the whole study, is paused now."""
 
     participant_id: str | None
+    """None: the whole study."""
     paused: bool
+    """Whether every decision point is unavailable."""
 
     @classmethod
     def read(cls, given: Any) -> Pause:

@@ -31,7 +31,28 @@ CLOSED = -1
 
 
 class OutcomeQueue:
-    """Outcomes waiting in a folder, at most `limit` of them; for one process at a time, and any number of its threads."""
+    """Outcomes waiting in a folder; for one process at a time, and any number of its threads.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Made if it is not there.
+    limit : int
+        The most outcomes that it holds.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from datetime import UTC, datetime
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     queue = OutcomeQueue(folder)
+    ...     queue.append([Outcome("5f0c" * 8, 312, datetime.now(UTC))])
+    ...     queue.close()
+    ...     reopened = OutcomeQueue(folder)
+    ...     print(len(reopened))
+    ...     reopened.close()
+    1
+    """
 
     def __init__(self, folder: str | Path, limit: int = 100_000) -> None:
         self.folder, self.limit = Path(folder), limit

@@ -1,0 +1,186 @@
+// Written by generate.py from the OpenAPI description of the service, which says what every field means. Do not edit.
+
+/** The policy that is live now. */
+export interface Activation {
+  policy_id: number;
+  previous_policy_id: number | null;
+}
+
+/** The draw, recorded before it was sent. */
+export interface DecisionReply {
+  decision_id: string;
+  action: number;
+  action_name: string;
+  action_prob: number[];
+  policy_id: number | null;
+  source: "warm-up" | "policy" | "fallback" | "unavailable";
+  reasons: string[];
+}
+
+/** One decision point. */
+export interface DecisionRequest {
+  participant_id: string;
+  decision_idx: number;
+  timestamp: string;
+  availability: boolean;
+  reasons?: string[];
+  context?: Record<string, boolean | number | string | null>;
+}
+
+/** What went wrong, where, and what to do. */
+export interface ErrorDetail {
+  code: string;
+  message: string;
+  field: string | null;
+}
+
+/** Every error has this shape. */
+export interface ErrorReply {
+  error: ErrorDetail;
+}
+
+/** What came after a decision point; null means that it is known to be missing. */
+export interface Outcome {
+  decision_id: string;
+  proximal_outcome: number | null;
+  timestamp: string;
+  action_prob?: number | null;
+}
+
+/** What became of one outcome. */
+export interface OutcomeReceipt {
+  decision_id: string;
+  status: "recorded" | "repeated" | "late" | "unknown_decision" | "before_decision";
+  action_prob_agrees: boolean | null;
+}
+
+/** In the order of the request. */
+export interface OutcomeReceipts {
+  results: OutcomeReceipt[];
+}
+
+/** Several outcomes at once. */
+export interface Outcomes {
+  outcomes: Outcome[];
+}
+
+/** A participant that the study knows. */
+export interface Participant {
+  participant_id: string;
+  registered_at: string;
+}
+
+/** What holds now. */
+export interface Pause {
+  participant_id: string | null;
+  paused: boolean;
+}
+
+/** Why; kept on record. */
+export interface PauseRequest {
+  reason: string;
+}
+
+/** Newest first. */
+export interface PolicyList {
+  policies: PolicySummary[];
+}
+
+/** One version. */
+export interface PolicySummary {
+  id: number;
+  created_at: string;
+  update_id: number | null;
+  accepted: boolean;
+  live: boolean;
+  activations: Record<string, unknown>[];
+  method: string;
+  states: string[];
+  actions: string[];
+  people: number | null;
+  coefficients: Record<string, unknown>[];
+}
+
+/** A participant, by a pseudonym. */
+export interface Registration {
+  participant_id: string;
+}
+
+/** An update and how far it is. */
+export interface UpdateStatus {
+  id: number;
+  state: "queued" | "fitting" | "checking" | "done" | "waiting" | "refused" | "failed" | "interrupted";
+  started_by: string;
+  created_at: string;
+  finished_at: string | null;
+  policy_id: number | null;
+  findings: Record<string, unknown>[];
+  result: Record<string, unknown>;
+  message: string | null;
+}
+
+/** How many items a list may hold. */
+export const MAXIMUM_ITEMS = {
+  DecisionRequest: { reasons: 20 },
+  Outcomes: { outcomes: 1000 },
+} as const;
+
+/** Every operation that answers with JSON; exports are files and metrics are text. */
+export abstract class Operations {
+  protected abstract send<Reply>(method: string, path: string, body?: unknown): Promise<Reply>;
+
+  /** Register a participant by a pseudonym; repeating it is harmless. (app) */
+  register(body: Registration): Promise<Participant> {
+    return this.send("POST", "/api/v1/participants", body);
+  }
+
+  /** Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409. (app) */
+  decide(body: DecisionRequest): Promise<DecisionReply> {
+    return this.send("POST", "/api/v1/decisions", body);
+  }
+
+  /** Record one outcome, or several; null means known to be missing. Sending one again is harmless. (app) */
+  recordOutcomes(body: Outcome | Outcomes): Promise<OutcomeReceipts> {
+    return this.send("POST", "/api/v1/outcomes", body);
+  }
+
+  /** Start a fit; it runs in a process of its own. One at a time: 409 while another is under way. (admin) */
+  startUpdate(): Promise<UpdateStatus> {
+    return this.send("POST", "/api/v1/updates");
+  }
+
+  /** How far an update is, its result, what the policy checks found. (admin) */
+  updateStatus(updateId: number): Promise<UpdateStatus> {
+    return this.send("GET", `/api/v1/updates/${encodeURIComponent(updateId)}`);
+  }
+
+  /** All policy versions, newest first, with coefficients. (admin) */
+  policies(): Promise<PolicyList> {
+    return this.send("GET", "/api/v1/policies");
+  }
+
+  /** Make a policy live; an older one to roll back. (admin) */
+  activate(policyId: number): Promise<Activation> {
+    return this.send("POST", `/api/v1/policies/${encodeURIComponent(policyId)}/activate`);
+  }
+
+  /** Pause a participant, or go on: while paused every decision point is unavailable, with the reason recorded. (admin) */
+  pauseParticipant(participantId: string, change: "pause" | "resume", body: PauseRequest): Promise<Pause> {
+    return this.send("POST", `/api/v1/participants/${encodeURIComponent(participantId)}/${encodeURIComponent(change)}`, body);
+  }
+
+  /** Pause the whole study, or go on. (admin) */
+  pauseStudy(change: "pause" | "resume", body: PauseRequest): Promise<Pause> {
+    return this.send("POST", `/api/v1/study/${encodeURIComponent(change)}`, body);
+  }
+
+  /** The process is alive; needs neither a thread nor the database. (public) */
+  checkHealth(): Promise<Record<string, string>> {
+    return this.send("GET", "/api/v1/healthz");
+  }
+
+  /** The service can answer: it has just written to its database, which has the right schema version. (public) */
+  checkReadiness(): Promise<Record<string, string>> {
+    return this.send("GET", "/api/v1/readyz");
+  }
+}
