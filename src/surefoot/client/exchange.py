@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often to ask, and how long to wait between: twice as long each time, by chance up to half of it less so that clients
-    do not come back together, and never sooner than the service's `Retry-After`.
+    """How often to ask, and how long to wait between: twice as long each time, by chance up to half of it less so that
+    clients do not come back together, and never sooner than the service's `Retry-After`.
 
     Parameters
     ----------
