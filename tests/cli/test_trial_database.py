@@ -175,3 +175,20 @@ def test_a_seal_can_be_sent_to_a_url(trial, tmp_path):
         server.shutdown()
     gone = CliRunner().invoke(app, ["seal", where])
     assert "nothing outside has it yet" in str(gone.exception)
+
+
+def test_erasing_takes_two_steps_and_backups_learn_of_it(trial, tmp_path, monkeypatch):
+    fill(trial, points=10)
+    (tmp_path / "backups").mkdir()
+    run("backup", "backups/old.zip")
+    both = CliRunner().invoke(app, ["erase", "p0"])
+    assert "--reason to get a code" in str(both.exception)
+    said = run("erase", "p0", "--reason", "by letter")
+    assert "10 decisions and 8 outcomes would lose their content" in said
+    code = re.search(r"--confirm (\w+)", said)[1]
+    said = run("erase", "p0", "--confirm", code, "--backups", "backups")
+    assert "p0 is withdrawn; erased 10 decisions and 8 outcomes" in said and "backups/erasures.jsonl" in said
+    assert "erased: the content of 10 decisions, 8 outcomes" in run("replay")
+    monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/other.db")
+    said = run("restore", "backups/old.zip")
+    assert "erased again 10 decisions, 8 outcomes" in said and "0 differences" in said and "0 discrepancies" in said

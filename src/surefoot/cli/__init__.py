@@ -12,6 +12,7 @@ from surefoot.cli import (
     backup,  # noqa: F401
     db,  # noqa: F401
     effects,  # noqa: F401
+    erase,  # noqa: F401
     evaluate,  # noqa: F401
     explain,  # noqa: F401
     export,  # noqa: F401

@@ -17,25 +17,35 @@ def backup(
     out: Annotated[Path, typer.Argument(help="A .zip file; it holds the study's secret, so keep it as safe as the trial.")],
     database: DatabaseUrl = None,
 ) -> None:
-    """Write the whole trial to one file, while the service goes on."""
+    """Write the whole trial to one file, and the list of what was erased beside it, while the service goes on."""
     found = open_database(database)
     from surefoot.service.operations.backup import back_up
+    from surefoot.service.operations.erasure_list import write_erasure_list
 
     counts = back_up(found, out)
+    write_erasure_list(found, out.parent)
     typer.echo(f"{out}: {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
 
 
 @app.command()
 def restore(file: Annotated[Path, typer.Argument(help="What surefoot backup wrote.")], database: DatabaseUrl = None) -> None:
-    """Fill an empty database from a backup, then replay it."""
+    """Fill an empty database from a backup, erase again what was erased since, then replay it."""
     need_service()
+    from surefoot.service.access.staff_trail import name_operator
     from surefoot.service.database import databases
     from surefoot.service.operations.backup import restore as fill
+    from surefoot.service.operations.erasure_list import NAME, apply_erasure_list
 
     found = databases.connect(database)
     typer.echo(f"surefoot: using {found.name}", err=True)
 
     counts = fill(file, found)
     typer.echo(f"restored {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
+    listed = file.parent / NAME
+    if listed.exists():
+        erased = apply_erasure_list(found, listed, name_operator())
+        typer.echo(f"{listed}: erased again {erased.decisions:,} decisions, {erased.outcomes:,} outcomes")
+    else:
+        typer.echo(f"surefoot: no {NAME} beside {file}: what was erased after it was made is back", err=True)
     if counts["secrets"] and not account_for(found, []):
         raise typer.Exit(1)

@@ -95,6 +95,10 @@ class TrialSection(Section):
         Whether an update that passed the guard rails goes live by itself.
     decision_gap_minutes
         Decision points of a participant that follow sooner are refused; 0: the study has no such rule.
+    learn_from_withdrawn
+        Whether what a participant gave before withdrawing still counts in later updates.
+    keep_days
+        Contexts and outcomes that came longer ago are erased, every day; None: they are kept.
     dose
         `[trial.dose]`: how much may be sent.
     guard_rails
@@ -117,6 +121,8 @@ class TrialSection(Section):
     outcome_hours: Hours = 48
     activation: Literal["automatic", "manual"] = "automatic"
     decision_gap_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    learn_from_withdrawn: bool = False
+    keep_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     dose: Dose = Dose()
     guard_rails: GuardRails = GuardRails()
     alerts: Alerts = Alerts()

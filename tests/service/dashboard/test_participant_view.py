@@ -8,6 +8,7 @@ from surefoot.service.dashboard.timeline import draw_timeline
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.erasure import ask_erasure, confirm_erasure
 from surefoot.service.trial.participants import register_participant
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import request
@@ -94,3 +95,24 @@ def test_an_admin_pauses_and_resumes_in_the_browser(browser):
     sign_in(browser, "analyst")
     form = {"token": token(browser.get("/")), "reason": "me too"}
     assert browser.post("/study/pause", data=form).status_code == 403
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_admin_withdraws_a_participant_in_the_browser(browser):
+    fill(browser.trial, people=1, points=10)
+    sign_in(browser, "analyst")
+    form = {"token": token(browser.get("/")), "reason": "moved away", "repeated": "p0"}
+    assert "Withdraw" not in browser.get("/participants/p0").text
+    assert browser.post("/participants/p0/withdraw", data=form).status_code == 403
+    sign_in(browser, "admin")
+    form["token"] = token(browser.get("/"))
+    assert "Write p0 to confirm" in browser.get("/participants/p0").text
+    for wrong in ({"repeated": "p1"}, {"repeated": ""}, {"reason": " "}):
+        assert browser.post("/participants/p0/withdraw", data={**form, **wrong}).status_code == 422
+    assert browser.post("/participants/p0/withdraw", data=form).headers["location"] == "/participants/p0"
+    page = browser.get("/participants/p0").text
+    assert "Withdrawn: nothing is asked" in page and "Write p0 to confirm" not in page
+    asked = ask_erasure(browser.trial.database, "p0", reason="x", by="x")
+    confirm_erasure(browser.trial.database, "p0", asked.code, by="x")
+    assert "erased" in browser.get("/participants/p0").text
+    assert "<td>erased</td><td>9</td>" in browser.get("/").text

@@ -11,8 +11,16 @@ from surefoot.service.api.file_replies import export_file
 from surefoot.service.api.routes import ERRORS, trial_of
 from surefoot.service.operations.export import FORMATS
 from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.api_models import Activation, ParticipantId, Pause, PauseRequest, PolicyList, UpdateStatus
-from surefoot.service.trial.pauses import set_pause
+from surefoot.service.trial.api_models import (
+    Activation,
+    ParticipantId,
+    Pause,
+    PolicyList,
+    ReasonedRequest,
+    UpdateStatus,
+    Withdrawal,
+)
+from surefoot.service.trial.pauses import set_pause, withdraw
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
@@ -57,9 +65,16 @@ def activate(policy_id: Id, request: Request) -> Any:
     return queries.activate_policy(trial_of(request), policy_id, f"key {request.state.caller.prefix}")
 
 
+@router.post("/participants/{participant_id}/withdraw", response_model=Withdrawal, tags=["admin"])
+@for_role("admin")
+def withdraw_participant(participant_id: WholeId, body: ReasonedRequest, request: Request) -> Any:
+    """A participant leaves, for good: no more decisions, outcomes or learning; the reason is kept."""
+    return withdraw(trial_of(request), participant_id, reason=body.reason, by=f"key {request.state.caller.prefix}")
+
+
 @router.post("/participants/{participant_id}/{change}", response_model=Pause, tags=["admin"])
 @for_role("admin")
-def pause_participant(participant_id: WholeId, change: Change, body: PauseRequest, request: Request) -> Any:
+def pause_participant(participant_id: WholeId, change: Change, body: ReasonedRequest, request: Request) -> Any:
     """Pause a participant, or go on: while paused every decision point is unavailable, with the reason recorded."""
     by = f"key {request.state.caller.prefix}"
     return set_pause(trial_of(request), participant_id, paused=change == "pause", reason=body.reason, by=by)
@@ -67,7 +82,7 @@ def pause_participant(participant_id: WholeId, change: Change, body: PauseReques
 
 @router.post("/study/{change}", response_model=Pause, tags=["admin"])
 @for_role("admin")
-def pause_study(change: Change, body: PauseRequest, request: Request) -> Any:
+def pause_study(change: Change, body: ReasonedRequest, request: Request) -> Any:
     """Pause the whole study, or go on."""
     by = f"key {request.state.caller.prefix}"
     return set_pause(trial_of(request), None, paused=change == "pause", reason=body.reason, by=by)

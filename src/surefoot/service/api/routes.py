@@ -27,6 +27,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 OUTCOME_ERRORS = {
     "unknown_decision": (404, "there is no such decision", "decision_id"),
+    "withdrawn": (409, "the participant has withdrawn; nothing about them is recorded any more", "decision_id"),
+    "erased": (409, "the decision's content was erased; nothing is added to it", "decision_id"),
     "before_decision": (422, "the outcome is dated before its decision point; set the clock", "timestamp"),
 }
 """What a single outcome is answered; in a batch the status says it."""

@@ -117,7 +117,8 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
 def _count_missing(connection: sa.Connection, trial: Trial, at: datetime) -> dict[str, int]:
     missing = (
         _join_outcomes(sa.select(decisions.c.participant_id, sa.func.count().label("number")))
-        .where(CURRENT.c.proximal_outcome.is_(None), decisions.c.decided_at <= _find_last_closed(trial, at))
+        .where(decisions.c.salt.is_not(None), CURRENT.c.proximal_outcome.is_(None))
+        .where(decisions.c.decided_at <= _find_last_closed(trial, at))
         .group_by(decisions.c.participant_id)
     )
     return {row.participant_id: row.number for row in connection.execute(missing)}
@@ -133,9 +134,10 @@ def _find_last_closed(trial: Trial, at: datetime) -> datetime:
 
 
 def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
-    """Of all available decision points: outcome known, known to be missing, still awaited, never came."""
+    """Of all available decision points: outcome known, known to be missing, still awaited, never came, erased."""
     closed = decisions.c.decided_at <= _find_last_closed(trial, at)
     state = sa.case(
+        (decisions.c.salt.is_(None), "erased"),
         (CURRENT.c.proximal_outcome.is_not(None), "known"),
         (CURRENT.c.id.is_not(None), "reported missing"),
         (closed, "never came"),
@@ -146,7 +148,7 @@ def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
         found = {row.state: row.number for row in connection.execute(counted)}
         late = connection.scalar(sa.select(sa.func.count()).select_from(outcomes).where(outcomes.c.late))
     return {
-        **{name: found.get(name, 0) for name in ("known", "reported missing", "awaited", "never came")},
+        **{name: found.get(name, 0) for name in ("known", "reported missing", "awaited", "never came", "erased")},
         "late": late or 0,
     }
 

@@ -35,7 +35,7 @@ class Point:
     reasons: str
     outcome: float | None
     outcome_state: str
-    """`known`, `reported missing`, `never came`, `awaited`, or nothing where none can come."""
+    """`known`, `reported missing`, `never came`, `awaited`, `erased`, or nothing where none can come."""
 
     @property
     def delay(self) -> str:
@@ -113,6 +113,8 @@ def _describe_point(trial: Trial, row: Any, at: datetime) -> Point:
 
 
 def _describe_outcome(trial: Trial, row: Any, at: datetime) -> str:
+    if row["salt"] is None:
+        return "erased"
     if row["proximal_outcome"] is not None:
         return "known"
     if row["outcome_id"] is not None:

@@ -33,7 +33,8 @@ def list_removed_rows(trial: Trial, status: dict[str, Any]) -> dict[str, Any]:
     result = status["result"]
     listed = result.get("removed_rows", [])
     names = trial.study.actions.names
-    rows = [{**row, "action_name": names[row["action"]], "why": _why(row)} for row in listed[:SHOWN]]
+    shown = [row for row in listed if row["reward"] is not None][:SHOWN]  # others were erased since
+    rows = [{**row, "action_name": names[row["action"]], "why": _why(row)} for row in shown]
     people = Counter(row["participant_id"] for row in listed)
     return {"rows": rows, "people": people.most_common(10), "total": result.get("removed", 0), "listed": len(rows)}
 

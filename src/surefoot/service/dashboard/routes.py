@@ -32,7 +32,8 @@ from surefoot.service.dashboard.timeline import draw_timeline
 from surefoot.service.database import clock
 from surefoot.service.trial.alerts import close_alert
 from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.pauses import is_paused, set_pause
+from surefoot.service.trial.pauses import find_status, set_pause, withdraw
+from surefoot.service.trial.standing import PAUSED, WITHDRAWN
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
@@ -123,7 +124,7 @@ def overview_page(viewer: Reader, by: str = "") -> Response:
         silent=people[:8],
         alerts=overview.list_alerts(trial, only_open=True),
         live=trial.policies.live(),
-        paused=is_paused(trial, None),
+        paused=find_status(trial, None) == PAUSED,
         updates=queries.list_updates(trial, 1),
         states=policy_views.STATES,
     )
@@ -147,8 +148,18 @@ def participant_page(participant_id: str, viewer: Reader, before: Before = None)
     trial = viewer.trial
     one = participant_view.describe_participant(trial, participant_id, clock.now(), before)
     zone = trial.settings.zone
-    drawn, paused = draw_timeline(one.points, zone), is_paused(trial, participant_id)
-    return viewer.page("participant", one=one, timeline=drawn, zone=trial.settings.time_zone, paused=paused)
+    drawn, status = draw_timeline(one.points, zone), find_status(trial, participant_id)
+    states = {"paused": status == PAUSED, "withdrawn": status == WITHDRAWN}
+    return viewer.page("participant", one=one, timeline=drawn, zone=trial.settings.time_zone, **states)
+
+
+@router.post("/participants/{participant_id}/withdraw")
+def withdraw_participant(participant_id: str, viewer: Actor, fields: Fields) -> Response:
+    """A participant leaves, for good; the form asks for the id again, so that no slip of the hand does it."""
+    if fields.get("repeated", "").strip() != participant_id:
+        raise ApiError(422, "invalid", f"write the participant's id, {participant_id}, to confirm; nothing was changed")
+    withdraw(viewer.trial, participant_id, reason=_read_reason(fields), by=f"key {viewer.caller.prefix}")
+    return _to(f"/participants/{participant_id}")
 
 
 @router.post("/participants/{participant_id}/{change}")
@@ -166,11 +177,15 @@ def pause_study(change: Change, viewer: Actor, fields: Fields) -> Response:
 
 
 def _set_pause(viewer: Viewer, participant_id: str | None, change: Change, fields: dict[str, str]) -> None:
+    by = f"key {viewer.caller.prefix}"
+    set_pause(viewer.trial, participant_id, paused=change == "pause", reason=_read_reason(fields), by=by)
+
+
+def _read_reason(fields: dict[str, str]) -> str:
     reason = fields.get("reason", "").strip()[:200]
     if not reason:
         raise ApiError(422, "invalid", "say why; the reason stays on record")
-    by = f"key {viewer.caller.prefix}"
-    set_pause(viewer.trial, participant_id, paused=change == "pause", reason=reason, by=by)
+    return reason
 
 
 @router.get("/download/{name}.{form}")

@@ -168,6 +168,8 @@ def _sqlite(url: sa.URL, create: bool) -> sa.Engine:
             "journal_mode = WAL",
             "synchronous = FULL",
             "foreign_keys = ON",
+            # What is erased is overwritten, not only forgotten.
+            "secure_delete = ON",
         ):
             connection.execute(f"PRAGMA {setting}").close()
 

@@ -137,7 +137,7 @@ class OutcomeReceipt(BaseModel):
     """What became of one outcome."""
 
     decision_id: str
-    status: Literal["recorded", "repeated", "late", "unknown_decision", "before_decision"]
+    status: Literal["recorded", "repeated", "late", "unknown_decision", "before_decision", "withdrawn", "erased"]
     action_prob_agrees: bool | None
     """Whether the echoed probability is the recorded one; null when none was sent."""
 
@@ -148,7 +148,7 @@ class OutcomeReceipts(BaseModel):
     results: list[OutcomeReceipt]
 
 
-class PauseRequest(RequestModel):
+class ReasonedRequest(RequestModel):
     """Why; kept on record."""
 
     reason: Reason
@@ -160,6 +160,13 @@ class Pause(BaseModel):
     participant_id: str | None
     """None: the whole study."""
     paused: bool
+
+
+class Withdrawal(BaseModel):
+    """Who has left."""
+
+    participant_id: str
+    withdrawn: bool
 
 
 class ErrorDetail(BaseModel):

@@ -26,7 +26,7 @@ from surefoot.service.trial.context import Observation, check_types, contexts_to
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.policy_versions import LIVE
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
-from surefoot.service.trial.standing import Standing, check_order, find_standings, find_stop
+from surefoot.service.trial.standing import Standing, check_consent, check_order, find_standings, find_stop
 from surefoot.service.trial.trial import Trial
 
 INSERT = sa.insert(decisions)
@@ -40,6 +40,7 @@ STORED = sa.select(
     decisions.c.fallback_reasons,
     decisions.c.context,
     decisions.c.reply,
+    decisions.c.salt,
 )
 Point = tuple[str, int]
 
@@ -122,7 +123,9 @@ def _find_stored(connection: sa.Connection, requests: Sequence[DecisionRequest])
 
 
 def _repeat(request: DecisionRequest, stored: Any) -> str:
-    """The answer that was given, if this is the same request."""
+    """The answer that was given, if this is the same request; of what was erased only the time can tell."""
+    if stored["salt"] is None and request.timestamp == stored["decided_at"]:
+        return str(stored["reply"])
     # Whom the service itself stopped had said to be available.
     asked = stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]")
     now_sent = (request.timestamp, request.availability, json.dumps(request.reasons), context_text(request.context))
@@ -149,6 +152,7 @@ def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> No
 def _check_request(trial: Trial, request: DecisionRequest, standing: Standing | None, received: datetime) -> None:
     if standing is None:
         raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
+    check_consent(standing)
     check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
     check_types(trial.study, request.context)
     check_order(trial.settings, standing, request.decision_idx, request.timestamp)

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import SALT_BYTES
 from surefoot.service.database.ledger import insert_new_recorded
-from surefoot.service.database.schema import decisions, outcomes
+from surefoot.service.database.schema import decisions, outcomes, participant_events
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.api_models import Outcome
 from surefoot.service.trial.decisions import check_timestamp
+from surefoot.service.trial.standing import WITHDRAWN
 from surefoot.service.trial.trial import Trial
 
 AGREES = 1e-6
@@ -27,6 +28,10 @@ _rank = sa.func.row_number().over(
     partition_by=outcomes.c.decision_id, order_by=(outcomes.c.observed_at.desc(), outcomes.c.id.desc())
 )
 _ranked = sa.select(outcomes, _rank.label("rank")).where(~outcomes.c.late).subquery()
+IS_WITHDRAWN = sa.exists().where(
+    participant_events.c.participant_id == decisions.c.participant_id, participant_events.c.kind == WITHDRAWN
+)
+"""Of a decision: whether its participant has left since."""
 CURRENT = sa.select(_ranked).where(_ranked.c.rank == 1).subquery("current_outcomes")
 """For every decision the outcome that counts: the newest that was not late."""
 
@@ -44,8 +49,9 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
         if decision is None:
             receipts.append(_receipt(outcome, "unknown_decision", None))
             continue
-        if outcome.timestamp < decision.decided_at:
-            receipts.append(_receipt(outcome, "before_decision", None))
+        refused = _find_refusal(outcome, decision)
+        if refused is not None:
+            receipts.append(_receipt(outcome, refused, None))
             continue
         late = outcome.timestamp - decision.decided_at > open_for
         echoed = None if outcome.action_prob is None else float(outcome.action_prob)
@@ -69,9 +75,19 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
     return receipts
 
 
+def _find_refusal(outcome: Outcome, decision: Any) -> str | None:
+    """Why an outcome is not recorded; None when it is."""
+    if decision.withdrawn:
+        return "withdrawn"
+    if decision.salt is None:
+        return "erased"
+    return "before_decision" if outcome.timestamp < decision.decided_at else None
+
+
 def _find_known(trial: Trial, given: Sequence[Outcome]) -> tuple[dict[str, Any], set[str]]:
     """The decisions that the outcomes belong to, and which outcomes were recorded before."""
-    columns = (decisions.c.id, decisions.c.decided_at, decisions.c.probability)
+    own = (decisions.c.id, decisions.c.decided_at, decisions.c.probability, decisions.c.salt)
+    columns = (*own, IS_WITHDRAWN.label("withdrawn"))
     ids = {outcome.decision_id for outcome in given}
     marks = {fingerprint(outcome) for outcome in given}
     with trial.database.autocommit() as connection:

@@ -1,4 +1,4 @@
-"""Pausing and resuming a participant or the whole study; every pause stays on record with its reason."""
+"""Pausing a participant or the whole study, going on, and withdrawing; each stays on record with its reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import participants
 from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.standing import PAUSED, RESUMED, find_pauses
+from surefoot.service.trial.standing import PAUSED, RESUMED, WITHDRAWN, find_statuses
 from surefoot.service.trial.trial import Trial
 
 
@@ -18,17 +18,38 @@ def set_pause(trial: Trial, participant_id: str | None, *, paused: bool, reason:
     """Pause or resume a participant, or the study (None); repeating it changes nothing."""
     with trial.database.transaction() as connection:
         if participant_id is not None:
-            known = connection.scalar(sa.select(participants.c.id).where(participants.c.id == participant_id))
-            if known is None:
-                raise ApiError(404, "unknown_participant", "there is no such participant", "participant_id")
-        before = find_pauses(connection, [] if participant_id is None else [participant_id]).get(participant_id, False)
-        if before != paused:
+            check_known(connection, participant_id)
+        status = find_statuses(connection, [] if participant_id is None else [participant_id]).get(participant_id)
+        if status == WITHDRAWN:
+            raise ApiError(409, "withdrawn", "the participant has withdrawn", "participant_id")
+        if (status == PAUSED) != paused:
             row = {"participant_id": participant_id, "kind": PAUSED if paused else RESUMED, "reason": reason}
             insert_recorded(connection, "participant event", {**row, "happened_at": now(), "done_by": by})
     return {"participant_id": participant_id, "paused": paused}
 
 
-def is_paused(trial: Trial, participant_id: str | None) -> bool:
-    """Whether this participant, or the study (None), is paused by itself."""
+def find_status(trial: Trial, participant_id: str | None) -> str | None:
+    """`paused`, `resumed` or `withdrawn`: what last happened to this participant, or to the study (None)."""
     with trial.database.autocommit() as connection:
-        return find_pauses(connection, [] if participant_id is None else [participant_id]).get(participant_id, False)
+        return find_statuses(connection, [] if participant_id is None else [participant_id]).get(participant_id)
+
+
+def withdraw(trial: Trial, participant_id: str, *, reason: str, by: str) -> dict[str, Any]:
+    """A participant leaves, for good: no more decisions, outcomes or learning. Repeating it changes nothing."""
+    with trial.database.transaction() as connection:
+        check_known(connection, participant_id)
+        withdraw_participant(connection, participant_id, reason=reason, by=by)
+    return {"participant_id": participant_id, "withdrawn": True}
+
+
+def withdraw_participant(connection: sa.Connection, participant_id: str, *, reason: str, by: str) -> None:
+    """In the caller's transaction; of a participant who is known."""
+    if find_statuses(connection, [participant_id]).get(participant_id) != WITHDRAWN:
+        row = {"participant_id": participant_id, "kind": WITHDRAWN, "reason": reason}
+        insert_recorded(connection, "participant event", {**row, "happened_at": now(), "done_by": by})
+
+
+def check_known(connection: sa.Connection, participant_id: str) -> None:
+    """404 for a participant who was never registered."""
+    if connection.scalar(sa.select(participants.c.id).where(participants.c.id == participant_id)) is None:
+        raise ApiError(404, "unknown_participant", "there is no such participant", "participant_id")

@@ -42,19 +42,22 @@ class Replay:
 
     decisions: int
     differences: list[Difference]
+    erased: int
+    """Decisions whose state was erased: the draw is recomputed, what a policy made of the state cannot be."""
 
 
 def replay(database: Database) -> Replay:
     """All decisions; the recorded probabilities decide the action, the recomputed ones must agree with them."""
     recomputer = _Recomputer(database)
-    count, differences = 0, []
+    count, erased, differences = 0, 0, []
     with database.snapshot() as connection:
         ordered = sa.select(decisions).order_by(decisions.c.participant_id, decisions.c.decision_idx)
         for row in connection.execution_options(yield_per=1000).execute(ordered).mappings():
             count += 1
+            erased += row["salt"] is None
             for what in recomputer.differences(row):
                 differences.append(Difference(row["id"], row["participant_id"], row["decision_idx"], what))
-    return Replay(count, differences)
+    return Replay(count, differences, erased)
 
 
 class _Recomputer:
@@ -63,6 +66,9 @@ class _Recomputer:
     def __init__(self, database: Database) -> None:
         self._database, self._secret, self._policies = database, read_draw_secret(database), PolicyVersions(database)
         self._studies: dict[str, Study] = {}
+        with database.autocommit() as connection:
+            emptied = sa.select(decisions.c.participant_id).where(decisions.c.salt.is_(None)).distinct()
+            self._without_past = set(connection.scalars(emptied))
 
     def differences(self, row: Any) -> Iterator[str]:
         study = self._study(row["study_id"])
@@ -75,9 +81,15 @@ class _Recomputer:
             ("probability of the action", lambda: recorded[row["action"]] == row["probability"]),
             (
                 "state",
-                lambda: _are_close(self._state(study, row), json.loads(row["state"])),
+                lambda: self._has_no_state(study, row) or _are_close(self._state(study, row), json.loads(row["state"])),
             ),
-            ("probabilities", lambda: _are_close(self._probabilities(study, row), recorded)),
+            (
+                "probabilities",
+                lambda: (
+                    (row["salt"] is None and row["source"] == "policy")
+                    or _are_close(self._probabilities(study, row), recorded)
+                ),
+            ),
             ("limits", lambda: row["source"] == "unavailable" or _respects_limits(study, recorded)),
             ("reply", lambda: _recompute_reply(row, recorded, study) == row["reply"]),
         )
@@ -87,6 +99,10 @@ class _Recomputer:
                     yield what
             except (InputError, LookupError, ValueError, TypeError):
                 yield f"{what} cannot be recomputed"
+
+    def _has_no_state(self, study: Study, row: Any) -> bool:
+        """Whether it, or the past that it is derived from, was erased."""
+        return row["salt"] is None or (bool(study.derived_states) and row["participant_id"] in self._without_past)
 
     def _state(self, study: Study, row: Any) -> list[float | None]:
         derived: dict[str, float] = {}

@@ -17,7 +17,7 @@ from surefoot.service.trial.trial import Trial
 from surefoot.study import TrialSection
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
-PAUSED, RESUMED = "paused", "resumed"
+PAUSED, RESUMED, WITHDRAWN = "paused", "resumed", "withdrawn"
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Standing:
 
     paused: str | None = None
     """Who is paused, `the study` or `the participant`; None when nobody is."""
+    withdrawn: bool = False
     last_idx: int | None = None
     last_at: datetime | None = None
     prompts: list[datetime] = field(default_factory=list)
@@ -37,11 +38,16 @@ def find_standings(trial: Trial, connection: sa.Connection, ids: Collection[str]
     own = sa.select(participants.c.id).where(participants.c.id.in_(ids)).order_by(participants.c.id)
     known = list(connection.scalars(own if trial.database.is_sqlite else own.with_for_update(key_share=True)))
     last = _find_last(connection, known)
-    pauses = find_pauses(connection, known)
+    statuses = find_statuses(connection, known)
     prompts = _find_prompts(connection, known) if trial.settings.dose.is_limited else {}
     return {
         one: Standing(
-            paused="the study" if pauses.get(None) else "the participant" if pauses.get(one) else None,
+            paused="the study"
+            if statuses.get(None) == PAUSED
+            else "the participant"
+            if statuses.get(one) == PAUSED
+            else None,
+            withdrawn=statuses.get(one) == WITHDRAWN,
             last_idx=last[one][0] if one in last else None,
             last_at=last[one][1] if one in last else None,
             prompts=prompts.get(one, []),
@@ -63,14 +69,14 @@ def _find_last(connection: sa.Connection, ids: Collection[str]) -> dict[str, tup
     return {row.participant_id: (row.decision_idx, row.decided_at) for row in rows}
 
 
-def find_pauses(connection: sa.Connection, ids: Collection[str]) -> dict[str | None, bool]:
-    """Whether the study (None) and these participants are paused: the newest event of each says so."""
+def find_statuses(connection: sa.Connection, ids: Collection[str]) -> dict[str | None, str]:
+    """Whether the study (None) and these participants are paused or withdrawn: the newest event of each says so."""
     events = sa.select(participant_events.c.participant_id, participant_events.c.kind).where(
-        participant_events.c.kind.in_((PAUSED, RESUMED)),
+        participant_events.c.kind.in_((PAUSED, RESUMED, WITHDRAWN)),
         sa.or_(participant_events.c.participant_id.is_(None), participant_events.c.participant_id.in_(ids)),
     )
     rows = connection.execute(events.order_by(participant_events.c.id))
-    return {row.participant_id: row.kind == PAUSED for row in rows}
+    return {row.participant_id: row.kind for row in rows}
 
 
 def _find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, list[datetime]]:
@@ -81,6 +87,12 @@ def _find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, 
     for row in connection.execute(sent.order_by(decisions.c.decision_idx.desc()).limit(5000 * max(1, len(ids)))):
         found.setdefault(row.participant_id, []).append(row.decided_at)
     return found
+
+
+def check_consent(standing: Standing) -> None:
+    """Refuse a decision point of somebody who has left: nothing about them is recorded any more."""
+    if standing.withdrawn:
+        raise ApiError(409, "withdrawn", "the participant has withdrawn; send nothing, and ask no more", "participant_id")
 
 
 def check_order(settings: TrialSection, standing: Standing, decision_idx: int, moment: datetime) -> None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import scheduled, studies, updates
 from surefoot.service.trial.alerts import raise_alert, raise_periodic_alerts
+from surefoot.service.trial.erasure import erase_expired
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import update_process
 from surefoot.service.updates.updates import UpdateRunningError, describe_live, release_dead_update
@@ -53,6 +54,8 @@ def tick(trial: Trial, at: datetime) -> int | None:
     """Do what is due and not yet claimed; the id of the update that was started, if one was."""
     if claim_job(trial, f"look:{at.astimezone(UTC):%Y-%m-%dT%H}", at):
         raise_periodic_alerts(trial, at)
+    if trial.settings.keep_days is not None and claim_job(trial, f"keep:{at.astimezone(UTC):%Y-%m-%d}", at):
+        erase_expired(trial, at)
     release_dead_update(trial)
     due = last_update_moment(trial, at)
     if due is None:

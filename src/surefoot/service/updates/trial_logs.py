@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from surefoot.data.log_files import LogRows
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.context import context_columns, read_values
-from surefoot.service.trial.outcomes import CURRENT
+from surefoot.service.trial.outcomes import CURRENT, IS_WITHDRAWN
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import parse_logs
 
@@ -27,9 +27,13 @@ DECISIONS = _known.select_from(decisions.outerjoin(CURRENT, CURRENT.c.decision_i
 """Every decision once, with the outcome that counts."""
 
 
-def read_rows(connection: sa.Connection, *, since: datetime | None = None) -> list[Any]:
-    """All decisions, or those since a moment, by participant and decision index."""
-    wanted = DECISIONS if since is None else DECISIONS.where(decisions.c.decided_at >= since)
+def read_rows(connection: sa.Connection, *, since: datetime | None = None, without_withdrawn: bool = False) -> list[Any]:
+    """Decisions whose content is there, or those since a moment, by participant and decision index."""
+    wanted = DECISIONS.where(decisions.c.salt.is_not(None))
+    if since is not None:
+        wanted = wanted.where(decisions.c.decided_at >= since)
+    if without_withdrawn:
+        wanted = wanted.where(~IS_WITHDRAWN)
     return list(connection.execute(wanted).mappings())
 
 

@@ -139,7 +139,7 @@ def _heartbeat(trial: Trial, update_id: int) -> Iterator[None]:
 def _fit_and_publish(trial: Trial, update_id: int) -> str:
     _set_state(trial, update_id, "fitting")
     with trial.database.snapshot() as connection:
-        found = trial_logs.read_rows(connection)
+        found = trial_logs.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
     if not found:
         return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
     rails = trial.settings.guard_rails

@@ -1,0 +1,159 @@
+"""Erasure: the content is gone, from the files too; rows, draws, replay and ledger still add up."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from surefoot.service.database import databases
+from surefoot.service.database.schema import decisions, erasures, outcomes, participant_events, staff_actions, updates
+from surefoot.service.operations import backup
+from surefoot.service.operations.erasure_list import NAME, apply_erasure_list, write_erasure_list
+from surefoot.service.operations.export import export_decisions
+from surefoot.service.operations.seal import make_seal
+from surefoot.service.operations.verification import verify
+from surefoot.service.trial import erasure
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_trial
+from surefoot.service.updates import schedule
+from surefoot.study import Study
+from tests.service.support.client import request
+from tests.service.support.seeded_trial import BEGIN, Clock
+from tests.service.support.trials import STUDY, answer, column, fill, update
+
+SENTINEL = 7.7310625
+
+
+def erase(trial, participant="p0"):
+    asked = erasure.ask_erasure(trial.database, participant, reason="by letter", by="test")
+    return erasure.confirm_erasure(trial.database, participant, asked.code, by="test")
+
+
+def rows_of(trial, table):
+    with trial.database.autocommit() as connection:
+        return connection.execute(sa.select(table).order_by(table.c.id)).mappings().all()
+
+
+def test_content_goes_and_accountability_stays(trial, url, tmp_path):
+    fill(trial, points=40)
+    update(trial)
+    answer(trial, "p0", context={"weather": SENTINEL, "engagement": 0.0, "place": "home"})
+    before = {row["id"]: row for row in rows_of(trial, decisions)}
+    seal = make_seal(trial.database)
+    assert erase(trial) == erasure.Erasure(decisions=41, outcomes=32)
+    for row in rows_of(trial, decisions):
+        was = before[row["id"]]
+        if row["participant_id"] == "p0":
+            assert (row["context"], row["state"], row["availability_reasons"], row["salt"]) == ("{}", "[]", "[]", None)
+            was = {**was, **{name: row[name] for name in ("context", "state", "availability_reasons", "salt")}}
+        assert dict(row) == dict(was)
+    gone = [row for row in rows_of(trial, outcomes) if row["salt"] is None]
+    assert len(gone) == 32 and {row["proximal_outcome"] for row in gone} == {None}
+    assert {row["fingerprint"] for row in gone} == {f"erased {row['id']}" for row in gone}
+    replayed = replay(trial.database)
+    assert (replayed.decisions, replayed.erased, replayed.differences) == (81, 41, [])
+    checked = verify(trial.database, [seal])
+    assert checked.discrepancies == [] and checked.erased == {"decisions": 41, "outcomes": 32}
+    assert column(trial, participant_events.c.kind)[-1] == "withdrawn"
+    assert column(trial, staff_actions.c.action) == ["asked to erase", "erased"]
+    assert str(SENTINEL) not in "".join(column(trial, updates.c.result))
+    if trial.database.is_sqlite:
+        files = [path for path in Path(trial.database.engine.url.database).parent.glob("trial.db*") if path.is_file()]
+        assert not any(str(SENTINEL).encode() in path.read_bytes() for path in files)
+    made = export_decisions(trial, tmp_path / "decisions.csv", "csv")
+    assert made.rows == 81
+    assert update(trial)[0] == "done", "learning goes on without them"
+
+
+def test_it_takes_two_steps_and_the_right_code(trial, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    fill_one(trial)
+    with pytest.raises(ValueError, match="nobody asked"):
+        erasure.confirm_erasure(trial.database, "p0", "00000000", by="x")
+    with pytest.raises(ValueError, match="no participant 'p7'"):
+        erasure.ask_erasure(trial.database, "p7", reason="x", by="x")
+    first = erasure.ask_erasure(trial.database, "p0", reason="x", by="x")
+    second = erasure.ask_erasure(trial.database, "p0", reason="y", by="x")
+    assert (second.decisions, second.outcomes) == (1, 0)
+    for wrong in (first.code, "", "é"):
+        with pytest.raises(ValueError, match="nothing was erased"):
+            erasure.confirm_erasure(trial.database, "p0", wrong, by="x")
+    clock.set(BEGIN + timedelta(hours=25))
+    with pytest.raises(ValueError, match="in the last 24 hours"):
+        erasure.confirm_erasure(trial.database, "p0", second.code, by="x")
+    assert column(trial, erasures.c.id) == []
+    clock.set(BEGIN + timedelta(hours=23))
+    assert erasure.confirm_erasure(trial.database, "p0", second.code, by="x").decisions == 1
+
+
+def fill_one(trial):
+    register_participant(trial.database, "p0")
+    answer(trial, "p0", 0, timestamp=BEGIN.isoformat())
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_policys_page_and_an_updates_result_forget_too(trial):
+    fill(trial, points=40)
+    update(trial)
+    with trial.database.transaction() as connection:
+        listed = f'{{"removed_rows": [{{"participant_id": "p0", "decision_idx": 3, "reward": {SENTINEL}, "expected": 1.0}}, '
+        listed += '{"participant_id": "p1", "decision_idx": 3, "reward": 5.5, "expected": 1.0}]}'
+        connection.execute(sa.update(updates).values(result=listed))
+    erase(trial)
+    (kept,) = column(trial, updates.c.result)
+    assert str(SENTINEL) not in kept and "5.5" in kept
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_old_backup_does_not_bring_it_back(trial, tmp_path):
+    fill(trial, points=10)
+    backup.back_up(trial.database, tmp_path / "old.zip")
+    erase(trial)
+    write_erasure_list(trial.database, tmp_path)
+    assert write_erasure_list(trial.database, tmp_path).read_text().count("\n") == 1, "no line twice"
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
+    backup.restore(tmp_path / "old.zip", copy)
+    assert apply_erasure_list(copy, tmp_path / NAME, "test") == erasure.Erasure(10, 8)
+    assert apply_erasure_list(copy, tmp_path / NAME, "test") == erasure.Erasure(0, 0)
+    assert verify(copy).discrepancies == [] and replay(copy).erased == 10
+    (tmp_path / NAME).write_text("{}\n")
+    with pytest.raises(ValueError, match="line 1: not an erasure"):
+        apply_erasure_list(copy, tmp_path / NAME, "test")
+    copy.close()
+
+
+KEPT = STUDY.replace("[trial]\n", "[trial]\nkeep_days = 30\n")
+
+
+def test_what_is_older_than_the_study_keeps_is_erased_by_the_schedule(url, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    trial = open_trial(Study.parse(KEPT), url)
+    fill_one(trial)
+    clock.set(BEGIN + timedelta(days=20))
+    later = request("p0", 1, timestamp=clock.moment.isoformat())
+    decide(trial, DecisionRequest(**later))
+    schedule.tick(trial, clock.moment)
+    assert column(trial, erasures.c.id) == []
+    clock.set(BEGIN + timedelta(days=31))
+    for _ in range(2):
+        schedule.tick(trial, clock.moment)
+    with trial.database.autocommit() as connection:
+        (row,) = connection.execute(sa.select(erasures)).all()
+    assert (row.participant_id, row.decisions, row.received_before) == (None, 1, clock.moment - timedelta(days=30))
+    assert sorted(salt is None for salt in column(trial, decisions.c.salt)) == [False, True]
+    assert verify(trial.database).discrepancies == [] == replay(trial.database).differences
+    assert answer(trial, "p0", 0, timestamp=BEGIN.isoformat())["source"] == "warm-up", "a retry still gets its answer"
+    trial.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_erasure_without_its_record_is_found(trial):
+    fill(trial, people=1, points=3)
+    blank = {"context": "{}", "state": "[]", "availability_reasons": "[]", "salt": None}
+    with trial.database.transaction() as connection:
+        connection.execute(sa.update(decisions).values(**blank))
+    assert [one.what for one in verify(trial.database).discrepancies] == ["was emptied without an erasure on record"] * 3
