@@ -15,7 +15,7 @@ from surefoot.errors import InputError
 Value = bool | int | float | str | None
 """Of a context variable; None where it is missing."""
 Source = Literal["warm-up", "policy", "fallback", "unavailable"]
-Status = Literal["recorded", "repeated", "late", "unknown_decision", "before_decision", "refused"]
+Status = Literal["recorded", "repeated", "late", "unknown_decision", "before_decision", "withdrawn", "erased", "refused"]
 KEPT = ("recorded", "repeated", "late")
 Change = Literal["pause", "resume"]
 OUTCOMES_PER_BATCH = 1000
@@ -142,7 +142,7 @@ class Receipt:
         Of the decision that it belongs to.
     status : str
         `recorded`, `repeated` (it was there already), `late` (recorded, but does not count); or, not kept by the service,
-        `unknown_decision`, `before_decision` and `refused`.
+        `unknown_decision`, `before_decision`, `withdrawn`, `erased` and `refused`.
     probability_agrees : bool or None
         Whether the echoed probability is the recorded one; None when none was sent.
     reason : str or None
