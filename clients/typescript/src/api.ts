@@ -50,7 +50,7 @@ export interface Outcome {
 /** What became of one outcome. */
 export interface OutcomeReceipt {
   decision_id: string;
-  status: "recorded" | "repeated" | "late" | "unknown_decision" | "before_decision";
+  status: "recorded" | "repeated" | "late" | "unknown_decision" | "before_decision" | "withdrawn" | "erased";
   action_prob_agrees: boolean | null;
 }
 
@@ -76,11 +76,6 @@ export interface Pause {
   paused: boolean;
 }
 
-/** Why; kept on record. */
-export interface PauseRequest {
-  reason: string;
-}
-
 /** Newest first. */
 export interface PolicyList {
   policies: PolicySummary[];
@@ -101,6 +96,11 @@ export interface PolicySummary {
   coefficients: Record<string, unknown>[];
 }
 
+/** Why; kept on record. */
+export interface ReasonedRequest {
+  reason: string;
+}
+
 /** A participant, by a pseudonym. */
 export interface Registration {
   participant_id: string;
@@ -117,6 +117,12 @@ export interface UpdateStatus {
   findings: Record<string, unknown>[];
   result: Record<string, unknown>;
   message: string | null;
+}
+
+/** Who has left. */
+export interface Withdrawal {
+  participant_id: string;
+  withdrawn: boolean;
 }
 
 /** How many items a list may hold. */
@@ -164,13 +170,18 @@ export abstract class Operations {
     return this.send("POST", `/api/v1/policies/${encodeURIComponent(policyId)}/activate`);
   }
 
+  /** A participant leaves, for good: no more decisions, outcomes or learning; the reason is kept. (admin) */
+  withdrawParticipant(participantId: string, body: ReasonedRequest): Promise<Withdrawal> {
+    return this.send("POST", `/api/v1/participants/${encodeURIComponent(participantId)}/withdraw`, body);
+  }
+
   /** Pause a participant, or go on: while paused every decision point is unavailable, with the reason recorded. (admin) */
-  pauseParticipant(participantId: string, change: "pause" | "resume", body: PauseRequest): Promise<Pause> {
+  pauseParticipant(participantId: string, change: "pause" | "resume", body: ReasonedRequest): Promise<Pause> {
     return this.send("POST", `/api/v1/participants/${encodeURIComponent(participantId)}/${encodeURIComponent(change)}`, body);
   }
 
   /** Pause the whole study, or go on. (admin) */
-  pauseStudy(change: "pause" | "resume", body: PauseRequest): Promise<Pause> {
+  pauseStudy(change: "pause" | "resume", body: ReasonedRequest): Promise<Pause> {
     return this.send("POST", `/api/v1/study/${encodeURIComponent(change)}`, body);
   }
 
