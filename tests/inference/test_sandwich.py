@@ -182,3 +182,57 @@ def test_the_policys_correction_counts_the_variables_that_it_sees():
         (logs,), _, _ = many(1, people, 30, seed=0, unit=500)
         assert compute_influences(pooled("accb", logs)).policy_features == 4
         assert compute_influences(pooled("accb", logs, policy_variables=("weather",))).policy_features == 2
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("accb", {"actor_penalty": 0.0}), ("saccb", {"actor_penalty": 0.0})])
+def test_variables_that_nobody_sees_change_nothing(name, parameters):
+    """Without a penalty they leave a row of zeros in the system; the rest is that of logs without them."""
+    (logs,), _, _ = many(1, 32, 30, seed=4, unit=500)
+    seen = {"critic_variables": ("weather",), "policy_variables": ("weather",)}
+    found = compute_influences(pooled(name, logs, **seen, **parameters))
+    alone = sf.Trajectories.from_arrays(
+        logs.state[:, :1].reshape(32, 30, 1), logs.action.reshape(32, 30), logs.reward.reshape(32, 30)
+    )
+    expected = compute_influences(pooled(name, alone, **parameters))
+    assert_allclose(found.critic[:, [0, 1, 4, 5]], expected.critic, rtol=1e-6, atol=1e-9)
+    assert_allclose(found.policy[:, [0, 3]], expected.policy, rtol=1e-3, atol=1e-4 * np.abs(expected.policy).max())
+    assert (found.critic[:, [2, 3, 6, 7]] == 0).all() and (found.policy[:, [1, 2]] == 0).all()
+
+
+def test_leaving_somebody_out_is_exact_for_ridge_and_keeps_the_penalty():
+    """(H − H_n + ζ)⁻¹ g_n, with a penalty that is not small."""
+    (logs,), _, _ = many(1, 31, 20, seed=5, unit=500)
+    fitted = pooled("linucb", logs, critic_penalty=40.0)
+    found, penalty = compute_influences(fitted), fitted.penalty_[0]
+    for participant in (0, 30):
+        rest = logs.participant_index != participant
+        x = np.column_stack([np.ones(len(logs)), logs.state])
+        x = np.column_stack([x, logs.action[:, None] * x])
+        own = ~rest
+        others = x[rest].T @ x[rest] + np.diag(penalty)
+        pull = x[own].T @ fitted.residuals_[own] - penalty * fitted.critic_coef_[0] / 31
+        assert_allclose(found.critic[participant], np.linalg.solve(others, pull), rtol=1e-8)
+
+
+def two_heaps(seed=6):
+    """Residuals of about ± 1, none in between."""
+    rng = np.random.default_rng(seed)
+    reward = np.where(rng.random((40, 30)) < 0.5, 1.0, -1.0) + 0.001 * rng.standard_normal((40, 30))
+    return sf.Trajectories.from_arrays(rng.standard_normal((40, 30, 1)), np.resize([0, 1], (40, 30)), reward)
+
+
+def test_where_the_cap_cuts_too_densely_there_is_no_derivative():
+    """Nearly all residuals lie at the cap: moving w would move all of them across it."""
+    found = compute_influences(pooled("ro-accb", two_heaps()))
+    assert np.isnan(found.critic).all() and np.isnan(found.half_width("critic")).all()
+    assert np.isfinite(compute_influences(pooled("accb", two_heaps())).critic).all()
+
+
+def test_where_everything_was_removed_nothing_is_known():
+    for name in ("ro-accb", "ro-saccb", "ro-linucb"):
+        with pytest.warns(sf.FitWarning):
+            fitted = pooled(name, two_heaps(), tau=0.24)
+        assert (fitted.weights_ == 0).all()
+        found = compute_influences(fitted)
+        assert np.isnan(found.critic).all() and found.critic.shape == (40, 4)
+        assert found.policy is None if name == "ro-linucb" else np.isnan(found.policy).all()

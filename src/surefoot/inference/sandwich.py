@@ -132,6 +132,8 @@ def compute_influences(fitted: Method, *, with_policy: bool = True) -> Influence
         raise InputError("the sandwich needs at least 2 people with usable decision points")
     if rows.people < FEW_PEOPLE:
         return _leave_each_out(fitted)
+    if not rows.kept.any():
+        return _know_nothing(fitted, rows)
     penalty = fitted.penalty_[0]
     weight = rows.kept - rows.cap * rows.at_cap
     own = rows.grams(weight)
@@ -153,6 +155,13 @@ def compute_influences(fitted: Method, *, with_policy: bool = True) -> Influence
 
 def _count_policy_features(fitted: Method) -> int:
     return int(fitted.policy_sees_.sum()) + 1
+
+
+def _know_nothing(fitted: Method, rows: _Rows) -> Influences:
+    """Where the critic left nothing to learn from."""
+    critic = np.full((rows.people, rows.x.shape[1]), np.nan)
+    policy = np.full((rows.people, fitted.coef_.shape[1]), np.nan) if isinstance(fitted, ACCB) else None
+    return Influences(critic, policy, _count_policy_features(fitted))
 
 
 def _leave_each_out(fitted: Method) -> Influences:
