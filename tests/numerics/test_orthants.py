@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal, norm
 
-from surefoot.numerics.orthants import normal_cdf, orthant_probability, probability_of_largest, scalar_normal_cdf
+from surefoot.numerics.orthants import (
+    normal_cdf,
+    orthant_probability,
+    probability_of_largest,
+    scalar_normal_cdf,
+    scalar_probability_of_largest,
+)
 
 
 def problems(rng, size, count, kind):
@@ -138,3 +144,13 @@ def test_blocks_change_nothing(monkeypatch):
 def test_one_number_or_many():
     values = np.linspace(-40, 40, 81)
     assert_allclose([scalar_normal_cdf(value) for value in values], normal_cdf(values), rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "nearly singular", "different widths"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_one_problem_or_many(size, kind):
+    mean, covariance = problems(np.random.default_rng(3), size, 20, kind)
+    covariance[0], mean[1] = 0.0, 0.0
+    together = probability_of_largest(mean, covariance)
+    for m, v, expected in zip(mean.tolist(), covariance.tolist(), together, strict=True):
+        assert_allclose(scalar_probability_of_largest(m, v), expected, rtol=1e-9, atol=1e-13)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from math import sqrt
 from operator import mul
 from typing import ClassVar, Self
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.logistic_mean import mean_of_logistic
-from surefoot.numerics.orthants import CERTAIN, probability_of_largest, scalar_normal_cdf
+from surefoot.numerics.orthants import probability_of_largest, scalar_probability_of_largest
 from surefoot.policies.rules.decision_rule import Chooser, DecisionRule, evaluate_linear, register_rule
 
 
@@ -134,17 +133,7 @@ class PosteriorSampling(_Posterior):
         return probability_of_largest(mean, covariance)
 
     def _scalar_weigh(self) -> Callable[[list[float], list[list[float]]], list[float]]:
-        if len(self.mean) > 1:
-            return super()._scalar_weigh()
-
-        def weigh(mean: list[float], covariance: list[list[float]]) -> list[float]:
-            (effect,), ((variance,),) = mean, covariance
-            if variance <= 0:
-                return [0.0, 1.0] if effect > 0 else [1.0, 0.0]
-            limit = min(max(effect / sqrt(variance), -CERTAIN), CERTAIN)
-            return [scalar_normal_cdf(-limit), scalar_normal_cdf(limit)]
-
-        return weigh
+        return scalar_probability_of_largest
 
 
 @register_rule
