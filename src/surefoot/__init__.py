@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from surefoot.data.trajectories import Trajectories
     from surefoot.fitting import FittedStudy, fit_study
+    from surefoot.inference.pilot_priors import estimate_prior
     from surefoot.learning import filters
     from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, PosteriorSampler, method
     from surefoot.study import Study, StudyLogs
@@ -46,6 +47,7 @@ __all__ = [
     "client",
     "datasets",
     "effects",
+    "estimate_prior",
     "evaluation",
     "explain",
     "filters",
@@ -65,6 +67,7 @@ _LATER = {
     **dict.fromkeys(("ACCB", "METHODS", "SACCB", "LinUCB", "PosteriorSampler", "method"), "surefoot.learning.methods"),
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
+    "estimate_prior": "surefoot.inference.pilot_priors",
 }
 _MODULES_LATER = {
     "filters": "surefoot.learning.filters",

@@ -53,3 +53,24 @@ def test_every_command_knows_it(tmp_path, pooling, allocation):
     assert "kept between 0.2 and 0.8" in card
     assert "95 % interval" in card.split("## What it does")[1].split("##")[0]
     assert f"allocation {allocation}" in card
+
+
+def test_a_prior_from_a_pilot_goes_into_the_study(tmp_path):
+    study, file = tmp_path / "study.toml", tmp_path / "pilot.csv"
+    text = STUDY.format(pooling="all", allocation="best")
+    study.write_text(text)
+    logs = many(1, 12, 60, seed=3)[0][0]
+    pyarrow.csv.write_csv(logs.to_frame("pyarrow"), file)
+    result = CliRunner().invoke(app, ["prior", str(file), "--study", str(study)])
+    assert result.exit_code == 0
+    with_prior = sf.Study.parse(text + result.stdout)
+    assert set(with_prior.method().prior) >= {"intercept", "send", "send × weather"}
+    without, informed = (one.method().fit(logs).critic_coef_ for one in (sf.Study.parse(text), with_prior))
+    assert (without != informed).any()
+    with pytest.raises(sf.InputError, match=r"method\.prior.*there is no coefficient 'sned'.*did you mean 'send'"):
+        sf.Study.parse(text + "[method.prior]\nsned = { mean = 0.0, scale = 1.0 }\n")
+    with pytest.raises(sf.InputError, match="ro-accb has no prior"):
+        sf.Study.parse(text.replace("hb-ts", "ro-accb").replace("parameters", "#") + result.stdout)
+    study.write_text(text.replace("hb-ts", "ro-accb").replace("parameters", "#"))
+    with pytest.raises(sf.InputError, match="ro-accb has no prior"):
+        run("prior", file, "--study", study)

@@ -21,6 +21,7 @@ from surefoot.cli import (
     init,  # noqa: F401
     keys,  # noqa: F401
     policies,  # noqa: F401
+    prior,  # noqa: F401
     replay,  # noqa: F401
     reproduce,  # noqa: F401
     screen,  # noqa: F401

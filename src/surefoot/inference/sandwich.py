@@ -139,7 +139,7 @@ def compute_influences(fitted: Method, *, with_policy: bool = True) -> Influence
     own = rows.grams(weight)
     pull = (
         rows.sum_by_participant((rows.kept * rows.residual)[:, None] * rows.x)
-        - penalty * fitted.critic_coef_[0] / rows.people
+        - penalty * (fitted.critic_coef_[0] - fitted.prior_mean(fitted.logs_)) / rows.people
     )
     hessian = own.sum(axis=0)
     used = np.diagonal(hessian) != 0  # A variable that the critic does not see has no row in the system.

@@ -30,6 +30,8 @@ class Batch:
     critic_sees: Array
     policy_sees: Array
     """(state variables,): 1.0 for those that are seen, 0.0 for the others."""
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Of the state variables, and of the actions."""
 
     @classmethod
     def from_rows(
@@ -48,6 +50,7 @@ class Batch:
             reward=engine.to_device(_take(logs.reward, rows, out)),
             usable=engine.to_device(usable.astype(np.float64)),
             actions=logs.actions,
+            names=(logs.state_names, logs.action_names),
             **{name: engine.to_device(values) for name, values in more.items()},
         )
 

@@ -16,7 +16,7 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.study.effects_section import EffectsSection
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
-from surefoot.study.toml_types import Probability, Section
+from surefoot.study.toml_types import Finite, Probability, Section
 from surefoot.study.trial_section import TrialSection
 from surefoot.study.validation_errors import explain_error, explain_syntax
 
@@ -26,9 +26,16 @@ if TYPE_CHECKING:
 
     from surefoot.learning.methods import Method
 
-SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary")
+SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary", "prior")
 """Parameters of a method that other keys of the study decide."""
 TYPE_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+
+
+class CoefficientPrior(Section):
+    """What is believed of a coefficient before the first decision point: N(mean, scale²)."""
+
+    mean: Finite = 0.0
+    scale: Annotated[Finite, Field(gt=0)]
 
 
 class MethodChoice(Section):
@@ -50,6 +57,8 @@ class MethodChoice(Section):
     pooling: str | None = None
     horizon: str | None = None
     parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    prior: dict[str, CoefficientPrior] = Field(default_factory=dict)
+    """Of coefficients by name, for a method that samples from the posterior."""
 
     @field_validator("pooling")
     @classmethod
@@ -212,9 +221,16 @@ class Study(LogDescription):
             wanted = str if defaults[name] is None else type(defaults[name])
             if type(value) is not wanted and not (wanted is float and type(value) is int):
                 raise ValueError(f"method.parameters.{name}: {value!r} is not {TYPE_WORDS[wanted]}")
+        if choice.prior and "prior" not in {f.name for f in fields(METHODS[choice.name][0])}:
+            raise ValueError(
+                f"method.prior: {choice.name} has no prior; use one that samples from the posterior, such as 'ts'"
+            )
         try:
             self.method().check_parameters()
+            self.method().check_names(self.state_names, self.actions.names)
         except InputError as error:
+            if str(error).startswith("prior"):
+                raise ValueError(f"method.prior: {str(error).removeprefix('prior: ')}") from error
             about = next((f".{name}" for name in choice.parameters if name in str(error).split()), "")
             raise ValueError(f"method.parameters{about}: {error}") from error
 
@@ -244,6 +260,8 @@ class Study(LogDescription):
             parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon}
             if self.trial is not None:
                 parts |= {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
+            if choice.prior:
+                parts["prior"] = {name: one.model_dump() for name, one in choice.prior.items()}
             given = {name: value for name, value in parts.items() if value is not None}
             self._method = method(choice.name, **given, **seen, **choice.parameters)
         return copy.copy(self._method)

@@ -98,6 +98,8 @@ class Horizon(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     """What is optimised, as it stands in a sentence."""
+    looks_ahead: ClassVar[bool] = True
+    """Whether what follows the next outcome counts."""
 
     @abstractmethod
     def look(self, task: HorizonTask) -> Outlook | None:
@@ -109,6 +111,7 @@ class ImmediateHorizon(Horizon):
 
     name: ClassVar[str] = "immediate"
     title: ClassVar[str] = "the next outcome"
+    looks_ahead: ClassVar[bool] = False
 
     def look(self, task: HorizonTask) -> None:
         return None

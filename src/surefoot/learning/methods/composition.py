@@ -6,6 +6,7 @@ The constructor only assigns, `fit(logs)` returns the method itself, and everyth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -138,6 +139,7 @@ class Method(ABC):
 
     def fit_some(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
         """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one."""
+        self.check_names(logs.state_names, logs.action_names)
         where, sees = find_engine(engine), self._list_seen(logs)
         cleaned = logs if self.filter is None else find_filter(self.filter).clean(logs)
         pooling, can_use = find_pooling(self.pooling), cleaned.usable
@@ -215,6 +217,15 @@ class Method(ABC):
     def regress(self, batch: Batch, data: CriticBatch, scaling: Scaling) -> tuple[CriticFit, Array]:
         """The model of the expected reward, and ζ of every feature that it was fitted with."""
         return self.make_critic().fit(data), data.penalty
+
+    def prior_mean(self, logs: Trajectories) -> NDArray[np.float64]:
+        """What the critic's coefficients are shrunk towards, (features,)."""
+        return np.zeros((len(logs.state_names) + 1) * logs.actions)
+
+    def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
+        """Refuse parameters that name state variables or actions that there are not."""
+        for parameter in ("critic_variables", "policy_variables"):
+            _mask_variables(getattr(self, parameter), tuple(state), parameter)
 
     @abstractmethod
     def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:

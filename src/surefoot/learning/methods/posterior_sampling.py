@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+from array_api_compat import device
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import CriticBatch, CriticFit
-from surefoot.learning.horizon import Advantage
+from surefoot.learning.critics.ridge import residuals
+from surefoot.learning.horizon import Advantage, find_horizon
 from surefoot.learning.methods.composition import CriticResult, Method
 from surefoot.learning.penalty_units import Scaling
+from surefoot.learning.priors import Prior, check_prior, place_prior
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.batched_cholesky import solve
 from surefoot.numerics.logistic_mean import EXPONENTS
 from surefoot.policies.rules import DecisionRule, PosteriorSampling, SmoothAllocation
+
+
+NOISE_STEPS = 5
+"""With a prior of given scale the noise depends on the coefficients and these on the noise: so many rounds settle both."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -44,15 +55,35 @@ class PosteriorSampler(Method):
     """b, for effects in standard deviations σ of the noise."""
     smooth_exponent: float = 1.0
     """k."""
+    prior: Prior | None = None
+    """Mean and scale of some coefficients, {"send": {"mean": 0.1, "scale": 0.5}}, by the names of
+    `surefoot.learning.priors.list_coefficient_names`; the others keep the weak prior of the penalty."""
     _positive: ClassVar[tuple[str, ...]] = ("tau", "smooth_offset", "smooth_steepness")
 
     def regress(self, batch: Batch, data: CriticBatch, scaling: Scaling) -> tuple[CriticFit, Array]:
         """The critic says which decision points count; from these the posterior is computed."""
-        fit, penalty = super().regress(batch, data, scaling)
-        found = CriticResult.of_fit(batch, data.features, fit, scaling, penalty)
-        xp = array_namespace(fit.coef)
-        pull = xp.matrix_transpose(data.features) @ (fit.weights * data.rewards)[..., None]
-        return replace(fit, coef=solve(self._system(found), pull).solution[..., 0]), penalty
+        xp = array_namespace(data.rewards)
+        prior = place_prior(self.prior, *batch.names) if self.prior else None
+        mean = xp.zeros_like(data.penalty[:1, :])
+        scale = mean + xp.inf
+        if prior is not None:
+            mean, scale = (xp.asarray(part[None, :], device=device(mean)) for part in vars(prior).values())
+        # In deviations from the prior's mean the prior has mean 0, as a penalty has.
+        rewards = residuals(data.features, data.rewards, mean)
+        first = (scaling.reward[:, None] / scale) ** 2
+        fit, _ = super().regress(batch, replace(data, rewards=rewards, penalty=_where_given(first, data.penalty)), scaling)
+        fit = replace(fit, coef=fit.coef + mean)
+        pull = xp.matrix_transpose(data.features) @ (fit.weights * rewards)[..., None]
+        penalty = data.penalty
+        for _ in range(1 if prior is None else NOISE_STEPS):
+            found = CriticResult.of_fit(batch, data.features, fit, scaling, penalty)
+            penalty = _where_given((estimate_noise(found)[:, None] / scale) ** 2, data.penalty)
+            moved = solve(self._system(replace(found, penalty=penalty)), pull).solution[..., 0]
+            fit = replace(fit, coef=mean + moved)
+        return fit, penalty
+
+    def prior_mean(self, logs: Trajectories) -> NDArray[np.float64]:
+        return place_prior(self.prior, logs.state_names, logs.action_names).mean
 
     def _system(self, found: CriticResult) -> Array:
         """XᵀUX + ζ with a prior that is proper in every effect: what nobody has tried yet is as likely good as bad.
@@ -74,8 +105,18 @@ class PosteriorSampler(Method):
         advantage = found.ahead or found.immediate_advantage(self._system(found), noise)
         return ALLOCATIONS[self.allocation](self, advantage, noise), found.fit.converged
 
+    def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
+        super().check_names(state, actions)
+        place_prior(self.prior, state, actions)
+
     def check_parameters(self) -> None:
         super().check_parameters()
+        check_prior(self.prior or {})
+        if self.prior and find_horizon(self.horizon).looks_ahead:
+            raise InputError(
+                "prior: it is about the next outcome, and a look ahead also learns what the next state will be; leave the "
+                "prior out or use horizon = 'immediate'"
+            )
         if self.allocation not in ALLOCATIONS:
             near = did_you_mean(str(self.allocation), ALLOCATIONS)
             raise InputError(f"allocation is {self.allocation!r}{near}; choose from {list(ALLOCATIONS)}")
@@ -85,6 +126,12 @@ class PosteriorSampler(Method):
         least, most = EXPONENTS
         if not least <= self.smooth_exponent <= most:
             raise InputError(f"smooth_exponent is {self.smooth_exponent}; it must be between {least:g} and {most:g}")
+
+
+def _where_given(given: Array, otherwise: Array) -> Array:
+    """A prior of infinite scale is none: there the penalty stays."""
+    xp = array_namespace(otherwise)
+    return xp.where(given > 0, given, otherwise)
 
 
 def estimate_noise(found: CriticResult) -> Array:

@@ -1,0 +1,66 @@
+"""Priors from pilot data, as HeartSteps V2 and Oralytics set theirs.
+
+One regression for everybody says which coefficients are there, with intervals that respect people; one for each participant
+says how far people differ.
+
+    mean   the estimate where its 95 % interval excludes 0, else 0
+    scale  the standard deviation of the participants' own estimates; half of it where the mean is 0
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning, InputError
+from surefoot.inference.sandwich import compute_influences
+from surefoot.learning.methods import PosteriorSampler
+from surefoot.learning.priors import list_coefficient_names
+
+OWN_POINTS = 2
+"""A participant's own estimate counts from so many usable decision points for each coefficient on."""
+LEAST_PEOPLE = 3
+
+
+def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) -> dict[str, dict[str, float]]:
+    """Mean and scale of every coefficient, for `prior` of a `PosteriorSampler` or `[method.prior]` of a study.
+
+    Parameters
+    ----------
+    pilot
+        Logs of other people, or of the same ones before the study.
+    method
+        The method that the prior is for: its critic and what it sees are used. `ts` unless given.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> pilot = sf.simulators.HeartSteps(participants=30).collect(sf.policies.coin(2), decision_points=60, seed=0)
+    >>> sorted(estimate_prior(pilot))[:3]
+    ['engagement', 'fatigue', 'intercept']
+    """
+    parameters = {} if method is None else {**method.parameters(), "prior": None, "horizon": "immediate"}
+    with warnings.catch_warnings():
+        # What one participant's fit rests on is not what the prior rests on.
+        warnings.simplefilter("ignore", FitWarning)
+        one, own = (PosteriorSampler(**{**parameters, "pooling": pooling}).fit(pilot) for pooling in ("all", "person"))
+    size = one.critic_coef_.shape[1]
+    count = np.bincount(pilot.participant_index[own.used_], minlength=len(pilot.participants))
+    enough = count >= OWN_POINTS * size
+    if enough.sum() < LEAST_PEOPLE:
+        raise InputError(
+            f"{int(enough.sum())} participants of the pilot have {OWN_POINTS * size} usable decision points or more, "
+            f"{OWN_POINTS} for each coefficient; to say how far people differ it takes {LEAST_PEOPLE} of them. Write the "
+            "prior by hand, or let the critic see fewer variables"
+        )
+    width = compute_influences(one).half_width("critic")
+    estimate, spread = one.critic_coef_[0], own.critic_coef_[enough].std(axis=0, ddof=1)
+    clear = np.abs(estimate) > width
+    mean, scale = np.where(clear, estimate, 0.0), np.where(clear, spread, spread / 2)
+    seen = np.tile(np.append(True, one.critic_sees_ > 0), pilot.actions)
+    names = list_coefficient_names(pilot.state_names, pilot.action_names)
+    return {
+        name: {"mean": float(mean[j]), "scale": float(scale[j])} for j, name in enumerate(names) if seen[j] and scale[j] > 0
+    }
