@@ -4,7 +4,7 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run test lint format typescript serve trial bench mutants wheel sbom clean lock
+.PHONY: help run test lint format typescript serve trial bench mutants wheel dist sbom clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,10 @@ mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test 
 wheel: $(BIN)/python  ## Build the wheel that a trial installs, into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
+dist: $(VENV)/dev.stamp  ## Build sdist and wheel of a release, into dist/
+	rm -f dist/surefoot-*
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
 sbom: $(VENV)/dev.stamp  ## Write the bill of materials of the service (CycloneDX) to dist/surefoot.cdx.json
 	$(BIN)/python deploy/sbom.py dist/surefoot.cdx.json
 
@@ -56,7 +60,7 @@ clean:  ## Remove everything that can be made again
 lock:  ## Renew constraints.txt from the newest releases that pyproject.toml allows
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet '.[dev]'
-	$(VENV)/lock/bin/pip freeze --exclude surefoot > constraints.txt
+	$(VENV)/lock/bin/pip freeze --all --exclude pip --exclude surefoot > constraints.txt
 	rm -rf $(VENV)/lock
 
 $(BIN)/python:
