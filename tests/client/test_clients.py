@@ -108,7 +108,7 @@ def test_errors_say_what_where_and_who_can_help(connect, served, participant):
         client.decide(participant, -1, WHEN, CONTEXT)
     assert invalid.value.field == "decision_idx"
     with pytest.raises(AccessError, match="role admin"):
-        client.pause("a rash", participant)
+        client.pause(participant, "a rash")
 
 
 def test_a_wrong_key_is_told_and_never_shown(connect, served):
@@ -138,12 +138,24 @@ def test_another_server_is_not_taken_for_the_service(connect, served, path):
 def test_a_pause_holds_until_it_is_ended(connect, served, participant):
     client = connect(served.url, served.admin)
     client.register(participant)
-    assert client.pause("a rash", participant).paused
+    assert client.pause(participant, "a rash").paused
     stopped = client.decide(participant, 0, WHEN, CONTEXT)
     assert (stopped.source, stopped.action) == ("unavailable", 0)
     assert stopped.reasons == ("paused: the participant",)
-    assert client.resume("healed", participant).participant_id == participant
+    assert client.resume(participant, "healed").participant_id == participant
     assert client.decide(participant, 1, WHEN + timedelta(hours=1), CONTEXT).source == "warm-up"
+
+
+def test_who_has_withdrawn_is_asked_about_no_more(connect, served, participant):
+    client = connect(served.url, served.admin)
+    client.register(participant)
+    decision = client.decide(participant, 0, WHEN, CONTEXT)
+    left = client.withdraw(participant, "moved away")
+    assert left.withdrawn and client.withdraw(participant, "moved away") == left
+    with pytest.raises(ConflictError, match="has withdrawn"):
+        client.decide(participant, 1, WHEN + timedelta(hours=1), CONTEXT)
+    (receipt,) = client.send_outcomes([decision.outcome(1.0, WHEN + timedelta(minutes=1))])
+    assert receipt.status == "withdrawn" and not receipt.kept
 
 
 def test_many_outcomes_go_in_batches_and_in_order(connect, served, proxy, participant):

@@ -22,7 +22,7 @@ from surefoot.client.exceptions import (
     UnexpectedAnswerError,
 )
 from surefoot.client.exchange import Retries
-from surefoot.client.messages import Decision, Outcome, Participant, Pause, Receipt
+from surefoot.client.messages import Decision, Outcome, Participant, Pause, Receipt, Withdrawal
 from surefoot.client.outcome_queue import OutcomeQueue
 
 __all__ = [
@@ -48,4 +48,5 @@ __all__ = [
     "Retries",
     "UnavailableError",
     "UnexpectedAnswerError",
+    "Withdrawal",
 ]

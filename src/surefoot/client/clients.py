@@ -22,9 +22,11 @@ from surefoot.client.messages import (
     Pause,
     Receipt,
     Value,
+    Withdrawal,
     ask_decision,
     ask_pause,
     ask_registration,
+    ask_withdrawal,
 )
 from surefoot.client.outcome_queue import OutcomeQueue
 from surefoot.errors import InputError
@@ -81,7 +83,7 @@ class Client(_Settings):
     url : str
         Of the service: `https://trial.example.org`.
     key : str
-        Of the role `app`; pausing needs one of the role `admin`. It is shown nowhere.
+        Of the role `app`; pausing and withdrawing need one of the role `admin`. It is shown nowhere.
     timeout : float
         Seconds to wait for a connection, and for an answer, each time it is asked.
     retries : Retries, optional
@@ -173,12 +175,16 @@ class Client(_Settings):
                 receipts += answered
         return receipts
 
-    def pause(self, reason: str, participant_id: str | None = None) -> Pause:
-        """Pause a participant, or the whole study: decision points are unavailable from now on, with this reason."""
+    def withdraw(self, participant_id: str, reason: str) -> Withdrawal:
+        """A participant leaves, for good: no more decisions, outcomes or learning. Repeating it is harmless."""
+        return self._run(ask(ask_withdrawal(participant_id, reason), self._retries))
+
+    def pause(self, participant_id: str | None, reason: str) -> Pause:
+        """Pause a participant, or the whole study (None): decision points are unavailable from now on."""
         return self._run(ask(ask_pause(participant_id, "pause", reason), self._retries))
 
-    def resume(self, reason: str, participant_id: str | None = None) -> Pause:
-        """End the pause of a participant, or of the whole study."""
+    def resume(self, participant_id: str | None, reason: str) -> Pause:
+        """End the pause of a participant, or of the whole study (None)."""
         return self._run(ask(ask_pause(participant_id, "resume", reason), self._retries))
 
     def close(self) -> None:
@@ -285,11 +291,15 @@ class AsyncClient(_Settings):
                 receipts += answered
         return receipts
 
-    async def pause(self, reason: str, participant_id: str | None = None) -> Pause:
+    async def withdraw(self, participant_id: str, reason: str) -> Withdrawal:
+        """Let a participant leave; see `Client.withdraw`."""
+        return await self._run(ask(ask_withdrawal(participant_id, reason), self._retries))
+
+    async def pause(self, participant_id: str | None, reason: str) -> Pause:
         """Pause a participant or the study; see `Client.pause`."""
         return await self._run(ask(ask_pause(participant_id, "pause", reason), self._retries))
 
-    async def resume(self, reason: str, participant_id: str | None = None) -> Pause:
+    async def resume(self, participant_id: str | None, reason: str) -> Pause:
         """End a pause; see `Client.resume`."""
         return await self._run(ask(ask_pause(participant_id, "resume", reason), self._retries))
 

@@ -178,6 +178,20 @@ class Pause:
         return cls(given["participant_id"], bool(given["paused"]))
 
 
+@dataclass(frozen=True)
+class Withdrawal:
+    """A participant who has left."""
+
+    participant_id: str
+    """The pseudonym."""
+    withdrawn: bool
+    """True from now on."""
+
+    @classmethod
+    def read(cls, given: Any) -> Withdrawal:
+        return cls(given["participant_id"], bool(given["withdrawn"]))
+
+
 def ask_registration(participant_id: str) -> Call[Participant]:
     """Register a participant."""
     return Call("/participants", _encode({"participant_id": participant_id}), Participant.read)
@@ -219,8 +233,17 @@ def ask_outcomes(texts: Sequence[str]) -> Call[list[Receipt]]:
 
 def ask_pause(participant_id: str | None, change: Change, reason: str) -> Call[Pause]:
     """Pause or resume a participant, or the study (None)."""
-    whom = "/study" if participant_id is None else f"/participants/{quote(participant_id, safe='')}"
+    whom = "/study" if participant_id is None else _participant_path(participant_id)
     return Call(f"{whom}/{change}", _encode({"reason": reason}), Pause.read)
+
+
+def ask_withdrawal(participant_id: str, reason: str) -> Call[Withdrawal]:
+    """A participant leaves."""
+    return Call(f"{_participant_path(participant_id)}/withdraw", _encode({"reason": reason}), Withdrawal.read)
+
+
+def _participant_path(participant_id: str) -> str:
+    return f"/participants/{quote(participant_id, safe='')}"
 
 
 def _encode(fields: Mapping[str, Any]) -> bytes:
