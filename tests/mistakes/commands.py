@@ -153,7 +153,7 @@ MISTAKES = [
     Mistake(
         "evaluate with a critic that does not exist",
         command("evaluate", "logs.csv", "--critic", "huber"),
-        "there is no critic 'huber'; choose from ['ridge', 'capped', 'high-breakdown']",
+        "there is no critic 'huber'; choose from ['ridge', 'capped', 'high-breakdown', 'random-forest', 'gradient-boosting', 'capped-random-forest', 'capped-gradient-boosting']",
     ),
     Mistake(
         "evaluate with a cross-fitting that does not exist",

@@ -177,4 +177,35 @@ MISTAKES = [
         lambda: sf.evaluation.evaluate(trial(), {"mine": lambda states: np.full((len(states), 2), 0.7)}),
         "'mine' gives [0.7, 0.7] at a decision point; give probabilities, which sum to 1",
     ),
+    Mistake(
+        "a critic that is neither a name nor a regressor",
+        lambda: sf.method("accb", critic=3),
+        "critic is 3; give a critic's name, a Critic, or a regressor, which int is not: it has no fit",
+    ),
+    Mistake(
+        "LinUCB with a regressor as critic",
+        lambda: sf.method("linucb", critic="random-forest"),
+        "LinUCB needs a critic that is linear in the state, which the random forest is not; take critic = 'capped', 'ridge' or 'high-breakdown', or a method that needs only what the critic expects (accb, saccb)",
+    ),
+    Mistake(
+        "set_params with a parameter that does not exist",
+        lambda: sf.method("accb").set_params(actor_penatly=1.0),
+        "ACCB has no parameter 'actor_penatly' (did you mean 'actor_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'policy_variables', 'actor_penalty']",
+    ),
+    Mistake(
+        "set_params of a critic that has no parameters of its own",
+        lambda: sf.method("accb").set_params(critic__alpha=1.0),
+        "critic__alpha: critic is 'ridge', which has no parameters of its own",
+    ),
+    Mistake(
+        "predict_proba without saying whose policy",
+        lambda: sf.method("accb").fit(trial()).predict_proba(trial().state),
+        "everybody has a policy of their own; say whose it is: predict_proba(states, participant=...)",
+    ),
+    Mistake("one row of logs", lambda: trial()[3], "rows have shape (); give a list of rows, a mask or a slice"),
+    Mistake(
+        "going through logs row by row",
+        lambda: list(trial()),
+        "Trajectories are not a list of rows; take a frame (logs.to_frame()), or some rows (logs[rows])",
+    ),
 ]

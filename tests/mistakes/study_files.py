@@ -237,7 +237,7 @@ MISTAKES = [
     Mistake(
         "A critic that does not exist",
         add('[method.parameters]\ncritic = "huber"\n'),
-        "study.toml: line 27, key 'method.parameters.critic': there is no critic 'huber'; choose from ['ridge', 'capped', 'high-breakdown']",
+        "study.toml: line 27, key 'method.parameters.critic': there is no critic 'huber'; choose from ['ridge', 'capped', 'high-breakdown', 'random-forest', 'gradient-boosting', 'capped-random-forest', 'capped-gradient-boosting']",
     ),
     Mistake(
         "A pooling that does not exist",

@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import surefoot as sf
 from surefoot.learning.critics.capped import fit_capped
-from surefoot.regression import CappedRegressor, HighBreakdownRegressor, fit_reward_model
+from surefoot.regression import CappedRegressor, HighBreakdownRegressor
 
 
 @parametrize_with_checks([CappedRegressor(), CappedRegressor(Ridge(alpha=0.1), tau=2.0), HighBreakdownRegressor()])
@@ -54,19 +52,3 @@ def test_any_regressor_goes_inside_and_a_grid_search_around():
     assert (CappedRegressor(KNeighborsRegressor(15)).fit(x, y).weights_[wrong] == 0).mean() > 0.9
     search = GridSearchCV(CappedRegressor(Ridge()), {"tau": [0.5, 1.0], "estimator__alpha": [0.1, 10.0]}, cv=3)
     assert set(search.fit(x, y).best_params_) == {"tau", "estimator__alpha"}
-
-
-def test_a_regressor_learns_an_effect_that_no_line_has():
-    """Sending helps between −1 and 1 only."""
-    rng = np.random.default_rng(3)
-    state, action = rng.uniform(-3, 3, (800, 1)), rng.integers(0, 2, 800)
-    reward = action * np.where(np.abs(state[:, 0]) < 1, 2.0, -1.0) + 0.2 * rng.standard_normal(800)
-    reward[:40] += 100
-    forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0)
-    model = fit_reward_model(CappedRegressor(forest), state, action, reward, actions=2)
-    assert (model.weights[:40] == 0).all()
-    gain = np.diff(model.predict_rewards(np.array([[-2.0], [0.0], [2.0]])), axis=1)[:, 0]
-    assert_allclose(gain[[0, 2]], -1, atol=0.3)
-    assert gain[1] > 1
-    with pytest.raises(sf.InputError, match="is not a regressor"):
-        fit_reward_model("forest", state, action, reward, actions=2)

@@ -113,7 +113,7 @@ class Measures:
 
     def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
         """The same method with another critic, as it would be audited."""
-        again = _refit(self.fitted, make_critic(name, self.fitted.parameters()))
+        again = _refit(self.fitted, make_critic(name, self.fitted.get_params(deep=False)))
         return Measures.of(again, self.raw_reward, self.study), _measure_fit(self, again)
 
     @property

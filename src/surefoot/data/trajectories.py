@@ -107,6 +107,35 @@ class Trajectories:
     def __len__(self) -> int:
         return len(self.participant_index)
 
+    def __getitem__(self, rows: Any) -> Trajectories:
+        """Some decision points, and the people who have them: places of rows, a mask or a slice.
+
+        >>> import surefoot as sf
+        >>> logs = sf.simulators.ChainWalk(3).collect(sf.policies.coin(2), decision_points=4, seed=0)
+        >>> logs[logs.participant < 2]
+        Trajectories(2 people, 8 decision points, state ['position'], actions ['left', 'right'])
+        """
+        # scikit-learn's folds come as array[rows, ...].
+        rows = rows[0] if isinstance(rows, tuple) and rows[1:] == (Ellipsis,) else rows
+        try:
+            chosen = np.arange(len(self))[rows]
+        except (IndexError, TypeError, ValueError) as error:
+            raise InputError(f"rows of these {len(self)} decision points cannot be chosen: {error}") from None
+        if chosen.ndim != 1:
+            raise InputError(f"rows have shape {np.shape(rows)}; give a list of rows, a mask or a slice")
+        kept, index = np.unique(self.participant_index[chosen], return_inverse=True)
+        columns = ("time", "state", "available", "action", "probability", "reward")
+        some = {name: getattr(self, name)[chosen] for name in columns}
+        return replace(self, participants=self.participants[kept], participant_index=index, **some)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise InputError("Trajectories are not a list of rows; take a frame (logs.to_frame()), or some rows (logs[rows])")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(decision points, state variables)."""
+        return len(self), len(self.state_names)
+
     def __repr__(self) -> str:
         missing = int(np.isnan(self.reward).sum())
         return (

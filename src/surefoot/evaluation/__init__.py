@@ -2,6 +2,7 @@
 
 from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, find_estimator, register_estimator
 from surefoot.evaluation.off_policy import OffPolicy, evaluate
+from surefoot.evaluation.scoring import score_method
 from surefoot.evaluation.values import LOGGED, Contrast, LongRunValue, Overlap, Value
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "evaluate",
     "find_estimator",
     "register_estimator",
+    "score_method",
 ]
 
 

@@ -91,11 +91,9 @@ def expect_rewards(
         x = critic_features(own, taken, actions)
         for part in np.unique(fold[usable]):
             weights = (there & (fold[rows] != part)).astype(np.float64)
-            coef = model.fit(CriticBatch(x, reward[rows], weights, own, taken, shrink, actions)).coef
+            fit = model.fit(CriticBatch(x, reward[rows], weights, own, taken, shrink, actions))
             held_out = there & (fold[rows] == part)
-            for action in range(actions):
-                judged = critic_features(own, np.full(rows.shape, action), actions) @ coef[:, :, None]
-                expected[rows[held_out], action] = judged[..., 0][held_out]
+            expected[rows[held_out]] = fit.expect_rewards(own, actions)[held_out]
     return expected
 
 
@@ -106,4 +104,4 @@ def fit_without_folds(method: Method, logs: Trajectories, fold: NDArray[np.int64
         with warnings.catch_warnings():
             # Too little data in a fold is said once, of the whole fit, and not five times.
             warnings.simplefilter("ignore", FitWarning)
-            yield int(part), type(method)(**method.parameters()).fit_some(hidden).policies_
+            yield int(part), type(method)(**method.get_params(deep=False)).fit_some(hidden).policies_

@@ -75,7 +75,7 @@ class ExplainedPolicy:
         rates = dict(zip(map(str, self.fitted.logs_.participants.tolist()), self.send_rates.tolist(), strict=True))
         return {
             "method": type(self.fitted).__name__,
-            "parameters": self.fitted.parameters(),
+            "parameters": self.fitted.get_params(deep=False),
             "audit": None if self.audit is None else self.audit.verdict,
             "send_rate": self.send_rate,
             "logged_rate": self.logged_rate,

@@ -178,7 +178,7 @@ def _describe_probabilities(explained: ExplainedPolicy) -> tuple[str, ...]:
 def _describe_data(explained: ExplainedPolicy) -> tuple[str, ...]:
     fitted, logs, audit = explained.fitted, explained.fitted.logs_, explained.audit
     used, removed = int(fitted.used_.sum()), int(fitted.removed_.sum())
-    given = {**fitted.parameters(), "critic": fitted.critic_.name}
+    given = {**fitted.get_params(deep=False), "critic": fitted.critic_.name}
     if fitted.critic_.removal is None:
         del given["tau"]
     settings = [f"{label} {given[name]}" for name, label in PARAMETERS.items() if given.get(name) is not None]

@@ -32,7 +32,7 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
     import pyarrow as pa
 
     # As JSON reads it back, so that a manifest in memory equals the one in the file.
-    parameters = json.loads(json.dumps(study.method().parameters()))
+    parameters = json.loads(json.dumps(study.method().get_params(deep=False)))
     made_of = {
         "versions": {
             "surefoot": __version__,

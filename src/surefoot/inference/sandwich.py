@@ -132,6 +132,7 @@ def compute_influences(fitted: Method, *, with_policy: bool = True) -> Influence
         raise InputError("the sandwich needs at least 2 people with usable decision points")
     if rows.people < FEW_PEOPLE:
         return _leave_each_out(fitted)
+    fitted.critic_.require_coefficients(f"an interval of one policy for {FEW_PEOPLE} people or more")
     if not rows.kept.any():
         return _know_nothing(fitted, rows)
     penalty = fitted.penalty_[0]

@@ -6,6 +6,5 @@
 
 from surefoot.regression.capped import CappedRegressor
 from surefoot.regression.high_breakdown import HighBreakdownRegressor
-from surefoot.regression.reward_model import RewardModel, fit_reward_model
 
-__all__ = ["CappedRegressor", "HighBreakdownRegressor", "RewardModel", "fit_reward_model"]
+__all__ = ["CappedRegressor", "HighBreakdownRegressor"]

@@ -7,12 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surefoot.learning.critics.capped import boxplot_threshold
+from surefoot.learning.critics import Capped
+from surefoot.learning.critics.regressor import fit_capped_regressor
 
 
 class CappedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -53,6 +54,9 @@ class CappedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
     (array([6.]), np.float64(19.0))
     """
 
+    removal = Capped.removal
+    """How the audit speaks of what it leaves out, where it is a method's critic."""
+
     def __init__(self, estimator: Any = None, *, tau: float = 1.0, max_iter: int = 100) -> None:
         self.estimator = estimator
         self.tau = tau
@@ -62,24 +66,10 @@ class CappedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
         rows, target = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         target = target.astype(np.float64)
         template = Ridge() if self.estimator is None else self.estimator
-        kept = np.ones(len(target), dtype=bool)
-        seen: set[bytes] = set()
-        for fits in range(1, self.max_iter + 1):
-            self.n_iter_ = fits
-            self.estimator_ = clone(template).fit(rows[kept], target[kept])
-            self.weights_ = kept.astype(np.float64)
-            squared = (target - self.estimator_.predict(rows)) ** 2
-            if fits == 1:
-                self.threshold_ = float(
-                    boxplot_threshold(squared[None], target[None], np.ones((1, len(target))), self.tau)[0]
-                )
-            kept = squared < self.threshold_
-            if kept.tobytes() == self.weights_.astype(bool).tobytes() or not kept.any():
-                return self
-            if kept.tobytes() in seen:
-                break  # A regressor that does not minimise Σ h² + ζ g can go in circles.
-            seen.add(kept.tobytes())
-        warnings.warn(f"the weights still change after {self.n_iter_} fits", ConvergenceWarning, stacklevel=2)
+        found = fit_capped_regressor(template, rows, target, tau=self.tau, max_iter=self.max_iter)
+        self.estimator_, self.weights_, self.threshold_, self.n_iter_, settled = found
+        if not settled:
+            warnings.warn(f"the weights still change after {self.n_iter_} fits", ConvergenceWarning, stacklevel=2)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from surefoot.learning.critics import HighBreakdown
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 
 
@@ -40,6 +41,9 @@ class HighBreakdownRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
     >>> HighBreakdownRegressor().fit(x, y).coef_.round(1)
     array([1., 2.])
     """
+
+    removal = HighBreakdown.removal
+    """How the audit speaks of what it leaves out, where it is a method's critic."""
 
     def __init__(self, *, alpha: float = 1e-3, tau: float = 1.0) -> None:
         self.alpha = alpha

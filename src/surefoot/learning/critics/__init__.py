@@ -9,11 +9,12 @@ from surefoot.learning.critics.critic import (
     Removal,
     RemovingCritic,
     find_critic,
-    make_critic,
     register_critic,
 )
 from surefoot.learning.critics.high_breakdown import HighBreakdown
+from surefoot.learning.critics.regressor import RegressorCritic
 from surefoot.learning.critics.ridge import Ridge
+from surefoot.learning.critics.selection import make_critic
 
 __all__ = [
     "CRITICS",
@@ -22,6 +23,7 @@ __all__ = [
     "CriticBatch",
     "CriticFit",
     "HighBreakdown",
+    "RegressorCritic",
     "Removal",
     "RemovingCritic",
     "Ridge",

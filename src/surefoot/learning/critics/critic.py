@@ -7,13 +7,13 @@ so ragged people and removed outliers are the same thing to the solvers. Everyth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from surefoot.errors import InputError
-from surefoot.numerics.arrays import Array, PerParticipant
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
+from surefoot.policies.features import critic_features, effects
 from surefoot.registry import Registry
 
 
@@ -33,6 +33,21 @@ class CriticFit(PerParticipant):
     """How many weighted least-squares fits it took, (people,)."""
     converged: Array
     """Whether the weights stopped changing, (people,)."""
+
+    def find_residuals(self, features: Array, rewards: Array) -> Array:
+        """r − E[r | s, a] of every decision point, (people, decision points)."""
+        return rewards - (features @ self.coef[..., None])[..., 0]
+
+    def find_advantage(self, state: Array, actions: int) -> Array:
+        """E[r | s, a] − E[r | s, 0] of every decision point, (people, decision points, actions − 1)."""
+        effect = array_namespace(state).matrix_transpose(effects(self.coef, actions))
+        return state @ effect[:, :-1, :] + effect[:, -1:, :]
+
+    def expect_rewards(self, state: Array, actions: int) -> Array:
+        """E[r | s, a] of every decision point and action, (people, decision points, actions)."""
+        xp = array_namespace(state)
+        codes = (xp.full_like(state[..., 0], code) for code in range(actions))
+        return xp.stack([(critic_features(state, c, actions) @ self.coef[..., None])[..., 0] for c in codes], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +116,8 @@ class Critic(ABC):
     """Whether a pooled look-ahead keeps a decision point only if each participant's own fit keeps it too."""
     compared_with: ClassVar[str | None] = None
     """The critic beside which the audit puts this one."""
+    has_coefficients: ClassVar[bool] = True
+    """Whether E[r | s, a] is x(s, a)ᵀw."""
 
     @abstractmethod
     def fit(self, batch: CriticBatch) -> CriticFit:
@@ -114,6 +131,14 @@ class Critic(ABC):
         """Which transitions of those kept count, by how far the next state is from what is expected of it, (people,
         decision points, variables)."""
         return kept
+
+    def require_coefficients(self, what: str) -> None:
+        """Refuse what needs w, unless there is one."""
+        if not self.has_coefficients:
+            raise InputError(
+                f"{what} needs a critic that is linear in the state, which {self.title} is not; take critic = 'capped', "
+                "'ridge' or 'high-breakdown', or a method that needs only what the critic expects (accb, saccb)"
+            )
 
     def check_parameters(self) -> None:
         """Refuse parameters with which it cannot be fitted."""
@@ -161,11 +186,3 @@ class RemovingCritic(Critic):
 
 CRITICS: Registry[type[Critic]] = Registry("critic")
 register_critic, find_critic = CRITICS.register, CRITICS.find
-
-
-def make_critic(critic: str | Critic, parameters: Mapping[str, Any] | None = None) -> Critic:
-    """A critic by name with those of the parameters that it knows; one that is made already stays as it is."""
-    if isinstance(critic, Critic):
-        return critic
-    kind, given = find_critic(critic), parameters or {}
-    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})

@@ -11,7 +11,7 @@ from surefoot.errors import InputError
 from surefoot.learning.actor import optimise
 from surefoot.learning.methods.composition import CriticResult, Method
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.policies.features import effects, policy_features
+from surefoot.policies.features import policy_features
 from surefoot.policies.rules import Boltzmann
 
 
@@ -43,6 +43,7 @@ class ACCB(Method):
 
     actor_penalty: float = 1e-4
     """ζ_a."""
+    needs_coefficients: ClassVar[bool] = False
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "actor_penalty")
 
     @property
@@ -53,8 +54,11 @@ class ACCB(Method):
     def learn_rule(self, found: CriticResult) -> tuple[Boltzmann, Array]:
         batch, fit = found.batch, found.fit
         xp = array_namespace(batch.state)
-        effect = xp.matrix_transpose(effects(fit.coef, batch.actions) if found.ahead is None else found.ahead.mean)
-        advantage = batch.state @ effect[:, :-1, :] + effect[:, -1:, :]
+        if found.ahead is None:
+            advantage = fit.find_advantage(batch.state, batch.actions)
+        else:
+            effect = xp.matrix_transpose(found.ahead.mean)
+            advantage = batch.state @ effect[:, :-1, :] + effect[:, -1:, :]
         z = policy_features(found.scaling.standardise(batch.state, batch.policy_sees))
         penalty = (self.actor_penalty * found.scaling.reward)[:, None]
         count = xp.sum(batch.usable, axis=1)

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
-from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic, ridge
+from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic
 from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
 from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
+from surefoot.learning.methods.estimator import EstimatorInterface
 from surefoot.learning.penalty_units import Scaling, find_penalty_units
 from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
@@ -61,7 +62,7 @@ class CriticResult:
     ) -> CriticResult:
         """With the residuals that the fit leaves, and their scale."""
         xp = array_namespace(features)
-        residuals = ridge.residuals(features, batch.reward, fit.coef)
+        residuals = fit.find_residuals(features, batch.reward)
         total, squares = xp.sum(fit.weights, axis=1), xp.sum(fit.weights * residuals**2, axis=1)
         scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
         return cls(batch, features, fit, scale, scaling, penalty, residuals, ahead)
@@ -79,11 +80,12 @@ class CriticResult:
 
 
 @dataclass(kw_only=True, eq=False)
-class Method(ABC):
+class Method(EstimatorInterface, ABC):
     """What all types of method share: the filter, the critic, who shares a fit, and how far it looks."""
 
-    critic: str | Critic = "ridge"
-    """`ridge`, `capped` for the paper's robust critic, `high-breakdown`, or one of your own."""
+    critic: Any = "ridge"
+    """`ridge`, `capped` for the paper's robust critic, `high-breakdown`, a regressor (`random-forest`, `gradient-boosting`,
+    the same with `capped-` before it, or any object with `fit` and `predict`), or a `Critic` of your own."""
     filter: str | None = None
     """`hampel` or `kalman` to clean each participant's series first."""
     critic_penalty: float = 1e-3
@@ -111,6 +113,8 @@ class Method(ABC):
     policy_variables: tuple[str, ...] | None = None
     """The state variables that an actor's policy sees; None means all. LinUCB decides by what its critic sees."""
 
+    needs_coefficients: ClassVar[bool] = True
+    """Whether the decision rule is made of the critic's coefficients, and not only of what it expects."""
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty",)
     _positive: ClassVar[tuple[str, ...]] = ("tau",)
 
@@ -124,11 +128,7 @@ class Method(ABC):
             )
         return getattr(fitted, name[:-1])
 
-    def parameters(self) -> dict[str, Any]:
-        """What the constructor was given."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def fit(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
+    def fit(self, logs: Trajectories, y: None = None, *, engine: str = "numpy") -> Self:
         """Learn one policy per participant, or one for all, with arrays of NumPy, of PyTorch (`torch`) or on a GPU
         (`gpu`)."""
         self.check_parameters()
@@ -233,7 +233,7 @@ class Method(ABC):
 
     def make_critic(self) -> Critic:
         """The critic with this method's parameters."""
-        return make_critic(self.critic, self.parameters())
+        return make_critic(self.critic, self.get_params(deep=False))
 
     def check_parameters(self) -> None:
         """Refuse parts that do not exist and numbers that cannot be."""
@@ -242,11 +242,17 @@ class Method(ABC):
             number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
             if isinstance(one.default, float) and not number:
                 raise InputError(f"{one.name} is {value!r}; it must be a number")
-        self.make_critic().check_parameters()
+        critic = self.make_critic()
+        critic.check_parameters()
         if self.filter is not None:
             find_filter(self.filter)
-        find_pooling(self.pooling)
-        find_horizon(self.horizon)
+        for what, needs in (
+            (type(self).__name__, self.needs_coefficients),
+            (f"pooling = '{self.pooling}'", find_pooling(self.pooling).needs_coefficients),
+            (f"horizon = '{self.horizon}'", find_horizon(self.horizon).looks_ahead),
+        ):
+            if needs:
+                critic.require_coefficients(what)
         find_penalty_units(self.penalty_units)
         if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
             raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")

@@ -26,6 +26,8 @@ class Pooling(ABC):
     """Whether there is a policy for people who are not in the logs. Then methods are cross-fitted by participant."""
     needs_everybody: ClassVar[bool]
     """Whether a fit needs all people at once, so that logs cannot go through part by part."""
+    needs_coefficients: ClassVar[bool] = False
+    """Whether people share a critic's coefficients."""
     whom: ClassVar[str]
     """Whom the policy is for, as a sentence."""
     estimates: ClassVar[str]

@@ -1,0 +1,252 @@
+"""Any regressor as a critic: an actor needs of a critic only what it expects of every action.
+
+Regressors are scikit-learn's, or anything else with `fit(rows, target)` and `predict(rows)`. Each participant, or everybody
+together, gets a copy, fitted to [s, 1{a=1}, 1{a=1} s, …] at the regressor's own speed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError
+from surefoot.learning.critics.capped import Capped, boxplot_threshold
+from surefoot.learning.critics.critic import Critic, CriticBatch, CriticFit, Removal, RemovingCritic, find_critic
+from surefoot.learning.critics.critic import register_critic as register
+from surefoot.learning.critics.ridge import fit_ridge
+from surefoot.numerics.arrays import Array
+from surefoot.policies.features import critic_features
+
+MOST_FITS = 100
+
+
+@dataclass(frozen=True)
+class RegressorFit(CriticFit):
+    """What regressors found. `coef` is the linear function of x(s, a) that is nearest to what they expect."""
+
+    expected: Array
+    """E[r | s, a] of every decision point and action, (people, decision points, actions)."""
+    taken: Array
+    """E[r | s, a] of the action taken, (people, decision points)."""
+
+    def find_residuals(self, features: Array, rewards: Array) -> Array:
+        return rewards - self.taken
+
+    def find_advantage(self, state: Array, actions: int) -> Array:
+        return self.expected[..., 1:] - self.expected[..., :1]
+
+    def expect_rewards(self, state: Array, actions: int) -> Array:
+        return self.expected
+
+
+class KeptRows(NamedTuple):
+    """A regressor and what it was fitted to."""
+
+    regressor: Any
+    weights: NDArray[np.float64]
+    """1.0 for rows that count, 0.0 for the others."""
+    threshold: float
+    """ε of the squared residuals; +∞ without one."""
+    fits: int
+    settled: bool
+
+
+def copy_regressor(regressor: Any) -> Any:
+    """A copy that is not fitted; what is drawn at random is drawn alike every time, unless the regressor says how."""
+    if not hasattr(regressor, "get_params"):
+        return deepcopy(regressor)
+    from sklearn.base import clone
+
+    copy = clone(regressor)
+    open_seeds = [name for name, value in copy.get_params().items() if name.endswith("random_state") and value is None]
+    return copy.set_params(**dict.fromkeys(open_seeds, 0)) if open_seeds else copy
+
+
+def fit_capped_regressor(
+    regressor: Any, rows: NDArray[np.float64], target: NDArray[np.float64], *, tau: float = 1.0, max_iter: int = MOST_FITS
+) -> KeptRows:
+    """Minimise Σ_i min{h_i², ε} + ζ g, h the residuals and g the penalty of any regressor.
+
+    It is fitted to all rows; ε = τ (q₃ + 1.5 (q₃ − q₁)) of the squared residuals is then held; rows beyond it are left out
+    and it is fitted again, until the same rows stay. A regressor that minimises Σ h² + ζ g lowers the objective every time;
+    another can go in circles, and ends when it does.
+    """
+    kept, seen, threshold = np.ones(len(target), dtype=bool), set(), np.inf
+    for fits in range(1, max_iter + 1):
+        found = copy_regressor(regressor).fit(rows[kept], target[kept])
+        squared = (target - found.predict(rows)) ** 2
+        if fits == 1:
+            threshold = float(boxplot_threshold(squared[None], target[None], np.ones((1, len(target))), tau)[0])
+        inside = squared < threshold
+        settled = bool((inside == kept).all()) or not inside.any()
+        if settled or inside.tobytes() in seen:
+            break
+        seen.add(inside.tobytes())
+        if fits < max_iter:
+            kept = inside
+    return KeptRows(found, kept.astype(np.float64), threshold, fits, settled)
+
+
+@dataclass(frozen=True)
+class RegressionCritic(Critic):
+    """A critic that fits a regressor."""
+
+    has_coefficients: ClassVar[bool] = False
+
+    @abstractmethod
+    def make_regressor(self) -> Any:
+        """One that is not fitted."""
+
+    def fit_rows(self, rows: NDArray[np.float64], target: NDArray[np.float64]) -> KeptRows:
+        """A copy fitted to some rows; a regressor that leaves rows out itself says so by its `weights_` and `threshold_`."""
+        found = copy_regressor(self.make_regressor()).fit(rows, target)
+        weights = getattr(found, "weights_", None)
+        if weights is None:
+            return KeptRows(found, np.ones(len(target)), np.inf, 1, True)
+        return KeptRows(found, np.asarray(weights, dtype=np.float64), found.threshold_, getattr(found, "n_iter_", 1), True)
+
+    def fit(self, batch: CriticBatch) -> RegressorFit:
+        if not isinstance(batch.features, np.ndarray):
+            raise InputError(f"{self.title} is fitted with NumPy; fit with engine='numpy'")
+        people, points, d = batch.features.shape
+        state = batch.features[..., 1 : d // batch.arms]
+        expected, weights = np.zeros((people, points, batch.arms)), np.zeros((people, points))
+        threshold, fits = np.full(people, np.inf), np.zeros(people, dtype=np.int64)
+        settled = np.ones(people, dtype=bool)
+        inputs = [critic_features(state, np.full((people, points), code), batch.arms) for code in range(batch.arms)]
+        for one in range(people):
+            there = np.flatnonzero(batch.weights[one] > 0)
+            if there.size:
+                own = np.ascontiguousarray(batch.features[one][there, 1:])
+                found = self.fit_rows(own, batch.rewards[one][there])
+                weights[one, there] = found.weights
+                threshold[one], fits[one], settled[one] = found.threshold, found.fits, found.settled
+                for code, x in enumerate(inputs):
+                    expected[one, :, code] = found.regressor.predict(np.ascontiguousarray(x[one][:, 1:]))
+        taken = np.take_along_axis(expected, batch.action[..., None], axis=-1)[..., 0]
+        nearest = fit_ridge(batch.features, taken, weights, penalty=batch.penalty, arms=batch.arms)
+        return RegressorFit(nearest.coef, nearest.gram, weights, threshold, fits, settled, expected, taken)
+
+
+@dataclass(frozen=True)
+class RegressorCritic(RegressionCritic):
+    """A regressor that was given as an object, as in `method("accb", critic=RandomForestRegressor())`.
+
+    Parameters
+    ----------
+    regressor
+        Anything with `fit` and `predict`, not fitted.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=60, seed=0)
+    >>> sf.method("accb", critic=DecisionTreeRegressor(max_depth=3)).fit(logs).critic_.title
+    'the regressor DecisionTreeRegressor'
+    """
+
+    name: ClassVar[str] = "regressor"
+    regressor: Any
+
+    def __post_init__(self) -> None:
+        kind = type(self.regressor).__name__
+        for method in ("fit", "predict"):
+            if not callable(getattr(self.regressor, method, None)):
+                raise InputError(
+                    f"critic is {self.regressor!r}; give a critic's name, a Critic, or a regressor, which {kind} is not: "
+                    f"it has no {method}"
+                )
+        object.__setattr__(self, "title", f"the regressor {kind}")
+        object.__setattr__(self, "removal", getattr(self.regressor, "removal", None))
+
+    def make_regressor(self) -> Any:
+        return self.regressor
+
+    @property
+    def strictness(self) -> float:
+        return float(np.inf if self.removal is None else self.regressor.tau)
+
+    def at_strictness(self, factor: float) -> Critic:
+        if self.removal is None:
+            return self
+        return RegressorCritic(copy_regressor(self.regressor).set_params(tau=self.regressor.tau * factor))
+
+    def without_removal(self) -> Critic:
+        return self.at_strictness(np.inf)
+
+
+@dataclass(frozen=True)
+class CappedRegressionCritic(RemovingCritic, RegressionCritic):
+    """A regressor under the paper's cap."""
+
+    removal: ClassVar[Removal] = Capped.removal
+
+    def fit_rows(self, rows: NDArray[np.float64], target: NDArray[np.float64]) -> KeptRows:
+        return fit_capped_regressor(self.make_regressor(), rows, target, tau=self.tau)
+
+    def without_removal(self) -> Critic:
+        return find_critic(self.name.removeprefix("capped-"))()
+
+
+def _import_ensembles(critic: str) -> Any:
+    try:
+        from sklearn import ensemble
+    except ModuleNotFoundError:
+        raise InputError(f"critic '{critic}' needs scikit-learn; install it with: pip install 'surefoot[sklearn]'") from None
+    return ensemble
+
+
+class _Forest:
+    name: ClassVar[str]
+
+    def make_regressor(self) -> Any:
+        return _import_ensembles(self.name).RandomForestRegressor(min_samples_leaf=5, random_state=0)
+
+
+class _Boosting:
+    name: ClassVar[str]
+
+    def make_regressor(self) -> Any:
+        return _import_ensembles(self.name).HistGradientBoostingRegressor(min_samples_leaf=10, random_state=0)
+
+
+@register
+@dataclass(frozen=True)
+class RandomForest(_Forest, RegressionCritic):
+    """scikit-learn's random forest with at least five decision points in a leaf."""
+
+    name: ClassVar[str] = "random-forest"
+    title: ClassVar[str] = "the random forest"
+
+
+@register
+@dataclass(frozen=True)
+class GradientBoosting(_Boosting, RegressionCritic):
+    """scikit-learn's gradient boosting over histograms with at least ten decision points in a leaf."""
+
+    name: ClassVar[str] = "gradient-boosting"
+    title: ClassVar[str] = "gradient boosting"
+
+
+@register
+@dataclass(frozen=True)
+class CappedRandomForest(_Forest, CappedRegressionCritic):
+    """`RandomForest` under the paper's cap."""
+
+    name: ClassVar[str] = "capped-random-forest"
+    title: ClassVar[str] = "the random forest with the paper's cap"
+
+
+@register
+@dataclass(frozen=True)
+class CappedGradientBoosting(_Boosting, CappedRegressionCritic):
+    """`GradientBoosting` under the paper's cap."""
+
+    name: ClassVar[str] = "capped-gradient-boosting"
+    title: ClassVar[str] = "gradient boosting with the paper's cap"
