@@ -41,7 +41,7 @@ def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) 
     >>> sorted(estimate_prior(pilot))[:3]
     ['engagement', 'fatigue', 'intercept']
     """
-    parameters = {} if method is None else {**method.parameters(), "prior": None, "horizon": "immediate"}
+    parameters = {} if method is None else {**method.get_params(deep=False), "prior": None, "horizon": "immediate"}
     with warnings.catch_warnings():
         # What one participant's fit rests on is not what the prior rests on.
         warnings.simplefilter("ignore", FitWarning)

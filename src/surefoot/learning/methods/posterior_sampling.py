@@ -24,7 +24,6 @@ from surefoot.numerics.batched_cholesky import solve
 from surefoot.numerics.logistic_mean import EXPONENTS
 from surefoot.policies.rules import DecisionRule, PosteriorSampling, SmoothAllocation
 
-
 NOISE_STEPS = 5
 """With a prior of given scale the noise depends on the coefficients and these on the noise: so many rounds settle both."""
 
