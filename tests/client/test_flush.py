@@ -1,11 +1,13 @@
 """Outcomes that waited on disk reach the service once, in order, whatever happens on the way."""
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from surefoot.client import NetworkError, Outcome, OutcomeQueue, QueueInUseError, QueueWarning
+from surefoot.client import AsyncClient, Client, NetworkError, Outcome, OutcomeQueue, QueueInUseError, QueueWarning
 from surefoot.service.database.schema import outcomes
 from tests.client.test_clients import CONTEXT, WHEN, rows
 
@@ -72,6 +74,22 @@ def test_what_the_service_did_not_keep_is_set_aside_with_the_reason(connect, ser
     lines = [json.loads(line) for line in (tmp_path / "queue" / "set_aside.jsonl").read_text().splitlines()]
     assert lines[0]["reason"] == "unknown_decision" and "timestamp_in_future" in lines[1]["reason"]
     assert json.loads(lines[1]["line"])["proximal_outcome"] == 9.0 and len(client.queue) == 0
+
+
+def test_flushes_at_the_same_time_send_everything_once(served, proxy, decision, tmp_path):
+    with Client(proxy.url, served.app, queue=tmp_path / "threads") as client, ThreadPoolExecutor(4) as threads:
+        client.queue_outcomes(measured(decision, *range(20)))
+        flushed = list(threads.map(lambda _: client.flush(), range(4)))
+    assert sorted(map(len, flushed)) == [0, 0, 0, 20]
+
+    async def flush_together():
+        async with AsyncClient(proxy.url, served.app, queue=tmp_path / "tasks") as client:
+            await client.queue_outcomes(measured(decision, *range(20, 40)))
+            return await asyncio.gather(*(client.flush() for _ in range(4)))
+
+    proxy.seen.clear()
+    assert sorted(map(len, asyncio.run(flush_together()))) == [0, 0, 0, 20]
+    assert len(proxy.seen) == 1 and kept(served, decision) == list(range(40))
 
 
 def test_a_queue_has_one_client(connect, served, tmp_path):

@@ -112,6 +112,25 @@ def test_it_is_bounded_in_memory_and_on_disk(tmp_path):
     assert waiting(queue) == list(range(51, 60))
 
 
+def test_what_is_taken_is_on_disk_and_not_only_on_its_way(tmp_path, monkeypatch):
+    """A power cut, unlike a kill, loses what was written and not synchronised."""
+    queue, synchronised = OutcomeQueue(tmp_path), []
+    real, file = os.fsync, tmp_path / "waiting.jsonl"
+
+    def record(handle):
+        real(handle)
+        synchronised.append((os.fstat(handle).st_ino, file.read_text()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    for change in (lambda: queue.append(map(outcome, range(3))), lambda: queue.settle(receipts(2)), queue._rewrite):
+        synchronised.clear()
+        change()
+        assert file.stat().st_ino in {inode for inode, _ in synchronised}
+        assert synchronised[-1][1] == file.read_text()
+    queue.settle(receipts(1))
+    assert synchronised[-1] == (file.stat().st_ino, "")
+
+
 def test_only_the_owner_may_read_it(tmp_path):
     queue = OutcomeQueue(tmp_path / "queue")
     queue.append([outcome(1)])

@@ -285,7 +285,7 @@ class AsyncClient(_Settings):
         """Send what waits on disk; see `Client.flush`."""
         receipts: list[Receipt] = []
         async with self._flushing:
-            while batch := self.queue.first(OUTCOMES_PER_BATCH):
+            while batch := await asyncio.to_thread(self.queue.first, OUTCOMES_PER_BATCH):
                 answered = await self._run(deliver(batch, self._retries))
                 await asyncio.to_thread(self.queue.settle, answered)
                 receipts += answered
