@@ -147,7 +147,7 @@ def choose_convention(study: LogDescription, rows: LogRows) -> list[str]:
     other = next(reading for reading in READINGS if reading != best)
     lines = ['# What it is the probability of: "action taken" or "sending".']
     if not means:
-        lines += ["# Check: the logs could not be read, so that nothing could be said."]
+        lines += ["# Check: the logs could not be read (surefoot fit says why), so this is a guess."]
         best = READINGS[0]
     elif distances[best] > SURE:
         lines += [f"# Check: neither fits. Mean weights must be 1; with {quote(best)} they are {means[best]}."]
