@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ class OutcomeQueue:
     def first(self, count: int) -> list[str]:
         """The oldest outcomes that wait, as JSON texts."""
         with self._changing:
-            return [text for _, (_, text) in zip(range(count), self._waiting, strict=False)]
+            return [text for _, text in islice(self._waiting, count)]
 
     def settle(self, receipts: Sequence[Receipt]) -> None:
         """Take the oldest away: the service has answered for them. What it did not keep is set aside."""
@@ -123,16 +123,15 @@ class OutcomeQueue:
 
     def _recover(self) -> None:
         """Read what an earlier process left; a line that was cut off or damaged is set aside and reported."""
-        content = os.pread(self._file, os.fstat(self._file).st_size, 0)
-        lines = content.split(b"\n")
+        content = (self.folder / "waiting.jsonl").read_bytes()
         damaged: list[tuple[str, str]] = []
-        for line in filter(None, lines):
+        for line in filter(None, content.split(b"\n")):
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError):
                 damaged.append((line.decode("utf-8", "replace"), "damaged"))
         self._set_aside(damaged)
-        if damaged or self._settled_lines or not content.endswith(b"\n"):
+        if damaged or self._settled_lines or content[-1:] not in (b"\n", b""):
             self._rewrite()
         self._report(damaged)
 
@@ -182,9 +181,14 @@ class OutcomeQueue:
         """Keep only what waits: a new file takes the old one's place in one step."""
         path = self.folder / "waiting.jsonl"
         new = _open_private(path.with_suffix(".new"), os.O_TRUNC)
-        _write_all(new, "".join(f'{{"number": {number}, "outcome": {text}}}\n' for number, text in self._waiting).encode())
-        os.fsync(new)
-        path.with_suffix(".new").replace(path)
+        lines = "".join(f'{{"number": {number}, "outcome": {text}}}\n' for number, text in self._waiting)
+        try:
+            _write_all(new, lines.encode())
+            os.fsync(new)
+            path.with_suffix(".new").replace(path)
+        except OSError:
+            os.close(new)
+            raise
         _sync_folder(self.folder)
         os.close(self._file)
         self._file, self._settled_lines = new, 0
@@ -212,21 +216,17 @@ def _write_all(file: int, content: bytes) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """A new file's name is on disk when its folder is."""
-    if sys.platform != "win32":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _lock_file(file: int, folder: Path) -> None:
-    if sys.platform != "win32":
-        import fcntl
+    import fcntl  # POSIX has it; the client without a queue needs none of it
 
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise QueueInUseError(
-                f"{folder}: another client uses this queue; give each process a folder of its own"
-            ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise QueueInUseError(f"{folder}: another client uses this queue; give each process a folder of its own") from error
