@@ -133,8 +133,17 @@ def test_given_policies_are_judged_as_they_are_by_logs_that_they_have_not_seen(f
     rng = np.random.default_rng(0)
     other = sf.Trajectories.from_arrays(rng.standard_normal((3, 30, 1)), np.tile([0, 1], (3, 15)), rng.random((3, 30)))
     sf.method("accb", pooling="all").fit(other).policies_.save(tmp_path / "other.json")
-    with pytest.raises(sf.InputError, match=r"other.json: its states are \['s1'\], the study's are"):
+    with pytest.raises(sf.InputError, match=r"other.json: its variables are \['s1'\], the study's"):
         run("evaluate", tmp_path / "new.csv", *given, tmp_path / "other.json")
+    # The same names, but raw values that mean something else.
+    changed = tmp_path / "changed.toml"
+    scaled = "[state.weather]\nscaling = { centre = 10.0, scale = 2.0 }"
+    changed.write_text(study.read_text(encoding="utf-8").replace("[state.weather]", scaled), encoding="utf-8")
+    for policies in (tmp_path / "fit", alone):
+        with pytest.raises(
+            sf.InputError, match=r"'weather' has scaling None in the policies, \[10.0, 2.0\] in the study; use the"
+        ):
+            run("evaluate", tmp_path / "new.csv", "--study", changed, "--policies", policies)
 
 
 def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):

@@ -24,6 +24,15 @@ def policies(**changes):
     return make
 
 
+def fit_elsewhere():
+    import surefoot as sf
+
+    scaled = "[state.weather]\nscaling = { centre = 10.0, scale = 2.0 }"
+    text = Path("study.toml").read_text(encoding="utf-8").replace("[state.weather]", scaled)
+    Path("other.toml").write_text(text, encoding="utf-8")
+    sf.fit_study("logs.csv", "other.toml", "fit")
+
+
 MISTAKES = [
     Mistake(
         "init without logs",
@@ -148,7 +157,12 @@ MISTAKES = [
     Mistake(
         "evaluate with policies over other states",
         command("evaluate", "logs.csv", "--policies", "policies.json", before=policies()),
-        "policies.json: its states are ['weather', 'engagement', 'fatigue'], the study's are ['weather', 'engagement']",
+        "policies.json: its variables are ['weather', 'engagement', 'fatigue'], the study's ['weather', 'engagement']",
+    ),
+    Mistake(
+        "evaluate with policies of another study, in which the same name means something else",
+        command("evaluate", "logs.csv", "--policies", "fit", before=fit_elsewhere),
+        "fit: state variable 'weather' has scaling [10.0, 2.0] in the policies, None in the study; use the study that the policies were fitted with",
     ),
     Mistake(
         "evaluate with a critic that does not exist",

@@ -54,7 +54,7 @@ def evaluate(
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
     if policies is not None:
-        judged = {policies.stem: _load_policies(policies, studied.read.logs)}
+        judged = {policies.stem: _load_policies(policies, studied.study)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
     found = evaluate_policies(
         *(kept, judged), cross_fit=cross_fit, critic=critic, long_run=long_run, unit=studied.unit, **_describe(studied.study)
@@ -80,22 +80,19 @@ def _describe(study: Study) -> dict[str, Any]:
     }
 
 
-def _load_policies(path: Path, logs: Trajectories) -> Policies:
-    """Policies from a file, if they speak of the same states and actions as the study."""
-    from surefoot.errors import InputError
+def _load_policies(path: Path, study: Study) -> Policies:
+    """Policies from a file, if they read the same states and actions as the study, and in the same way."""
     from surefoot.fitting import FittedStudy
     from surefoot.policies.policies import load
+    from surefoot.study.policy_reading import check_names, check_policies
 
     folder = path if path.is_dir() else path.parent
     # A fit's folder also says whose decision points it was learned from.
     from_fit = path.is_dir() or (folder / "manifest.json").is_file()
     given = FittedStudy.load(folder).policies if from_fit else load(path)
-    for what, theirs, ours in (
-        ("states", given.state_names, logs.state_names),
-        ("actions", given.action_names, logs.action_names),
-    ):
-        if theirs != ours:
-            raise InputError(f"{path}: its {what} are {list(theirs)}, the study's are {list(ours)}")
+    # Policies that were saved from Python know no study; their names are all there is to compare.
+    check = check_names if given.made_for is None else check_policies
+    check(study, given, str(path))
     return given
 
 

@@ -44,6 +44,11 @@ def check_policies(study: Study, policies: Policies, source: str) -> None:
                     f"{source}: state variable '{name}' has {what} {theirs[name][what]} in the policies, "
                     f"{ours[name][what]} in the study; use the study that the policies were fitted with"
                 )
+    check_names(study, policies, source)
+
+
+def check_names(study: Study, policies: Policies, source: str) -> None:
+    """Refuse policies whose actions or state variables have other names, or another order."""
     if policies.action_names != study.actions.names:
         raise InputError(f"{source}: its actions are {list(policies.action_names)}, the study's {list(study.actions.names)}")
     if policies.state_names != study.state_names:
