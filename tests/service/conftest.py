@@ -79,6 +79,13 @@ def client(trial):
 
 
 @pytest.fixture
+def browser(client):
+    """The client as a browser that does not follow redirects by itself."""
+    client.follow_redirects = False
+    return client
+
+
+@pytest.fixture
 def empty(url):
     database = databases.connect(url)
     yield database

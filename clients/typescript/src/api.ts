@@ -106,6 +106,24 @@ export interface Registration {
   participant_id: string;
 }
 
+/** What a safety board looks at: counts over the whole study. */
+export interface SafetyCounts {
+  at: string;
+  participants: number;
+  withdrawn: number;
+  paused: number;
+  erased: number;
+  study_paused: boolean;
+  decisions: number;
+  available: number;
+  decisions_last_day: number;
+  fallbacks_last_day: number;
+  most_prompts_in_a_day: number;
+  open_alerts: number;
+  refused_updates: number;
+  reasons: string[];
+}
+
 /** An update and how far it is. */
 export interface UpdateStatus {
   id: number;
@@ -183,6 +201,11 @@ export abstract class Operations {
   /** Pause the whole study, or go on. (admin) */
   pauseStudy(change: "pause" | "resume", body: ReasonedRequest): Promise<Pause> {
     return this.send("POST", `/api/v1/study/${encodeURIComponent(change)}`, body);
+  }
+
+  /** Counts for a safety board; nothing by arm, nothing about one participant. (monitor) */
+  safety(): Promise<SafetyCounts> {
+    return this.send("GET", "/api/v1/safety");
   }
 
   /** The process is alive; needs neither a thread nor the database. (public) */

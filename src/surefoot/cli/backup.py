@@ -19,10 +19,13 @@ def backup(
 ) -> None:
     """Write the whole trial to one file, and the list of what was erased beside it, while the service goes on."""
     found = open_database(database)
+    from surefoot.service.access.staff_trail import name_operator, record_action
     from surefoot.service.operations.backup import back_up
     from surefoot.service.operations.erasure_list import write_erasure_list
 
     counts = back_up(found, out)
+    with found.transaction() as connection:
+        record_action(connection, name_operator(), "backed up", out.name, f"{counts['decisions']} decisions")
     write_erasure_list(found, out.parent)
     typer.echo(f"{out}: {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
 
@@ -31,7 +34,7 @@ def backup(
 def restore(file: Annotated[Path, typer.Argument(help="What surefoot backup wrote.")], database: DatabaseUrl = None) -> None:
     """Fill an empty database from a backup, erase again what was erased since, then replay it."""
     need_service()
-    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.access.staff_trail import name_operator, record_action
     from surefoot.service.database import databases
     from surefoot.service.operations.backup import restore as fill
     from surefoot.service.operations.erasure_list import NAME, apply_erasure_list
@@ -41,6 +44,8 @@ def restore(file: Annotated[Path, typer.Argument(help="What surefoot backup wrot
 
     counts = fill(file, found)
     typer.echo(f"restored {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
+    with found.transaction() as connection:
+        record_action(connection, name_operator(), "restored", file.name, f"{counts['decisions']} decisions")
     listed = file.parent / NAME
     if listed.exists():
         erased = apply_erasure_list(found, listed, name_operator())

@@ -17,6 +17,7 @@ def export(
     study: StudyFile = STUDY,
     database: DatabaseUrl = None,
     outcomes: Annotated[bool, typer.Option("--outcomes", help="Every outcome ever sent, with corrections.")] = False,
+    staff_actions: Annotated[bool, typer.Option("--staff-actions", help="Who did what, when and to whom.")] = False,
 ) -> None:
     """Write one row per decision point, for analysis and for surefoot fit with the same study."""
     from surefoot.atomic_files import atomic_write
@@ -25,9 +26,13 @@ def export(
     if out.suffix not in (".csv", ".parquet"):
         raise InputError(f"{out}: the export is a .csv or .parquet file")
     trial = open_trial(study, database)
-    from surefoot.service.operations.export import export_decisions, export_outcomes
+    from surefoot.service.access.staff_trail import name_operator, record_action
+    from surefoot.service.operations.export import EXPORTS
 
+    name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
     with atomic_write(out) as temporary:
-        made = (export_outcomes if outcomes else export_decisions)(trial, temporary, out.suffix[1:])
-    people = "" if outcomes else f", {made.participants:,} participants"
+        made = EXPORTS[name](trial, temporary, out.suffix[1:])
+        with trial.database.transaction() as connection:
+            record_action(connection, name_operator(), "exported", f"{name}{out.suffix}", f"{made.rows} rows")
+    people = f", {made.participants:,} participants" if name == "decisions" else ""
     typer.echo(f"{out}: {made.rows:,} rows{people}, SHA-256 {made.sha256}")

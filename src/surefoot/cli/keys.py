@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,15 +15,19 @@ app.add_typer(keys, name="keys")
 
 @keys.command("create")
 def create_key(
-    role: Annotated[str, typer.Option(help="app, analyst or admin.")],
+    role: Annotated[str, typer.Option(help="app, analyst, coordinator, monitor or admin.")],
     label: Annotated[str, typer.Option(help="For whom or what, to recognise it later.")] = "",
+    days: Annotated[float | None, typer.Option(help="How long it is good; by default the study's key_days.")] = None,
     database: DatabaseUrl = None,
 ) -> None:
     """Make a key and print it: this is the only time that it can be read."""
     found = open_database(database)
     from surefoot.service.access.keys import create_key
+    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.trial.trial import load_newest_settings
 
-    typer.echo(create_key(found, role, label))
+    good_for = load_newest_settings(found).key_days if days is None else days
+    typer.echo(create_key(found, role, label, days=good_for, by=name_operator()))
 
 
 @keys.command("list")
@@ -33,8 +37,17 @@ def list_keys(database: DatabaseUrl = None) -> None:
     from surefoot.service.access.keys import list_keys
 
     for key in list_keys(found):
-        ended = f"revoked {key['revoked_at']:%Y-%m-%d %H:%M} UTC" if key["revoked_at"] else "valid"
-        typer.echo(f"{key['prefix']}  {key['role']:<7}  {key['created_at']:%Y-%m-%d}  {ended}  {key['label']}")
+        typer.echo(f"{key['prefix']}  {key['role']:<11}  {key['created_at']:%Y-%m-%d}  {_describe_end(key)}  {key['label']}")
+
+
+def _describe_end(key: dict[str, Any]) -> str:
+    from surefoot.service.database.clock import now
+
+    if key["revoked_at"]:
+        return f"revoked {key['revoked_at']:%Y-%m-%d %H:%M} UTC"
+    if key["expires_at"] is None:
+        return "valid"
+    return f"{'expired' if key['expires_at'] <= now() else 'valid until'} {key['expires_at']:%Y-%m-%d}"
 
 
 @keys.command("revoke")
@@ -44,6 +57,7 @@ def revoke_key(
     """End a key at once."""
     found = open_database(database)
     from surefoot.service.access.keys import revoke_key
+    from surefoot.service.access.staff_trail import name_operator
 
-    revoke_key(found, prefix)
+    revoke_key(found, prefix, by=name_operator())
     typer.echo(f"revoked {prefix}")

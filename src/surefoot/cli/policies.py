@@ -22,9 +22,10 @@ def load_policies(
 ) -> None:
     """Start from a pilot: a fitted folder becomes policy version 1, if it reads states as the study does."""
     trial = open_trial(study, database)
+    from surefoot.service.access.staff_trail import name_operator
     from surefoot.service.updates.pilot_policies import load_pilot_policies
 
-    loaded = load_pilot_policies(trial, folder, "command line")
+    loaded = load_pilot_policies(trial, folder, name_operator())
     whom = "everyone" if loaded.participants is None else f"{loaded.participants:,} participants (others stay in warm-up)"
     state = "is live" if loaded.live else "waits for an admin to activate it"
     typer.echo(f"policy {loaded.policy_id} for {whom} {state}")

@@ -12,10 +12,11 @@ from surefoot.cli.trial_options import STUDY, DatabaseUrl, StudyFile, open_trial
 def update(study: StudyFile = STUDY, database: DatabaseUrl = None) -> None:
     """Fit to all outcomes known by now and check the new policy; it goes live unless the study's activation is manual."""
     trial = open_trial(study, database)
+    from surefoot.service.access.staff_trail import name_operator
     from surefoot.service.updates import updates
     from surefoot.service.updates.queries import update_status
 
-    update_id = updates.begin_update(trial, "command line")
+    update_id = updates.begin_update(trial, name_operator(), by_staff=True)
     state = updates.run_update(trial, update_id)
     status = update_status(trial, update_id)
     typer.echo(f"update {update_id}: {state}" + (f" ({status['message']})" if status["message"] else ""))

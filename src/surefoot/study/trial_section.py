@@ -99,6 +99,8 @@ class TrialSection(Section):
         Whether what a participant gave before withdrawing still counts in later updates.
     keep_days
         Contexts and outcomes that came longer ago are erased, every day; None: they are kept.
+    key_days
+        A new API key is good for so many days.
     dose
         `[trial.dose]`: how much may be sent.
     guard_rails
@@ -123,6 +125,7 @@ class TrialSection(Section):
     decision_gap_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
     learn_from_withdrawn: bool = False
     keep_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    key_days: Annotated[float, Field(gt=0, le=36_500)] = 365
     dose: Dose = Dose()
     guard_rails: GuardRails = GuardRails()
     alerts: Alerts = Alerts()

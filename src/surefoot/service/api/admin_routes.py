@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from surefoot.service.api.authentication import AuthenticatedRoute, for_role
 from surefoot.service.api.file_replies import export_file
 from surefoot.service.api.routes import ERRORS, trial_of
+from surefoot.service.database.clock import now
 from surefoot.service.operations.export import FORMATS
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import (
@@ -17,10 +18,12 @@ from surefoot.service.trial.api_models import (
     Pause,
     PolicyList,
     ReasonedRequest,
+    SafetyCounts,
     UpdateStatus,
     Withdrawal,
 )
 from surefoot.service.trial.pauses import set_pause, withdraw
+from surefoot.service.trial.safety import count_safety
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
@@ -38,7 +41,7 @@ def start_update(request: Request) -> Any:
     """Start a fit; it runs in a process of its own. One at a time: 409 while another is under way."""
     trial = trial_of(request)
     try:
-        update_id = update_process.start_update(trial, f"key {request.state.caller.prefix}")
+        update_id = update_process.start_update(trial, request.state.caller.name, by_staff=True)
     except UpdateRunningError as error:
         raise ApiError(409, "update_running", str(error)) from error
     return queries.update_status(trial, update_id)
@@ -62,21 +65,21 @@ def policies(request: Request) -> Any:
 @for_role("admin")
 def activate(policy_id: Id, request: Request) -> Any:
     """Make a policy live; an older one to roll back."""
-    return queries.activate_policy(trial_of(request), policy_id, f"key {request.state.caller.prefix}")
+    return queries.activate_policy(trial_of(request), policy_id, request.state.caller.name)
 
 
 @router.post("/participants/{participant_id}/withdraw", response_model=Withdrawal, tags=["admin"])
 @for_role("admin")
 def withdraw_participant(participant_id: WholeId, body: ReasonedRequest, request: Request) -> Any:
     """A participant leaves, for good: no more decisions, outcomes or learning; the reason is kept."""
-    return withdraw(trial_of(request), participant_id, reason=body.reason, by=f"key {request.state.caller.prefix}")
+    return withdraw(trial_of(request), participant_id, reason=body.reason, by=request.state.caller.name)
 
 
 @router.post("/participants/{participant_id}/{change}", response_model=Pause, tags=["admin"])
 @for_role("admin")
 def pause_participant(participant_id: WholeId, change: Change, body: ReasonedRequest, request: Request) -> Any:
     """Pause a participant, or go on: while paused every decision point is unavailable, with the reason recorded."""
-    by = f"key {request.state.caller.prefix}"
+    by = request.state.caller.name
     return set_pause(trial_of(request), participant_id, paused=change == "pause", reason=body.reason, by=by)
 
 
@@ -84,7 +87,7 @@ def pause_participant(participant_id: WholeId, change: Change, body: ReasonedReq
 @for_role("admin")
 def pause_study(change: Change, body: ReasonedRequest, request: Request) -> Any:
     """Pause the whole study, or go on."""
-    by = f"key {request.state.caller.prefix}"
+    by = request.state.caller.name
     return set_pause(trial_of(request), None, paused=change == "pause", reason=body.reason, by=by)
 
 
@@ -92,11 +95,25 @@ def pause_study(change: Change, body: ReasonedRequest, request: Request) -> Any:
 @for_role("analyst")
 def decisions(request: Request, form: Form = "csv") -> Response:
     """One row per decision point, for the analysis of micro-randomised trials; the headers count the rows."""
-    return export_file(trial_of(request), "decisions", form)
+    return export_file(trial_of(request), "decisions", form, request.state.caller.name)
 
 
 @router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])
 @for_role("analyst")
 def outcomes(request: Request, form: Form = "csv") -> Response:
     """Every outcome that was ever sent, with corrections and late ones."""
-    return export_file(trial_of(request), "outcomes", form)
+    return export_file(trial_of(request), "outcomes", form, request.state.caller.name)
+
+
+@router.get("/export/staff-actions", response_class=Response, responses=FILES, tags=["admin"])
+@for_role("admin")
+def staff_actions(request: Request, form: Form = "csv") -> Response:
+    """Who did what, when and to whom."""
+    return export_file(trial_of(request), "staff-actions", form, request.state.caller.name)
+
+
+@router.get("/safety", response_model=SafetyCounts, tags=["monitor"])
+@for_role("monitor")
+def safety(request: Request) -> Any:
+    """Counts for a safety board; nothing by arm, nothing about one participant."""
+    return count_safety(trial_of(request), now())

@@ -71,6 +71,9 @@ async def authenticate(request: Request, role: Role) -> Caller:
                 401, "unauthorised", "send a valid key: Authorization: Bearer sf_…", headers={"WWW-Authenticate": "Bearer"}
             )
         state.key_cache.remember(key, caller)
+    if caller.is_expired:
+        message = f"this key expired on {caller.expires_at:%Y-%m-%d}; ask an admin for a new one (surefoot keys create)"
+        raise ApiError(401, "expired_key", message, headers={"WWW-Authenticate": "Bearer"})
     wait = state.rate_limiter.seconds_to_wait(caller.prefix)
     if wait > 0:
         headers = {"Retry-After": str(math.ceil(wait))}

@@ -10,17 +10,20 @@ from fastapi import Response
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
-from surefoot.service.operations.export import FORMATS, export_decisions, export_outcomes
+from surefoot.service.access.staff_trail import record_action
+from surefoot.service.operations.export import EXPORTS, FORMATS
 from surefoot.service.trial.trial import Trial
 
 
-def export_file(trial: Trial, name: str, form: str) -> Response:
-    """`decisions` or `outcomes` as a CSV or Parquet file, sent from the disk and then deleted."""
+def export_file(trial: Trial, name: str, form: str, by: str) -> Response:
+    """An export as a CSV or Parquet file, sent from the disk and then deleted; on the staff trail."""
     handle, place = tempfile.mkstemp(prefix="surefoot-export-")
     os.close(handle)
     path = Path(place)
     try:
-        export = (export_decisions if name == "decisions" else export_outcomes)(trial, path, form)
+        export = EXPORTS[name](trial, path, form)
+        with trial.database.transaction() as connection:
+            record_action(connection, by, "exported", f"{name}.{form}", f"{export.rows} rows, SHA-256 {export.sha256}")
     except BaseException:
         path.unlink()
         raise

@@ -31,7 +31,26 @@ from surefoot.service.trial.trial import Trial
 
 COOKIE, SIGN_IN_COOKIE = "surefoot_session", "surefoot_sign_in"
 FORM_TYPE = "application/x-www-form-urlencoded"
+READERS = ("analyst", "admin")
+TEAM = (*READERS, "coordinator")
+"""Coordinators look after participants and stay blind: they see no action, no probability and no outcome."""
+BOARD = (*READERS, "monitor")
+PAGES = (
+    ("/", "Overview", READERS),
+    ("/participants", "Participants", TEAM),
+    ("/not-worn", "Not worn", TEAM),
+    ("/updates", "Updates", READERS),
+    ("/policies", "Policies", READERS),
+    ("/alerts", "Alerts", READERS),
+    ("/safety", "Safety", BOARD),
+    ("/staff", "Staff", ("admin",)),
+)
+"""Path, words and who may see it; the first that a role may see is where it arrives."""
 LOOPBACK = ("127.0.0.1", "::1")
+
+
+class ElsewhereError(Exception):
+    """The browser is sent to another page, which is the message."""
 
 
 class SignedOutError(Exception):
@@ -50,8 +69,17 @@ class Viewer:
     def acts(self) -> bool:
         return self.caller.may("admin")
 
+    @property
+    def is_blind(self) -> bool:
+        return self.caller.role not in READERS
+
+    @property
+    def pages(self) -> list[tuple[str, str]]:
+        return [(path, words) for path, words, roles in PAGES if self.caller.role in roles]
+
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
-        who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts}
+        who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts, "is_blind": self.is_blind}
+        who["pages"] = self.pages
         frame = {"study": self.trial.settings.title, "who": who, "token": self.token, "clock": clock.read_simulated_time()}
         return HTMLResponse(render_template(template, **frame, **content), status)
 
@@ -72,6 +100,8 @@ class Page(APIRoute):
                 response = await handle(request)
             except SignedOutError:
                 response = RedirectResponse("/sign-in", 303)
+            except ElsewhereError as elsewhere:
+                response = RedirectResponse(str(elsewhere), 303)
             except ApiError as error:
                 response = _error_page(request, error.status_code, str(error.detail), error.headers)
             except DATABASE_FAULTS as fault:
@@ -126,7 +156,7 @@ def set_session(request: Request, response: Response, name: str, session: Sessio
 
 
 async def find_viewer(request: Request) -> Viewer:
-    """Who is signed in: analysts and admins, for as long as their key is good."""
+    """Who is signed in: everybody but apps, for as long as their key is good."""
     session = sessions_of(request).read(request.cookies.get(COOKIE, ""))
     if session is None or session.prefix == ANONYMOUS:
         raise SignedOutError
@@ -148,11 +178,30 @@ def end_session(trial: Trial, digest: bytes) -> None:
 
 def _find_key_holder(trial: Trial, prefix: str, digest: bytes) -> Caller | None:
     ended = sa.exists().where(ended_sessions.c.digest == digest)
-    good = sa.select(keys.c.role).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None), ~ended)
+    good = sa.select(keys.c.role, keys.c.expires_at).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None), ~ended)
     with trial.database.autocommit() as connection:
-        role = connection.scalar(good)
-    caller = None if role is None else Caller(prefix, role)
-    return caller if caller is not None and caller.may("analyst") else None
+        row = connection.execute(good).first()
+    caller = None if row is None else Caller(prefix, row.role, row.expires_at)
+    return caller if caller is not None and may_sign_in(caller) and not caller.is_expired else None
+
+
+def may_sign_in(caller: Caller) -> bool:
+    """Whether there is a page for this role."""
+    return any(caller.role in roles for _, _, roles in PAGES)
+
+
+def require_role(roles: tuple[str, ...]) -> Callable[[Request], Coroutine[Any, Any, Viewer]]:
+    """A dependency that lets these roles in; others are sent to where they belong, or told."""
+
+    async def find(request: Request) -> Viewer:
+        viewer = await find_viewer(request)
+        if viewer.caller.role in roles:
+            return viewer
+        if request.url.path == "/":
+            raise ElsewhereError(viewer.pages[0][0])
+        raise ApiError(403, "forbidden", f"this page is not for the role {viewer.caller.role}; ask an admin what you need")
+
+    return find
 
 
 async def find_acting_admin(request: Request) -> Viewer:

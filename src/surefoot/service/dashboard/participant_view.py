@@ -13,11 +13,12 @@ import sqlalchemy as sa
 from surefoot.service.database.schema import decisions, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.outcomes import CURRENT
+from surefoot.service.trial.standing import DOSE
 from surefoot.service.trial.trial import Trial
 
 PAGE = 100
 """Decision points on one page."""
-STATES = ("sent", "not sent", "unavailable")
+STATES = ("sent", "not sent", "available", "unavailable")
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Point:
     decided_at: datetime
     received_at: datetime
     state: str
-    """`sent`, `not sent` or `unavailable`."""
+    """`sent`, `not sent` or `unavailable`; for who is blind `available` or `unavailable`."""
     action_name: str
-    probability: float
+    probability: float | None
     source: str
     reasons: str
     outcome: float | None
@@ -71,8 +72,10 @@ class ParticipantView:
     """The `before` of the next page; None on the last."""
 
 
-def describe_participant(trial: Trial, participant_id: str, at: datetime, before: int | None = None) -> ParticipantView:
-    """One participant; `before` shows the decision points below that index."""
+def describe_participant(
+    trial: Trial, participant_id: str, at: datetime, before: int | None = None, *, blind: bool = False
+) -> ParticipantView:
+    """One participant; `before` shows the decision points below that index, `blind` hides what was sent and what came."""
     joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
     columns = (decisions, CURRENT.c.proximal_outcome, CURRENT.c.id.label("outcome_id"))
     own = sa.select(*columns).select_from(joined).where(decisions.c.participant_id == participant_id)
@@ -81,7 +84,8 @@ def describe_participant(trial: Trial, participant_id: str, at: datetime, before
         if registered is None:
             raise ApiError(404, "unknown_participant", "there is no such participant")
         found = connection.execute(own.order_by(decisions.c.decision_idx.desc())).mappings().all()
-    points = [_describe_point(trial, row, at) for row in found]
+    describe = _describe_blindly if blind else _describe_point
+    points = [describe(trial, row, at) for row in found]
     shown = [point for point in points if before is None or point.decision_idx < before][:PAGE]
     last = shown[-1].decision_idx if shown else 0
     more = any(point.decision_idx < last for point in points[-1:])
@@ -110,6 +114,16 @@ def _describe_point(trial: Trial, row: Any, at: datetime) -> Point:
         row["proximal_outcome"],
         _describe_outcome(trial, row, at),
     )
+
+
+def _describe_blindly(trial: Trial, row: Any, at: datetime) -> Point:
+    """Without action, probability, source and outcome, and without dose limits, which would tell of earlier prompts."""
+    stopped = any(reason.startswith(DOSE) for reason in json.loads(row["fallback_reasons"]))
+    available = row["available"] or stopped
+    reasons = "; ".join(json.loads(row["availability_reasons"]))
+    seen = _describe_outcome(trial, {**row, "available": available}, at)
+    state = "available" if available else "unavailable"
+    return Point(row["decision_idx"], row["decided_at"], row["received_at"], state, "", None, "", reasons, None, seen)
 
 
 def _describe_outcome(trial: Trial, row: Any, at: datetime) -> str:

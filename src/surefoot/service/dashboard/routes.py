@@ -1,4 +1,4 @@
-"""The pages: analysts and admins may read, admins may act. Every form is a POST with a token; every POST ends in a page."""
+"""The pages: each says who may see it, admins may act. Every form is a POST with a token; every POST ends in a page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from starlette.concurrency import run_in_threadpool
 
 from surefoot.service.access import keys
 from surefoot.service.access.sessions import Session
+from surefoot.service.access.staff_trail import list_actions, record_visit
 from surefoot.service.api.file_replies import export_file
 from surefoot.service.dashboard import charts, overview, participant_view, policy_views, wearing
 from surefoot.service.dashboard.page_access import (
+    BOARD,
     COOKIE,
+    READERS,
     SIGN_IN_COOKIE,
+    TEAM,
     Page,
     SignedOutError,
     Viewer,
@@ -23,8 +27,10 @@ from surefoot.service.dashboard.page_access import (
     find_acting_admin,
     find_viewer,
     limit_sign_ins,
+    may_sign_in,
     read_form,
     render_template,
+    require_role,
     sessions_of,
     set_session,
 )
@@ -33,12 +39,16 @@ from surefoot.service.database import clock
 from surefoot.service.trial.alerts import close_alert
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.pauses import find_status, set_pause, withdraw
+from surefoot.service.trial.safety import count_safety
 from surefoot.service.trial.standing import PAUSED, WITHDRAWN
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-Reader = Annotated[Viewer, Depends(find_viewer)]
+Reader = Annotated[Viewer, Depends(require_role(READERS))]
+TeamMember = Annotated[Viewer, Depends(require_role(TEAM))]
+BoardMember = Annotated[Viewer, Depends(require_role(BOARD))]
+Admin = Annotated[Viewer, Depends(require_role(("admin",)))]
 Actor = Annotated[Viewer, Depends(find_acting_admin)]
 Fields = Annotated[dict[str, str], Depends(read_form)]
 Id = Annotated[int, Path(ge=1, lt=2**31)]
@@ -78,10 +88,14 @@ async def sign_in(request: Request, fields: Fields) -> Response:
     if session is None:
         return _ask_for_key(request, sessions.new(), "The page was open for too long. Please try again.", 403)
     check_token(sessions.form_token(session), fields)
-    caller = await run_in_threadpool(keys.find_caller, request.app.state.trial.database, fields.get("key", "").strip())
-    if caller is None or not caller.may("analyst"):
-        told = "This is not a valid key of an analyst or an admin."
+    trial = request.app.state.trial
+    caller = await run_in_threadpool(keys.find_caller, trial.database, fields.get("key", "").strip())
+    if caller is None or not may_sign_in(caller):
+        told = "This is not a valid key of somebody of the team."
         return _ask_for_key(request, session, told, 401 if caller is None else 403)
+    if caller.is_expired:
+        return _ask_for_key(request, session, f"This key expired on {caller.expires_at:%Y-%m-%d}. Ask for a new one.", 401)
+    await run_in_threadpool(record_visit, trial.database, caller.name, "signed in")
     response = _to("/")
     response.delete_cookie(SIGN_IN_COOKIE, path="/")
     set_session(request, response, COOKIE, sessions.new(caller.prefix))
@@ -97,6 +111,7 @@ async def sign_out(request: Request, fields: Fields) -> Response:
     session = sessions.read(request.cookies[COOKIE])
     if session is not None:
         await run_in_threadpool(end_session, viewer.trial, sessions.digest(session))
+        await run_in_threadpool(record_visit, viewer.trial.database, viewer.caller.name, "signed out")
     response = _to("/sign-in")
     response.delete_cookie(COOKIE, path="/")
     return response
@@ -131,7 +146,7 @@ def overview_page(viewer: Reader, by: str = "") -> Response:
 
 
 @router.get("/participants")
-def participants_page(viewer: Reader) -> Response:
+def participants_page(viewer: TeamMember) -> Response:
     """Everybody, the longest silent first."""
     at = clock.now()
     return viewer.page(
@@ -143,10 +158,10 @@ def participants_page(viewer: Reader) -> Response:
 
 
 @router.get("/participants/{participant_id}")
-def participant_page(participant_id: str, viewer: Reader, before: Before = None) -> Response:
+def participant_page(participant_id: str, viewer: TeamMember, before: Before = None) -> Response:
     """One participant: timeline and decision points."""
     trial = viewer.trial
-    one = participant_view.describe_participant(trial, participant_id, clock.now(), before)
+    one = participant_view.describe_participant(trial, participant_id, clock.now(), before, blind=viewer.is_blind)
     zone = trial.settings.zone
     drawn, status = draw_timeline(one.points, zone), find_status(trial, participant_id)
     states = {"paused": status == PAUSED, "withdrawn": status == WITHDRAWN}
@@ -158,7 +173,7 @@ def withdraw_participant(participant_id: str, viewer: Actor, fields: Fields) -> 
     """A participant leaves, for good; the form asks for the id again, so that no slip of the hand does it."""
     if fields.get("repeated", "").strip() != participant_id:
         raise ApiError(422, "invalid", f"write the participant's id, {participant_id}, to confirm; nothing was changed")
-    withdraw(viewer.trial, participant_id, reason=_read_reason(fields), by=f"key {viewer.caller.prefix}")
+    withdraw(viewer.trial, participant_id, reason=_read_reason(fields), by=viewer.caller.name)
     return _to(f"/participants/{participant_id}")
 
 
@@ -177,7 +192,7 @@ def pause_study(change: Change, viewer: Actor, fields: Fields) -> Response:
 
 
 def _set_pause(viewer: Viewer, participant_id: str | None, change: Change, fields: dict[str, str]) -> None:
-    by = f"key {viewer.caller.prefix}"
+    by = viewer.caller.name
     set_pause(viewer.trial, participant_id, paused=change == "pause", reason=_read_reason(fields), by=by)
 
 
@@ -191,11 +206,11 @@ def _read_reason(fields: dict[str, str]) -> str:
 @router.get("/download/{name}.{form}")
 def download(name: Literal["decisions", "outcomes"], form: Literal["csv", "parquet"], viewer: Reader) -> Response:
     """The export, for those who have no command line."""
-    return export_file(viewer.trial, name, form)
+    return export_file(viewer.trial, name, form, viewer.caller.name)
 
 
 @router.get("/not-worn")
-def not_worn_page(viewer: Reader) -> Response:
+def not_worn_page(viewer: TeamMember) -> Response:
     """Who has not worn the device for two days."""
     at = clock.now()
     return viewer.page(
@@ -231,7 +246,7 @@ def _update_page(viewer: Viewer, update: dict[str, Any] | None) -> Response:
 def start_update(viewer: Actor) -> Response:
     """Fit now, in a process of its own."""
     try:
-        update_id = update_process.start_update(viewer.trial, f"key {viewer.caller.prefix}")
+        update_id = update_process.start_update(viewer.trial, viewer.caller.name, by_staff=True)
     except UpdateRunningError as error:
         raise ApiError(409, "update_running", str(error)) from error
     return _to(f"/updates/{update_id}")
@@ -276,7 +291,7 @@ def activate(policy_id: Id, viewer: Actor, fields: Fields) -> Response:
     live = viewer.trial.policies.live()
     if fields.get("live", "") != ("" if live is None else str(live[0])):
         raise ApiError(409, "changed", "another policy went live meanwhile; look at the history and decide again")
-    queries.activate_policy(viewer.trial, policy_id, f"key {viewer.caller.prefix}")
+    queries.activate_policy(viewer.trial, policy_id, viewer.caller.name)
     return _to("/policies")
 
 
@@ -289,5 +304,25 @@ def alerts_page(viewer: Reader) -> Response:
 @router.post("/alerts/{alert_id}/close")
 def close(alert_id: Id, viewer: Actor) -> Response:
     """Mark an alert as dealt with; closing a closed one changes nothing."""
-    close_alert(viewer.trial.database, alert_id)
+    close_alert(viewer.trial.database, alert_id, viewer.caller.name)
     return _to("/alerts")
+
+
+@router.get("/safety")
+def safety_page(viewer: BoardMember) -> Response:
+    """Counts for a safety board."""
+    return viewer.page("safety", counts=count_safety(viewer.trial, clock.now()))
+
+
+@router.get("/staff")
+def staff_page(viewer: Admin, before: Before = None) -> Response:
+    """Who did what, the newest first."""
+    return viewer.page(
+        "staff", actions=list_actions(viewer.trial.database, before), keys=keys.list_keys(viewer.trial.database)
+    )
+
+
+@router.get("/staff/staff-actions.csv")
+def download_staff_actions(viewer: Admin) -> Response:
+    """The staff trail as a file."""
+    return export_file(viewer.trial, "staff-actions", "csv", viewer.caller.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date, timedelta, tzinfo
 
@@ -28,7 +29,8 @@ def draw_timeline(points: Sequence[Point], zone: tzinfo, days: int = 14) -> Mark
     parts += [TEXT.format(_place(hour), height + 16, "middle", f"{hour:02d}:00") for hour in range(0, 25, 6)]
     parts += [TEXT.format(0, ROW * (row + 0.65), "start", f"{first + timedelta(days=row):%d %b}") for row in range(days)]
     parts += [mark for point in points if (mark := _mark(point, zone, first)) is not None]
-    told = ", ".join(f"{sum(point.state == state for point in points)} {state}" for state in STATES)
+    counts = Counter(point.state for point in points)
+    told = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
     opening = Markup('<svg class="chart" role="img" aria-label="{}" width="100%" height="{:.0f}">').format(
         f"Decision points by day and time of day: {told}.", height + 20
     )

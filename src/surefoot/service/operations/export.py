@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from surefoot.service.database.schema import decisions, outcomes
+from surefoot.service.database.schema import decisions, outcomes, staff_actions
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
 
@@ -41,7 +41,8 @@ class Export:
 
 def export_decisions(trial: Trial, path: Path, form: str) -> Export:
     """Write every decision point with the outcome that counts, as it is known at this moment."""
-    return _export(trial, DECISIONS, lambda rows: _decision_table(trial, rows), path, form)
+    texts = ("availability_reasons", "fallback_reasons")
+    return _export(trial, DECISIONS, lambda rows: _decision_table(trial, rows), path, form, texts=texts)
 
 
 def export_outcomes(trial: Trial, path: Path, form: str) -> Export:
@@ -49,8 +50,23 @@ def export_outcomes(trial: Trial, path: Path, form: str) -> Export:
     return _export(trial, sa.select(outcomes).order_by(outcomes.c.id), _outcome_table, path, form)
 
 
+def export_staff_actions(trial: Trial, path: Path, form: str) -> Export:
+    """Write who did what, in the order in which it was done."""
+    ordered = sa.select(staff_actions).order_by(staff_actions.c.id)
+    return _export(trial, ordered, _make_action_table, path, form, texts=("subject", "detail"))
+
+
+EXPORTS = {"decisions": export_decisions, "outcomes": export_outcomes, "staff-actions": export_staff_actions}
+"""By the name of the file."""
+
+
 def _export(
-    trial: Trial, query: sa.Select[Any], make_table: Callable[[list[Any]], pa.Table], path: Path, form: str
+    trial: Trial,
+    query: sa.Select[Any],
+    make_table: Callable[[list[Any]], pa.Table],
+    path: Path,
+    form: str,
+    texts: Collection[str] = (),
 ) -> Export:
     """Rows go through in pieces: a trial of any size takes the same memory."""
     from pyarrow import csv, parquet
@@ -63,7 +79,7 @@ def _export(
         with closing(open_writer(str(path), first.schema)) as writer:
             table: pa.Table | None = first
             while table is not None:
-                writer.write_table(_neutralise_formulas(table) if form == "csv" else table)
+                writer.write_table(_neutralise_formulas(table, texts) if form == "csv" else table)
                 count += len(table)
                 ids = table.column(0).to_pylist()
                 people += sum(one != before for one, before in zip(ids, [last, *ids], strict=False))
@@ -80,15 +96,15 @@ def _read_pieces(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[l
         yield list(piece)
 
 
-def _neutralise_formulas(table: pa.Table) -> pa.Table:
-    """Put an apostrophe before text that clients sent and that a spreadsheet would run as a formula.
+def _neutralise_formulas(table: pa.Table, texts: Collection[str]) -> pa.Table:
+    """Put an apostrophe before text that somebody wrote and that a spreadsheet would run as a formula.
 
     Names of actions and levels are the study's own, and stay as they are.
     """
     import pyarrow.compute as pc
 
     for place, name in enumerate(table.column_names):
-        if place == 0 or name.removeprefix("surefoot ") in ("availability_reasons", "fallback_reasons"):
+        if place == 0 or name.removeprefix("surefoot ") in texts:
             text = pc.replace_substring_regex(table.column(place), FORMULA, r"'\1")
             table = table.set_column(place, name, text)
     return table
@@ -139,4 +155,12 @@ def _outcome_table(found: list[Any]) -> pa.Table:
         "late": pa.bool_(),
         "echoed_probability": pa.float64(),
     }
+    return pa.table({name: pa.array([row[name] for row in found], kind) for name, kind in kinds.items()})
+
+
+def _make_action_table(found: list[Any]) -> pa.Table:
+    import pyarrow as pa
+
+    text = pa.string()
+    kinds = {"done_by": text, "done_at": pa.timestamp("us", "UTC"), "action": text, "subject": text, "detail": text}
     return pa.table({name: pa.array([row[name] for row in found], kind) for name, kind in kinds.items()})

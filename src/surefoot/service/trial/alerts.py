@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
+from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.schema import alerts, decisions
+from surefoot.service.database.schema import alerts, decisions, keys
 from surefoot.service.trial.trial import Trial
 
 MINIMUM_DECISIONS = 20
 """A share of fewer decision points raises no alert."""
+KEY_WARNING_DAYS = 14
 
 
 def raise_alert(database: Database, connection: sa.Connection, *, kind: str, occasion: str, message: str) -> None:
@@ -21,16 +23,19 @@ def raise_alert(database: Database, connection: sa.Connection, *, kind: str, occ
     connection.execute(database.insert_new(alerts), row)
 
 
-def close_alert(database: Database, alert_id: int) -> bool:
+def close_alert(database: Database, alert_id: int, by: str) -> bool:
     """Mark an alert as dealt with; False when there is none."""
     open_one = sa.update(alerts).where(alerts.c.id == alert_id, alerts.c.closed_at.is_(None)).values(closed_at=now())
     with database.transaction() as connection:
-        return bool(connection.execute(open_one).rowcount)
+        closed = bool(connection.execute(open_one).rowcount)
+        if closed:
+            record_action(connection, by, "closed an alert", f"alert {alert_id}")
+        return closed
 
 
 def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
     """Raise the alerts that no request would: no data, and too many fallbacks; at most once a day each."""
-    found = [_no_data_alert(trial, at), _fallback_alert(trial, at)]
+    found = [_no_data_alert(trial, at), _fallback_alert(trial, at), _key_alert(trial, at)]
     day = at.astimezone(trial.settings.zone).date().isoformat()
     with trial.database.transaction() as connection:
         for kind, message in (alert for alert in found if alert is not None):
@@ -47,6 +52,19 @@ def _no_data_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
     if last is None or at - last <= timedelta(hours=hours):
         return None
     return "no-data", f"no decision was asked for in the last {hours:g} hours; the last was at {last:%Y-%m-%d %H:%M} UTC"
+
+
+def _key_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
+    """Keys that end soon: an app whose key has ended gets no decisions."""
+    soon = sa.select(keys.c.prefix).where(
+        keys.c.revoked_at.is_(None), keys.c.expires_at > at, keys.c.expires_at < at + timedelta(days=KEY_WARNING_DAYS)
+    )
+    with trial.database.autocommit() as connection:
+        found = list(connection.scalars(soon.order_by(keys.c.expires_at)))
+    if not found:
+        return None
+    words = f"key {', '.join(found)} {'ends' if len(found) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
+    return "key-expiry", f"{words}; make new ones with surefoot keys create"
 
 
 def _fallback_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:

@@ -169,6 +169,28 @@ class Withdrawal(BaseModel):
     withdrawn: bool
 
 
+class SafetyCounts(BaseModel):
+    """What a safety board looks at: counts over the whole study."""
+
+    at: datetime
+    participants: int
+    withdrawn: int
+    paused: int
+    erased: int
+    """Participants whose content was erased."""
+    study_paused: bool
+    decisions: int
+    available: int
+    decisions_last_day: int
+    fallbacks_last_day: int
+    most_prompts_in_a_day: int
+    """To any one participant, in the last seven days of 24 hours each."""
+    open_alerts: int
+    refused_updates: int
+    reasons: list[str]
+    """For withdrawals and pauses, the newest first, without whom they were about."""
+
+
 class ErrorDetail(BaseModel):
     """What went wrong, where, and what to do."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import participants
@@ -23,8 +24,10 @@ def set_pause(trial: Trial, participant_id: str | None, *, paused: bool, reason:
         if status == WITHDRAWN:
             raise ApiError(409, "withdrawn", "the participant has withdrawn", "participant_id")
         if (status == PAUSED) != paused:
-            row = {"participant_id": participant_id, "kind": PAUSED if paused else RESUMED, "reason": reason}
+            kind = PAUSED if paused else RESUMED
+            row = {"participant_id": participant_id, "kind": kind, "reason": reason}
             insert_recorded(connection, "participant event", {**row, "happened_at": now(), "done_by": by})
+            record_action(connection, by, kind, participant_id or "the study", reason)
     return {"participant_id": participant_id, "paused": paused}
 
 
@@ -47,6 +50,7 @@ def withdraw_participant(connection: sa.Connection, participant_id: str, *, reas
     if find_statuses(connection, [participant_id]).get(participant_id) != WITHDRAWN:
         row = {"participant_id": participant_id, "kind": WITHDRAWN, "reason": reason}
         insert_recorded(connection, "participant event", {**row, "happened_at": now(), "done_by": by})
+        record_action(connection, by, WITHDRAWN, participant_id, reason)
 
 
 def check_known(connection: sa.Connection, participant_id: str) -> None:

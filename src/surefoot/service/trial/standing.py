@@ -18,6 +18,8 @@ from surefoot.study import TrialSection
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
 PAUSED, RESUMED, WITHDRAWN = "paused", "resumed", "withdrawn"
+DOSE = "dose: "
+"""How the reason begins when a limit on prompts made a decision point unavailable."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,8 @@ def find_stop(settings: TrialSection, standing: Standing, moment: datetime) -> s
     dose = settings.dose
     for limit, span, words in ((dose.prompts_per_day, DAY, "24 hours"), (dose.prompts_per_week, WEEK, "7 days")):
         if limit is not None and sum(moment - span < sent <= moment for sent in standing.prompts) >= limit:
-            return f"dose: {limit} prompts in {words}"
+            return f"{DOSE}{limit} prompts in {words}"
     gap = timedelta(minutes=dose.minimum_gap_minutes)
     if any(timedelta(0) <= moment - sent < gap for sent in standing.prompts):
-        return f"dose: a prompt less than {dose.minimum_gap_minutes:g} minutes ago"
+        return f"{DOSE}a prompt less than {dose.minimum_gap_minutes:g} minutes ago"
     return None

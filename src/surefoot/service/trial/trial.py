@@ -91,6 +91,13 @@ def read_draw_secret(database: Database) -> bytes:
     return bytes(value)
 
 
+def load_newest_settings(database: Database) -> TrialSection:
+    """The `[trial]` section of the study that was served last."""
+    with database.autocommit() as connection:
+        newest = connection.scalar(sa.select(schema.studies.c.id).order_by(schema.studies.c.first_used.desc()).limit(1))
+    return TrialSection() if newest is None else load_stored_study(database, newest).trial or TrialSection()
+
+
 def load_stored_study(database: Database, study_id: str) -> Study:
     """A study as it was when decisions were made under it."""
     return _parse_study(_read_study_text(database, study_id))

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError
 from surefoot.fitting import FittedStudy
+from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import policies
@@ -39,6 +40,7 @@ def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
             raise InputError(f"the trial has policy {newest} already; pilot policies are for its start")
         row = {"update_id": None, "study_id": trial.study_id, "created_at": now(), "accepted": True}
         policy_id = insert_recorded(connection, "policy", {**row, "content": to_text(fitted)})
+        record_action(connection, by, "loaded policies", f"policy {policy_id}")
         if live:
             activate(connection, policy_id, by)
     return PilotPolicies(policy_id, live, None if fitted.participants is None else len(fitted.participants))

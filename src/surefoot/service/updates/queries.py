@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.schema import activations, policies, updates
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.policy_versions import LIVE, coefficients
@@ -86,4 +87,5 @@ def activate_policy(trial: Trial, policy_id: int, by: str) -> dict[str, Any]:
     with trial.database.transaction() as connection:
         previous = connection.scalar(LIVE)
         activate(connection, policy_id, by)
+        record_action(connection, by, "activated", f"policy {policy_id}", f"before: policy {previous or '–'}")
     return {"policy_id": policy_id, "previous_policy_id": previous}

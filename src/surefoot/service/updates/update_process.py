@@ -14,9 +14,9 @@ from surefoot.service.trial.trial import Trial, load_stored_study, open_trial
 from surefoot.service.updates import updates
 
 
-def start_update(trial: Trial, started_by: str) -> int:
+def start_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> int:
     """Begin an update and leave it to a new process; its id."""
-    update_id = updates.begin_update(trial, started_by)
+    update_id = updates.begin_update(trial, started_by, by_staff=by_staff)
     command = [sys.executable, "-m", "surefoot.service.updates.update_process", str(update_id), trial.study_id]
     # The URL may hold a password: other users of the machine can read command lines, not environments.
     environment = {**os.environ, "SUREFOOT_DATABASE": trial.database.url}

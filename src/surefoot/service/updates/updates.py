@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.policies.policies import Policies
+from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, policies, updates
@@ -40,7 +41,7 @@ class UpdateRunningError(InputError):
     """Another update is under way."""
 
 
-def begin_update(trial: Trial, started_by: str) -> int:
+def begin_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> int:
     """Take the one slot that the database has for updates; the id of the new update."""
     release_dead_update(trial)
     row: dict[str, Any] = {"state": "queued", "slot": 1, "started_by": started_by, "findings": "[]", "result": "{}"}
@@ -48,7 +49,10 @@ def begin_update(trial: Trial, started_by: str) -> int:
     try:
         with trial.database.transaction() as connection:
             row |= {**_process_identity(), "created_at": moment, "beat_at": moment}
-            return int(insert_recorded(connection, "update", row))
+            update_id = int(insert_recorded(connection, "update", row))
+            if by_staff:
+                record_action(connection, started_by, "started an update", f"update {update_id}")
+            return update_id
     except sa.exc.IntegrityError as error:
         raise UpdateRunningError("another update is under way; wait until it has ended") from error
 

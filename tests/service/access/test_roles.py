@@ -1,0 +1,215 @@
+"""Every route with every role: who is let in, who is not, and what coordinators and monitors cannot see."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from surefoot.service import dashboard
+from surefoot.service.access import keys
+from surefoot.service.api import admin_routes, public_routes, routes
+from surefoot.service.dashboard.participant_view import describe_participant
+from surefoot.service.database.schema import decisions, staff_actions
+from surefoot.service.operations.verification import verify
+from surefoot.service.trial import alerts
+from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.trial import open_trial
+from surefoot.service.updates import update_process, updates
+from surefoot.study import Study
+from tests.service.dashboard.pages import sign_in, token
+from tests.service.support.client import WHEN
+from tests.service.support.seeded_trial import BEGIN, Clock
+from tests.service.support.trials import STUDY, answer, column, fill, moment, update
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+READERS, TEAM, BOARD = {"analyst"}, {"analyst", "coordinator"}, {"analyst", "monitor"}
+NOBODY, EVERYBODY = set(), {"analyst", "coordinator", "monitor"}
+API = {
+    "POST /api/v1/participants": {"app"},
+    "POST /api/v1/decisions": {"app"},
+    "POST /api/v1/outcomes": {"app"},
+    "GET /api/v1/export/decisions": READERS,
+    "GET /api/v1/export/outcomes": READERS,
+    "GET /api/v1/export/staff-actions": NOBODY,
+    "GET /api/v1/safety": {"monitor"},
+    "POST /api/v1/updates": NOBODY,
+    "GET /api/v1/updates/{update_id}": NOBODY,
+    "GET /api/v1/policies": NOBODY,
+    "POST /api/v1/policies/{policy_id}/activate": NOBODY,
+    "POST /api/v1/participants/{participant_id}/withdraw": NOBODY,
+    "POST /api/v1/participants/{participant_id}/{change}": NOBODY,
+    "POST /api/v1/study/{change}": NOBODY,
+}
+"""Who may, beside admins, who may everything."""
+PAGES = {
+    "GET /": READERS,
+    "GET /participants": TEAM,
+    "GET /participants/{participant_id}": TEAM,
+    "GET /not-worn": TEAM,
+    "GET /download/{name}.{form}": READERS,
+    "GET /updates": READERS,
+    "GET /updates/{update_id}": READERS,
+    "GET /policies": READERS,
+    "GET /policies/{policy_id}": READERS,
+    "GET /policies/{policy_id}/activate": READERS,
+    "GET /alerts": READERS,
+    "GET /safety": BOARD,
+    "GET /staff": NOBODY,
+    "GET /staff/staff-actions.csv": NOBODY,
+    "POST /participants/{participant_id}/withdraw": NOBODY,
+    "POST /participants/{participant_id}/{change}": NOBODY,
+    "POST /study/{change}": NOBODY,
+    "POST /updates": NOBODY,
+    "POST /policies/{policy_id}/activate": NOBODY,
+    "POST /alerts/{alert_id}/close": NOBODY,
+    "GET /sign-in": EVERYBODY,
+}
+ELSEWHERE = {"POST /sign-in", "POST /sign-out"}
+"""Tested by themselves."""
+FILLED = {
+    "participant_id": "p0",
+    "change": "pause",
+    "update_id": "1",
+    "policy_id": "1",
+    "alert_id": "1",
+    "name": "decisions",
+    "form": "csv",
+}
+
+
+def list_routes(*parts):
+    """Every route of the application, as `METHOD path`; those of the API without a role are public."""
+    found = [route for part in parts for route in part.router.routes if getattr(route, "role", True) is not None]
+    return {f"{method} {route.path}" for route in found for method in route.methods}
+
+
+def fill_in(path):
+    return re.sub(r"\{(\w+)\}", lambda name: FILLED[name[1]], path)
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """No update is really started."""
+
+    def refuse(*words, **more):
+        raise updates.UpdateRunningError("another update is under way")
+
+    monkeypatch.setattr(update_process, "start_update", refuse)
+
+
+def test_every_api_route_lets_in_its_roles_and_no_others(client, busy):
+    fill(client.trial, people=1, points=3)
+    assert list_routes(routes, admin_routes, public_routes) == set(API), "a new route needs a line here"
+    for route, allowed in API.items():
+        method, path = route.split()
+        for role in keys.ROLES:
+            reply = client.request(method, fill_in(path), json={}, headers=client.as_role(role))
+            assert (reply.status_code == 403) == (role not in allowed | {"admin"}), (route, role, reply.status_code)
+            assert reply.status_code != 401
+        assert client.request(method, fill_in(path), json={}).status_code == 401
+
+
+def test_every_page_lets_in_its_roles_and_no_others(browser, busy):
+    fill(browser.trial, people=1, points=25)
+    update(browser.trial)
+    assert list_routes(dashboard) == set(PAGES) | ELSEWHERE, "a new page needs a line here"
+    assert sign_in(browser, "app").status_code == 403
+    for role in set(keys.ROLES) - {"app"}:
+        home = sign_in(browser, role).headers["location"]
+        own = token(browser.get(browser.get(home).headers.get("location", home)))
+        for route, allowed in PAGES.items():
+            method, path = route.split()
+            form = {"token": own} if method == "POST" else None
+            reply = browser.request(method, fill_in(path), data=form)
+            refused = reply.status_code == 403 or (path == "/" and reply.headers.get("location") not in (None, "/"))
+            assert refused == (role not in allowed | {"admin"}), (route, role, reply.status_code)
+
+
+def test_a_coordinator_stays_blind(browser):
+    """No page of a coordinator has an action, a probability, an outcome or a policy."""
+    fill(browser.trial, people=1, points=25)
+    update(browser.trial)
+    sign_in(browser, "coordinator")
+    texts = [browser.get(path).text.partition("</style>")[2] for path in ("/participants", "/participants/p0", "/not-worn")]
+    page = texts[1]
+    for word in ("send", "Sent", "not sent", "probability", "warm-up", "fallback", "policy", "0.5", "download"):
+        assert not any(word in text for text in texts), word
+    assert "available" in page and "driving" in page and "known" in page
+    actions = column(browser.trial, decisions.c.action)
+    assert set(actions) == {0, 1}
+    rows = re.findall(r"<tr><td>(\d+)</td>.*?</tr>", page, re.DOTALL)
+    assert len(rows) == 25
+    sign_in(browser, "analyst")
+    assert "0.500" in browser.get("/participants/p0").text and "/download/" in browser.get("/participants").text
+
+
+def test_a_monitor_sees_counts_only(browser):
+    fill(browser.trial, people=2, points=5)
+    reason = {"reason": "felt dizzy"}
+    browser.ask("/participants/p1/withdraw", reason, role="admin")
+    browser.ask("/participants/p0/pause", {"reason": "ill"}, role="admin")
+    counts = browser.get("/api/v1/safety", headers=browser.as_role("monitor")).json()
+    assert (counts["participants"], counts["withdrawn"], counts["paused"], counts["decisions"]) == (2, 1, 1, 10)
+    assert counts["reasons"] == ["paused: ill", "withdrawn: felt dizzy"]
+    sign_in(browser, "monitor")
+    page = browser.get("/safety").text
+    assert "felt dizzy" in page and "p1" not in page and "p0" not in page
+    assert browser.get("/").headers["location"] == "/safety"
+
+
+def test_keys_expire_with_a_reason(browser, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    trial = browser.trial
+    for role, days in (("app", 2), ("admin", 1)):
+        browser.keys[role] = keys.create_key(trial.database, role, days=days)
+    browser.register("p1")
+    sign_in(browser, "admin")
+    assert browser.get("/").status_code == 200
+    alerts.raise_periodic_alerts(trial, clock.moment)
+    assert column(trial, alerts.alerts.c.kind) == ["key-expiry"]
+    clock.set(BEGIN + timedelta(days=1))
+    assert browser.get("/").headers["location"] == "/sign-in", "its sessions end with it"
+    assert "expired on 2026-03-03" in sign_in(browser, "admin").text
+    assert browser.decide("p1", timestamp=WHEN).status_code == 200
+    clock.set(BEGIN + timedelta(days=2))
+    refused = browser.decide("p1", 1)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "expired_key")
+    assert "expired on 2026-03-04" in refused.json()["error"]["message"]
+    with pytest.raises(ValueError, match="at most 36,500 days"):
+        keys.create_key(trial.database, "app", days=0)
+
+
+def test_staff_actions_leave_a_trail(browser):
+    fill(browser.trial, people=1, points=25)
+    update(browser.trial)
+    before = len(column(browser.trial, staff_actions.c.id))
+    with browser.trial.database.transaction() as connection:
+        alerts.raise_alert(browser.trial.database, connection, kind="no-data", occasion="x", message="x")
+    sign_in(browser, "admin")
+    form = {"token": token(browser.get("/")), "reason": "=cmd()", "live": "1"}
+    for path in ("/participants/p0/pause", "/study/pause", "/policies/1/activate", "/alerts/1/close", "/alerts/1/close"):
+        assert browser.post(path, data=form).status_code == 303
+    browser.get("/download/decisions.csv")
+    browser.get("/api/v1/export/outcomes", headers=browser.as_role("analyst"))
+    page = browser.get("/staff").text
+    browser.post("/sign-out", data=form)
+    done = ["signed in", "paused", "paused", "activated", "closed an alert", "exported", "exported", "signed out"]
+    assert column(browser.trial, staff_actions.c.action)[before:] == done
+    prefix = browser.keys["admin"].split("_")[1]
+    assert page.count(f"key {prefix}") >= 6 and "=cmd()" in page and "valid" not in page
+    file = browser.get("/api/v1/export/staff-actions", headers=browser.as_role("admin")).text
+    assert "closed an alert" in file and "'=cmd()" in file
+    assert verify(browser.trial.database).discrepancies == []
+
+
+def test_a_dose_limit_does_not_tell_a_coordinator_of_prompts(url):
+    certain = STUDY.replace("maximum = 0.9", "maximum = 0.999").replace(
+        "warm_up_probability = 0.5", "warm_up_probability = 0.999"
+    )
+    trial = open_trial(Study.parse(certain + "\n[trial.dose]\nprompts_per_day = 1\n"), url)
+    register_participant(trial.database, "p0")
+    stopped = [answer(trial, "p0", index, timestamp=moment(index))["source"] == "unavailable" for index in range(4)]
+    assert stopped == [False, True, True, True]
+    seen = describe_participant(trial, "p0", BEGIN, blind=True).points
+    assert {(one.state, one.reasons, one.outcome_state) for one in seen} == {("available", "", "awaited")}
+    trial.close()
