@@ -16,10 +16,13 @@ ROUTES = {
     ("GET", "/updates/1"): "admin",
     ("GET", "/policies"): "admin",
     ("POST", "/policies/1/activate"): "admin",
+    ("POST", "/participants/p1/withdraw"): "admin",
     ("POST", "/participants/p1/pause"): "admin",
     ("POST", "/study/pause"): "admin",
     ("GET", "/export/decisions"): "analyst",
     ("GET", "/export/outcomes"): "analyst",
+    ("GET", "/export/staff-actions"): "admin",
+    ("GET", "/safety"): "monitor",
     ("GET", "/healthz"): None,
     ("GET", "/readyz"): None,
     ("GET", "/metrics"): None,
@@ -28,7 +31,7 @@ ROUTES = {
 
 @pytest.mark.parametrize(("way", "path"), ROUTES)
 def test_every_role_tries_every_route(client, monkeypatch, way, path):
-    monkeypatch.setattr("surefoot.service.updates.update_process.start_update", lambda trial, by: 1)
+    monkeypatch.setattr("surefoot.service.updates.update_process.start_update", lambda trial, by, by_staff: 1)
     body = {"/decisions": request(), "/participants": {"participant_id": "p1"}}.get(path, {})
     wanted = ROUTES[way, path]
     for role in (*keys.ROLES, None):
