@@ -136,7 +136,7 @@ def test_what_a_robust_fit_left_over_is_not_analysed():
     ("words", "numbers", "said"),
     [
         (Words("walk", "steps", True), (0.1312, -0.0058, 0.2682), "A walk adds about 14 % steps (95 % −1 % to +31 %)"),
-        (Words("email", "steps"), (-2.0, -3.0, -1.0), "An email takes away about 2 steps (95 % −3 to −1)."),
+        (Words("email", "steps"), (-2.0, -3.0, -1.0), "An email takes away about 2.0 steps (95 % −3.0 to −1.0)."),
         (Words("prompt", "answering", True, True), (0.4, 0.1, 0.7), "A prompt raises the chance of answering by about 49 %"),
     ],
 )  # fmt: skip

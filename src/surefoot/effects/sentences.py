@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from surefoot.reports.numbers import format_number
+from surefoot.inference.intervals import Interval
+from surefoot.reports.numbers import format_beside
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,12 @@ def describe_effect(words: Words, value: float, low: float, high: float, where: 
     >>> describe_effect(Words("prompt", "answering", relative=True, chance=True), -0.1, -0.15, -0.05, "on day 3")
     'On day 3 a prompt lowers the chance of answering by about 10 % (95 % −14 % to −5 %).'
     >>> describe_effect(Words("prompt", "minutes of sleep"), 3.214, 1.0, 5.4)
-    'A prompt adds about 3.214 minutes of sleep (95 % 1 to 5.4).'
+    'A prompt adds about 3.2 minutes of sleep (95 % 1.0 to 5.4).'
     """
     article = "an" if words.treatment[:1].lower() in "aeiou" else "a"
     subject = f"{where} {article} {words.treatment}".strip()
     subject = subject[:1].upper() + subject[1:]
-    ends = f"{_size(words, low)} to {_size(words, high)}"
-    amount = _amount(words, value)
+    ends, amount = _interval_words(words, Interval(value, math.nan, low, high))
     if words.chance:
         verb = "raises" if value >= 0 else "lowers"
         text = f"{subject} {verb} the chance of {words.outcome} by about {amount} (95 % {ends})."
@@ -54,13 +54,10 @@ def describe_effect(words: Words, value: float, low: float, high: float, where: 
     return text + (" No effect is within the interval." if low <= 0 <= high else "")
 
 
-def _amount(words: Words, value: float) -> str:
+def _interval_words(words: Words, found: Interval) -> tuple[str, str]:
+    """The interval's ends and the size of the effect, with the digits that the interval supports."""
     if words.relative:
-        return f"{abs(100 * math.expm1(value)):.0f} %"
-    return format_number(float(abs(value)))
-
-
-def _size(words: Words, value: float) -> str:
-    if words.relative:
-        return f"{100 * math.expm1(value):+.0f} %".replace("-", "−")
-    return format_number(float(value))
+        value, low, high = (100 * math.expm1(number) for number in (found.value, found.low, found.high))
+        return f"{low:+.0f} % to {high:+.0f} %".replace("-", "−"), f"{abs(value):.0f} %"
+    low_end, high_end, amount = (format_beside(number, found) for number in (found.low, found.high, abs(found.value)))
+    return f"{low_end} to {high_end}", amount
