@@ -82,7 +82,7 @@ def run(*arguments):
     return " ".join(result.stdout.split())
 
 
-@pytest.mark.parametrize("pooling", ["person", "all"])
+@pytest.mark.parametrize("pooling", ["person", "all", "partial"])
 def test_a_critic_goes_through_fit_audit_explain_and_evaluate(shears, logs, pooling):
     fitted = sf.method("accb", critic="shears", pooling=pooling).fit(logs)
     assert_array_equal(fitted.weights_, (logs.reward < 4000).astype(float))

@@ -242,7 +242,7 @@ MISTAKES = [
     Mistake(
         "A pooling that does not exist",
         key('name = "ro-accb"', 'name = "ro-accb"\npooling = "everyone"'),
-        "study.toml: line 26, key 'method.pooling': there is no pooling 'everyone' (did you mean 'person'?); choose from ['person', 'all']",
+        "study.toml: line 26, key 'method.pooling': there is no pooling 'everyone' (did you mean 'person'?); choose from ['person', 'all', 'partial']",
     ),
     Mistake(
         "Probability limits the wrong way round",

@@ -154,6 +154,10 @@ def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
         effect = t_interval(
             gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1
         )
+    if fitted.posterior_ is not None:
+        direction = _mean_contrast(z.mean(axis=0), logs.actions)
+        known = fitted.posterior_.population_covariance[: len(direction), : len(direction)]
+        effect = t_interval(gain.mean(), float(np.sqrt(direction @ known @ direction)), max(people - 1, 1))
     send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
     return Sensitivity(
         float(fitted.critic_.strictness), float((fitted.weights_[rows] == 0).mean()), effect, float(send.mean())

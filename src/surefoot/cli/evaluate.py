@@ -74,7 +74,7 @@ def _describe(study: Study) -> dict[str, Any]:
     method = study.method()
     return {
         "clip_probabilities": study.clip_probabilities,
-        "learned_across_people": study.trial is not None and find_pooling(method.pooling).shared,
+        "learned_across_people": study.trial is not None and find_pooling(method.pooling).needs_everybody,
         "max_gap": method.max_gap,
         "day_boundary": method.day_boundary,
     }

@@ -59,8 +59,10 @@ def fit(
 
 def _print_fit(out: Path, manifest: dict[str, Any]) -> None:
     """The fit in a few lines."""
+    from surefoot.learning.pooling import find_pooling
+
     method, used, free = manifest["method"], manifest["used"], manifest["available"]
-    whom = "for everyone" if method["parameters"]["pooling"] == "all" else "per participant"
+    whom = find_pooling(method["parameters"]["pooling"]).for_whom
     typer.echo(
         f"{method['name']}, one policy {whom}: {manifest['people']} people, {manifest['decision_points']:,} decision points"
     )

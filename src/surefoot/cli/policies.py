@@ -26,6 +26,7 @@ def load_policies(
     from surefoot.service.updates.pilot_policies import load_pilot_policies
 
     loaded = load_pilot_policies(trial, folder, name_operator())
-    whom = "everyone" if loaded.participants is None else f"{loaded.participants:,} participants (others stay in warm-up)"
+    others = "and anybody else" if loaded.serves_anybody else "(others stay in warm-up)"
+    whom = "everyone" if loaded.participants is None else f"{loaded.participants:,} participants {others}"
     state = "is live" if loaded.live else "waits for an admin to activate it"
     typer.echo(f"policy {loaded.policy_id} for {whom} {state}")

@@ -165,4 +165,4 @@ def _notes(study: Study, read: StudyLogs) -> list[str]:
     sends = np.where(logs.action > 0, logs.probability, 1 - logs.probability)[free]
     if not free.any() or np.ptp(sends) < 1e-9:
         return []
-    return [AFTER_LEARNING, POOLED if find_pooling(study.pooling).shared else ALONE]
+    return [AFTER_LEARNING, POOLED if find_pooling(study.pooling).needs_everybody else ALONE]

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_quantile
+from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_interval, t_quantile
 from surefoot.inference.participant_bootstrap import Progress, bootstrap_coefficients
+from surefoot.inference.posterior_draws import draw_coefficients
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
+from surefoot.learning.pooling import Posterior
 
 OWN_PEOPLE = 400
 """From so many people one sees how many own intervals lie above zero, to within 5 points; the refits take seconds."""
@@ -83,7 +85,8 @@ def estimate_coefficients(
     most_people: int | None = OWN_PEOPLE,
     progress: Progress | None = None,
 ) -> Coefficients:
-    """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant.
+    """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant, the
+    posterior for partially pooled ones.
 
     Own intervals are computed for at most so many people, drawn at random; None means everybody.
     """
@@ -101,14 +104,10 @@ def estimate_coefficients(
             if feature not in seen:
                 continue
             numbers = (values[:, j], low[:, j], high[:, j])
-            rows.append(
-                Coefficient(
-                    part,
-                    action,
-                    feature,
-                    *(_summarise_shared(people, *numbers) if pooled else _summarise_people(present, *numbers)),
-                )
-            )
+            found = _summarise_shared(people, *numbers) if pooled else _summarise_people(present, *numbers)
+            if part == "critic" and fitted.posterior_ is not None:
+                found = (_estimate_population(fitted.posterior_, people, j), *found[1:])
+            rows.append(Coefficient(part, action, feature, *found))
             own["participant"] += fitted.participants_.tolist()
             for column, column_values in zip(("value", "low", "high"), numbers, strict=True):
                 own[column] += column_values.tolist()
@@ -116,7 +115,7 @@ def estimate_coefficients(
                 own[column] += [text] * len(fitted.participants_)
     few = describe_roughness(people)
     drawn = people if most_people is None else min(people, most_people)
-    how = _describe_shared(few) if pooled else _describe_own(draws, drawn, people)
+    how = _describe_shared(few) if pooled else _describe_own(draws, drawn, people, fitted.posterior_ is not None)
     return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own, drawn)
 
 
@@ -124,8 +123,13 @@ def _describe_shared(few: str) -> str:
     return f"{'jackknife over people' if few else 'analytic sandwich, clustered by participant,'} with Student's t"
 
 
-def _describe_own(draws: int, drawn: int, people: int) -> str:
+def _describe_own(draws: int, drawn: int, people: int, borrowed: bool) -> str:
     sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
+    if borrowed:
+        return (
+            f"each participant's own: the posterior, for the policy by {draws} draws{sample}; of the population: the "
+            "critic's β with Student's t, the policy's spread over people"
+        )
     return (
         f"each participant's own: percentiles of {draws} draws of decision points{sample}; of the mean: spread over people"
     )
@@ -144,6 +148,12 @@ def _summarise_people(
     return mean_interval(value[present]), int((low > 0).sum()), int((high < 0).sum())
 
 
+def _estimate_population(posterior: Posterior, people: int, place: int) -> Interval:
+    """β of one coefficient."""
+    error = float(np.sqrt(posterior.population_covariance[place, place]))
+    return t_interval(float(posterior.population[place]), error, max(people - 1, 1))
+
+
 def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
     found = compute_influences(fitted)
     width = found.half_width("critic")
@@ -155,7 +165,7 @@ def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray
 
 
 def _own_ends(fitted: Method, **resampling: Any) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    found = bootstrap_coefficients(fitted, **resampling)
+    found = (bootstrap_coefficients if fitted.posterior_ is None else draw_coefficients)(fitted, **resampling)
     ends = {"critic": (found.critic_low, found.critic_high)}
     if found.policy_low is not None and found.policy_high is not None:
         ends["policy"] = (found.policy_low, found.policy_high)

@@ -44,16 +44,17 @@ def bootstrap_coefficients(
     stream of their own, so that they do not depend on who else is there or on the size of a block. With more than
     `most_people` that many of them are drawn at random.
     """
-    if fitted.pooled_:
+    if fitted.pooling_.needs_everybody:
         raise InputError(
-            "the bootstrap over decision points is for one fit per participant; with a pooled one use the sandwich"
+            "the bootstrap over decision points is for one fit per participant; with a pooled one use the sandwich, with "
+            "partial pooling the posterior"
         )
     logs = fitted.logs_
     with_policy = fitted.coef_ is not None
     critic = np.full((2, *fitted.critic_coef_.shape), np.nan)
     policy = np.full((2, *fitted.coef_.shape), np.nan) if with_policy else None
     levels = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-    chosen, done = _choose_people(logs, most_people, seed), 0
+    chosen, done = choose_people(logs, most_people, seed), 0
     for chunk, drawn in _draw_logs(logs, chosen, draws, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
@@ -67,7 +68,7 @@ def bootstrap_coefficients(
     return Bootstrap(critic[0], critic[1], None if policy is None else policy[0], None if policy is None else policy[1])
 
 
-def _choose_people(logs: Trajectories, most: int | None, seed: int) -> NDArray[np.int64]:
+def choose_people(logs: Trajectories, most: int | None, seed: int) -> NDArray[np.int64]:
     """People with usable rows. Everybody draws a number of their own; those with the least are chosen."""
     there = np.unique(logs.participant_index[logs.usable])
     if most is None or len(there) <= most:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
+from surefoot.learning.pooling import Pooling
 from surefoot.numerics.arrays import Array, array_namespace
 
 SHOWN_PEOPLE = 10
@@ -75,12 +76,11 @@ def find_troubles(
     return xp.stack(found, axis=1)
 
 
-def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int) -> list[str]:
+def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int, pooling: Pooling) -> list[str]:
     """The troubles in words."""
     return [
-        "no usable decision point, so nothing was learned; an actor flips a coin, LinUCB sends nothing, posterior sampling "
-        "follows its prior",
-        f"fewer usable decision points than the critic's {features} features; the penalty decides the rest",
+        f"no usable decision point, {pooling.without_points}",
+        f"fewer usable decision points than the critic's {features} features; {pooling.few_points}",
         "the reward never changes, so no effect can be learned; what was removed as an outlier means nothing",
         *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in state_names),
         *(

@@ -13,9 +13,9 @@ from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.batch import BatchFit
 from surefoot.learning.critics import Critic
-from surefoot.learning.horizon import Horizon, Outlook
+from surefoot.learning.horizon import Horizon, JointFit, Outlook
 from surefoot.learning.penalty_units import Scaling
-from surefoot.learning.pooling import Pooling
+from surefoot.learning.pooling import Pooling, Posterior
 from surefoot.numerics.engines import Engine
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
@@ -71,8 +71,19 @@ class Fitted:
     """ζ of every feature of the critic, (fits, features)."""
     policies: Policies
     horizon: Horizon
-    outlook: Outlook | None
-    """What looking ahead found; None with an immediate horizon."""
+    joint: JointFit | None
+    """What was learned of everybody before the decision rules were; None where every fit stands by itself."""
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """What looking ahead found; None with an immediate horizon."""
+        return None if self.joint is None else self.joint.outlook
+
+    @property
+    def posterior(self) -> Posterior | None:
+        """With partial pooling: what is believed of the reward's coefficients, of β, Ψ and σ², and of every participant's;
+        None otherwise."""
+        return self.joint.posteriors[0] if self.joint is not None and self.joint.posteriors else None
 
     @property
     def pooled(self) -> bool:

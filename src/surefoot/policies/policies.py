@@ -103,6 +103,8 @@ class Policies:
         study.
     training
         Which decision points they were learned from; None where nobody said.
+    anybody
+        For people who are not among the participants, with an empty batch shape; None: they have no policy.
     """
 
     participants: NDArray[Any] | None
@@ -111,18 +113,49 @@ class Policies:
     state_names: tuple[str, ...]
     made_for: dict[str, Any] | None = None
     training: Training | None = None
+    anybody: DecisionRule | None = None
 
     def __len__(self) -> int:
         return self.rule.batch[0]
 
     def __getitem__(self, participant: Any) -> Policy:
         """The policy of one participant."""
-        return Policy(self.rule[self._rows([participant])[0]], self.action_names, self.state_names)
+        return Policy(self.rules_for(np.asarray([participant]))[0], self.action_names, self.state_names)
+
+    @property
+    def serves_anybody(self) -> bool:
+        """Whether there is a policy for people who are not among the participants."""
+        return self.participants is None or self.anybody is not None
+
+    def covers(self, participants: ArrayLike) -> NDArray[np.bool_]:
+        """For whom there is a policy."""
+        asked = np.asarray(participants)
+        return np.ones(asked.shape, dtype=bool) if self.serves_anybody else np.isin(asked, self.participants)
+
+    def with_anybody(self, rule: DecisionRule, *, instead_of: NDArray[np.bool_]) -> Policies:
+        """The same policies and one for anybody else, which some of the participants get too."""
+        own, theirs = self.rule.arrays(), rule.arrays()
+        mixed = {name: np.where(_broadcast(instead_of, own[name]), theirs[name], own[name]) for name in own}
+        return replace(self, rule=type(rule)(**mixed), anybody=rule)
+
+    @cached_property
+    def _rules(self) -> DecisionRule:
+        """Everybody's and, last, that for anybody else."""
+        if self.anybody is None:
+            return self.rule
+        own, theirs = self.rule.arrays(), self.anybody.arrays()
+        return type(self.rule)(**{name: np.concatenate([own[name], theirs[name][None]]) for name in own})
 
     def _rows(self, participants: ArrayLike) -> NDArray[np.int64]:
         if self.participants is None:
             return np.zeros(np.shape(participants), dtype=np.int64)
-        return positions(self.participants, participants)
+        if self.anybody is None:
+            return positions(self.participants, participants)
+        asked = np.asarray(participants)
+        known = np.isin(asked, self.participants)
+        found = np.full(asked.shape, len(self.participants))
+        found[known] = positions(self.participants, asked[known])
+        return found
 
     def probabilities(
         self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None
@@ -135,7 +168,7 @@ class Policies:
         checked, free = _check_states(states, available, self.state_names)
         if people.shape != checked.shape[:1]:
             raise InputError(f"{people.size} participants but {len(checked)} states; give one state per participant")
-        return _where_available(self.rule[people].probabilities(checked), free)
+        return _where_available(self._rules[people].probabilities(checked), free)
 
     def sample(
         self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator
@@ -145,7 +178,7 @@ class Policies:
 
     def rules_for(self, participants: NDArray[Any]) -> DecisionRule:
         """The rules of the given people, in their order."""
-        return self.rule[self._rows(participants)]
+        return self._rules[self._rows(participants)]
 
     def save(self, path: str | Path) -> None:
         """Write to a `.json` or `.parquet` file, whole or not at all; `load` gives the same numbers to the last bit."""
@@ -161,6 +194,8 @@ class Policies:
             "training": None if self.training is None else self.training.fingerprint,
             "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
         }
+        if self.anybody is not None:
+            header["anybody"] = {name: values.tolist() for name, values in self.anybody.arrays().items()}
         participants = np.asarray(["everyone"]) if self.participants is None else self.participants
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
         if path.suffix == ".json":
@@ -260,12 +295,26 @@ def load(path: str | Path) -> Policies:
         participants = np.asarray(columns["participants"])
         if any(len(values) != len(participants) or not np.isfinite(values).all() for values in arrays.values()):
             raise ValueError("its numbers are not complete and finite")
-        rule = find_rule(header["kind"])(**arrays)
+        kind = find_rule(header["kind"])
         names = tuple(header["actions"]), tuple(header["states"])
         training = FiledTraining(header["training"]) if header.get("training") else None
-        return Policies(None if header["pooled"] else participants, rule, *names, header.get("made_for"), training)
+        made = Policies(None if header["pooled"] else participants, kind(**arrays), *names, header.get("made_for"), training)
+        return made if header.get("anybody") is None else replace(made, anybody=_read_anybody(header))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
+
+
+def _read_anybody(header: dict[str, Any]) -> DecisionRule:
+    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in header["anybody"].items()}
+    for name, shape in header["shapes"].items():
+        if arrays[name].shape != tuple(shape) or not np.isfinite(arrays[name]).all():
+            raise ValueError("its numbers are not complete and finite")
+    return find_rule(header["kind"])(**arrays)
+
+
+def _broadcast(chosen: NDArray[np.bool_], like: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """(people,) with as many axes as an array of (people, …)."""
+    return chosen.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _read_json(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

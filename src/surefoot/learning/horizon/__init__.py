@@ -6,10 +6,12 @@ from surefoot.learning.horizon.horizon import (
     BatchOutlook,
     Horizon,
     HorizonTask,
+    JointFit,
     Outlook,
     find_horizon,
     register_horizon,
 )
+from surefoot.learning.horizon.immediate import ImmediateHorizon
 from surefoot.learning.horizon.long_run import LongRunHorizon
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "BatchOutlook",
     "Horizon",
     "HorizonTask",
+    "ImmediateHorizon",
+    "JointFit",
     "LongRunHorizon",
     "Outlook",
     "find_horizon",

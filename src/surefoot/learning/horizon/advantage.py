@@ -70,6 +70,13 @@ def immediate_advantage(fit: CriticFit, system: Array, scale: Array, actions: in
     return Advantage(effects(fit.coef, actions), covariance, xp.astype(0 * count, xp.int64), count)
 
 
+def believe_advantage(coef: Array, covariance: Array, actions: int, count: Array) -> Advantage:
+    """The advantages in the next outcome of coefficients (units, d) that are known up to a covariance (units, d, d)."""
+    xp = array_namespace(coef)
+    spread = _to_policy_order(covariance, coef.shape[1] // actions, range(1, actions))
+    return Advantage(effects(coef, actions), spread, xp.astype(0 * count, xp.int64), count)
+
+
 def _to_policy_order(covariance: Array, k: int, blocks: range) -> Array:
     """Rows and columns of some blocks, each from the critic's [1, s] to the policy's [s, 1]."""
     xp = array_namespace(covariance)

@@ -23,7 +23,7 @@ ENOUGH_FOR_ONE = 1500
 
 def refuse_hopeless(task: HorizonTask, data: Followed) -> None:
     """Pooled logs from which nobody could learn what follows an action; of people by themselves it is said in warnings."""
-    if not task.pooling.shared:
+    if not task.pooling.needs_everybody:
         return
     logs = task.logs
     never = [name for code, name in enumerate(logs.action_names) if not (logs.action[logs.usable] == code).any()]
@@ -57,7 +57,7 @@ def _doubt_amounts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_
             "the policy does nothing"
         )
     typical = float(np.median(outlook.transitions))
-    if not task.pooling.shared and typical < ENOUGH_FOR_ONE:
+    if not task.pooling.needs_everybody and typical < ENOUGH_FOR_ONE:
         yield (
             f"a typical participant has {typical:.0f} consecutive decision points, too few to look ahead alone: with fewer "
             f"than about {ENOUGH_FOR_ONE:,} such a policy does not beat doing nothing. Learn one for all (pooling = 'all')"

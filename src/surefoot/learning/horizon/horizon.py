@@ -17,7 +17,7 @@ from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
 from surefoot.learning.horizon.uncertainty import Uncertainty, estimate_uncertainty
 from surefoot.learning.penalty_units import PenaltyUnits
-from surefoot.learning.pooling import Pooling
+from surefoot.learning.pooling import Pooling, Posterior
 from surefoot.numerics.engines import Engine
 from surefoot.registry import Registry
 
@@ -36,6 +36,7 @@ class HorizonTask:
     penalize_intercept: bool
     max_gap: int
     day_boundary: DayBoundary
+    correlated_differences: bool
     engine: Engine
 
     def penalties(self, features: int) -> NDArray[np.float64]:
@@ -49,43 +50,68 @@ class HorizonTask:
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
-    """What looking ahead found; the policies are learned from it."""
+class JointFit:
+    """What was learned of everybody before the decision rules are: by looking ahead, or by borrowing from each other."""
 
     judgement: Judgement
+    coef: NDArray[np.float64]
+    """Of the reward on x(s, a), (fits, features)."""
+    gram: NDArray[np.float64]
+    """XᵀUX of the decision points that count for it, (fits, features, features)."""
+    advantage: Advantage
+    """Of every fit."""
+    posteriors: tuple[Posterior, ...] = ()
+    """With partial pooling: of the reward and, looking ahead, of every next state variable."""
+    anybody: JointFit | None = None
+    """With partial pooling: one fit for people of whom nothing is known."""
+
+    def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:
+        """What concerns some fits and their rows, −1 where padded."""
+        judged = self.judgement
+        weights = np.where(rows >= 0, np.nan_to_num(judged.kept[rows]), 0.0)
+        parts = (self.coef[fits], self.gram[fits], weights, judged.threshold[fits], judged.n_iter[fits])
+        fit = CriticFit(*(engine.to_device(part) for part in (*parts, judged.converged[fits])))
+        return BatchOutlook(fit, Advantage(*(engine.to_device(part) for part in vars(self.advantage.of(fits)).values())))
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """What looking ahead found; None where only the next outcome counts."""
+        return None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outlook(JointFit):
+    """What looking ahead found; the policies are learned from it."""
+
     moments: TransitionMoments
     """Of every participant."""
     model: LookAhead
     """Of every fit."""
     uncertainty: Uncertainty
-    advantage: Advantage
     transitions: NDArray[np.float64]
     """How many consecutive decision points every fit learned from."""
     penalty: NDArray[np.float64]
     """ζ of every coefficient of the model."""
+    population: tuple[LookAhead, Uncertainty] | None = None
+    """With partial pooling: the model of β, and what is not known of it."""
+
+    @property
+    def outlook(self) -> Outlook:
+        return self
 
     def pool(self) -> tuple[LookAhead, Uncertainty]:
         """One model of everybody, and what is not known about it."""
+        if self.population is not None:
+            return self.population
         if self.uncertainty.between_people:
             return self.model, self.uncertainty
         found = look_ahead(self.moments.total(), self.penalty, self.model.share.shape[1])
         return found, estimate_uncertainty(found, self.moments, self.penalty)
 
-    def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:
-        """What concerns some fits and their rows, −1 where padded."""
-        judged, units = self.judgement, len(self.model.coef)
-        rewards = self.moments.reward if units == len(self.moments.reward.gram) else self.moments.reward.total()
-        d = self.model.share.shape[1] * self.model.coef.shape[-1]
-        weights = np.where(rows >= 0, np.nan_to_num(judged.kept[rows]), 0.0)
-        fit = (self.model.coef[fits, :d, 0], rewards.gram[fits, :d, :d], weights)
-        parts = (*fit, judged.threshold[fits], judged.n_iter[fits], judged.converged[fits])
-        advantage = Advantage(*(engine.to_device(part) for part in vars(self.advantage.of(fits)).values()))
-        return BatchOutlook(CriticFit(*(engine.to_device(part) for part in parts)), advantage)
-
 
 @dataclass(frozen=True, eq=False)
 class BatchOutlook:
-    """An outlook for the fits of one batch, in arrays of its engine."""
+    """A joint fit for the fits of one batch, in arrays of its engine."""
 
     critic: CriticFit
     """The model of the reward: ridge on the decision points that the critic's judgement left."""
@@ -102,21 +128,9 @@ class Horizon(ABC):
     """Whether what follows the next outcome counts."""
 
     @abstractmethod
-    def look(self, task: HorizonTask) -> Outlook | None:
-        """What lies ahead; None where only the next outcome counts."""
-
-
-class ImmediateHorizon(Horizon):
-    """Only the outcome that follows a decision counts, as in the paper."""
-
-    name: ClassVar[str] = "immediate"
-    title: ClassVar[str] = "the next outcome"
-    looks_ahead: ClassVar[bool] = False
-
-    def look(self, task: HorizonTask) -> None:
-        return None
+    def look(self, task: HorizonTask) -> JointFit | None:
+        """What lies ahead; None where only the next outcome counts, and nobody borrows from others."""
 
 
 HORIZONS: Registry[Any] = Registry("horizon")
 register_horizon, find_horizon = HORIZONS.register, HORIZONS.find
-register_horizon(ImmediateHorizon())

@@ -1,9 +1,9 @@
 """Which decision points a look-ahead may learn from, by the study's critic.
 
 A far-out state spoils its own decision point and the transition into it. With few decision points a participant's own fit
-cannot judge, and a fit to everybody's is all or nothing on variables of few values: a pooled look-ahead keeps a decision
-point only if both keep it. For the pooled judgement everybody's values are taken from their own median, except those of
-variables that take few values.
+cannot judge, and a fit to everybody's is all or nothing on variables of few values: what is learned from everybody keeps a
+decision point only if both keep it. For the pooled judgement everybody's values are taken from their own median, except
+those of variables that take few values.
 """
 
 from __future__ import annotations
@@ -54,15 +54,16 @@ def judge_rows(
     penalties: PenaltyUnits,
     engine: Engine,
 ) -> Judgement:
-    """The judgement of each fit and, for a critic that judges twice, of each participant's own fit too; `seen` marks the
-    state variables that critic or policy look at."""
-    judge, logs = _Judge(data, critic, seen, penalties, engine), data.logs
+    """The judgement of each fit and, for a critic that judges twice or a pooling that borrows, of the other pooling's fits
+    too; `seen` marks the state variables that critic or policy look at."""
+    judge, raw = _Judge(data, critic, seen, penalties, engine), (data.logs.state, data.logs.reward)
     if critic.removal is None:
         return judge.trust_all(pooling)
-    if not (pooling.shared and critic.judges_twice):
-        return judge.judge(pooling, logs.state, logs.reward)
-    joint, own = judge.judge(pooling, *centre_people(data)), judge.judge(find_pooling("person"), logs.state, logs.reward)
-    return replace(joint, kept=np.minimum(joint.kept, own.kept), trusted=joint.trusted & own.trusted)
+    names = pooling.judges if critic.judges_twice or pooling.borrows else pooling.judges[:1]
+    judges = [find_pooling(name) for name in names]
+    found = [judge.judge(one, *(centre_people(data) if one.shared and len(judges) > 1 else raw)) for one in judges]
+    kept, trusted = np.min([one.kept for one in found], axis=0), np.all([one.trusted for one in found], axis=0)
+    return replace(found[0], kept=kept, trusted=trusted)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.horizon.advantage import Advantage, long_run_advantage
 from surefoot.learning.horizon.doubts import PAIRS_PER_COEFFICIENT, refuse_hopeless, warn_of_doubts
-from surefoot.learning.horizon.horizon import Horizon, HorizonTask, Outlook, register_horizon
+from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, Outlook, register_horizon
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
+from surefoot.learning.horizon.posteriors import PeopleAhead, judge_nobody, warn_of_few_people
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
 from surefoot.learning.moments import Moments
@@ -37,17 +38,10 @@ class LongRunHorizon(Horizon):
         moved = data.pairs & judgement.trusted & judgement.trusted[transitions.following]
         learner = _Learner(task, data, judgement)
         moments = learner.moments(moved)
-        model = learner.model(moments)
         if task.critic.removal is not None:
-            moments = learner.moments(learner.judge_transitions(moved, model))
-            model = learner.model(moments)
-        uncertainty = estimate_uncertainty(model, moments, learner.penalty)
-        counts = moments if not task.pooling.shared else moments.total()
-        advantage = long_run_advantage(model, uncertainty, counts.state.count)
-        enough = counts.state.count >= PAIRS_PER_COEFFICIENT * model.coef.shape[1]
-        advantage = _where(advantage, enough)
-        outlook = Outlook(judgement, moments, model, uncertainty, advantage, counts.state.count, learner.penalty)
-        warn_of_doubts(task, outlook, enough)
+            moments = learner.moments(learner.judge_transitions(moved, learner.model(moments)))
+        outlook = (_look_at_people if task.pooling.borrows else _look_at_fits)(task, learner, moments, judgement)
+        warn_of_doubts(task, outlook, _has_enough(task, outlook))
         return outlook
 
 
@@ -82,8 +76,14 @@ class _Learner:
         joined = [np.concatenate(parts)[back] for parts in zip(*found, strict=True)]
         return TransitionMoments(Moments(*joined[:3]), Moments(*joined[3:]))
 
+    def people(self, moments: TransitionMoments) -> PeopleAhead:
+        correlated = self._task.correlated_differences
+        return PeopleAhead.of_moments(moments, self.penalty, self._task.logs.actions, correlated=correlated)
+
     def model(self, moments: TransitionMoments) -> LookAhead:
         shared = self._task.pooling.shared
+        if self._task.pooling.borrows:
+            return self.people(moments).model
         return look_ahead(moments.total() if shared else moments, self.penalty, self._task.logs.actions)
 
     def judge_transitions(self, moved: NDArray[np.bool_], model: LookAhead) -> NDArray[np.bool_]:
@@ -99,6 +99,55 @@ class _Learner:
 
         list(map_threads(judge, self._blocks()))
         return found[:-1]
+
+
+def _look_at_fits(task: HorizonTask, learner: _Learner, moments: TransitionMoments, judgement: Judgement) -> Outlook:
+    """One model of everybody, or one of each by themselves."""
+    model = learner.model(moments)
+    uncertainty = estimate_uncertainty(model, moments, learner.penalty)
+    units = moments.total() if task.pooling.shared else moments
+    d = model.share.shape[1] * model.coef.shape[-1]
+    found = Outlook(
+        judgement=judgement,
+        coef=model.coef[:, :d, 0],
+        gram=units.reward.gram[:, :d, :d],
+        advantage=long_run_advantage(model, uncertainty, units.state.count),
+        moments=moments,
+        model=model,
+        uncertainty=uncertainty,
+        transitions=units.state.count,
+        penalty=learner.penalty,
+    )
+    return replace(found, advantage=_where(found.advantage, _has_enough(task, found)))
+
+
+def _look_at_people(task: HorizonTask, learner: _Learner, moments: TransitionMoments, judgement: Judgement) -> Outlook:
+    """One model of each, from partially pooled coefficients."""
+    people = learner.people(moments)
+    warn_of_few_people(people.posteriors[0], task.logs.participants)
+    own, new = people.advantages(moments.state.count)
+    d = people.model.share.shape[1] * people.model.coef.shape[-1]
+    total = moments.total().reward.gram[:, :d, :d]
+    return Outlook(
+        judgement=judgement,
+        coef=people.model.coef[:, :d, 0],
+        gram=moments.reward.gram[:, :d, :d],
+        advantage=own,
+        posteriors=people.posteriors,
+        anybody=JointFit(judge_nobody(judgement), people.population.coef[:, :d, 0], total, new),
+        moments=moments,
+        model=people.model,
+        uncertainty=people.uncertainty,
+        transitions=moments.state.count,
+        penalty=learner.penalty,
+        population=(people.population, people.unsure),
+    )
+
+
+def _has_enough(task: HorizonTask, outlook: Outlook) -> NDArray[np.bool_]:
+    """Who has enough consecutive decision points to say something of what follows; who borrows has everybody's."""
+    counts = outlook.transitions.sum() + 0 * outlook.transitions if task.pooling.borrows else outlook.transitions
+    return np.asarray(counts >= PAIRS_PER_COEFFICIENT * outlook.model.coef.shape[1])
 
 
 def _where(advantage: Advantage, enough: NDArray[np.bool_]) -> Advantage:

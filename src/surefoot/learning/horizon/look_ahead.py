@@ -37,6 +37,14 @@ class TransitionMoments(PerParticipant):
     def total(self) -> TransitionMoments:
         return TransitionMoments(self.reward.total(), self.state.total())
 
+    def count_shares(self, actions: int) -> tuple[Array, Array]:
+        """The logged share of every action, (units, actions), and the mean of every nuisance column."""
+        xp = array_namespace(self.state.gram)
+        first, k = self.state.gram[:, 0, :], self.state.cross.shape[-1] + 1
+        count = xp.maximum(first[:, :1], xp.ones_like(first[:, :1]))
+        sent = first[:, k : k * actions : k] / count
+        return xp.concat([1 - xp.sum(sent, axis=1, keepdims=True), sent], axis=1), first[:, k * actions :] / count
+
 
 @dataclass(frozen=True)
 class LookAhead(PerParticipant):
@@ -56,10 +64,6 @@ class LookAhead(PerParticipant):
     """(units, actions − 1, k) on [1, s]: of every action over action 0."""
     jacobian: Array
     """(units, (actions − 1) · k, d): how the advantages move with the coefficients of y = r + cᵀs′ on x."""
-    reward_inverse: Array
-    """(XᵀUX + ζ)⁻¹ of the reward's decision points, (units, d, d)."""
-    state_inverse: Array
-    """… and of the transitions."""
 
 
 def spectral_radius(matrix: Array) -> Array:
@@ -78,13 +82,14 @@ def spectral_radius(matrix: Array) -> Array:
 def look_ahead(moments: TransitionMoments, penalty: Array, actions: int) -> LookAhead:
     """Fit the model to each unit's moments and improve on its logging policy; `penalty` is ζ, (d,)."""
     xp = array_namespace(moments.state.gram)
-    (on_reward, reward_inverse), (on_state, state_inverse) = moments.reward.solve(penalty), moments.state.solve(penalty)
-    coef = xp.concat([on_reward, on_state], axis=-1)
-    k = coef.shape[-1]
-    first = moments.state.gram[:, 0, :]
-    count = xp.maximum(first[:, :1], xp.ones_like(first[:, :1]))
-    sent = first[:, k : k * actions : k] / count
-    share = xp.concat([1 - xp.sum(sent, axis=1, keepdims=True), sent], axis=1)
+    coef = xp.concat([moments.reward.solve(penalty)[0], moments.state.solve(penalty)[0]], axis=-1)
+    return improve_policy(coef, *moments.count_shares(actions))
+
+
+def improve_policy(coef: Array, share: Array, nuisance: Array) -> LookAhead:
+    """What follows from the coefficients C (units, d, 1 + p) when later decisions take the actions in these shares."""
+    xp = array_namespace(coef)
+    k, actions = coef.shape[-1], share.shape[1]
     blocks = [coef[:, k * a : k * (a + 1), :] for a in range(actions)]
     mean = blocks[0]
     for a in range(1, actions):
@@ -94,10 +99,7 @@ def look_ahead(moments: TransitionMoments, penalty: Array, actions: int) -> Look
     through = xp.linalg.solve(carried, _slopes(coef, share))
     eye = xp.eye(coef.shape[1], dtype=coef.dtype, device=device(coef))
     jacobian = [eye[k * a : k * (a + 1), :] + blocks[a][:, :, 1:] @ through for a in range(1, actions)]
-    nuisance = first[:, k * actions :] / count
-    return LookAhead(
-        *(coef, share, nuisance, radius, worth, advantage, xp.concat(jacobian, axis=1), reward_inverse, state_inverse)
-    )
+    return LookAhead(coef, share, nuisance, radius, worth, advantage, xp.concat(jacobian, axis=1))
 
 
 def _slopes(coef: Array, share: Array) -> Array:

@@ -24,6 +24,11 @@ class Transitions:
     overnight: NDArray[np.bool_]
     """Whether a night lies in between."""
 
+    @classmethod
+    def without(cls, rows: int) -> Transitions:
+        """No row is followed by another: of a look at the next outcome only."""
+        return cls(np.full(rows, -1), np.zeros(rows, dtype=bool))
+
 
 def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayBoundary = None) -> Transitions:
     """The pairs of consecutive decision points.

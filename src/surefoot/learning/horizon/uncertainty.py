@@ -2,7 +2,7 @@
 
 Pooled over people it is the sandwich: a participant's influence on C is A⁻¹ (XᵢᵀUYᵢ − XᵢᵀUXᵢ C), A = XᵀUX + ζ. For one
 participant's own fit, whose decision points are all there is, it is Σₑ ⊗ A⁻¹ with Σₑ the residual covariance, for the reward
-and for the next state.
+and for the next state. Partially pooled coefficients come with a posterior covariance for every output.
 """
 
 from __future__ import annotations
@@ -36,10 +36,8 @@ class BetweenPeople:
         xp = array_namespace(found.coef)
         people = moments.reward.gram.shape[0]
         influences = []
-        for part, inverse, coef in (
-            (moments.reward, found.reward_inverse, found.coef[..., :1]),
-            (moments.state, found.state_inverse, found.coef[..., 1:]),
-        ):
+        for part, coef in ((moments.reward, found.coef[..., :1]), (moments.state, found.coef[..., 1:])):
+            inverse = part.total().solve(penalty)[1]
             score = part.cross - part.gram @ coef - penalty[:, None] * coef / people
             influences.append(inverse @ score)
         self._influence = xp.reshape(xp.concat(influences, axis=-1), (people, -1))
@@ -57,9 +55,9 @@ class WithinUnits:
 
     between_people = False
 
-    def __init__(self, found: LookAhead, moments: TransitionMoments) -> None:
-        self._reward = found.reward_inverse, _residual_covariance(moments.reward, found.coef[..., :1])
-        self._state = found.state_inverse, _residual_covariance(moments.state, found.coef[..., 1:])
+    def __init__(self, found: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
+        self._reward = moments.reward.solve(penalty)[1], _residual_covariance(moments.reward, found.coef[..., :1])
+        self._state = moments.state.solve(penalty)[1], _residual_covariance(moments.state, found.coef[..., 1:])
 
     def covariance(self, functionals: Array) -> Array:
         xp = array_namespace(functionals)
@@ -68,6 +66,20 @@ class WithinUnits:
         for weights, (inverse, residual) in ((functionals[..., :1], self._reward), (functionals[..., 1:], self._state)):
             spread = inverse[:, None, :, :] @ weights @ residual[:, None, :, :]
             total = total + xp.reshape(weights, shape) @ xp.matrix_transpose(xp.reshape(spread, shape))
+        return total
+
+
+class OfPosteriors:
+    """Σ over outputs of W V Wᵀ, V (units, outputs, d, d) the covariance of an output's coefficients, fitted apart."""
+
+    def __init__(self, covariance: Array, *, between_people: bool) -> None:
+        self._covariance, self.between_people = covariance, between_people
+
+    def covariance(self, functionals: Array) -> Array:
+        xp, total = array_namespace(functionals), 0.0
+        for output in range(functionals.shape[-1]):
+            weights = functionals[..., output]
+            total = total + weights @ self._covariance[:, output, ...] @ xp.matrix_transpose(weights)
         return total
 
 
@@ -84,7 +96,7 @@ def estimate_uncertainty(found: LookAhead, moments: TransitionMoments, penalty: 
     """For the model that was fitted to these people's moments, one by one or all together."""
     people = moments.reward.gram.shape[0]
     if people == found.coef.shape[0]:
-        return WithinUnits(found, moments)
+        return WithinUnits(found, moments, penalty)
     if people < ENOUGH_PEOPLE:
-        return WithinUnits(found, moments.total())
+        return WithinUnits(found, moments.total(), penalty)
     return BetweenPeople(found, moments, penalty)

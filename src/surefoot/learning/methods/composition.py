@@ -100,7 +100,10 @@ class Method(EstimatorInterface, ABC):
     refresh_threshold: bool = False
     """Compute the threshold anew from the residuals of every fit, not only of the first."""
     pooling: str = "person"
-    """`person`: one policy for each. `all`: one policy, learned from everybody's decision points, for anybody."""
+    """`person`: one policy for each. `all`: one policy, learned from everybody's decision points, for anybody. `partial`:
+    one for each, drawn towards everybody's as far as people are alike, and one for anybody else."""
+    correlated_differences: bool = False
+    """With partial pooling: whether people's coefficients may differ together; of few people that cannot be told."""
     horizon: str = "immediate"
     """`immediate`: only the next outcome counts. `long-run`: what an action changes in all later ones counts too."""
     max_gap: int = 1
@@ -145,27 +148,32 @@ class Method(EstimatorInterface, ABC):
         pooling, can_use = find_pooling(self.pooling), cleaned.usable
         participants = pooling.list_participants(cleaned)
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
-        texts = describe_troubles(logs.state_names, logs.action_names, features)
+        texts = describe_troubles(logs.state_names, logs.action_names, features, pooling)
         arrays, troubles = FitArrays(len(participants), logs), np.zeros((len(participants), len(texts)), dtype=bool)
         keep_freed_memory()
         horizon = find_horizon(self.horizon)
-        outlook = horizon.look(self._horizon_task(cleaned, pooling, sees, where))
+        joint = horizon.look(self._horizon_task(cleaned, pooling, sees, where))
 
         def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule]:
             fits, rows = block
             batch = Batch.from_rows(cleaned, can_use, rows, where, **sees)
-            learned = self.fit_batch(batch, None if outlook is None else outlook.restrict(fits, rows, where))
+            learned = self.fit_batch(batch, None if joint is None else joint.restrict(fits, rows, where))
             arrays.record(fits, rows, where.to_numpy(batch.usable) > 0, learned, where)
             data = (batch.state, batch.action, batch.reward, batch.usable, learned.critic.weights)
             troubles[fits] = where.to_numpy(find_troubles(*data, actions=batch.actions, features=features))
             return fits, learned.rule.to_numpy(where)
 
         who, rules = zip(*map_threads(fit_block, pooling.list_blocks(cleaned, choose_block_cells(len(logs)))), strict=True)
-        served = None if pooling.shared else participants
         names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
-        policies = Policies(served, join_rules(who, rules), *names, training=training)
+        policies = Policies(None if pooling.shared else participants, join_rules(who, rules), *names, training=training)
+        if joint is not None and joint.anybody is not None:
+            batch = Batch.from_rows(cleaned, can_use, cleaned.order[None], where, **sees)
+            anybody = joint.anybody.restrict(np.zeros(1, dtype=np.int64), cleaned.order[None], where)
+            rule = self.fit_batch(batch, anybody).rule.to_numpy(where)[0]
+            few = np.bincount(cleaned.participant_index[can_use], minlength=len(participants)) < features
+            policies = policies.with_anybody(rule, instead_of=few)
         parts = (cleaned, self.make_critic(), pooling, participants, pooling.assign_rows(cleaned))
-        learned = {**sees, **arrays.finish(), "policies": policies, "horizon": horizon, "outlook": outlook}
+        learned = {**sees, **arrays.finish(), "policies": policies, "horizon": horizon, "joint": joint}
         self.fitted_ = Fitted(*parts, **learned)
         warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
         return self
@@ -191,6 +199,7 @@ class Method(EstimatorInterface, ABC):
             penalize_intercept=self.penalize_intercept,
             max_gap=self.max_gap,
             day_boundary=self.day_boundary,
+            correlated_differences=self.correlated_differences,
             engine=engine,
         )
 

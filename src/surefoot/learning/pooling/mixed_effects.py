@@ -49,6 +49,8 @@ class Posterior:
     """−2 log restricted likelihood, but for a constant."""
     n_iter: int
     converged: bool
+    likelihood: Likelihood
+    """What it was found from."""
 
     @property
     def new_covariance(self) -> Array:
@@ -72,6 +74,7 @@ class Likelihood:
     """ζ, (d, d)."""
     basis: Array
     """(d, d): columns of these coordinates in those of the moments."""
+    moments: Moments
 
     @classmethod
     def of_moments(cls, moments: Moments, response: int, penalty: Array, basis: Array) -> Likelihood:
@@ -87,9 +90,10 @@ class Likelihood:
         kept = xp.astype(informed, gram.dtype)
         gram = gram * (scale[:, None] * scale)
         cross = (xp.matrix_transpose(basis) @ moments.cross[:, :, response, None])[..., 0] * kept
-        shrink = (xp.matrix_transpose(basis) * penalty) @ basis
+        shrink = (xp.matrix_transpose(basis) * penalty) @ basis * (kept[:, None] * kept)
         free = float(xp.sum(moments.count)) - float(xp.sum(kept))
-        return cls(gram, cross, float(xp.sum(moments.squares[:, response, response])), max(free, 1.0), shrink, basis)
+        squares = float(xp.sum(moments.squares[:, response, response]))
+        return cls(gram, cross, squares, max(free, 1.0), shrink, basis, moments)
 
     @property
     def people(self) -> int:
@@ -187,6 +191,7 @@ class Point:
             deviance=self.deviance,
             n_iter=n_iter,
             converged=converged,
+            likelihood=self.likelihood,
         )
 
 

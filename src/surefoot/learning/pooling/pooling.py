@@ -28,10 +28,22 @@ class Pooling(ABC):
     """Whether a fit needs all people at once, so that logs cannot go through part by part."""
     needs_coefficients: ClassVar[bool] = False
     """Whether people share a critic's coefficients."""
+    borrows: ClassVar[bool] = False
+    """Whether everybody's coefficients are drawn towards those of the population, as far as people are alike."""
+    judges: ClassVar[tuple[str, ...]]
+    """By whose fits a critic judges decision points, the poolings' names: of a critic that judges twice all must keep one,
+    of another the first, unless the pooling borrows."""
     whom: ClassVar[str]
     """Whom the policy is for, as a sentence."""
+    for_whom: ClassVar[str]
+    """The same after "one policy"."""
     estimates: ClassVar[str]
     """What a coefficient with its interval is, over all fits."""
+    without_points: ClassVar[str] = (
+        "so nothing was learned; an actor flips a coin, LinUCB sends nothing, posterior sampling follows its prior"
+    )
+    few_points: ClassVar[str] = "the penalty decides the rest"
+    """What becomes of a participant without usable decision points, and of one with fewer than there are features."""
 
     @abstractmethod
     def list_participants(self, logs: Trajectories) -> NDArray[Any]:

@@ -6,6 +6,8 @@ follows, is quick at the end, and on the boundary, where people do not differ in
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +21,19 @@ first people do not differ, at the second they have nothing in common."""
 EM_STEPS, NEWTON_STEPS, FULL_STEPS = 3, 100, 2000
 PROMISED = 1e-9
 """The search ends after a step that promised less than this of the deviance."""
+CUT = 3.841458820694124
+"""The 95 % point of χ² with one degree of freedom."""
 FLAT = 1e-10
 """A deviance that changes by less when λ is multiplied by e tells nothing of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadIntervals:
+    """By how much people differ in every coefficient, with 95 % intervals; intercepts at the mean state, (d,)."""
+
+    deviation: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
 
 def fit_mixed_effects(
@@ -48,7 +61,7 @@ def fit_mixed_effects(
     >>> y = 5 + 2 * rng.standard_normal((200, 1, 1)) + rng.standard_normal((200, 20, 1))
     >>> found = fit_mixed_effects(Moments.of_rows(x, y, np.ones((200, 20))), np.zeros(1))
     >>> found.population.round(1), found.spread.round(1), round(found.noise, 1)
-    (array([4.9]), array([[3.9]]), 1.0)
+    (array([5.]), array([[3.6]]), 1.0)
     """
     xp = array_namespace(moments.gram)
     if basis is None:
@@ -62,16 +75,18 @@ def fit_mixed_effects(
     return best.posterior(steps, converged, xp.asarray(least))
 
 
-def search_spread(likelihood: Likelihood, held: NDArray[np.float64] | None = None) -> tuple[Point, int, bool]:
+def search_spread(
+    likelihood: Likelihood, held: NDArray[np.float64] | None = None, start: NDArray[np.float64] | None = None
+) -> tuple[Point, int, bool]:
     """The diagonal of L with the lowest deviance, how many were tried, and whether the search ended.
 
-    `held` holds λ where it is not NaN.
+    `held` holds λ where it is not NaN; with a `start` Newton's method begins there.
     """
     informed = np.array([float(likelihood.gram[:, j, j].sum()) > 0 for j in range(likelihood.gram.shape[-1])])
     held = np.full(len(informed), np.nan) if held is None else held
     searched = informed & np.isnan(held) & (likelihood.people > 1)
-    now = _at(likelihood, np.where(searched, 1.0, np.where(np.isnan(held), LEAST, held)))
-    for _ in range(EM_STEPS):
+    now = _at(likelihood, np.where(searched, 1.0 if start is None else start, np.where(np.isnan(held), LEAST, held)))
+    for _ in range(EM_STEPS if start is None else 0):
         slope = np.diagonal(_to_numpy(now.slope()))
         scale = _to_numpy(now.root) ** 2
         now = _at(likelihood, np.where(searched, (scale * (1 - slope / likelihood.people)).clip(LEAST, MOST), scale))
@@ -142,6 +157,46 @@ def _search_full(likelihood: Likelihood, start: Point) -> tuple[Point, int, bool
     options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-14, "gtol": 1e-6, "maxcor": 50}
     found = minimize(deviance, first[places], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return likelihood.at(xp.asarray(fill(found.x))), int(found.nfev), bool(found.success)
+
+
+def profile_spread(posterior: Posterior) -> SpreadIntervals:
+    """Standard deviations between people with intervals of the profile likelihood, for a diagonal Ψ.
+
+    ψ is in the interval if some σ², β and other ψ make −2 log likelihood less than the 95 % point of χ²₁ worse than at
+    best. σ², which is known far better, stays as it is.
+    """
+    likelihood = posterior.likelihood
+    best = search_spread(likelihood)[0]
+    scale, d = _to_numpy(best.root) ** 2, likelihood.gram.shape[-1]
+    informed = np.array([float(likelihood.gram[:, j, j].sum()) > 0 for j in range(d)])
+    ends = np.zeros((2, d))
+    for j in np.flatnonzero(informed) if likelihood.people > 1 else ():
+        ends[:, j] = _profile_ends(likelihood, best, int(j))
+    unit = best.noise**0.5 * np.abs(np.diagonal(_to_numpy(likelihood.basis)))
+    return SpreadIntervals(unit * np.sqrt(np.where(scale > LEAST, scale, 0.0)), *(unit * np.sqrt(ends)))
+
+
+def _profile_ends(likelihood: Likelihood, best: Point, place: int) -> tuple[float, float]:
+    """The least and the largest λ of one coefficient that the data do not exclude."""
+    from scipy.optimize import brentq
+
+    scale = _to_numpy(best.root) ** 2
+    start = np.log(max(scale[place], 1e-4))
+
+    def excess(logarithm: float) -> float:
+        held = np.full(len(scale), np.nan)
+        held[place] = np.exp(logarithm)
+        return search_spread(likelihood, held, scale)[0].deviance - best.deviance - CUT
+
+    low, high = np.log(LEAST), start + 1.0
+    while excess(high) < 0 and high < np.log(MOST):
+        high += 1.0
+    upper = np.exp(brentq(excess, start, high, xtol=1e-3)) if excess(high) > 0 else np.inf
+    if scale[place] <= LEAST or excess(low) < 0:
+        return 0.0, float(upper)
+    while excess(start - 1.0) < 0:
+        start -= 1.0
+    return float(np.exp(brentq(excess, start - 1.0, start, xtol=1e-3))), float(upper)
 
 
 def _at(likelihood: Likelihood, scale: NDArray[np.float64]) -> Point:

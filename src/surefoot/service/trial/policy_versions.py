@@ -38,7 +38,7 @@ class PolicyVersion:
     @cached_property
     def _people(self) -> frozenset[str] | None:
         participants = self.policies.participants
-        return None if participants is None else frozenset(participants.tolist())
+        return None if participants is None or self.policies.anybody is not None else frozenset(participants.tolist())
 
     def covers(self, participant_id: str) -> bool:
         """Whether it has a rule for that participant."""
@@ -123,8 +123,8 @@ def coefficients(fitted: Policies) -> list[dict[str, Any]]:
 
 
 def select_participants(fitted: Policies, people: list[str]) -> Policies:
-    """Only the rules of those people."""
-    if fitted.participants is None:
+    """Only the rules of those people; all of them where anybody has one."""
+    if fitted.participants is None or fitted.anybody is not None:
         return fitted
     chosen = np.isin(fitted.participants, np.array(people, dtype=fitted.participants.dtype))
     return replace(fitted, participants=fitted.participants[chosen], rule=fitted.rule[chosen])

@@ -64,8 +64,7 @@ def find_influences(
     refit: Callable[[list[Any]], Policies],
 ) -> list[Influence]:
     """The influence of the most influential rows and, where participants share a policy, participants."""
-    pooled = policies.participants is None
-    distances = cook_distances(logs, weights, pooled=pooled)
+    distances = cook_distances(logs, weights, pooled=policies.participants is None)
     order = np.argsort(np.where(np.isnan(distances), -1.0, distances))[::-1][:CANDIDATES]
     influences = []
     for place in order[~np.isnan(distances[order])]:
@@ -73,7 +72,7 @@ def find_influences(
         without = refit([*found[:row], *found[row + 1 :]])
         what = f"decision point {found[row]['decision_idx']} of participant {found[row]['participant_id']}"
         influences.append(Influence(what, _change(study, logs, policies, without)))
-    if pooled and len(logs.logs.participants) > CANDIDATES:
+    if policies.serves_anybody and len(logs.logs.participants) > CANDIDATES:
         people = np.bincount(logs.logs.participant_index, np.nan_to_num(distances), minlength=len(logs.logs.participants))
         for number in np.argsort(people)[::-1][:CANDIDATES]:
             name = str(logs.logs.participants[number])

@@ -27,6 +27,8 @@ class PilotPolicies:
     live: bool
     participants: int | None
     """None: one policy for everyone."""
+    serves_anybody: bool
+    """Whether people who are not among them have a policy too."""
 
 
 def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
@@ -43,4 +45,5 @@ def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
         record_action(connection, by, "loaded policies", f"policy {policy_id}")
         if live:
             activate(connection, policy_id, by)
-    return PilotPolicies(policy_id, live, None if fitted.participants is None else len(fitted.participants))
+    people = None if fitted.participants is None else len(fitted.participants)
+    return PilotPolicies(policy_id, live, people, fitted.serves_anybody)

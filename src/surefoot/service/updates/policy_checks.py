@@ -110,8 +110,7 @@ def _select_covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArr
     """People and states of the complete, available decision points of those whom the new policy has a rule for."""
     data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1)
-    if new.participants is not None:
-        chosen &= np.isin(data.participant, new.participants)
+    chosen &= new.covers(data.participant)
     return data.participant[chosen], data.state[chosen]
 
 
@@ -129,7 +128,7 @@ def _mean_send_probability(
 ) -> float:
     send = np.full(len(people), warm_up)
     if old is not None:
-        known = np.ones(len(people), dtype=bool) if old.participants is None else np.isin(people, old.participants)
+        known = old.covers(people)
         if known.any():
             send[known] = 1 - study.clip_probabilities(old.probabilities(people[known], states[known]))[:, 0]
     return float(send.mean()) if len(send) else warm_up

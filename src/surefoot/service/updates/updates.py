@@ -190,8 +190,10 @@ def _find_influences(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[An
 
 
 def _find_ready_participants(trial: Trial, fit: PartFit) -> list[str]:
-    """Who has enough complete decision points (pooled: everyone, or nobody)."""
+    """Who has enough complete decision points; where there is a policy for anybody, everyone or nobody."""
     used = dict(zip(fit.critic["participant"].to_pylist(), fit.critic["used"].to_pylist(), strict=True))
+    if fit.policies.serves_anybody:
+        used = dict.fromkeys(used, sum(used.values()))
     return [str(participant) for participant, count in used.items() if count >= trial.settings.warm_up_decision_points]
 
 

@@ -1,0 +1,68 @@
+"""The immediate horizon: only the outcome that follows a decision counts, as in the paper."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.learning.batch import choose_block_cells
+from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, register_horizon
+from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
+from surefoot.learning.horizon.judgement import Judgement, judge_rows
+from surefoot.learning.horizon.posteriors import fit_posteriors, immediate_advantages, judge_nobody, warn_of_few_people
+from surefoot.learning.horizon.transitions import Transitions
+from surefoot.learning.moments import Moments
+from surefoot.learning.pooling import Block
+from surefoot.numerics.parallel import map_threads
+
+
+class ImmediateHorizon(Horizon):
+    """Only the outcome that follows a decision counts, as in the paper."""
+
+    name: ClassVar[str] = "immediate"
+    title: ClassVar[str] = "the next outcome"
+    looks_ahead: ClassVar[bool] = False
+
+    def look(self, task: HorizonTask) -> JointFit | None:
+        return _borrow(task) if task.pooling.borrows else None
+
+
+register_horizon(ImmediateHorizon())
+
+
+def _borrow(task: HorizonTask) -> JointFit:
+    """Everybody's coefficients of the reward, drawn towards those of the population."""
+    logs = task.logs
+    data = Followed.of_logs(logs, Transitions.without(len(logs)), task.critic_sees)
+    seen = np.maximum(task.critic_sees, task.policy_sees)
+    judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
+    moments = _reward_moments(task, data, judgement)
+    states, d = len(logs.state_names), moments.gram.shape[-1]
+    posteriors = fit_posteriors(
+        moments, task.penalties(d), states=states, actions=logs.actions, correlated=task.correlated_differences
+    )
+    warn_of_few_people(posteriors[0], logs.participants)
+    own, new = immediate_advantages(posteriors[0], moments, logs.actions)
+    total = moments.total().gram
+    anybody = JointFit(judge_nobody(judgement), posteriors[0].population[None], total, new)
+    return JointFit(judgement, posteriors[0].mean, moments.gram, own, posteriors, anybody)
+
+
+def _reward_moments(task: HorizonTask, data: Followed, judgement: Judgement) -> Moments:
+    """Of every participant, from the rows that count."""
+    engine, kept = task.engine, np.append(np.nan_to_num(judgement.kept), 0.0)
+    size = (len(task.logs.state_names) + 1) * task.logs.actions
+
+    def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
+        people, rows = block
+        batch = HorizonBatch.of_rows(data, rows, engine)
+        features = batch.features[..., :size]  # Nuisances are for what follows.
+        found = Moments.of_rows(features, batch.reward[..., None], engine.to_device(kept[rows]))
+        return people, [engine.to_numpy(part) for part in vars(found).values()]
+
+    blocks = task.pooling.list_blocks(task.logs, choose_block_cells(len(task.logs)))
+    who, found = zip(*map_threads(block_moments, blocks), strict=True)
+    back = np.argsort(np.concatenate(who))
+    return Moments(*(np.concatenate(parts)[back] for parts in zip(*found, strict=True)))

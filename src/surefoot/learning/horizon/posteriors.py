@@ -1,0 +1,131 @@
+"""Partial pooling at work: what is believed of everybody's coefficients, and the advantages that follow from it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import FitWarning
+from surefoot.learning.horizon.advantage import Advantage, believe_advantage, long_run_advantage
+from surefoot.learning.horizon.judgement import Judgement
+from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, improve_policy
+from surefoot.learning.horizon.uncertainty import OfPosteriors
+from surefoot.learning.moments import Moments
+from surefoot.learning.pooling import Posterior, fit_mixed_effects
+
+FEW_PEOPLE = 5
+BORROWED_POINTS = 10.0
+"""The logged share of an action is mixed with so many decision points of everybody's: few of one's own do not tell it."""
+
+
+def fit_posteriors(
+    moments: Moments, penalty: NDArray[np.float64], *, states: int, actions: int, correlated: bool
+) -> tuple[Posterior, ...]:
+    """Of every response of everybody's moments on x(s, a), and nuisances after it."""
+    basis = centre_states(moments, states, actions)
+    return tuple(
+        fit_mixed_effects(moments, penalty, response=response, basis=basis, correlated=correlated)
+        for response in range(moments.cross.shape[-1])
+    )
+
+
+def centre_states(moments: Moments, states: int, actions: int) -> NDArray[np.float64]:
+    """The columns in which people differ independently, in terms of x(s, a): states are taken from their mean.
+
+    Then an intercept is what holds at the mean state, and where a state's zero lies (°C or °F) changes nothing.
+    """
+    total, size = np.asarray(moments.gram).sum(axis=0), states + 1
+    basis = np.eye(len(total))
+    for start in range(0, size * actions, size):
+        basis[start, start + 1 : start + size] = -total[0, 1:size] / max(total[0, 0], 1.0)
+    return basis
+
+
+def immediate_advantages(posterior: Posterior, moments: Moments, actions: int) -> tuple[Advantage, Advantage]:
+    """Of everybody, and of anybody else, in the next outcome alone; what each was learned from is everybody's."""
+    count = np.full(len(posterior.mean), moments.count.sum())
+    own = believe_advantage(posterior.mean, posterior.covariance, actions, count)
+    new = believe_advantage(posterior.population[None], posterior.new_covariance[None], actions, count[:1])
+    return own, new
+
+
+@dataclass(frozen=True, eq=False)
+class PeopleAhead:
+    """A look-ahead for each participant, from partially pooled coefficients."""
+
+    posteriors: tuple[Posterior, ...]
+    model: LookAhead
+    """Of every participant."""
+    uncertainty: OfPosteriors
+    population: LookAhead
+    """Of β."""
+    unsure: OfPosteriors
+    """What is not known of β."""
+
+    @classmethod
+    def of_moments(
+        cls, moments: TransitionMoments, penalty: NDArray[np.float64], actions: int, *, correlated: bool
+    ) -> PeopleAhead:
+        """Fit the reward and every next state variable apart, and improve on everybody's logging policy."""
+        parts = {"states": moments.state.cross.shape[-1], "actions": actions, "correlated": correlated}
+        posteriors = (
+            *fit_posteriors(moments.reward, penalty, **parts),
+            *fit_posteriors(moments.state, penalty, **parts),
+        )
+        everybody, own = moments.total().count_shares(actions), moments.count_shares(actions)
+        count = moments.state.count[:, None]
+        shares = [
+            (count * mine + BORROWED_POINTS * all_) / (count + BORROWED_POINTS)
+            for mine, all_ in zip(own, everybody, strict=True)
+        ]
+        people = improve_policy(np.stack([one.mean for one in posteriors], axis=-1), *shares)
+        beta = improve_policy(np.stack([one.population for one in posteriors], axis=-1)[None], *everybody)
+        covariance = np.stack([one.covariance for one in posteriors], axis=1)
+        unsure = np.stack([one.population_covariance for one in posteriors])[None]
+        return cls(
+            posteriors,
+            people,
+            OfPosteriors(covariance, between_people=False),
+            beta,
+            OfPosteriors(unsure, between_people=True),
+        )
+
+    def advantages(self, count: NDArray[np.float64]) -> tuple[Advantage, Advantage]:
+        """Of everybody, and of anybody else; the reference action is everybody's, because one participant cannot tell."""
+        total = count.sum()
+        reference = long_run_advantage(self.population, self.unsure, count[:1]).reference
+        spread = OfPosteriors(np.stack([one.new_covariance for one in self.posteriors])[None], between_people=False)
+        own = long_run_advantage(self.model, self.uncertainty, np.full(len(count), total))
+        new = long_run_advantage(self.population, spread, np.full(1, total))
+        return replace(own, reference=np.repeat(reference, len(count))), replace(new, reference=reference)
+
+
+def warn_of_few_people(posterior: Posterior, participants: NDArray[Any]) -> None:
+    """When nothing, or little, is known of how people differ."""
+    there = participants[np.asarray(posterior.likelihood.moments.count) > 0]
+    if there.size == 1:
+        text = (
+            f"participant {there[0].item()!r}: nobody else has usable decision points, so how people differ cannot be told, "
+            "and the policy for anybody is theirs"
+        )
+    elif there.size < FEW_PEOPLE:
+        text = f"how people differ rests on {there.size} people and is a guess; from about {FEW_PEOPLE} on it can be told"
+    elif not np.asarray(posterior.spread).any():
+        text = "people do not differ in any coefficient of the reward as far as these logs tell: everybody has the same ones"
+    else:
+        return
+    warnings.warn(text, FitWarning, stacklevel=6)
+
+
+def judge_nobody(judgement: Judgement) -> Judgement:
+    """The same decision points, of one fit that no limit was made for."""
+    return replace(
+        judgement,
+        threshold=np.full(1, np.inf),
+        n_iter=judgement.n_iter.max(initial=1, keepdims=True),
+        converged=np.ones(1, dtype=bool),
+    )
