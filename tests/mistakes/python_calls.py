@@ -90,7 +90,7 @@ MISTAKES = [
     Mistake(
         "method with a parameter that it does not have",
         lambda: sf.method("linucb", actor_penalty=0.1),
-        "linucb has no parameter 'actor_penalty' (did you mean 'critic_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'policy_variables', 'exploration']",
+        "linucb has no parameter 'actor_penalty' (did you mean 'critic_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'policy_variables', 'exploration']",
     ),
     Mistake(
         "method with a word where a number is meant",

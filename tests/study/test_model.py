@@ -63,7 +63,7 @@ def test_a_study_says_what_its_method_sees():
         ("tau = 2", "pooling = 'all'", 31, "method.parameters.pooling", "no parameter 'pooling'"),
         ('"ro-accb"', '"ro-acb"', 27, "method.name", "did you mean 'ro-accb'"),
         ('pooling = "all"', 'poling = "all"', 28, "method.poling", "did you mean 'pooling'"),
-        ('pooling = "all"', 'pooling = "al"', 28, "method.pooling", "did you mean 'all'?); choose from ['person', 'all', 'partial']"),
+        ('pooling = "all"', 'pooling = "al"', 28, "method.pooling", "choose from ['person', 'all', 'partial']"),
         ("scale = 2", "scal = 2", 8, "state.weather.scaling.scal", "did you mean 'scale'"),
         ("scale = 2", "scale = 0", 8, "state.weather.scaling.scale", "greater than 0"),
         ('use = "critic"', 'sue = "critic"', 11, "state.engagement.sue", "did you mean 'use'"),

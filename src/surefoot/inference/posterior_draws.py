@@ -63,5 +63,5 @@ def _draw_policies(fitted: Method, people: NDArray[np.int64], draws: int, seed: 
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     drawn = mean[:, None] + (noise @ np.swapaxes(root, 1, 2)).reshape(len(people), draws, *mean.shape[1:])
     advantage = replace(found.advantage, mean=drawn.reshape(-1, *mean.shape[1:]))
-    rule = fitted.fit_batch(batch, replace(found, advantage=advantage)).rule
-    return np.asarray(rule.coefficients().reshape(len(people), draws, -1))
+    coef = fitted.fit_batch(batch, replace(found, advantage=advantage)).rule.coefficients()
+    return np.asarray(coef).reshape(len(people), draws, -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -130,7 +130,9 @@ class Policies:
     def covers(self, participants: ArrayLike) -> NDArray[np.bool_]:
         """For whom there is a policy."""
         asked = np.asarray(participants)
-        return np.ones(asked.shape, dtype=bool) if self.serves_anybody else np.isin(asked, self.participants)
+        if self.participants is None or self.anybody is not None:
+            return np.ones(asked.shape, dtype=bool)
+        return np.isin(asked, self.participants)
 
     def with_anybody(self, rule: DecisionRule, *, instead_of: NDArray[np.bool_]) -> Policies:
         """The same policies and one for anybody else, which some of the participants get too."""

@@ -59,8 +59,8 @@ def judge_rows(
     judge, raw = _Judge(data, critic, seen, penalties, engine), (data.logs.state, data.logs.reward)
     if critic.removal is None:
         return judge.trust_all(pooling)
-    names = pooling.judges if critic.judges_twice or pooling.borrows else pooling.judges[:1]
-    judges = [find_pooling(name) for name in names]
+    again = pooling.second_judge if critic.judges_twice or pooling.borrows else None
+    judges = [pooling] if again is None else [pooling, find_pooling(again)]
     found = [judge.judge(one, *(centre_people(data) if one.shared and len(judges) > 1 else raw)) for one in judges]
     kept, trusted = np.min([one.kept for one in found], axis=0), np.all([one.trusted for one in found], axis=0)
     return replace(found[0], kept=kept, trusted=trusted)

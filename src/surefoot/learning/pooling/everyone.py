@@ -19,7 +19,6 @@ class EveryonePooling(Pooling):
     shared: ClassVar[bool] = True
     serves_anybody: ClassVar[bool] = True
     needs_everybody: ClassVar[bool] = True
-    judges: ClassVar[tuple[str, ...]] = ("all", "person")
     whom: ClassVar[str] = "One policy for everybody."
     for_whom: ClassVar[str] = "for everyone"
     estimates: ClassVar[str] = "Estimates"

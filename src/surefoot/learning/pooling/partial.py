@@ -15,7 +15,7 @@ class PartialPooling(PersonPooling):
     needs_everybody: ClassVar[bool] = True
     needs_coefficients: ClassVar[bool] = True
     borrows: ClassVar[bool] = True
-    judges: ClassVar[tuple[str, ...]] = ("person", "all")
+    second_judge: ClassVar[str] = "all"
     whom: ClassVar[str] = (
         "One policy for each participant, drawn towards everybody's as far as people are alike; one for anybody else."
     )

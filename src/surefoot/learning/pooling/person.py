@@ -19,9 +19,7 @@ class PersonPooling(Pooling):
     shared: ClassVar[bool] = False
     serves_anybody: ClassVar[bool] = False
     needs_everybody: ClassVar[bool] = False
-    judges: ClassVar[tuple[str, ...]] = ("person",)
     whom: ClassVar[str] = "One policy for each participant."
-    for_whom: ClassVar[str] = "per participant"
     estimates: ClassVar[str] = "Mean over people"
 
     def list_participants(self, logs: Trajectories) -> NDArray[Any]:

@@ -30,12 +30,9 @@ class Pooling(ABC):
     """Whether people share a critic's coefficients."""
     borrows: ClassVar[bool] = False
     """Whether everybody's coefficients are drawn towards those of the population, as far as people are alike."""
-    judges: ClassVar[tuple[str, ...]]
-    """By whose fits a critic judges decision points, the poolings' names: of a critic that judges twice all must keep one,
-    of another the first, unless the pooling borrows."""
     whom: ClassVar[str]
     """Whom the policy is for, as a sentence."""
-    for_whom: ClassVar[str]
+    for_whom: ClassVar[str] = "per participant"
     """The same after "one policy"."""
     estimates: ClassVar[str]
     """What a coefficient with its interval is, over all fits."""
@@ -56,6 +53,12 @@ class Pooling(ABC):
     @abstractmethod
     def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
         """For every row the position of the fit that it belongs to."""
+
+    @property
+    def second_judge(self) -> str | None:
+        """The pooling whose fits must keep a decision point too, for a critic that judges twice or a pooling that
+        borrows."""
+        return "person" if self.shared else None
 
     @property
     def cross_fit(self) -> str:
