@@ -9,7 +9,7 @@ from surefoot.learning.horizon.posteriors import centre_states
 from surefoot.learning.moments import Moments
 from surefoot.policies.features import critic_features
 
-METHODS = ("accb", "saccb", "linucb", "ahead", "ro-accb", "hb-linucb", "hb-ahead")
+METHODS = ("accb", "saccb", "linucb", "ahead", "ro-accb", "hb-linucb", "hb-ahead", "hb-ts")
 
 
 def collect(people=20, points=60, *, spread=1.0, seed=0):
@@ -241,3 +241,8 @@ def test_a_look_ahead_of_each_from_the_coefficients_of_each(logs):
     pooled, unsure = found.pool()
     assert_allclose(pooled.coef[0, :, 0], reward.population)
     assert unsure.between_people
+
+
+def test_a_prior_and_other_people_at_once_are_refused(logs):
+    with pytest.raises(sf.InputError, match="the other people are the prior; leave it out"):
+        fit(logs, "ts", prior={"send: intercept": (0.0, 1.0)})

@@ -18,6 +18,7 @@ from surefoot.learning.critics.ridge import residuals
 from surefoot.learning.horizon import Advantage, find_horizon
 from surefoot.learning.methods.composition import CriticResult, Method
 from surefoot.learning.penalty_units import Scaling
+from surefoot.learning.pooling import find_pooling
 from surefoot.learning.priors import Prior, check_prior, place_prior
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.batched_cholesky import solve
@@ -116,6 +117,8 @@ class PosteriorSampler(Method):
                 "prior: it is about the next outcome, and a look ahead also learns what the next state will be; leave the "
                 "prior out or use horizon = 'immediate'"
             )
+        if self.prior and find_pooling(self.pooling).borrows:
+            raise InputError("prior: with pooling = 'partial' the other people are the prior; leave it out")
         if self.allocation not in ALLOCATIONS:
             near = did_you_mean(str(self.allocation), ALLOCATIONS)
             raise InputError(f"allocation is {self.allocation!r}{near}; choose from {list(ALLOCATIONS)}")
