@@ -190,7 +190,7 @@ MISTAKES = [
     Mistake(
         "set_params with a parameter that does not exist",
         lambda: sf.method("accb").set_params(actor_penatly=1.0),
-        "ACCB has no parameter 'actor_penatly' (did you mean 'actor_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'policy_variables', 'actor_penalty']",
+        "ACCB has no parameter 'actor_penatly' (did you mean 'actor_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'policy_variables', 'actor_penalty']",
     ),
     Mistake(
         "set_params of a critic that has no parameters of its own",

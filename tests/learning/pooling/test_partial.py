@@ -245,4 +245,4 @@ def test_a_look_ahead_of_each_from_the_coefficients_of_each(logs):
 
 def test_a_prior_and_other_people_at_once_are_refused(logs):
     with pytest.raises(sf.InputError, match="the other people are the prior; leave it out"):
-        fit(logs, "ts", prior={"send: intercept": (0.0, 1.0)})
+        fit(logs, "ts", prior={"send": {"mean": 0.0, "scale": 1.0}})
