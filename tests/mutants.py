@@ -1,8 +1,8 @@
 """`make mutants`: break the code on purpose, one small change at a time, and count the changes that no test notices.
 
 mutmut makes the changes (`[tool.mutmut]` in pyproject.toml says where) and finds the tests that reach each of them. A sample
-is drawn at random, from every module in proportion to its changes. Each change meets the tests of its own module first, then
-the others from quick to slow, up to `--seconds` of tests, and the first failure ends it. The summary, tests/mutants.md, has
+is drawn at random, from every module in proportion to its changes. Each change meets quick tests first, those of its own
+module before others, then slower ones, up to `--seconds` of tests, and the first failure ends it. The summary, tests/mutants.md, has
 the share that was noticed by module and over all with its 95 % interval, and every survivor with the reason why it may live;
 reasons stand in tests/mutants.toml, by a part of the changed line. Fewer than 90 % noticed is a failure.
 """
@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 LEAST = 0.9
-TESTS_FAILED, NO_TESTS = 1, 5
+QUICK = 0.5
+NO_TESTS = 5
 
 
 class Verdict(NamedTuple):
@@ -67,18 +68,18 @@ def draw_sample(names, size, seed):
 
 
 def order_tests(name, tests, durations, seconds):
-    """The tests of the mutant's own module, then of its folder, then the others; quick ones first, up to so many seconds."""
+    """Quick tests first: those of the mutant's own module, then of its folder, then others; up to so many seconds of tests."""
     *folders, module = name.split(".x")[0].split(".")[1:]
     own, folder = "/".join(["tests", *folders, f"test_{module}"]), "/".join(["tests", *folders])
 
     def place(test):
-        return not test.startswith(own), not test.startswith(folder), durations[test]
+        return durations[test] > QUICK, not test.startswith(own), not test.startswith(folder), durations[test]
 
     chosen, spent = [], 0.0
     for test in sorted(tests, key=place):
-        spent += durations[test]
-        if not chosen or spent <= seconds:
+        if not chosen or spent + durations[test] <= seconds:
             chosen.append(test)
+            spent += durations[test]
     return chosen
 
 
