@@ -2,9 +2,10 @@
 
 mutmut makes the changes (`[tool.mutmut]` in pyproject.toml says where) and finds the tests that reach each of them. A sample
 is drawn at random, from every module in proportion to its changes. Each change meets quick tests first, those of its own
-module before others, then slower ones, up to `--seconds` of tests, and the first failure ends it. The summary, tests/mutants.md, has
-the share that was noticed by module and over all with its 95 % interval, and every survivor with the reason why it may live;
-reasons stand in tests/mutants.toml, by a part of the changed line. Fewer than 90 % noticed is a failure.
+module before others, then slower ones, up to `--seconds` of tests, and the first failure ends it. The summary,
+tests/mutants.md, has the share that was noticed by module and over all with its 95 % interval, and every survivor with the
+reason why it may live; reasons stand in tests/mutants.toml, by a part of the changed line. Fewer than 90 % noticed is a
+failure.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def draw_sample(names, size, seed):
 
 
 def order_tests(name, tests, durations, seconds):
-    """Quick tests first: those of the mutant's own module, then of its folder, then others; up to so many seconds of tests."""
+    """Quick tests first, those of the mutant's own module, then of its folder, then others; up to so many seconds."""
     *folders, module = name.split(".x")[0].split(".")[1:]
     own, folder = "/".join(["tests", *folders, f"test_{module}"]), "/".join(["tests", *folders])
 

@@ -122,3 +122,15 @@ def test_nobody_reads_private_names_of_another_module(folder):
         if re.match(r"_[a-zA-Z]", attribute) and attribute not in OF_A_LIBRARY | own
     ]
     assert found == []
+
+
+def test_the_recipes_name_files_that_there_are():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:\w+/)+(?:\w+\.\w+)?)(?:::(\w+))?`", text)
+    assert len(paths) > 30
+    for path, test in paths:
+        if "NAME" in path:
+            path = path[: path.index("NAME")].rpartition("/")[0]  # noqa: PLW2901
+        found = [folder / path for folder in (ROOT, SOURCE, ROOT / "tests") if (folder / path).exists()]
+        assert found, f"CONTRIBUTING names {path}"
+        assert not test or f"def {test}(" in found[0].read_text(encoding="utf-8")

@@ -1,8 +1,6 @@
 """Parts from outside the package go wherever the built-in ones go."""
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -209,16 +207,3 @@ def test_a_unit_of_penalties_is_found_by_its_name(logs):
         PENALTY_UNITS.unregister("tenfold")
     same = sf.method("linucb", penalty_units="absolute", critic_penalty=30.0).fit(logs)
     assert_array_equal(fitted.critic_coef_, same.critic_coef_)
-
-
-def test_the_recipes_name_files_that_there_are():
-    root = Path(__file__).resolve().parents[1]
-    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    paths = re.findall(r"`((?:\w+/)+(?:\w+\.\w+)?)(?:::(\w+))?`", text)
-    assert len(paths) > 30
-    for path, test in paths:
-        if "NAME" in path:
-            path = path[: path.index("NAME")].rpartition("/")[0]  # noqa: PLW2901
-        found = [folder / path for folder in (root, root / "src" / "surefoot", root / "tests") if (folder / path).exists()]
-        assert found, f"CONTRIBUTING names {path}"
-        assert not test or f"def {test}(" in found[0].read_text(encoding="utf-8")

@@ -6,7 +6,14 @@ from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
 import surefoot as sf
-from surefoot.inference.intervals import Interval, PeopleBootstrap, jackknife_interval, mean_interval, t_interval
+from surefoot.inference.intervals import (
+    Interval,
+    PeopleBootstrap,
+    jackknife_interval,
+    mean_interval,
+    sum_by_participant,
+    t_interval,
+)
 from surefoot.inference.participant_bootstrap import bootstrap_coefficients
 from surefoot.numerics.random_streams import streams
 
@@ -130,3 +137,37 @@ def test_draws_of_a_participant_are_refitted_and_their_percentiles_taken():
     assert greedy.policy_high is None
     with pytest.raises(sf.InputError, match="sandwich"):
         bootstrap_coefficients(sf.method("accb", pooling="all").fit(logs))
+
+
+def test_who_alone_has_decision_points_cannot_be_left_out():
+    """Without the first participant one ratio is 0 / 0 and, turned round, the other: Student's interval then."""
+    only, values, ones = np.array([1.0, 0.0, 0.0]), np.array([1.0, 2.0, 3.0]), np.ones(3)
+    totals = np.stack([only, only, values, ones])
+    expected = t_interval(-1.0, linearised_error(totals), 2)
+    assert_allclose(PeopleBootstrap(3).difference(*totals), expected)
+    assert_allclose(PeopleBootstrap(3).difference(*totals[[2, 3, 0, 1]]), -expected)
+
+
+def test_most_draws_must_have_something_to_divide_by():
+    """Of 30 people one has all decision points of the second ratio: a third of the draws leave them out."""
+    rng = np.random.default_rng(3)
+    only = np.zeros(30)
+    only[4] = 2.0
+    totals = np.stack([rng.exponential(size=30), np.ones(30), 3 * only, only])
+    expected = t_interval(ratio_difference(totals), linearised_error(totals), 29)
+    assert_allclose(PeopleBootstrap(30, draws=400).difference(*totals), expected)
+
+
+def test_rounding_is_no_spread():
+    """Ratios that are equal to the last digits have no standard error."""
+    bottom = np.array([1.0, 3.0, 7.0])
+    found = PeopleBootstrap(3).ratio(0.1 * bottom, bottom)
+    assert found == Interval(found.value, 0.0, found.value, found.value)
+    assert found.value == pytest.approx(0.1)
+    spread = PeopleBootstrap(3).ratio(0.1 * bottom * [1, 1, 1 + 1e-9], bottom)
+    assert 0 < spread.standard_error < 1e-9 and spread.low < spread.value < spread.high
+
+
+def test_sums_by_participant():
+    assert_allclose(sum_by_participant(np.array([2, 0, 2]), 4, np.array([1, 2, 3])), [2.0, 0.0, 4.0, 0.0])
+    assert sum_by_participant(np.array([0]), 2, np.array([True])).dtype == np.float64
