@@ -222,7 +222,7 @@ MISTAKES = [
     Mistake(
         "A parameter with a typing mistake",
         add("[method.parameters]\ntua = 2\n"),
-        "study.toml: line 27, key 'method.parameters.tua': ro-accb has no parameter 'tua' (did you mean 'tau'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'correlated_differences', 'actor_penalty']",
+        "study.toml: line 27, key 'method.parameters.tua': ro-accb has no parameter 'tua' (did you mean 'tau'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'correlated_differences', 'centre_actions', 'actor_penalty']",
     ),
     Mistake(
         "A parameter that is a word",

@@ -189,6 +189,11 @@ def _describe_data(explained: ExplainedPolicy) -> tuple[str, ...]:
         f"Method {explained.method_name}: {', '.join(settings)}.",
         f"Removed as outliers: {removed} decision points ({100 * removed / used:.1f} %).",
     ]
+    if fitted.centre_actions:
+        sentences.append(
+            "Actions are centred at their logged probabilities: a wrong model of what happens without one does not bias the "
+            f"effects. The coefficients of {logs.action_names[0]} are of the average over the logged actions."
+        )
     if audit is not None:
         effect = describe_effect(audit.measures, find_own(audit.measures, audit.sensitivity))
         sentences.append(f"At the logged states: {effect}.")

@@ -77,13 +77,13 @@ class _Rows:
         rows = logs.order[fitted.used_[logs.order]]
         state, residual, cap = logs.state[rows], fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
         seen = state * fitted.critic_sees_
-        kept, owner = fitted.weights_[rows], logs.participant_index[rows]
+        kept, owner, centre = fitted.weights_[rows], logs.participant_index[rows], fitted.list_centres(logs)
         return cls(
             rows=rows,
             starts=np.flatnonzero(np.diff(owner, prepend=-1)),
             base=np.concatenate([np.ones((len(rows), 1)), seen], axis=1),
             z=policy_features(fitted.scaling_.standardise(state[None], fitted.policy_sees_)[0]),
-            x=critic_features(seen, logs.action[rows], logs.actions),
+            x=critic_features(seen, logs.action[rows], logs.actions, None if centre is None else centre[rows]),
             kept=kept,
             residual=residual,
             at_cap=_density_at(np.abs(residual), cap, float(residual[kept > 0].std()) if kept.any() else 0.0),

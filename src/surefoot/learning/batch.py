@@ -14,6 +14,7 @@ from surefoot.learning.penalty_units import Scaling
 from surefoot.numerics.arrays import Array
 from surefoot.numerics.engines import Engine
 from surefoot.numerics.parallel import count_threads
+from surefoot.policies.features import critic_features
 from surefoot.policies.rules import DecisionRule
 
 
@@ -32,12 +33,25 @@ class Batch:
     """(state variables,): 1.0 for those that are seen, 0.0 for the others."""
     names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Of the state variables, and of the actions."""
+    centre: Array | None = None
+    """The probabilities at which actions are centred, (people, decision points, actions − 1); None: they are not."""
+
+    @property
+    def features(self) -> Array:
+        """x(s, a) as the critic sees it, (people, decision points, features)."""
+        return critic_features(self.state * self.critic_sees, self.action, self.actions, self.centre)
 
     @classmethod
     def from_rows(
-        cls, logs: Trajectories, can_use: NDArray[np.bool_], rows: NDArray[np.int64], engine: Engine, **more: Any
+        cls,
+        logs: Trajectories,
+        can_use: NDArray[np.bool_],
+        rows: NDArray[np.int64],
+        engine: Engine,
+        centre: NDArray[np.float64] | None = None,
+        **more: Any,
     ) -> Batch:
-        """Rows of the logs, −1 where padded."""
+        """Rows of the logs, −1 where padded; `centre` is of all rows, (rows, actions − 1)."""
         usable = (rows >= 0) & can_use[rows]
         out = ~usable
         # Each variable's values lie side by side, as those of the features do.
@@ -51,6 +65,7 @@ class Batch:
             usable=engine.to_device(usable.astype(np.float64)),
             actions=logs.actions,
             names=(logs.state_names, logs.action_names),
+            centre=None if centre is None else engine.to_device(np.where(usable[..., None], centre[rows], 0.0)),
             **{name: engine.to_device(values) for name, values in more.items()},
         )
 

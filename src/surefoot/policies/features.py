@@ -3,7 +3,9 @@
     x(s, a) = [1, s, then for every action b ≥ 1: 1{a=b}, 1{a=b}·s]
     φ(s, a) = [for every action b ≥ 1: 1{a=b}·s, 1{a=b}] = 1{a=b} ⊗ z(s),  z(s) = [s, 1]
 
-For two actions these are the paper's [1, s, a, a·s] and [a·s, a].
+For two actions these are the paper's [1, s, a, a·s] and [a·s, a]. Centred actions are 1{a=b} − p_b instead of 1{a=b}, p_b
+the probability with which b was to be drawn: they are uncorrelated with every function of the state, so that a wrong model
+of what happens without an action does not mislead them.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ from collections.abc import Sequence
 from surefoot.numerics.arrays import Array, array_namespace, empty_columns
 
 
-def critic_features(state: Array, action: Array, actions: int) -> Array:
+def critic_features(state: Array, action: Array, actions: int, centre: Array | None = None) -> Array:
     """x(s, a) of every decision point: (…, p) and (…) give (…, (p + 1) · actions).
+
+    `centre`, (…, actions − 1), holds the probabilities at which the actions are centred; None leaves them as they are.
 
     >>> import numpy as np
     >>> critic_features(np.array([[2.0, 3.0]]), np.array([1]), 2)
     array([[1., 2., 3., 1., 2., 3.]])
+    >>> critic_features(np.array([[2.0, 3.0]]), np.array([1]), 2, np.array([[0.25]]))
+    array([[1.  , 2.  , 3.  , 0.75, 1.5 , 2.25]])
     """
     xp = array_namespace(state)
     size = state.shape[-1] + 1
@@ -27,6 +33,7 @@ def critic_features(state: Array, action: Array, actions: int) -> Array:
     features[..., 1:size] = state
     for code in range(1, actions):
         taken = xp.astype(action == code, state.dtype)
+        taken = taken if centre is None else taken - centre[..., code - 1]
         features[..., code * size] = taken
         for j in range(1, size):
             features[..., code * size + j] = taken * features[..., j]

@@ -202,24 +202,25 @@ def fit_high_breakdown(
     penalty: Array,
     tau: float = 1.0,
     trusted: Array | None = None,
+    arms: int | None = None,
 ) -> CriticFit:
     """Ridge on the decision points that are not far out in state or reward; τ multiplies the squared fences, as the
     paper's does.
 
-    `features` are the critic's, `state` (people, decision points, variables) what is screened as a whole. `threshold` is
-    the square
-    of a participant's narrowest residual fence: a decision point that was left out within it was left out for its state.
+    `features` are the critic's (`arms` as in `fit_ridge`), `state` (people, decision points, variables) what is screened as
+    a whole. `threshold` is the square of a participant's narrowest residual fence: a decision point that was left out
+    within it was left out for its state.
     """
     xp = array_namespace(features)
     usable = weights > 0
     reach = tau**0.5
     far = state_outlyingness(state, usable) if trusted is None else xp.where(trusted, 0.0, xp.inf)
     base = features[..., : state.shape[-1] + 1]
-    arms = features.shape[-1] // base.shape[-1]
-    taken = [usable & (action == code) for code in range(arms)]
+    actions = features.shape[-1] // base.shape[-1]
+    taken = [usable & (action == code) for code in range(actions)]
     share, narrowest = _reward_outlyingness(base, rewards, taken, usable & (far <= 1))
     final = xp.where(usable & (far <= reach) & (share <= reach), weights, 0.0)
-    last = fit_ridge(features, rewards, final, penalty=penalty, arms=arms)
+    last = fit_ridge(features, rewards, final, penalty=penalty, arms=arms or actions)
     return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)
 
 
@@ -244,6 +245,7 @@ class HighBreakdown(RemovingCritic):
             penalty=batch.penalty,
             tau=self.tau,
             trusted=batch.trusted,
+            arms=batch.arms,
         )
 
     def trust_states(self, state: Array, present: Array) -> Array:

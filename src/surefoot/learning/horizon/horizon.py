@@ -37,6 +37,8 @@ class HorizonTask:
     max_gap: int
     day_boundary: DayBoundary
     correlated_differences: bool
+    centre: NDArray[np.float64] | None
+    """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
     engine: Engine
 
     def penalties(self, features: int) -> NDArray[np.float64]:

@@ -27,10 +27,18 @@ class Followed:
     """(state variables,): 1.0 for those that the critic sees."""
     present: NDArray[np.bool_]
     """Rows whose state is known, whether or not the participant was available."""
+    centre: NDArray[np.float64] | None = None
+    """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
 
     @classmethod
-    def of_logs(cls, logs: Trajectories, transitions: Transitions, sees: NDArray[np.float64]) -> Followed:
-        return cls(logs, transitions, sees, np.asarray(~np.isnan(logs.state).any(axis=1)))
+    def of_logs(
+        cls,
+        logs: Trajectories,
+        transitions: Transitions,
+        sees: NDArray[np.float64],
+        centre: NDArray[np.float64] | None = None,
+    ) -> Followed:
+        return cls(logs, transitions, sees, np.asarray(~np.isnan(logs.state).any(axis=1)), centre)
 
     @cached_property
     def state(self) -> NDArray[np.float64]:
@@ -68,7 +76,9 @@ class HorizonBatch:
         after = np.where(inside & data.pairs[rows], data.transitions.following[rows], -1)
         state = gather_rows(data.state, rows, inside & data.present[rows])
         following = gather_rows(data.state, after, after >= 0)
-        x = critic_features(engine.to_device(state), engine.to_device(np.where(inside, logs.action[rows], 0)), logs.actions)
+        action = engine.to_device(np.where(inside, logs.action[rows], 0))
+        centre = None if data.centre is None else engine.to_device(gather_rows(data.centre, rows, inside))
+        x = critic_features(engine.to_device(state), action, logs.actions, centre)
         xp = array_namespace(x)
         if data.nuisances.shape[1]:
             x = xp.concat([x, engine.to_device(np.where(inside[..., None], data.nuisances[rows], 0.0))], axis=-1)

@@ -28,7 +28,6 @@ from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
 from surefoot.numerics.engines import Engine, find_engine
 from surefoot.numerics.parallel import map_threads
-from surefoot.policies.features import critic_features
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import DecisionRule
 from surefoot.policies.training import KnownTraining
@@ -113,6 +112,9 @@ class Method(EstimatorInterface, ABC):
     night then has an intercept of its own."""
     critic_variables: tuple[str, ...] | None = None
     """The state variables that the critic sees; None means all."""
+    centre_actions: bool = False
+    """The critic regresses on 1{a} − p instead of 1{a}, p the logged probability of sending: a wrong model of what happens
+    without an action then does not bias the effect. For two actions and an immediate horizon."""
     policy_variables: tuple[str, ...] | None = None
     """The state variables that an actor's policy sees; None means all. LinUCB decides by what its critic sees."""
 
@@ -145,7 +147,7 @@ class Method(EstimatorInterface, ABC):
         self.check_names(logs.state_names, logs.action_names)
         where, sees = find_engine(engine), self._list_seen(logs)
         cleaned = logs if self.filter is None else find_filter(self.filter).clean(logs)
-        pooling, can_use = find_pooling(self.pooling), cleaned.usable
+        pooling, can_use, centre = find_pooling(self.pooling), cleaned.usable, self.list_centres(cleaned)
         participants = pooling.list_participants(cleaned)
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
         texts = describe_troubles(logs.state_names, logs.action_names, features, pooling)
@@ -156,7 +158,7 @@ class Method(EstimatorInterface, ABC):
 
         def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule]:
             fits, rows = block
-            batch = Batch.from_rows(cleaned, can_use, rows, where, **sees)
+            batch = Batch.from_rows(cleaned, can_use, rows, where, centre, **sees)
             learned = self.fit_batch(batch, None if joint is None else joint.restrict(fits, rows, where))
             arrays.record(fits, rows, where.to_numpy(batch.usable) > 0, learned, where)
             data = (batch.state, batch.action, batch.reward, batch.usable, learned.critic.weights)
@@ -167,7 +169,7 @@ class Method(EstimatorInterface, ABC):
         names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
         policies = Policies(None if pooling.shared else participants, join_rules(who, rules), *names, training=training)
         if joint is not None and joint.anybody is not None:
-            batch = Batch.from_rows(cleaned, can_use, cleaned.order[None], where, **sees)
+            batch = Batch.from_rows(cleaned, can_use, cleaned.order[None], where, centre, **sees)
             anybody = joint.anybody.restrict(np.zeros(1, dtype=np.int64), cleaned.order[None], where)
             rule = self.fit_batch(batch, anybody).rule.to_numpy(where)[0]
             few = np.bincount(cleaned.participant_index[can_use], minlength=len(participants)) < features
@@ -200,6 +202,7 @@ class Method(EstimatorInterface, ABC):
             max_gap=self.max_gap,
             day_boundary=self.day_boundary,
             correlated_differences=self.correlated_differences,
+            centre=self.list_centres(logs),
             engine=engine,
         )
 
@@ -209,14 +212,16 @@ class Method(EstimatorInterface, ABC):
         With an `outlook` the critic has judged already, and the rule acts on the long-run advantages.
         """
         xp = array_namespace(batch.state)
-        x = critic_features(batch.state * batch.critic_sees, batch.action, batch.actions)
+        x = batch.features
         units = find_penalty_units(self.penalty_units)
         scaling = units.measure(batch.state, batch.reward, batch.usable)
         penalty = units.penalise_critic(
             scaling, self.critic_penalty, actions=batch.actions, intercept=self.penalize_intercept
         )
         seen = xp.maximum(batch.critic_sees, batch.policy_sees)
-        data = CriticBatch(x, batch.reward, batch.usable, batch.state, batch.action, penalty, batch.actions, seen)
+        # A centred action is not 0 or 1: no product of features is one of them again.
+        arms = batch.actions if batch.centre is None else 1
+        data = CriticBatch(x, batch.reward, batch.usable, batch.state, batch.action, penalty, arms, seen)
         fit, penalty = self.regress(batch, data, scaling) if outlook is None else (outlook.critic, penalty)
         ahead = None if outlook is None else outlook.advantage
         found = CriticResult.of_fit(batch, x, fit, scaling, penalty, ahead)
@@ -227,6 +232,21 @@ class Method(EstimatorInterface, ABC):
         """The model of the expected reward, and ζ of every feature that it was fitted with."""
         return self.make_critic().fit(data), data.penalty
 
+    def list_centres(self, logs: Trajectories) -> NDArray[np.float64] | None:
+        """The probability of sending at every row, (rows, 1); None when actions are not centred."""
+        if not self.centre_actions:
+            return None
+        unknown = np.flatnonzero(logs.usable & np.isnan(logs.probability))
+        if unknown.size:
+            column, row = logs.names.probability, int(unknown[0])
+            raise InputError(
+                f"centre_actions needs the probability of the action taken, and column '{column}' has none at "
+                f"{unknown.size} usable decision points, the first of participant '{logs.participant[row]}' at time "
+                f"{logs.time[row]}; name its column, give the design's probabilities, or leave centre_actions out",
+                column=column,
+            )
+        return np.nan_to_num(np.where(logs.action == 0, 1 - logs.probability, logs.probability))[:, None]
+
     def prior_mean(self, logs: Trajectories) -> NDArray[np.float64]:
         """What the critic's coefficients are shrunk towards, (features,)."""
         return np.zeros((len(logs.state_names) + 1) * logs.actions)
@@ -235,6 +255,11 @@ class Method(EstimatorInterface, ABC):
         """Refuse parameters that name state variables or actions that there are not."""
         for parameter in ("critic_variables", "policy_variables"):
             _mask_variables(getattr(self, parameter), tuple(state), parameter)
+        if self.centre_actions and len(actions) > 2:
+            raise InputError(
+                f"centre_actions is for two actions, and there are {len(actions)}: a log holds the probability of the "
+                "action taken, not those of all others; leave centre_actions out"
+            )
 
     @abstractmethod
     def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
@@ -258,10 +283,16 @@ class Method(EstimatorInterface, ABC):
         for what, needs in (
             (type(self).__name__, self.needs_coefficients),
             (f"pooling = '{self.pooling}'", find_pooling(self.pooling).needs_coefficients),
+            ("centre_actions = true", self.centre_actions),
             (f"horizon = '{self.horizon}'", find_horizon(self.horizon).looks_ahead),
         ):
             if needs:
                 critic.require_coefficients(what)
+        if find_horizon(self.horizon).looks_ahead and self.centre_actions:
+            raise InputError(
+                "centre_actions leaves out what happens without the action, which a look ahead needs; use horizon = "
+                "'immediate' or leave centre_actions out"
+            )
         find_penalty_units(self.penalty_units)
         if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
             raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")

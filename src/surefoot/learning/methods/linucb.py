@@ -45,8 +45,9 @@ class LinUCB(Method):
 
     def learn_rule(self, found: CriticResult) -> tuple[UpperConfidence, Array]:
         batch, x, fit = found.batch, found.features, found.fit
-        if found.ahead is not None:
-            mean, spread = found.ahead.over_nothing()
+        if found.ahead is not None or batch.centre is not None:
+            # Of centred actions only the effects are known, not what is expected without one.
+            mean, spread = (found.ahead or found.immediate_advantage(found.system, found.scale)).over_nothing()
             return UpperConfidence(mean, self.exploration**2 * spread), fit.converged
         xp = array_namespace(x)
         people, d = fit.coef.shape
