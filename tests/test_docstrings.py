@@ -43,7 +43,7 @@ def list_fields(part):
     own = [
         (node.target.id, isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
         for node, after in itertools.pairwise([*body, None])
-        if isinstance(node, ast.AnnAssign) and not node.target.id.startswith("_") and node.target.id != "page_title"
+        if isinstance(node, ast.AnnAssign) and not node.target.id.startswith("_") and "ClassVar" not in ast.unparse(node)
     ]
     return {name for name, _ in own}, {name for name, explained in own if explained}
 

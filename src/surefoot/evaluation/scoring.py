@@ -11,6 +11,17 @@ from surefoot.learning.methods import Method
 def score_method(method: Method, logs: Trajectories) -> float:
     """The doubly robust value of a method by logs, per decision point; `Method.score` says how.
 
+    Parameters
+    ----------
+    method
+        Fitted to other logs or not fitted yet.
+    logs
+        What it is judged by.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> import surefoot as sf

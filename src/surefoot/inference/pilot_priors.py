@@ -34,6 +34,11 @@ def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) 
     method
         The method that the prior is for: its critic and what it sees are used. `ts` unless given.
 
+    Returns
+    -------
+    dict
+        `mean` and `scale` by the name of the coefficient.
+
     Examples
     --------
     >>> import surefoot as sf
