@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 import surefoot as sf
 from surefoot.evaluation import evaluate
 from surefoot.evaluation.long_run import PAIRS_PER_COEFFICIENT, LongRunLogs
-from surefoot.learning.critics import Ridge
+from surefoot.learning.critics import Capped, Ridge
 
 
 def make_logs(people=4, points=30, *, gap=1, variables=2, scale=1.0, seed=0):
@@ -91,3 +91,12 @@ def test_rows_without_an_outcome_or_a_known_next_state_are_left_out():
     found = LongRunLogs.of_logs(logs.with_values(reward=reward, state=state), Ridge())
     gone = set(range(29)) - {int(np.flatnonzero(logs.order == row)[0]) for row in found.rows}
     assert gone == {3, 9, 10}
+
+
+def test_what_the_critic_removes_is_left_out():
+    logs = make_logs()
+    reward = logs.reward.copy()
+    reward[logs.order[5]] = 1e4
+    found = LongRunLogs.of_logs(logs.with_values(reward=reward), Capped())
+    assert logs.order[5] not in found.rows and logs.order[5] in LongRunLogs.of_logs(logs, Ridge()).rows
+    assert len(found.rows) > 0.8 * 4 * 29
