@@ -49,14 +49,30 @@ def test_the_package_names_exact_versions_and_no_host():
     assert "://" not in (ROOT / "package-lock.json").read_text(encoding="utf-8")
 
 
-@contextmanager
-def app_server(url, key, participant):
-    """The example, compiled and run."""
-    if shutil.which("node") is None or not COMPILER.exists():
+def test_the_programs_run_against_a_served_trial(served, proxy, participant):
+    """In one test: both are compiled into the same folder."""
+    node = shutil.which("node")
+    if node is None or not COMPILER.exists():
         pytest.skip("no TypeScript: install Node 20 or newer and run `make typescript`")
     subprocess.run([COMPILER], cwd=ROOT, check=True)  # noqa: S603 - our own words
+    check_readme(node, served)
+    check_app_server(node, served, proxy, participant)
+
+
+def check_readme(node, served):
+    page, program = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "example/first_decision.ts"))
+    assert f"```ts\n{program}```" in page
+    given = {**os.environ, "SUREFOOT_URL": served.url, "SUREFOOT_KEY": served.app}
+    words = [node, "build/example/first_decision.js"]
+    done = subprocess.run(words, cwd=ROOT, env=given, capture_output=True, text=True, check=True)  # noqa: S603 - our own words
+    assert re.fullmatch(r"(nothing|send) \[ 0.5, 0.5 \] warm-up recorded\n", done.stdout)
+
+
+@contextmanager
+def app_server(node, url, key, participant):
+    """The example, run."""
     given = {"SUREFOOT_URL": url, "SUREFOOT_KEY": key, "PORT": "0", "PHONES": json.dumps({"phone": participant})}
-    words = [shutil.which("node"), "build/example/app_server.js"]
+    words = [node, "build/example/app_server.js"]
     process = subprocess.Popen(words, cwd=ROOT, env={**os.environ, **given}, stdout=subprocess.PIPE, text=True)  # noqa: S603
     try:
         yield int(process.stdout.readline().split()[-1])
@@ -74,8 +90,8 @@ def ask(port, path, body, token="phone"):  # noqa: S107 - made up
     return found
 
 
-def test_an_app_server_asks_for_its_phones(served, proxy, participant):
-    with app_server(proxy.url, served.app, participant) as port:
+def check_app_server(node, served, proxy, participant):
+    with app_server(node, proxy.url, served.app, participant) as port:
         proxy.seen.clear()
         proxy.faults.extend(["lost_answer", "busy"])
         status, answer = ask(port, "/prompt", POINT)
