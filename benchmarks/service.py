@@ -4,16 +4,17 @@ Both are served by uvicorn with the same workers, database settings and clients,
 the seconds. PostgreSQL takes part where its programs are installed, or where SUREFOOT_TEST_POSTGRES names a server.
 """
 
-import http.client
+import argparse
 import json
 import os
 import platform
+import re
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from contextlib import contextmanager, nullcontext
@@ -38,7 +39,9 @@ from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: 
 from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
-SECONDS, ROUNDS, CLIENTS, PEOPLE = 2.0, 5, 8, 40
+SECONDS, PEOPLE = 1.5, 40
+CLIENTS = {1: 0.75, 8: 1.0, 32: 1.5}
+"""How many ask at once, and the share of the bare route's decisions per second that the service must reach."""
 STUDY = """\
 [columns]
 participant = "participant"
@@ -96,7 +99,7 @@ def served(factory, workers, environment):
     script = f"from surefoot.service.server import listen\nif __name__ == '__main__':\n    {call}\n"
     (Path(environment["SUREFOOT_STUDY"]).parent / "listen.py").write_text(script)
     command = [sys.executable, str(Path(environment["SUREFOOT_STUDY"]).parent / "listen.py")]
-    environment = {**environment, "PYTHONPATH": str(ROOT / "benchmarks")}
+    environment = {**environment, "PYTHONPATH": f"{ROOT / 'benchmarks'}{os.pathsep}{ROOT / 'src'}"}
     process = subprocess.Popen(
         command,
         env={**os.environ, **environment},
@@ -129,32 +132,57 @@ def body(participant, index):
     }
 
 
-def load(port, key, first, seconds):
-    """Latencies of all requests that several clients got answered in some seconds, one after the other each."""
-    found = [[] for _ in range(CLIENTS)]
+class Client:
+    """One connection that asks, waits for the answer and asks again, with little work of its own."""
+
+    def __init__(self, port, key, number, index):
+        self.socket = socket.create_connection(("127.0.0.1", port), 30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._head = (
+            "POST /api/v1/decisions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {key}\r\nContent-Length: "
+        )
+        self._participant, self._index, self._received, self.latencies = f"p{number}", index, b"", []
+
+    def send(self):
+        text = json.dumps(body(self._participant, self._index))
+        self._index += 1
+        self._start = time.perf_counter()
+        self.socket.sendall(f"{self._head}{len(text)}\r\n\r\n{text}".encode())
+
+    def receive(self):
+        """Whether the answer is complete."""
+        self._received += self.socket.recv(65536)
+        head, found, content = self._received.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        if not found or len(content) < int(length[1]):
+            return False
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(self._received[:400].decode())
+        self.latencies.append(time.perf_counter() - self._start)
+        self._received = b""
+        return True
+
+
+def load(port, key, clients, first, seconds):
+    """Latencies of all requests that some clients got answered in some seconds, one after the other each."""
+    chosen = selectors.DefaultSelector()
+    all_clients = [Client(port, key, number, first) for number in range(clients)]
     end = time.perf_counter() + seconds
-
-    def client(number):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        index = first
-        while time.perf_counter() < end:
-            text = json.dumps(body(f"p{number}", index))
-            start = time.perf_counter()
-            connection.request("POST", "/api/v1/decisions", text, headers)
-            reply = connection.getresponse()
-            content = reply.read()
-            found[number].append(time.perf_counter() - start)
-            if reply.status != 200:
-                raise SystemExit(f"{reply.status}: {content[:200]}")
-            index += 1
-
-    clients = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join()
-    return np.concatenate([np.array(times) for times in found])
+    for one in all_clients:
+        chosen.register(one.socket, selectors.EVENT_READ, one)
+        one.send()
+    waiting = clients
+    while waiting:
+        for event, _ in chosen.select(30):
+            if event.data.receive():
+                if time.perf_counter() < end:
+                    event.data.send()
+                else:
+                    waiting -= 1
+    for one in all_clients:
+        one.socket.close()
+    return np.concatenate([np.array(one.latencies) for one in all_clients])
 
 
 def prepared(url):
@@ -178,33 +206,45 @@ def prepared(url):
     return key
 
 
-def compare(url, workers, study_file):
+def compare(url, workers, study_file, rounds):
+    """Rates and latencies for every number of clients, the two servers in turns."""
     key = prepared(url)
     environment = {"SUREFOOT_DATABASE": url, "SUREFOOT_STUDY": str(study_file), "OPENBLAS_NUM_THREADS": "1"}
-    times = {"bare": [], "surefoot": []}
-    rates = {"bare": [], "surefoot": []}
+    found = {}
     with (
         served("service:bare", workers, environment) as bare_port,
         served("surefoot.service.app:from_environment", workers, environment) as port,
     ):
-        for number in range(-1, ROUNDS):
-            for name, where in (("bare", bare_port), ("surefoot", port)):
-                # The first round warms up and does not count.
-                seconds = SECONDS if number >= 0 else 1.0
-                found = load(where, key, 1_000_000 * (number + 2), seconds)
-                if number >= 0:
-                    times[name].append(found)
-                    rates[name].append(len(found) / seconds)
-    return {
+        places, first = {"bare": bare_port, "surefoot": port}, 1_000_000
+        for clients in CLIENTS:
+            times = {name: [] for name in places}
+            # The first round warms up and does not count.
+            for number in range(-1, rounds):
+                for name, where in places.items():
+                    first += 100_000
+                    seconds = SECONDS if number >= 0 else 0.5
+                    latencies = load(where, key, clients, first, seconds)
+                    if number >= 0:
+                        times[name].append(latencies)
+            found[str(clients)] = summarise(times)
+    return found
+
+
+def summarise(times):
+    rates = {name: np.array([len(one) / SECONDS for one in rounds]) for name, rounds in times.items()}
+    result = {
         name: {
             "per_second": round(float(np.median(rates[name])), 1),
             **{
-                f"p{percent}_ms": round(1e3 * float(np.percentile(np.concatenate(times[name]), percent)), 2)
+                f"p{percent}_ms": round(1e3 * float(np.percentile(np.concatenate(rounds), percent)), 2)
                 for percent in (50, 95, 99)
             },
         }
-        for name in times
-    } | {"ratio": round(float(np.median(np.array(rates["surefoot"]) / np.array(rates["bare"]))), 3)}
+        for name, rounds in times.items()
+    }
+    result["ratio"] = round(float(np.median(rates["surefoot"] / rates["bare"])), 3)
+    result["p99_ratio"] = round(result["surefoot"]["p99_ms"] / result["bare"]["p99_ms"], 3)
+    return result
 
 
 @contextmanager
@@ -221,34 +261,47 @@ def postgres_database(server):
 
 
 def main():
-    results = {"clients": CLIENTS, "seconds": SECONDS, "rounds": ROUNDS, "cores": os.cpu_count(), "databases": {}}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "service.json")
+    wanted = parser.parse_args()
+    results = {"seconds": SECONDS, "rounds": wanted.rounds, "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
+    results["databases"] = {}
     given = os.environ.get("SUREFOOT_TEST_POSTGRES")
     with tempfile.TemporaryDirectory() as folder:
         study_file = Path(folder) / "study.toml"
         study_file.write_text(STUDY)
-        for workers in (1, 2):
+        for workers in wanted.workers if "sqlite" in wanted.database else ():
             url = f"sqlite:///{folder}/trial-{workers}.db"
-            results["databases"][f"SQLite, {workers} worker(s)"] = compare(url, workers, study_file)
+            results["databases"][f"SQLite, {workers} worker(s)"] = compare(url, workers, study_file, wanted.rounds)
         server = nullcontext(given) if given else cluster(binaries()) if binaries() else None
         if server is None:
             print("PostgreSQL is not installed and SUREFOOT_TEST_POSTGRES is not set: not measured")
-        else:
+        elif "postgresql" in wanted.database:
             with server as found:
-                for workers in (1, 2):
+                for workers in wanted.workers:
                     with postgres_database(found) as url:
-                        results["databases"][f"PostgreSQL, {workers} worker(s)"] = compare(url, workers, study_file)
+                        results["databases"][f"PostgreSQL, {workers} worker(s)"] = compare(
+                            url, workers, study_file, wanted.rounds
+                        )
     results["versions"] = {"surefoot": __version__, "sqlalchemy": sa.__version__, "python": platform.python_version()}
-    print(f"{'':<26}{'per second':>12}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}   share of bare")
-    for database, rows in results["databases"].items():
-        for name in ("bare", "surefoot"):
-            one = rows[name]
-            share = f"{rows['ratio']:>16.2f}" if name == "surefoot" else ""
-            print(
-                f"{database + ', ' + name:<38}{one['per_second']:>8.0f}{one['p50_ms']:>9.1f}{one['p95_ms']:>9.1f}"
-                f"{one['p99_ms']:>9.1f}{share}"
-            )
-    path = ROOT / "benchmarks" / "service.json"
-    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    show(results)
+    wanted.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def show(results):
+    print(f"load of the machine before: {results['load_before']:.1f}")
+    print(f"{'':<36}{'per second':>12}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}{'share':>8}{'wanted':>8}")
+    for database, by_clients in results["databases"].items():
+        for clients, rows in by_clients.items():
+            for name in ("bare", "surefoot"):
+                one = rows[name]
+                share = f"{rows['ratio']:>8.2f}{CLIENTS[int(clients)]:>8.2f}" if name == "surefoot" else ""
+                numbers = "".join(f"{one[f'p{percent}_ms']:>9.1f}" for percent in (50, 95, 99))
+                title = f"{database}, {clients} client(s), {name}"
+                print(f"{title:<40}{one['per_second']:>8.0f}{numbers}{share}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,6 @@ class LogColumn:
     def numbers(self) -> NDArray[np.float64]:
         """Numbers and yes/no values as float64, missing as NaN; text is read as numbers with a decimal point."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         cells = self.plain_numbers().cast(pa.float64(), self._not_a_number) if self.is_text else self.cells
         known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
@@ -62,9 +61,9 @@ class LogColumn:
             )
         if pa.types.is_boolean(cells.type):
             cells = cells.cast(pa.int8())
-        values: NDArray[np.float64] = pc.fill_null(cells.cast(pa.float64(), safe=False), np.nan).to_numpy(
-            zero_copy_only=False
-        )
+        # Nulls of floats become NaN.
+        floats = cells if pa.types.is_float64(cells.type) else cells.cast(pa.float64(), safe=False)
+        values: NDArray[np.float64] = floats.to_numpy(zero_copy_only=False)
         return values / 100 if self.name in self.settings.percent else values
 
     def plain_numbers(self) -> LogColumn:

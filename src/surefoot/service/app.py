@@ -16,6 +16,7 @@ from surefoot.service import dashboard
 from surefoot.service.access.keys import KeyCache
 from surefoot.service.access.rate_limit import RateLimiter
 from surefoot.service.api import admin_routes, public_routes, routes
+from surefoot.service.api.authentication import KeyLookups
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.middleware import RequestMiddleware
 from surefoot.service.api.validation_words import describe_validation_error
@@ -39,11 +40,12 @@ def create_app(trial: Trial) -> FastAPI:
     check_servable(trial.study)
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         schedule = Schedule(trial)
         schedule.start()
         yield
         schedule.stop()
+        app.state.recorder.close()
         trial.close()
 
     app = FastAPI(
@@ -56,7 +58,7 @@ def create_app(trial: Trial) -> FastAPI:
     )
     limits = trial.settings.limits
     app.state.trial, app.state.key_cache, app.state.rate_limiter = trial, KeyCache(), RateLimiter(limits.requests_per_second)
-    app.state.recorder = DecisionRecorder(trial)
+    app.state.recorder, app.state.key_lookups = DecisionRecorder(trial), KeyLookups(trial.database)
     counters = RequestCounters()
     app.state.metrics = Metrics(trial, counters)
     app.state.sign_in_limiter = RateLimiter(SIGN_INS_PER_MINUTE / 60, burst=SIGN_INS_PER_MINUTE)

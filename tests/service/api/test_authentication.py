@@ -1,10 +1,12 @@
+import asyncio
 import json
 
 import pytest
 
 from surefoot.service.access import keys
+from surefoot.service.access.keys import Caller
 from surefoot.service.api import authentication
-from surefoot.service.api.authentication import parse_strict_json
+from surefoot.service.api.authentication import KeyLookups, parse_strict_json
 from surefoot.service.trial.api_errors import ApiError
 from tests.service.support.client import request
 
@@ -123,3 +125,17 @@ def test_brackets_in_text_are_no_tower():
     assert parse_strict_json(text.encode())["b"] == [[1]]
     with pytest.raises(ApiError):
         parse_strict_json(b"[" * (authentication.MAXIMUM_DEPTH + 1) + b"]" * (authentication.MAXIMUM_DEPTH + 1))
+
+
+def test_requests_that_come_together_look_their_key_up_once(trial, monkeypatch):
+    looked = []
+    monkeypatch.setattr(keys, "find_caller", lambda database, key: looked.append(key) or Caller("0" * 12, "app"))
+
+    async def main():
+        lookups = KeyLookups(trial.database)
+        found = await asyncio.gather(*(lookups.find("one") for _ in range(20)), lookups.find("other"))
+        assert {caller.role for caller in found} == {"app"}
+        await lookups.find("one")
+
+    asyncio.run(main())
+    assert sorted(looked) == ["one", "one", "other"]

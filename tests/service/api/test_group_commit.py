@@ -57,3 +57,29 @@ def test_batches_keep_the_order_of_arrival(trial):
     replies = gather(trial, [request("p1", index) for index in range(5)])
     assert all(isinstance(reply, str) for reply in replies)
     assert column(trial, decisions.c.decision_idx) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_who_was_answered_together_is_answered_together_again(trial, monkeypatch):
+    """The first to ask again waits a moment for the others, and does not wait for ever."""
+    for number in range(8):
+        register_participant(trial.database, f"p{number}")
+    sizes = []
+    real = group_commit.decide_batch
+    monkeypatch.setattr(group_commit, "decide_batch", lambda trial, batch: sizes.append(len(batch)) or real(trial, batch))
+    monkeypatch.setattr(group_commit, "GATHER_SECONDS", 0.2)
+
+    async def main():
+        recorder = DecisionRecorder(trial)
+
+        async def ask(participant, index, delay):
+            await asyncio.sleep(delay)
+            return await recorder.decide(DecisionRequest(**request(participant, index)))
+
+        await asyncio.gather(*(ask(f"p{number}", 0, 0) for number in range(8)))
+        await asyncio.gather(*(ask(f"p{number}", 1, 0.01 * number) for number in range(8)))
+        await ask("p0", 2, 0)
+        recorder.close()
+
+    asyncio.run(main())
+    assert sizes == [8, 8, 1]

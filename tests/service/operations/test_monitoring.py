@@ -138,6 +138,16 @@ def test_half_open_connections_and_slow_bodies_are_closed(trial, monkeypatch):
 
 
 @sqlite_only
+def test_a_head_without_an_end_is_cut_off(trial):
+    with running(trial) as site:
+        address = ("127.0.0.1", int(site.rsplit(":", 1)[1]))
+        with socket.create_connection(address, timeout=5) as connection, pytest.raises(OSError):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+            for number in range(100_000):
+                connection.sendall(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+
+
+@sqlite_only
 def test_failed_sign_ins_are_limited(client):
     page = client.get("/sign-in")
     statuses = [client.post("/sign-in", data={"token": token(page), "key": "sf_wrong"}).status_code for _ in range(12)]

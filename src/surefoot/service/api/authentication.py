@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from surefoot.service.access import keys
 from surefoot.service.access.keys import Caller, Role
+from surefoot.service.database.databases import Database
 from surefoot.service.trial.api_errors import ApiError
 
 MAXIMUM_DEPTH = 20
@@ -25,6 +29,19 @@ def for_role(role: Role) -> Callable[[Endpoint], Endpoint]:
 
     def mark(endpoint: Endpoint) -> Endpoint:
         endpoint.role = role  # type: ignore[attr-defined]
+        return endpoint
+
+    return mark
+
+
+def for_body(model: type[BaseModel]) -> Callable[[Endpoint], Endpoint]:
+    """Mark an async route that takes this body and the request, and gives a whole response.
+
+    It is called without FastAPI's search for dependencies and its check of the response, which cost as much as the rest.
+    """
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        endpoint.body_model = model  # type: ignore[attr-defined]
         return endpoint
 
     return mark
@@ -49,13 +66,43 @@ class AuthenticatedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        model: type[BaseModel] | None = getattr(self.endpoint, "body_model", None)
 
         async def handle_authenticated(request: Request) -> Response:
             if self.role is not None:
                 request.state.caller = await authenticate(request, self.role)
-            return await handle(StrictRequest(request.scope, request.receive))
+            strict = StrictRequest(request.scope, request.receive)
+            if model is None or request.headers.get("content-type") != "application/json" or not await strict.body():
+                return await handle(strict)
+            response: Response = await self.endpoint(_read_body(model, await strict.json()), strict)
+            return response
 
         return handle_authenticated
+
+
+def _read_body(model: type[BaseModel], value: Any) -> BaseModel:
+    try:
+        return model.model_validate(value, from_attributes=True)  # as FastAPI does it, for the same words
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found]) from error
+
+
+class KeyLookups:
+    """Looks keys up in the database, once for all requests that ask for the same key at the same time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._running: dict[str, asyncio.Task[Caller | None]] = {}
+
+    async def find(self, key: str) -> Caller | None:
+        """Who holds the key; None when nobody does."""
+        task = self._running.get(key)
+        if task is None:
+            task = asyncio.ensure_future(run_in_threadpool(keys.find_caller, self._database, key))
+            self._running[key] = task
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        return await asyncio.shield(task)
 
 
 async def authenticate(request: Request, role: Role) -> Caller:
@@ -65,7 +112,7 @@ async def authenticate(request: Request, role: Role) -> Caller:
     key = key.strip() if scheme.lower() == "bearer" else ""
     caller: Caller | None = state.key_cache.find(key)
     if caller is None:
-        caller = await run_in_threadpool(keys.find_caller, state.trial.database, key)
+        caller = await state.key_lookups.find(key)
         if caller is None:
             raise ApiError(
                 401, "unauthorised", "send a valid key: Authorization: Bearer sf_…", headers={"WWW-Authenticate": "Bearer"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-
-from starlette.concurrency import run_in_threadpool
+from concurrent.futures import ThreadPoolExecutor
 
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide_batch
@@ -13,6 +12,8 @@ from surefoot.service.trial.trial import Trial
 
 LARGEST = 64
 """Decisions of one transaction."""
+GATHER_SECONDS = 0.002
+"""While others asked a moment ago, a transaction waits for so long at most until as many have asked again."""
 
 
 class DecisionRecorder:
@@ -22,20 +23,32 @@ class DecisionRecorder:
         self._trial = trial
         self._waiting: deque[tuple[DecisionRequest, asyncio.Future[str]]] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "decisions")
+        self._expected, self._enough = 0, asyncio.Event()
+
+    def close(self) -> None:
+        """End the thread, after the transaction that is under way."""
+        self._thread.shutdown()
 
     async def decide(self, request: DecisionRequest) -> str:
         """The reply to a request, once it is on the disk."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
+        if len(self._waiting) >= self._expected:
+            self._enough.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         return await future
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._waiting:
+            await self._gather()
             batch = self._take_batch()
+            self._expected = len(batch)
             try:
-                replies = await run_in_threadpool(decide_batch, self._trial, [request for request, _ in batch])
+                asked = [request for request, _ in batch]
+                replies = await loop.run_in_executor(self._thread, decide_batch, self._trial, asked)
             except Exception as error:
                 replies = [error] * len(batch)
             for (_, future), reply in zip(batch, replies, strict=True):
@@ -45,6 +58,15 @@ class DecisionRecorder:
                     future.set_exception(reply)
                 else:
                     future.set_result(reply)
+
+    async def _gather(self) -> None:
+        """Who was answered together asks again at nearly the same time: one transaction takes them all."""
+        if len(self._waiting) < self._expected:
+            self._enough.clear()
+            try:
+                await asyncio.wait_for(self._enough.wait(), GATHER_SECONDS)
+            except TimeoutError:
+                return
 
     def _take_batch(self) -> list[tuple[DecisionRequest, asyncio.Future[str]]]:
         """In the order of arrival; a second decision point of a participant waits for the next batch."""

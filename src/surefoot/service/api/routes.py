@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from surefoot.service.api.authentication import AuthenticatedRoute, for_role
+from surefoot.service.api.authentication import AuthenticatedRoute, for_body, for_role
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.trial import outcomes, participants
 from surefoot.service.trial.api_errors import ApiError
@@ -50,6 +50,7 @@ def register(body: Registration, request: Request) -> Any:
 
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
 @for_role("app")
+@for_body(DecisionRequest)
 async def decide(body: DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
     recorder: DecisionRecorder = request.app.state.recorder

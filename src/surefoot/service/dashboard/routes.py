@@ -39,8 +39,8 @@ from surefoot.service.database import clock
 from surefoot.service.trial.alerts import close_alert
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.pauses import find_status, set_pause, withdraw
+from surefoot.service.trial.point_query import PAUSED, WITHDRAWN
 from surefoot.service.trial.safety import count_safety
-from surefoot.service.trial.standing import PAUSED, WITHDRAWN
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 

@@ -17,6 +17,7 @@ from sqlalchemy.engine import make_url
 from surefoot.errors import InputError
 from surefoot.service.database.faults import DatabaseMovedError
 from surefoot.service.database.ledger import PENDING, write_pending
+from surefoot.service.database.pipeline import execute_in_pipeline, open_pipeline
 
 DEFAULT_URL = "sqlite:///surefoot.db"
 NO_TRIAL = (
@@ -65,11 +66,19 @@ class Database:
             yield connection
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
-        """One transaction, with what it recorded in the ledger; committed, to the disk, when it ends without an error."""
+    def transaction(self, *, pipelined: bool = False) -> Iterator[sa.Connection]:
+        """One transaction, with what it recorded in the ledger; committed, to the disk, when it ends without an error.
+
+        Pipelined, PostgreSQL gets statements that are `UNANSWERED` without a wait after each.
+        """
         self._check_file()
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
-        with self._turn if self.is_sqlite else nullcontext(), self.engine.begin() as connection:
+        with (
+            self._turn if self.is_sqlite else nullcontext(),
+            self.engine.connect() as connection,
+            open_pipeline(connection) if pipelined and not self.is_sqlite else nullcontext(),
+            connection.begin(),
+        ):
             connection.info.pop(PENDING, None)
             yield connection
             write_pending(connection)
@@ -122,14 +131,19 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
         raise InputError(f"there is no support for '{kind}' databases; use sqlite:///… or postgresql://…")
     parsed = parsed.set(drivername="postgresql+psycopg")
     limits = f"-c statement_timeout={1000 * STATEMENT_SECONDS} -c lock_timeout={1000 * STATEMENT_SECONDS}"
+    # A statement that comes again and again is planned once, not every time.
+    limits += " -c plan_cache_mode=force_generic_plan"
     options: dict[str, Any] = {
         "pool_size": CONNECTIONS,
         "max_overflow": 0,
         "pool_timeout": POOL_SECONDS,
+        "pool_use_lifo": True,  # the connection that knows the statements already
         "hide_parameters": True,
         "connect_args": {"connect_timeout": POOL_SECONDS, "options": limits},
     }
-    return Database(sa.create_engine(parsed, **options), text)
+    engine = sa.create_engine(parsed, **options)
+    sa.event.listen(engine, "do_execute", execute_in_pipeline)
+    return Database(engine, text)
 
 
 def _identify(path: str) -> tuple[int, int] | None:

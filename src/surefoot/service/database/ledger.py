@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import EVIDENCE
+from surefoot.service.database.pipeline import UNANSWERED
 from surefoot.service.database.schema import ledger, to_microseconds
 
 BEGINNING = bytes(32)
@@ -24,7 +25,7 @@ BEGINNING = bytes(32)
 PENDING = "surefoot_ledger"
 _LAST = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
 _INSERT = sa.insert(ledger)
-_EXTEND = sa.text("SELECT surefoot_extend_ledger(:recorded_at, :entries, :digest)")
+_EXTEND = sa.text("SELECT surefoot_extend_ledger(:recorded_at, :entries, :digest)").execution_options(**UNANSWERED)
 
 
 def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any]]) -> None:

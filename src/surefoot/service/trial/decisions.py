@@ -18,31 +18,19 @@ from surefoot.data.column_kinds import Cell
 from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import SALT_BYTES
 from surefoot.service.database.ledger import record
+from surefoot.service.database.pipeline import UNANSWERED
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.choices import Choice, choose, unavailable_probabilities
 from surefoot.service.trial.context import Observation, check_types, contexts_to_states
 from surefoot.service.trial.derived import derive_now
-from surefoot.service.trial.policy_versions import LIVE
+from surefoot.service.trial.point_query import Point, lock_participants, read_points
 from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
 from surefoot.service.trial.standing import Standing, check_consent, check_order, find_standings, find_stop
 from surefoot.service.trial.trial import Trial
 
-INSERT = sa.insert(decisions)
-STORED = sa.select(
-    decisions.c.participant_id,
-    decisions.c.decision_idx,
-    decisions.c.decided_at,
-    decisions.c.available,
-    decisions.c.availability_reasons,
-    decisions.c.source,
-    decisions.c.fallback_reasons,
-    decisions.c.context,
-    decisions.c.reply,
-    decisions.c.salt,
-)
-Point = tuple[str, int]
+INSERT = sa.insert(decisions).execution_options(**UNANSWERED)
 
 
 def decide(trial: Trial, request: DecisionRequest) -> str:
@@ -59,30 +47,31 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
     At most one new decision point of each participant: the order of two could not be told.
     """
     received = now()
-    with trial.database.transaction() as connection:
-        standings = find_standings(trial, connection, {request.participant_id for request in requests})
-        stored = _find_stored(connection, requests)
-        new, wrong = _decide_new(trial, connection, requests, standings, stored, received)
+    with trial.database.transaction(pipelined=True) as connection:
+        points = [_point(request) for request in requests]
+        lock_participants(connection, points)
+        found = read_points(connection, points)
+        new, wrong = _decide_new(trial, connection, requests, found, received)
         if new:
             connection.execute(INSERT, list(new.values()))
             record(connection, "decision", new.values())
-    return [_reply(request, new, stored, wrong) for request in requests]
+    return [_reply(request, new, found, wrong) for request in requests]
 
 
 def _decide_new(
     trial: Trial,
     connection: sa.Connection,
     requests: Sequence[DecisionRequest],
-    standings: dict[str, Standing],
-    stored: dict[Point, Any],
+    found: dict[Point, Any],
     received: datetime,
 ) -> tuple[dict[Point, dict[str, Any]], dict[Point, Exception]]:
     """Rows of the decision points that are new, and what is wrong with those that cannot be decided."""
+    standings = find_standings(trial, connection, found)
     asked: dict[Point, DecisionRequest] = {}
     wrong: dict[Point, Exception] = {}
     for request in requests:
         point = _point(request)
-        if point not in stored and point not in asked:
+        if found[point]["reply"] is None and point not in asked:
             try:
                 _check_request(trial, request, standings.get(request.participant_id), received)
             except ApiError as error:
@@ -91,11 +80,11 @@ def _decide_new(
                 asked[point] = request
     derived = [derive_now(trial.study, connection, *point, received) for point in asked]
     contexts = [request.context for request in asked.values()]
-    live = connection.execute(LIVE).first()
-    active = None if live is None else (live.policy_id, live.activated_at)
+    first = next(iter(found.values()))
+    live = None if first["live_id"] is None else (first["live_id"], first["live_since"])
     new = {}
     for (point, request), seen in zip(asked.items(), contexts_to_states(trial.study, contexts, derived), strict=True):
-        new[point] = _make_row(trial, request, standings[request.participant_id], seen, active, received)
+        new[point] = _make_row(trial, request, standings[request.participant_id], seen, live, received)
     return new, wrong
 
 
@@ -104,22 +93,15 @@ def _point(request: DecisionRequest) -> Point:
 
 
 def _reply(
-    request: DecisionRequest, new: dict[Point, Any], stored: dict[Point, Any], wrong: dict[Point, Exception]
+    request: DecisionRequest, new: dict[Point, Any], found: dict[Point, Any], wrong: dict[Point, Exception]
 ) -> str | Exception:
     point = _point(request)
     if point in wrong:
         return wrong[point]
     try:
-        return _repeat(request, new[point] if point in new else stored[point])
+        return _repeat(request, new[point] if point in new else found[point])
     except ApiError as error:
         return error
-
-
-def _find_stored(connection: sa.Connection, requests: Sequence[DecisionRequest]) -> dict[Point, Any]:
-    points = {_point(request) for request in requests}
-    wanted = sa.tuple_(decisions.c.participant_id, decisions.c.decision_idx).in_(points)
-    found = connection.execute(STORED.where(wanted)).mappings()
-    return {(row["participant_id"], row["decision_idx"]): row for row in found}
 
 
 def _repeat(request: DecisionRequest, stored: Any) -> str:

@@ -18,7 +18,7 @@ from surefoot.service.database.schema import decisions, outcomes, participant_ev
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.api_models import Outcome
 from surefoot.service.trial.decisions import check_timestamp
-from surefoot.service.trial.standing import WITHDRAWN
+from surefoot.service.trial.point_query import WITHDRAWN
 from surefoot.service.trial.trial import Trial
 
 AGREES = 1e-6

@@ -11,7 +11,8 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import participants
 from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.standing import PAUSED, RESUMED, WITHDRAWN, find_statuses
+from surefoot.service.trial.point_query import PAUSED, RESUMED, WITHDRAWN
+from surefoot.service.trial.standing import find_statuses
 from surefoot.service.trial.trial import Trial
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, decisions, erasures, participant_events, participants, updates
-from surefoot.service.trial.standing import PAUSED, RESUMED, WITHDRAWN
+from surefoot.service.trial.point_query import PAUSED, RESUMED, WITHDRAWN
 from surefoot.service.trial.trial import Trial
 
 REASONS = 50

@@ -5,19 +5,20 @@ Read inside the transaction that records the next decision, with the participant
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
-from surefoot.service.database.schema import decisions, participant_events, participants
+from surefoot.service.database.schema import participant_events
 from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.point_query import PAUSED, RESUMED, WITHDRAWN, Point, find_prompts
 from surefoot.service.trial.trial import Trial
 from surefoot.study import TrialSection
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
-PAUSED, RESUMED, WITHDRAWN = "paused", "resumed", "withdrawn"
 DOSE = "dose: "
 """How the reason begins when a limit on prompts made a decision point unavailable."""
 
@@ -35,40 +36,26 @@ class Standing:
     """When anything was sent in the last week before the last decision point, by the decision points' own time."""
 
 
-def find_standings(trial: Trial, connection: sa.Connection, ids: Collection[str]) -> dict[str, Standing]:
-    """The standing of every participant that is registered, each locked until the transaction ends."""
-    own = sa.select(participants.c.id).where(participants.c.id.in_(ids)).order_by(participants.c.id)
-    known = list(connection.scalars(own if trial.database.is_sqlite else own.with_for_update(key_share=True)))
-    last = _find_last(connection, known)
-    statuses = find_statuses(connection, known)
-    prompts = _find_prompts(connection, known) if trial.settings.dose.is_limited else {}
+def find_standings(trial: Trial, connection: sa.Connection, found: Mapping[Point, Any]) -> dict[str, Standing]:
+    """The standing of every participant that is registered, from what `read_points` found."""
+    known = {row["participant_id"]: row for row in found.values() if row["known"] is not None}
+    prompts = find_prompts(connection, known) if trial.settings.dose.is_limited else {}
     return {
         one: Standing(
-            paused="the study"
-            if statuses.get(None) == PAUSED
-            else "the participant"
-            if statuses.get(one) == PAUSED
-            else None,
-            withdrawn=statuses.get(one) == WITHDRAWN,
-            last_idx=last[one][0] if one in last else None,
-            last_at=last[one][1] if one in last else None,
+            paused=_find_pause(row),
+            withdrawn=row["own_event"] == WITHDRAWN,
+            last_idx=row["last_idx"],
+            last_at=row["last_at"],
             prompts=prompts.get(one, []),
         )
-        for one in known
+        for one, row in known.items()
     }
 
 
-def _find_last(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple[int, datetime]]:
-    newest = (
-        sa.select(decisions.c.participant_id, sa.func.max(decisions.c.decision_idx).label("decision_idx"))
-        .where(decisions.c.participant_id.in_(ids))
-        .group_by(decisions.c.participant_id)
-        .subquery()
-    )
-    same = sa.and_(decisions.c.participant_id == newest.c.participant_id, decisions.c.decision_idx == newest.c.decision_idx)
-    columns = (decisions.c.participant_id, decisions.c.decision_idx, decisions.c.decided_at)
-    rows = connection.execute(sa.select(*columns).join_from(newest, decisions, same))
-    return {row.participant_id: (row.decision_idx, row.decided_at) for row in rows}
+def _find_pause(row: Any) -> str | None:
+    if row["study_event"] == PAUSED:
+        return "the study"
+    return "the participant" if row["own_event"] == PAUSED else None
 
 
 def find_statuses(connection: sa.Connection, ids: Collection[str]) -> dict[str | None, str]:
@@ -79,16 +66,6 @@ def find_statuses(connection: sa.Connection, ids: Collection[str]) -> dict[str |
     )
     rows = connection.execute(events.order_by(participant_events.c.id))
     return {row.participant_id: row.kind for row in rows}
-
-
-def _find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, list[datetime]]:
-    sent = sa.select(decisions.c.participant_id, decisions.c.decided_at).where(
-        decisions.c.participant_id.in_(ids), decisions.c.action > 0
-    )
-    found: dict[str, list[datetime]] = {}
-    for row in connection.execute(sent.order_by(decisions.c.decision_idx.desc()).limit(5000 * max(1, len(ids)))):
-        found.setdefault(row.participant_id, []).append(row.decided_at)
-    return found
 
 
 def check_consent(standing: Standing) -> None:

@@ -1,0 +1,105 @@
+"""What the database knows about the decision points of a batch, read by one query for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from surefoot.service.database.pipeline import UNANSWERED
+from surefoot.service.database.schema import activations, decisions, participant_events, participants
+
+PAUSED, RESUMED, WITHDRAWN = "paused", "resumed", "withdrawn"
+Point = tuple[str, int]
+"""A participant and a decision_idx."""
+ONE: Any = sa.literal_column("1")
+
+
+def lock_participants(connection: sa.Connection, points: Collection[Point]) -> None:
+    """Let no other transaction decide for them before this one ends; SQLite has one writer at a time anyway.
+
+    A statement of its own: one that both waits and reads would read what was there before it waited.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(LOCK, {"ids": sorted({participant for participant, _ in points})})
+
+
+def read_points(connection: sa.Connection, points: Collection[Point]) -> dict[Point, Any]:
+    """Of every decision point one row: who is known, what came last, what was answered before, and which policy is live."""
+    ordered = list(dict.fromkeys(points))
+    if connection.dialect.name == "postgresql":
+        ids, indices = map(list, zip(*ordered, strict=True))
+        given: dict[str, Any] = {"ids": ids, "indices": indices}
+    else:
+        given = {"points": json.dumps(ordered)}
+    found = connection.execute(QUERIES[connection.dialect.name], given).mappings()
+    return {(row["participant_id"], row["decision_idx"]): row for row in found}
+
+
+def find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, list[datetime]]:
+    """When anything was sent to these participants, by the decision points' own time, the newest first."""
+    sent = sa.select(decisions.c.participant_id, decisions.c.decided_at).where(
+        decisions.c.participant_id.in_(ids), decisions.c.action > 0
+    )
+    found: dict[str, list[datetime]] = {}
+    for row in connection.execute(sent.order_by(decisions.c.decision_idx.desc()).limit(5000 * max(1, len(ids)))):
+        found.setdefault(row.participant_id, []).append(row.decided_at)
+    return found
+
+
+def _unpack_for_sqlite() -> tuple[Any, Any, Any]:
+    each = sa.func.json_each(sa.bindparam("points", type_=sa.Text)).table_valued("value", name="asked")
+    participant = sa.func.json_extract(each.c.value, sa.literal_column("'$[0]'"), type_=sa.Text)
+    return each, participant, sa.func.json_extract(each.c.value, sa.literal_column("'$[1]'"), type_=sa.Integer)
+
+
+def _unpack_for_postgresql() -> tuple[Any, Any, Any]:
+    ids = sa.bindparam("ids", type_=postgresql.ARRAY(sa.Text))
+    indices = sa.bindparam("indices", type_=postgresql.ARRAY(sa.Integer))
+    columns = (sa.column("participant_id", sa.Text), sa.column("decision_idx", sa.Integer))
+    each = sa.func.unnest(ids, indices).table_valued(*columns, name="asked").render_derived()
+    return each, each.c.participant_id, each.c.decision_idx
+
+
+def _make_query(asked: Any, participant: Any, index: Any) -> sa.Select[Any]:
+    earlier, stored = decisions.alias("earlier"), decisions.alias("stored")
+    own = earlier.c.participant_id == participant
+    newest = participant_events.c.id.desc()
+    kind = participant_events.c.kind
+    event = sa.select(kind).where(sa.or_(kind == PAUSED, kind == RESUMED, kind == WITHDRAWN)).order_by(newest).limit(ONE)
+    live = sa.select(activations).order_by(activations.c.id.desc()).limit(ONE)
+    point = sa.and_(stored.c.participant_id == participant, stored.c.decision_idx == index)
+    return sa.select(
+        participant.label("participant_id"),
+        index.label("decision_idx"),
+        participants.c.id.label("known"),
+        sa.select(sa.func.max(earlier.c.decision_idx)).where(own).scalar_subquery().label("last_idx"),
+        sa.select(earlier.c.decided_at)
+        .where(own)
+        .order_by(earlier.c.decision_idx.desc())
+        .limit(ONE)
+        .scalar_subquery()
+        .label("last_at"),
+        event.where(participant_events.c.participant_id == participant).scalar_subquery().label("own_event"),
+        event.where(participant_events.c.participant_id.is_(None)).scalar_subquery().label("study_event"),
+        live.with_only_columns(activations.c.policy_id).scalar_subquery().label("live_id"),
+        live.with_only_columns(activations.c.activated_at).scalar_subquery().label("live_since"),
+        *(stored.c[name] for name in STORED),
+    ).select_from(asked.outerjoin(participants, participants.c.id == participant).outerjoin(stored, point))
+
+
+STORED = ("decided_at", "available", "availability_reasons", "source", "fallback_reasons", "context", "reply", "salt")
+"""What a retry is compared with; all null where the decision point is new."""
+QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
+"""Made once: every execution finds its compiled form."""
+LOCK = (
+    sa.select(participants.c.id)
+    .where(participants.c.id == sa.any_(sa.bindparam("ids", type_=postgresql.ARRAY(sa.Text))))
+    .order_by(participants.c.id)
+    .with_for_update(key_share=True)
+    .execution_options(**UNANSWERED)
+)
