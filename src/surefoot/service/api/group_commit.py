@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide_batch
@@ -24,7 +25,8 @@ class DecisionRecorder:
         self._waiting: deque[tuple[DecisionRequest, asyncio.Future[str]]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "decisions")
-        self._expected, self._enough = 0, asyncio.Event()
+        self._expected = 0
+        self._enough: asyncio.Event | None = None
 
     def close(self) -> None:
         """End the thread, after the transaction that is under way."""
@@ -34,7 +36,7 @@ class DecisionRecorder:
         """The reply to a request, once it is on the disk."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
-        if len(self._waiting) >= self._expected:
+        if self._enough is not None and len(self._waiting) >= self._expected:
             self._enough.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
@@ -62,11 +64,10 @@ class DecisionRecorder:
     async def _gather(self) -> None:
         """Who was answered together asks again at nearly the same time: one transaction takes them all."""
         if len(self._waiting) < self._expected:
-            self._enough.clear()
-            try:
+            self._enough = asyncio.Event()
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._enough.wait(), GATHER_SECONDS)
-            except TimeoutError:
-                return
+            self._enough = None
 
     def _take_batch(self) -> list[tuple[DecisionRequest, asyncio.Future[str]]]:
         """In the order of arrival; a second decision point of a participant waits for the next batch."""
