@@ -49,6 +49,7 @@ def test_the_package_names_exact_versions_and_no_host():
     assert "://" not in (ROOT / "package-lock.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_programs_run_against_a_served_trial(served, proxy, participant):
     """In one test: both are compiled into the same folder."""
     node = shutil.which("node")
