@@ -63,7 +63,7 @@ DETECTOR_SECTIONS = {name: _section_of(detector) for name, detector in DETECTORS
 
 
 class ScreenKeys(Section):
-    """`[screen]` itself; a study without the section is not screened."""
+    """`[screen]` itself; without the section only the service's updates screen."""
 
     on: bool = True
     columns: Words = ()

@@ -60,8 +60,8 @@ def test_a_state_of_a_thousand_does_not_change_the_policy(url):
 
 
 def test_without_limits_from_the_data_the_row_is_found_by_its_influence(url):
-    """The same row with the limits switched off: the update is refused, and the finding names the row."""
-    text = POOLED.replace("[trial.guard_rails]", "[trial.guard_rails]\nplausible_widths = 1e9")
+    """The same row with limits and screen switched off: the update is refused, and the finding names the row."""
+    text = POOLED.replace("[trial.guard_rails]", "[trial.guard_rails]\nplausible_widths = 1e9") + "\n[screen]\non = false\n"
     trial = open_trial(Study.parse(text), url)
     fill(trial, people=4, points=100)
     assert update(trial)[0] == "done"

@@ -70,6 +70,14 @@ def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
     return parse_logs(study, rows, recorded_states(study, found))
 
 
+def make_learning_logs(study: Study, found: list[Any]) -> StudyLogs:
+    """The log as an update takes it: screened as the study says, or, where it says nothing, by every detector that needs
+    no declaration; `[screen] on = false` switches it off."""
+    if study.screen is None:
+        study = study.model_copy(update={"questionnaire": {}}).with_screen()
+    return make_study_logs(study, found)
+
+
 def recorded_states(study: Study, found: list[Any]) -> dict[str, NDArray[np.float64]] | None:
     """Derived states as they were when it was decided, which later outcomes do not change; None without any."""
     if not study.derived_states:

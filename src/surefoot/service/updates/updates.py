@@ -148,7 +148,7 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
         return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
     rails = trial.settings.guard_rails
     found, blanked = blank_implausible(trial.study, found, rails.plausible_widths)
-    logs = trial_logs.make_study_logs(trial.study, found)
+    logs = trial_logs.make_learning_logs(trial.study, found)
     fit = fit_part(trial.study, logs)
     result = {**_describe_result(trial, logs, fit, found), "implausible_rows": blanked[:SHOWN]}
     ready = _find_ready_participants(trial, fit)
@@ -183,7 +183,7 @@ def _live_coefficients(trial: Trial) -> dict[str, Any]:
 
 def _find_influences(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[Any], new: Policies) -> list[Influence]:
     def refit(rows: list[Any]) -> Policies:
-        return fit_part(trial.study, trial_logs.make_study_logs(trial.study, rows)).policies
+        return fit_part(trial.study, trial_logs.make_learning_logs(trial.study, rows)).policies
 
     weights = np.nan_to_num(fit.weights["weight"].to_numpy(zero_copy_only=False))
     return find_influences(trial.study, logs, found, weights, new, refit)
