@@ -24,13 +24,15 @@ class DecisionRecorder:
         self._trial = trial
         self._waiting: deque[tuple[DecisionRequest, asyncio.Future[str]]] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, "decisions")
+        self._thread: ThreadPoolExecutor | None = None
         self._expected = 0
         self._enough: asyncio.Event | None = None
 
     def close(self) -> None:
-        """End the thread, after the transaction that is under way."""
-        self._thread.shutdown()
+        """End the thread, after the transaction that is under way; the next decision makes another."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
 
     async def decide(self, request: DecisionRequest) -> str:
         """The reply to a request, once it is on the disk."""
@@ -44,6 +46,7 @@ class DecisionRecorder:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        self._thread = self._thread or ThreadPoolExecutor(1, "decisions")
         while self._waiting:
             await self._gather()
             batch = self._take_batch()
