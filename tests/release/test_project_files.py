@@ -52,3 +52,16 @@ def test_a_tag_releases_what_passed_every_check():
     assert any(".ci/run" in step for step in steps) and any("make dist" in step for step in steps)
     for target in ("dist", "sbom", "typescript"):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_changelog_keeps_its_form():
+    """Sections are versions with dates, newest first; every entry says whether it was added, changed or mended."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, *versions = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert first == "Unreleased" and all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d{2}-\d{2}", one) for one in versions)
+    numbers = [tuple(map(int, one.split(" ")[0].split("."))) for one in versions]
+    assert numbers == sorted(numbers, reverse=True)
+    kinds = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        assert not re.search(r"^- ", section.split("### ")[0], re.MULTILINE), "an entry stands under no kind of change"
