@@ -30,6 +30,13 @@ def fit(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the decision points beside the results, for a later --since.")
+    ] = False,
+    since: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier fit with --keep: these logs are later ones, and all are fitted together."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
 ) -> None:
@@ -43,7 +50,8 @@ def fit(
     try:
         with warnings.catch_warnings(record=True) as caught, show_progress("fitting", "fitted") as progress:
             warnings.simplefilter("always", FitWarning)
-            fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
+            where: dict[str, Any] = {"engine": engine, "scheduler": scheduler, "keep": keep, "since": since}
+            fitted = fit_study(logs, study, out, force=force, progress=progress, **where)
     except KeyboardInterrupt:
         typer.echo("surefoot: stopped; what is fitted is kept, and the same command continues from here", err=True)
         raise

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from surefoot.errors import FitWarning, InputError, did_you_mean
+from surefoot.fitting import kept_logs
 from surefoot.fitting.checkpoint import Checkpoint
 from surefoot.fitting.dask import fit_on_cluster
+from surefoot.fitting.kept_logs import continue_logs, make_table, refuse_changing_past
 from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.partition import Partition
@@ -112,6 +114,8 @@ def fit_study(
     progress: Progress | None = None,
     engine: str = "numpy",
     scheduler: str | None = None,
+    keep: bool = False,
+    since: str | Path | None = None,
 ) -> FittedStudy:
     """Fit the study's method to logs, and write a folder when `out` names one.
 
@@ -134,6 +138,10 @@ def fit_study(
         `numpy`, `torch`, `gpu`, or `dask` for files fitted on a cluster.
     scheduler
         Where the cluster is; this machine unless given.
+    keep
+        Whether to keep the decision points beside the results, so that a later fit can go on from them.
+    since
+        The folder of an earlier fit with `keep`: the logs are later ones, and the result is that of a fit to all of them.
 
     Returns
     -------
@@ -152,7 +160,8 @@ def fit_study(
     >>> found.manifest["people"], len(found.policies)
     (3, 3)
     """
-    _check_engine(engine, scheduler, from_files=out is not None and not isinstance(logs, StudyLogs))
+    in_memory = isinstance(logs, StudyLogs) or out is None or keep or since is not None
+    _check_engine(engine, scheduler, from_files=not in_memory)
     if not isinstance(logs, str | Path | StudyLogs):
         raise InputError(
             f"fit_study takes the path of logs, or what study.read gave, not {type(logs).__name__}; "
@@ -160,11 +169,11 @@ def fit_study(
         )
     study = study if isinstance(study, Study) else Study.load(study)
     done = progress or (lambda people, total: None)
-    if isinstance(logs, StudyLogs):
-        return _from_memory(logs, study, out, force, engine)
-    if out is None:
-        return _from_memory(study.read(logs), study, None, False, engine)
-    return _through_parts(Path(logs), study, Path(out), force, done, engine, scheduler)
+    if in_memory:
+        read = logs if isinstance(logs, StudyLogs) else study.read(logs)
+        read = read if since is None else continue_logs(since, study, read)
+        return _from_memory(read, study, out, force, engine, keep=keep or since is not None)
+    return _through_parts(Path(cast(str, logs)), study, Path(cast(str, out)), force, done, engine, scheduler)
 
 
 def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
@@ -181,15 +190,19 @@ def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> No
         raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
 
 
-def _from_memory(logs: StudyLogs, study: Study, out: str | Path | None, force: bool, engine: str) -> FittedStudy:
+def _from_memory(
+    logs: StudyLogs, study: Study, out: str | Path | None, force: bool, engine: str, *, keep: bool
+) -> FittedStudy:
     """Everyone at once, without files in between."""
+    if keep:
+        refuse_changing_past(study)
     part = fit_part(study, logs, engine)
     manifest = make_manifest(study, list(logs.inputs) or hash_arrays(logs.logs), [part.summary])
     _require_rewards(study, manifest)
     if out is not None:
         with Checkpoint(Path(out), manifest["key"], force) as checkpoint:
             checkpoint.keep(0, part)
-            checkpoint.publish(1, manifest, study.text)
+            checkpoint.publish(1, manifest, study.text, {kept_logs.FILE: make_table(study, logs)} if keep else {})
     _warn(manifest)
     return FittedStudy(manifest, None if out is None else Path(out), part)
 

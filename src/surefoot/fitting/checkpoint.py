@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from surefoot.atomic_files import check_output, open_to_others, refuse_unwritable
 from surefoot.errors import InputError
 from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.part_fit import PartFit, merge_tables
 from surefoot.policies.policies import parquet_to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Checkpoint:
@@ -70,12 +74,19 @@ class Checkpoint:
         found: dict[str, Any] = json.loads((self._part(number) / "summary.json").read_text(encoding="utf-8"))
         return found
 
-    def publish(self, parts: int, manifest: dict[str, Any], study: str) -> None:
-        """Put the parts together and let the result appear under its name in one step."""
+    def publish(
+        self, parts: int, manifest: dict[str, Any], study: str, tables: Mapping[str, pa.Table] | None = None
+    ) -> None:
+        """Put the parts together, with further tables by file name, and let the result appear under its name in one
+        step."""
+        from pyarrow import parquet
+
         folders = [self._part(number) for number in range(parts)]
         final = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
         for name, by_participant in (("policies", True), ("critic", True), ("weights", False)):
             merge_tables(folders, f"{name}.parquet", final / f"{name}.parquet", by_participant=by_participant)
+        for name, table in (tables or {}).items():
+            parquet.write_table(table, final / name)
         parquet_to_json(final / "policies.parquet", final / "policies.json")
         (final / "study.toml").write_text(study, encoding="utf-8", newline="")
         (final / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -14,6 +14,7 @@ import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
+from surefoot.data.joined_logs import join_logs
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
@@ -141,6 +142,18 @@ class Method(EstimatorInterface, ABC):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
         Learnable.of_logs(logs).require(logs.names.reward)
         return self.fit_some(logs, engine=engine)
+
+    def update(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
+        """Learn from further decision points, of the same or of other people, as if `fit` had been given all of them.
+
+        A decision point that was learned from already is refused.
+        """
+        if self.filter is not None:
+            raise InputError(
+                f"filter = '{self.filter}' looks at a participant's whole series, of which only the cleaned values are "
+                "left; fit all logs anew"
+            )
+        return self.fit(join_logs(self.logs_, logs), engine=engine)
 
     def fit_some(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
         """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one."""
