@@ -1,6 +1,6 @@
 import re
 
-PAGES = ("/", "/participants", "/not-worn", "/updates", "/policies", "/alerts")
+PAGES = ("/", "/participants", "/not-worn", "/updates", "/policies", "/alerts", "/safety")
 
 
 def token(page):

@@ -13,7 +13,17 @@ from tests.service.support.seeded_trial import NASTY, Clock, seed
 from tests.service.support.servers import running
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
-PAGES = ("/", "/participants", "/participants/p0", "/updates", "/policies", "/alerts", "/policies/1/activate")
+PAGES = (
+    "/",
+    "/participants",
+    "/participants/p0",
+    "/updates",
+    "/policies",
+    "/alerts",
+    "/policies/1/activate",
+    "/safety",
+    "/staff",
+)
 PHONE, DESKTOP = 390, 1200
 
 

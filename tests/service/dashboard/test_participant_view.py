@@ -112,6 +112,7 @@ def test_an_admin_withdraws_a_participant_in_the_browser(browser):
     assert browser.post("/participants/p0/withdraw", data=form).headers["location"] == "/participants/p0"
     page = browser.get("/participants/p0").text
     assert "Withdrawn: nothing is asked" in page and "Write p0 to confirm" not in page
+    assert "withdrawn" in browser.get("/participants").text and "/participants/p0" not in browser.get("/").text
     asked = ask_erasure(browser.trial.database, "p0", reason="x", by="x")
     confirm_erasure(browser.trial.database, "p0", asked.code, by="x")
     assert "erased" in browser.get("/participants/p0").text

@@ -1,13 +1,17 @@
-"""A database of the first schema version keeps every row through the upgrade, and its decisions replay."""
+"""A database of an earlier schema version keeps every row through the upgrade, replays, and begins its ledger."""
 
 import json
 
+import pytest
 import sqlalchemy as sa
 from alembic import command
 
+from surefoot.service.access import keys
 from surefoot.service.database import databases
 from surefoot.service.database.schema import ledger, metadata
+from surefoot.service.operations.seal import make_seal
 from surefoot.service.operations.verification import verify
+from surefoot.service.trial.pauses import set_pause
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.trials import answer, fill, update
@@ -23,9 +27,9 @@ def rows(database, tables):
     return found
 
 
-def first_version(source, target):
-    """Fill a database of schema version 0001 with what another one holds."""
-    command.upgrade(databases._alembic(target), "0001")
+def make_earlier(version, source, target):
+    """Fill a database of an earlier schema version with what another one holds."""
+    command.upgrade(databases._alembic(target), version)
     old = sa.MetaData()
     old.reflect(target.engine)
     tables = {
@@ -39,22 +43,27 @@ def first_version(source, target):
     return tables
 
 
-def test_every_row_survives_the_upgrade_and_replays(empty, study, tmp_path):
+@pytest.mark.parametrize("version", ["0001", "0003"])
+def test_every_row_survives_the_upgrade_and_replays(empty, study, tmp_path, version):
     trial = open_trial(study, f"sqlite:///{tmp_path}/now.db")
     fill(trial, points=40)
     update(trial)
     answer(trial)
-    tables = first_version(trial.database, empty)
+    revoked = keys.create_key(trial.database, "app")
+    keys.revoke_key(trial.database, revoked)
+    set_pause(trial, "p1", paused=True, reason="ill", by="key abc")
+    tables = make_earlier(version, trial.database, empty)
     trial.close()
     with empty.transaction() as connection:
-        connection.exec_driver_sql("""UPDATE updates SET findings = replace(findings, '"check": ', '"rail": ')""")
+        if version == "0001":
+            connection.exec_driver_sql("""UPDATE updates SET findings = replace(findings, '"check": ', '"rail": ')""")
     before = rows(empty, tables)
     databases.upgrade(empty)
     after = rows(empty, tables)
     assert {name: found for name, found in after.items() if name != "updates"} == {
         name: found for name, found in before.items() if name != "updates"
     }
-    assert [text.replace('"check"', '"rail"') for text in after["updates"]] == before["updates"]
+    assert after["updates"] == [text.replace('"rail"', '"check"') for text in before["updates"]]
     assert '"check": "finite"' in after["updates"][0]
     result = replay(empty)
     assert result.decisions == 81 and result.differences == []
@@ -62,4 +71,11 @@ def test_every_row_survives_the_upgrade_and_replays(empty, study, tmp_path):
     assert checked.discrepancies == [] and checked.entries["decision"] == 81
     with empty.autocommit() as connection:
         first = json.loads(connection.scalar(sa.select(ledger.c.entries).where(ledger.c.position == 1)))
-    assert first[0] == ["genesis", ["0004", dict(checked.entries) | {"key revoked": 0, "participant event": 0, "key": 0}]]
+    there = {**checked.entries, "participant event": checked.entries["participant event"]}
+    assert first[0] == ["genesis", ["0004", there]]
+    assert (there["key"], there["key revoked"], there["participant event"]) == (1, 1, int(version == "0003"))
+    seal = make_seal(empty)
+    goes_on = open_trial(study, empty.url)
+    answer(goes_on, index=1001)
+    goes_on.close()
+    assert verify(empty, [seal]).discrepancies == []

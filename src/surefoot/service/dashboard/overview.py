@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, decisions, outcomes, participants
 from surefoot.service.trial.outcomes import CURRENT
+from surefoot.service.trial.point_query import RESUMED
+from surefoot.service.trial.safety import STATUSES
 from surefoot.service.trial.trial import Trial
 
 SOURCES = ("policy", "warm-up", "fallback", "unavailable")
@@ -76,6 +78,8 @@ class Participant:
     decisions: int
     missing: int
     """Available decision points whose outcome can no longer come."""
+    status: str | None = None
+    """`paused` or `withdrawn`; None for who takes part."""
 
 
 def list_participants(trial: Trial, at: datetime) -> list[Participant]:
@@ -96,6 +100,7 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
         decided = {row.participant_id: row for row in connection.execute(asked)}
         heard = {row.participant_id: row.last for row in connection.execute(told)}
         missing = _count_missing(connection, trial, at)
+        statuses = {row.participant_id: row.kind for row in connection.execute(STATUSES) if row.kind != RESUMED}
     found = []
     for row in known:
         own = decided.get(row.id)
@@ -109,6 +114,7 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
                 own.decided if own else None,
                 own.number if own else 0,
                 missing.get(row.id, 0),
+                statuses.get(row.id),
             )
         )
     return sorted(found, key=lambda one: (one.last_contact or one.registered_at, one.id))

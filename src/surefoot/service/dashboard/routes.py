@@ -136,7 +136,7 @@ def overview_page(viewer: Reader, by: str = "") -> Response:
         outcomes=overview.count_outcomes(trial, at),
         outcome_hours=trial.settings.outcome_hours,
         people=people,
-        silent=people[:8],
+        silent=[one for one in people if one.status != WITHDRAWN][:8],
         alerts=overview.list_alerts(trial, only_open=True),
         live=trial.policies.live(),
         paused=find_status(trial, None) == PAUSED,
