@@ -62,7 +62,7 @@ def measure_values():
         decisions = {name: policy.probabilities(logs.state[data.following]) for name, policy in references.items()}
         decisions["ahead, cross-fitted"], earned = cross_fit(logs, data, number)
         true = {**truth, "ahead, cross-fitted": truth["never"] + earned}
-        immediate = evaluate(logs, {"coin": references["coin"], "oracle-myopic": references["oracle-myopic"]}, draws=2)
+        immediate = evaluate(logs, {"coin": references["coin"], "oracle-myopic": references["oracle-myopic"]})
         beside = {name: immediate.value(name).value.value for name in references} | {"ahead, cross-fitted": np.nan}
         for found in value_long_run(data, decisions, beside):
             value, difference, right = found.value, found.difference, true[found.policy]

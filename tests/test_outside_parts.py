@@ -96,9 +96,9 @@ def test_a_critic_goes_through_fit_audit_explain_and_evaluate(shears, logs, pool
     assert_allclose([row.removed for row in found.sensitivity], [(logs.reward >= 4000 * tau).mean() for tau in taus])
     explanation = explain(fitted, draws=5)
     assert "critic shears" in explanation.card().markdown()
-    judged = evaluate(logs, {"it": sf.method("accb", critic="shears", pooling=pooling)}, critic="shears", draws=10)
+    judged = evaluate(logs, {"it": sf.method("accb", critic="shears", pooling=pooling)}, critic="shears")
     assert judged.critic == "shears"
-    assert judged.value("never").value.value != evaluate(logs, {}, draws=10).value("never").value.value
+    assert judged.value("never").value.value != evaluate(logs, {}).value("never").value.value
 
 
 def test_a_critic_with_parameters_of_its_own_is_given_as_an_object(shears, logs):
@@ -134,7 +134,7 @@ def test_a_critic_that_is_not_registered_is_refused_in_the_study_file():
 def test_an_estimator_appears_in_the_values_and_on_the_page(logs):
     register_estimator(Agreement())
     try:
-        found = evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])}, draws=10)
+        found = evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])})
         page = render_page(found, title="Values")
     finally:
         ESTIMATORS.unregister("agreement")

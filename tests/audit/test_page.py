@@ -4,6 +4,7 @@ from numpy.testing import assert_allclose
 
 import surefoot as sf
 from surefoot.audit import audit, page
+from surefoot.inference.intervals import ratio_interval
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,6 @@ def test_bars_over_time_are_the_intervals_of_the_audit(monkeypatch, found):
     segments = np.array([segment[:, 1] for segment in sent.lines[2][0].get_segments()])
     for tenth in (0, 4, 9):
         rows = measures.used & (logs.action == 1) & (logs.time // 6 == tenth)
-        expected = measures.bootstrap.ratio(measures.total(rows & measures.removed), measures.total(rows))
+        expected = ratio_interval(measures.total(rows & measures.removed), measures.total(rows))
         assert_allclose(segments[tenth], 100 * np.array([expected.low, expected.high]))
         assert expected.high - expected.value != pytest.approx(1.96 * expected.standard_error, rel=0.01)

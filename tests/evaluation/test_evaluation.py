@@ -94,8 +94,8 @@ def test_an_honest_value_of_a_policy_learned_from_noise_is_not_flattered(pooling
         method = sf.method("accb", pooling=pooling)
         # Policies that do not say what they were learned from cannot be refused.
         unknown = replace(method.fit(noise).policies_, training=None)
-        gains.append(evaluate(noise, {"it": unknown}, draws=10).value("it", "snips").difference.value)
-        honest.append(evaluate(noise, {"it": sf.method("accb", pooling=pooling)}, draws=10).value("it").difference.value)
+        gains.append(evaluate(noise, {"it": unknown}).value("it", "snips").difference.value)
+        honest.append(evaluate(noise, {"it": sf.method("accb", pooling=pooling)}).value("it").difference.value)
     error = np.std(honest) / np.sqrt(20)
     assert abs(np.mean(honest)) < 3 * error
     assert np.mean(gains) > 4 * error
@@ -163,7 +163,7 @@ def test_one_decision_point_that_carries_the_weight_is_said():
 def test_a_constant_added_to_every_reward_is_added_to_every_value(logs):
     """The intercept of the critic that judges is free; where it shrinks, the direct method is off by thousands."""
     raised = logs.with_values(reward=logs.reward + 1e6)
-    before, after = (evaluate(one, {"target": TARGET}, cross_fit="time", draws=10) for one in (logs, raised))
+    before, after = (evaluate(one, {"target": TARGET}, cross_fit="time") for one in (logs, raised))
     for estimator in ("snips", "direct", "doubly robust"):
         for policy in ("target", "never", "always"):
             shift = after.value(policy, estimator).value.value - before.value(policy, estimator).value.value
@@ -171,7 +171,7 @@ def test_a_constant_added_to_every_reward_is_added_to_every_value(logs):
 
 
 def test_limits_hold_for_the_policies_and_not_for_what_they_are_compared_with(logs):
-    found = evaluate(logs, {"it": sf.policies.fixed([0.0, 1.0])}, clip_probabilities=lambda p: 0.25 + p / 2, draws=10)
+    found = evaluate(logs, {"it": sf.policies.fixed([0.0, 1.0])}, clip_probabilities=lambda p: 0.25 + p / 2)
     sends = {row.policy: row.send_rate for row in found.overlap}
     assert sends == {"it": 0.75, "never": 0.0, "always": 1.0}
 
@@ -229,7 +229,7 @@ def test_with_three_actions_every_baseline_is_one_action_and_every_action_is_tab
         probability=np.full((10, 40), 1 / 3),
         actions=["nothing", "walk", "stretch"],
     )
-    found = evaluate(logs, {"switch": sf.policies.fixed([0.2, 0.0, 0.8])}, draws=10)
+    found = evaluate(logs, {"switch": sf.policies.fixed([0.2, 0.0, 0.8])})
     rows = {row.policy: row for row in found.overlap}
     assert list(rows) == ["switch", "never", "always walk", "always stretch"]
     assert rows["switch"].action_rates == pytest.approx((0.2, 0.0, 0.8))
@@ -252,7 +252,7 @@ def test_names_of_the_baselines_are_taken(logs, name):
 
 
 def test_own_policies_may_be_functions_or_arrays(logs):
-    expected = evaluate(logs, {"it": TARGET}, draws=10)
+    expected = evaluate(logs, {"it": TARGET})
     probabilities = TARGET.probabilities(logs.state)
     for item in (
         TARGET.probabilities,
@@ -261,7 +261,7 @@ def test_own_policies_may_be_functions_or_arrays(logs):
         probabilities,
         probabilities[:, 1],
     ):
-        found = evaluate(logs, {"it": item}, draws=10)
+        found = evaluate(logs, {"it": item})
         assert_allclose(found.value("it").value, expected.value("it").value)
         assert_allclose(found.overlap[0].action_rates, expected.overlap[0].action_rates)
     for item, words in (
@@ -287,17 +287,17 @@ def test_after_a_policy_that_learned_across_people_the_intervals_are_doubted(log
     send = rng.uniform(0.2, 0.8, len(logs))
     action = (rng.random(len(logs)) < send).astype(int)
     adaptive = replace(logs, action=action, probability=np.where(action == 1, send, 1 - send))
-    found = evaluate(adaptive, {}, learned_across_people=True, draws=10)
+    found = evaluate(adaptive, {}, learned_across_people=True)
     assert "learned across people" in found.notes[0]
     assert "the intervals may be too short" in " ".join(found.summary().split())
     assert "the intervals may be too short" in found.to_html()
-    assert not evaluate(adaptive, {}, draws=10).notes
+    assert not evaluate(adaptive, {}).notes
     # As long as everybody was randomised alike nobody's outcome depends on another's.
-    assert not evaluate(logs, {}, learned_across_people=True, draws=10).notes
+    assert not evaluate(logs, {}, learned_across_people=True).notes
 
 
 def test_results_show_themselves(logs, tmp_path):
-    found = evaluate(logs, {"target": TARGET}, draws=10)
+    found = evaluate(logs, {"target": TARGET})
     assert repr(found) == "OffPolicy(target, never, always: 12 people, 480 decision points)"
     assert max(map(len, found.summary().splitlines())) <= 80
     assert "target is worth" in found.summary()
@@ -321,7 +321,7 @@ def coverage(studies, people, points, seed):
     logged = (expected @ [1 - TREATED, TREATED]).mean()
     hits, misses = {}, {}
     for k, one in enumerate(logs):
-        found = evaluate(one, {"it": TARGET}, draws=500, seed=k)
+        found = evaluate(one, {"it": TARGET}, seed=k)
         for estimator in ("ips", "snips", "doubly robust"):
             value, difference = found.value("it", estimator).value, found.value("it", estimator).difference
             covered = (value.low <= truth <= value.high, difference.low <= truth - logged <= difference.high)

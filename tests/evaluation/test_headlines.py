@@ -74,7 +74,7 @@ def logs():
 
 
 def test_a_sentence_for_every_policy_and_every_baseline_that_sends(logs):
-    found = evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])}, draws=20)
+    found = evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])})
     told = write_headlines(found)
     starts = ["mostly is worth", "never is worth", "always is worth", "always − never"]
     assert [one.startswith(start) for one, start in zip(told, starts, strict=True)] == [True] * 4

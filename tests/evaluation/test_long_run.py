@@ -24,7 +24,7 @@ def collect(seed):
 @pytest.fixture(scope="module")
 def found():
     policies = {"hb-ahead": sf.method("hb-ahead"), "coin": sf.policies.coin(2), "oracle-myopic": SIM.oracle_myopic()}
-    return evaluate(collect(3), policies, long_run=True, draws=20)
+    return evaluate(collect(3), policies, long_run=True)
 
 
 def test_long_run_values_are_right_where_immediate_ones_are_not(found):
@@ -79,7 +79,7 @@ def test_nights_unavailability_and_constant_states_do_no_harm():
     roles = {"participant": "participant", "time": "time", "action": "action", "reward": "reward"}
     roles |= {"available": "available", "probability": "probability"}
     holed = sf.Trajectories.from_frame(table, state=[*logs.state_names, "constant"], **roles)
-    found = evaluate(holed, {}, long_run=True, day_boundary=5, draws=2)
+    found = evaluate(holed, {}, long_run=True, day_boundary=5)
     rows = {row.policy: row for row in found.long_run}
     assert rows["never"].value.low < 1500 < rows["never"].value.high
     assert rows["always"].difference.high < 0

@@ -27,10 +27,10 @@ def test_decision_points_further_apart_than_the_gap_do_not_follow_each_other():
     found = LongRunLogs.of_logs(logs, Ridge(), max_gap=3)
     assert len(found.rows) == 4 * 29
     assert (logs.time[found.following] - logs.time[found.rows] == 3).all()
-    values = evaluate(logs, {}, long_run=True, max_gap=3, draws=5).long_run
+    values = evaluate(logs, {}, long_run=True, max_gap=3).long_run
     assert [row.policy for row in values] == ["never", "always"]
     with pytest.raises(sf.InputError, match="never followed"):
-        evaluate(logs, {}, long_run=True, draws=5)
+        evaluate(logs, {}, long_run=True)
 
 
 def test_nights_are_known_where_the_day_is():
@@ -38,8 +38,8 @@ def test_nights_are_known_where_the_day_is():
     assert LongRunLogs.of_logs(logs, Ridge()).nuisances.shape[1] == 0
     night = LongRunLogs.of_logs(logs, Ridge(), day_boundary=5).nuisances
     assert night.shape == (160, 1) and night.sum() == 4 * 7
-    assert [row.value.value for row in evaluate(logs, {}, long_run=True, day_boundary=5, draws=5).long_run] != [
-        row.value.value for row in evaluate(logs, {}, long_run=True, draws=5).long_run
+    assert [row.value.value for row in evaluate(logs, {}, long_run=True, day_boundary=5).long_run] != [
+        row.value.value for row in evaluate(logs, {}, long_run=True).long_run
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import FitWarning, InputError
-from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant, t_interval
+from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant, t_interval
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
@@ -58,7 +58,6 @@ class Measures:
     used: NDArray[np.bool_]
     removed: NDArray[np.bool_]
     relative: NDArray[np.float64]
-    bootstrap: PeopleBootstrap
     study: Study | None = None
 
     @property
@@ -78,8 +77,7 @@ class Measures:
         normal = NORMAL_CAP * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
         limit = np.where(np.isfinite(fitted.threshold_), np.sqrt(fitted.threshold_), normal)
         relative = fitted.residuals_ / limit[fitted.unit_]
-        people = PeopleBootstrap(len(logs.participants))
-        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, people, study)
+        return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, study)
 
     def total(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         """How many of the rows each participant has."""
@@ -109,7 +107,7 @@ class Measures:
         """Rate of events among used rows of one group less that of another, with an interval over people."""
         group, other = group & self.used, other & self.used
         counts = [self.total(rows) for rows in (events & group, group, events & other, other)]
-        return self.bootstrap.difference(*counts)
+        return difference_interval(*counts)
 
     def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
         """The same method with another critic, as it would be audited."""
@@ -146,7 +144,7 @@ def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
     logs, rows = fitted.logs_, np.flatnonzero(measures.used)
     z, participant_index, people = policy_features(logs.state[rows]), logs.participant_index[rows], len(logs.participants)
     gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted.unit_[rows]])
-    effect = measures.bootstrap.ratio(sum_by_participant(participant_index, people, gain), measures.total(measures.used))
+    effect = ratio_interval(sum_by_participant(participant_index, people, gain), measures.total(measures.used))
     if fitted.pooled_ and len(np.unique(participant_index)) > 1:
         # Everybody shares the coefficients: their error, and not the spread over people, is what is uncertain.
         direction = _mean_contrast(z.mean(axis=0), logs.actions)

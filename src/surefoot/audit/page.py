@@ -8,6 +8,7 @@ import numpy as np
 
 from surefoot.audit.findings import AuditFindings
 from surefoot.audit.summary import describe_counts
+from surefoot.inference.intervals import ratio_interval
 from surefoot.reports.figures import (
     BLUE,
     GREEN,
@@ -110,7 +111,7 @@ def _draw_time(audit: AuditFindings) -> tuple[Markup, str]:
         for tenth in range(10):
             rows = measures.used & group & (elapsed >= tenth / 10) & (elapsed < (tenth + 1) / 10)
             if rows.any():
-                found.append(measures.bootstrap.ratio(measures.total(rows & measures.removed), measures.total(rows)))
+                found.append(ratio_interval(measures.total(rows & measures.removed), measures.total(rows)))
                 middles.append(10 * tenth + 5 + aside)
         rates, ends = interval_bars(found, scale=100)
         axes.errorbar(middles, rates, ends, fmt="o", color=colour, label=label, markersize=4, linewidth=1)

@@ -29,7 +29,7 @@ from surefoot.evaluation.overlap import measure_overlap
 from surefoot.evaluation.page import render_page
 from surefoot.evaluation.summary import print_values
 from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, LongRunValue, Overlap, PolicyValues, Value
-from surefoot.inference.intervals import DRAWS, Interval, PeopleBootstrap, sum_by_participant
+from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.diagnostics import Learnable
 from surefoot.reports.reward_units import RewardUnit
@@ -96,7 +96,6 @@ def evaluate(
     max_gap: int = 1,
     day_boundary: DayBoundary = None,
     unit: RewardUnit | None = None,
-    draws: int = DRAWS,
     seed: int = 0,
 ) -> OffPolicy:
     """Values of policies by name, of the baselines (`never`, `always`, or `always walk` …) and of the logging policy.
@@ -121,8 +120,8 @@ def evaluate(
         Whether to add what policies are worth once in force for long, and which decision points then follow each other.
     unit
         How the reward was transformed, for the words.
-    draws, seed
-        Of the bootstrap over participants.
+    seed
+        With which people are dealt into folds.
 
     Returns
     -------
@@ -142,7 +141,7 @@ def evaluate(
     fold = assign_folds(logs, cross_fit, folds, seed)
     expected = expect_rewards(logs, fold, critic=model, pooling=CROSS_FITS.find(cross_fit).pooling)[rows]
     ahead = LongRunLogs.of_logs(logs, model, max_gap=max_gap, day_boundary=day_boundary) if long_run else None
-    judge = _Judge(logs, rows, fold, expected, ahead, draws, seed)
+    judge = _Judge(logs, rows, fold, expected, ahead)
     for candidate in candidates:
         judge.judge(candidate, None if candidate.is_baseline else clip_probabilities)
     across = learned_across_people and len(np.unique(logs.probability[rows])) > logs.actions
@@ -173,7 +172,7 @@ def _find_rows(logs: Trajectories) -> NDArray[np.int64]:
 
 
 class _Judge:
-    """Judges one policy after the other by the same rows, folds, expected rewards and draws of people."""
+    """Judges one policy after the other by the same rows, folds and expected rewards."""
 
     def __init__(
         self,
@@ -182,13 +181,10 @@ class _Judge:
         fold: NDArray[np.int64],
         expected: NDArray[np.float64],
         ahead: LongRunLogs | None,
-        draws: int,
-        seed: int,
     ) -> None:
         self.logs, self.rows, self.fold, self.expected, self.ahead = logs, rows, fold, expected, ahead
         present, self._participant_index = np.unique(logs.participant_index[rows], return_inverse=True)
         self.people = len(present)
-        self.bootstrap = PeopleBootstrap(self.people, draws=draws, seed=seed)
         self._action, self._outcome = logs.action[rows], logs.reward[rows]
         self._reward, self._count = self._sum(self._outcome), self._sum(np.ones(len(rows)))
         self._decided = rows if ahead is None else np.union1d(rows, ahead.following)
@@ -214,15 +210,15 @@ class _Judge:
             top, bottom = map(self._sum, estimator.compute_scores(judged))
             if estimator.name == PREFERRED:
                 self._preferred[candidate.name] = top, bottom
-            value = self.bootstrap.ratio(top, bottom)
-            difference = self.bootstrap.difference(top, bottom, self._reward, self._count)
+            value = ratio_interval(top, bottom)
+            difference = difference_interval(top, bottom, self._reward, self._count)
             if not estimator.has_interval:
                 value, difference = (Interval(part.value, np.nan, np.nan, np.nan) for part in (value, difference))
             self._values.append(Value(candidate.name, estimator.name, value, difference))
 
     def conclude(self, candidates: list[Candidate]) -> dict[str, Any]:
         """What was found about all of them, and about the logs."""
-        mean = Value(LOGGED, PREFERRED, self.bootstrap.ratio(self._reward, self._count), Interval(0.0, 0.0, 0.0, 0.0))
+        mean = Value(LOGGED, PREFERRED, ratio_interval(self._reward, self._count), Interval(0.0, 0.0, 0.0, 0.0))
         return {
             "values": (*self._values, mean),
             "overlap": tuple(self._overlap),
@@ -234,7 +230,7 @@ class _Judge:
         """How much more every baseline that sends is worth than the first, which never does."""
         first, *others = [candidate.name for candidate in candidates if candidate.is_baseline]
         never = self._preferred[first]
-        return tuple(Contrast(name, first, self.bootstrap.difference(*self._preferred[name], *never)) for name in others)
+        return tuple(Contrast(name, first, difference_interval(*self._preferred[name], *never)) for name in others)
 
     def _value_long_run(self) -> tuple[LongRunValue, ...]:
         """What the policies are worth in the long run, if that was asked for."""

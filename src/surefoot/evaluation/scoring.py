@@ -29,7 +29,7 @@ def score_method(method: Method, logs: Trajectories) -> float:
     >>> round(score_method(sf.method("ro-accb", pooling="all"), logs))
     1339
     """
-    return evaluate(logs, {"method": _choose_judged(method, logs)}, draws=2).value("method").value.value
+    return evaluate(logs, {"method": _choose_judged(method, logs)}).value("method").value.value
 
 
 def _choose_judged(method: Method, logs: Trajectories) -> Evaluated:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant
+from surefoot.inference.intervals import Interval, ratio_interval, sum_by_participant
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -78,9 +78,8 @@ def estimate_nuisance(study: Study, logs: Trajectories, *, binary: bool = False)
     >>> sorted(estimate_nuisance(study, logs).estimates)
     ['availability', 'effect_sd', 'sd']
     """
-    bootstrap = PeopleBootstrap(len(logs.participants))
     every = np.ones(len(logs))
-    found = {"availability": _ratio(bootstrap, logs, logs.available.astype(np.float64), every)}
+    found = {"availability": _ratio(logs, logs.available.astype(np.float64), every)}
     controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
     design = np.column_stack([every, *(logs.state[:, logs.state_names.index(name)] for name in controls)])
     rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
@@ -93,14 +92,13 @@ def estimate_nuisance(study: Study, logs: Trajectories, *, binary: bool = False)
         if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
             raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")
         weight = np.where(rows & ~treated, 1 / logs.probability, 0.0)
-        found["baseline"] = _ratio(bootstrap, logs, weight * np.nan_to_num(logs.reward), weight)
+        found["baseline"] = _ratio(logs, weight * np.nan_to_num(logs.reward), weight)
     else:
-        found |= _spread(bootstrap, logs, design, rows, treated)
+        found |= _spread(logs, design, rows, treated)
     return Pilot(len(logs.participants), len(logs), found)
 
 
 def _spread(
-    bootstrap: PeopleBootstrap,
     logs: Trajectories,
     design: NDArray[np.float64],
     rows: NDArray[np.bool_],
@@ -112,7 +110,7 @@ def _spread(
     whole = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
     outcome = np.where(rows, logs.reward, 0.0)
     residual = outcome - whole @ np.linalg.lstsq(whole, outcome, rcond=None)[0]
-    variance = _ratio(bootstrap, logs, residual**2 * rows, rows.astype(np.float64))
+    variance = _ratio(logs, residual**2 * rows, rows.astype(np.float64))
     people = len(logs.participants)
     top, bottom = (sum_by_participant(logs.participant_index, people, part) for part in (centred * residual, centred**2))
     seen = bottom > 0
@@ -121,14 +119,12 @@ def _spread(
     errors = sum_by_participant(logs.participant_index, people, (centred * left) ** 2) / np.where(seen, bottom, 1) ** 2
     count = seen.sum()
     beyond = np.where(seen, (own - own[seen].mean()) ** 2 * count / (count - 1) - errors, 0.0)
-    return {"sd": _root(variance), "effect_sd": _root(bootstrap.ratio(beyond, seen.astype(np.float64)))}
+    return {"sd": _root(variance), "effect_sd": _root(ratio_interval(beyond, seen.astype(np.float64)))}
 
 
-def _ratio(
-    bootstrap: PeopleBootstrap, logs: Trajectories, top: NDArray[np.float64], bottom: NDArray[np.float64]
-) -> Interval:
+def _ratio(logs: Trajectories, top: NDArray[np.float64], bottom: NDArray[np.float64]) -> Interval:
     people = len(logs.participants)
-    return bootstrap.ratio(*(sum_by_participant(logs.participant_index, people, part) for part in (top, bottom)))
+    return ratio_interval(*(sum_by_participant(logs.participant_index, people, part) for part in (top, bottom)))
 
 
 def _root(squared: Interval) -> Interval:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.inference.intervals import Interval, PeopleBootstrap, sum_by_participant
+from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
 from surefoot.reports.numbers import format_percent, format_signed
 
 LEAST_DIFFERENCE = 0.01
@@ -101,6 +101,6 @@ def compare_actions(counts: Counts) -> tuple[TreatmentDifference, ...]:
         if total[0] + total[2] == 0:
             continue
         shares = [float(top / bottom) if bottom else float("nan") for top, bottom in (total[2:], total[:2])]
-        difference = PeopleBootstrap(len(each)).difference(*each.T)
+        difference = difference_interval(*each.T)
         found.append(TreatmentDifference(detector, action, shares[0], shares[1], difference))
     return tuple(found)

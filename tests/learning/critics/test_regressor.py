@@ -59,7 +59,7 @@ def test_a_forest_sees_what_no_line_has():
     assert np.std(fitted.residuals_[fitted.weights_ > 0]) < 0.5
     line = sf.method("accb", critic="capped").fit(logs)
     assert np.std(line.residuals_[line.weights_ > 0]) > 0.5
-    judged = evaluate(logs, {}, critic=forest, draws=2)
+    judged = evaluate(logs, {}, critic=forest)
     assert judged.critic == "regressor"
     # An actor sees |s| where the logs have it as a variable of their own.
     folded = logs.with_values(state=np.column_stack([np.abs(logs.state[:, 0]), logs.state[:, 1]]))
