@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         fitting,
         policies,
         regression,
+        rehearsal,
         sample_size,
         screening,
         simulators,
@@ -56,6 +57,7 @@ __all__ = [
     "method",
     "policies",
     "regression",
+    "rehearsal",
     "sample_size",
     "screening",
     "simulators",
@@ -75,7 +77,7 @@ _MODULES_LATER = {
         name: f"surefoot.{name}"
         for name in (
             *("audit", "client", "datasets", "effects", "evaluation", "explain", "fitting", "policies", "regression"),
-            *("sample_size", "screening", "simulators", "study"),
+            *("rehearsal", "sample_size", "screening", "simulators", "study"),
         )
     },
 }

@@ -35,6 +35,8 @@ class Screen:
         For every row of the logs its position in the file, from 0.
     usual
         What the detectors learned from a sample of the participants.
+    values
+        Every flagged value as it was measured; NaN for a flagged time.
     """
 
     logs: Trajectories
@@ -42,6 +44,7 @@ class Screen:
     flags: Flags
     row: NDArray[np.int64]
     usual: Usual
+    values: NDArray[np.float64]
 
     def __repr__(self) -> str:
         return f"Screen({len(self.flags.row)} flags in {len(self.logs)} decision points: {self.counts()})"
@@ -239,7 +242,8 @@ def screen_values(
         for place in targets.get(name, ()):
             (reward if place == state.shape[1] else state[:, place])[rows] = np.nan
     where = np.arange(len(logs)) if row is None else row
-    return Screen(logs.with_values(state=state, reward=reward), screener, flags, where, usual)
+    flagged = np.where(flags.column < 0, np.nan, values[flags.column, flags.row])
+    return Screen(logs.with_values(state=state, reward=reward), screener, flags, where, usual, flagged)
 
 
 def learn_usual(logs: Trajectories, screener: Screener, values: NDArray[np.float64]) -> Usual:

@@ -1,0 +1,44 @@
+"""Rehearsals: a whole trial, simulated from pilot data, before the first participant."""
+
+from surefoot.rehearsal.environments import (
+    EFFECTS,
+    NO_EFFECT,
+    Burden,
+    Environment,
+    Fading,
+    Imputed,
+    PeopleDiffer,
+    Standardised,
+    standardised_effect,
+)
+from surefoot.rehearsal.family_choice import FamilyChoice
+from surefoot.rehearsal.outcome_families import FAMILIES
+from surefoot.rehearsal.pilot_checks import PilotChecks, check_pilot_model
+from surefoot.rehearsal.pilot_comparison import PilotCheck, PilotComparison
+from surefoot.rehearsal.pilot_effect import PilotEffect, estimate_pilot_effect
+from surefoot.rehearsal.pilot_fit import fit_pilot
+from surefoot.rehearsal.pilot_model import PilotModel
+from surefoot.rehearsal.study_model import from_study
+
+__all__ = [
+    "EFFECTS",
+    "FAMILIES",
+    "NO_EFFECT",
+    "Burden",
+    "Environment",
+    "Fading",
+    "FamilyChoice",
+    "Imputed",
+    "PeopleDiffer",
+    "PilotCheck",
+    "PilotChecks",
+    "PilotComparison",
+    "PilotEffect",
+    "PilotModel",
+    "Standardised",
+    "check_pilot_model",
+    "estimate_pilot_effect",
+    "fit_pilot",
+    "from_study",
+    "standardised_effect",
+]

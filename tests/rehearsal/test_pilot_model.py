@@ -1,0 +1,165 @@
+import time
+import warnings
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from numpy.testing import assert_allclose, assert_array_equal
+
+import surefoot as sf
+from surefoot.numerics.engines import NUMPY
+from surefoot.simulators.gymnasium_envs import ParticipantEnv
+from tests.rehearsal.pilots import HEARTSTEPS, STUDY, make_frame, read_frame
+
+FIELDS = ("states", "available", "actions", "probability", "rewards", "reported")
+COIN = sf.policies.coin(2)
+study = sf.Study.parse(STUDY)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return sf.rehearsal.fit_pilot(read_frame(make_frame(), study), study)
+
+
+def test_the_family_is_found_and_only_what_moves_is_modelled(model):
+    assert model.choice.name in ("hurdle", "zero-inflated count")
+    assert set(model.choice.log_likelihood) == {"normal", "hurdle", "zero-inflated count"}
+    assert model.state_names == ("mood", "place=home", "place=work", "weekend", "alone", "dose")
+    assert list(model.anatomy.missing) == ["mood"]
+    assert model.anatomy.step == 1
+    assert "outcome='" in repr(model)
+
+
+def test_pieces_equal_the_whole_to_the_bit(model):
+    whole = model.start(seed=[3, 4]).advance(COIN, 60)
+    pieces = model.start(seed=[3, 4])
+    for _ in range(12):
+        pieces.advance(COIN, 5)
+    for name in FIELDS:
+        assert_array_equal(getattr(pieces, name), getattr(whole, name))
+    collected = model.collect(COIN, decision_points=60, seed=3)
+    assert_array_equal(collected.reward, whole.logs(0).reward)
+
+
+def test_a_person_is_the_same_in_any_company(model):
+    few, many = model.draw_people(3, seed=5), model.draw_people(20, seed=5)
+    one, other = (people.collect(COIN, decision_points=20, seed=1) for people in (few, many))
+    assert_array_equal(one.reward, other.reward[:60])
+    assert_array_equal(one.state, other.state[:60])
+    part = many.of(slice(1, 3), NUMPY)
+    assert_array_equal(part.anatomy.marks[0].coefficients.own, many.anatomy.marks[0].coefficients.own[:, 1:3])
+
+
+def test_replicates_with_people_of_their_own_equal_each_alone(model):
+    together = model.draw_people(6, seed=[7, 8]).start(seed=[1, 2]).advance(COIN, 15)
+    for replicate in range(2):
+        alone = model.draw_people(6, seed=7 + replicate).start(seed=1 + replicate).advance(COIN, 15)
+        for name in FIELDS:
+            assert_array_equal(getattr(together, name)[replicate], getattr(alone, name)[0])
+    with pytest.raises(sf.InputError, match="give one for each replicate: 2"):
+        model.draw_people(6, seed=[7, 8]).start(seed=1)
+
+
+def test_derived_states_are_those_of_the_logs(model):
+    course = model.draw_people(4, seed=1).start(seed=1).advance(COIN, 12)
+    dose = np.zeros((4, 12))
+    for t in range(1, 12):
+        dose[:, t] = 0.9 * dose[:, t - 1] + (course.actions[0, :, t - 1] > 0)
+    assert_allclose(course.states[0, ..., 5], dose)
+
+
+def test_outcomes_are_whole_and_none_is_negative(model):
+    course = model.draw_people(20, seed=1).start(seed=1).advance(COIN, 60)
+    assert (course.rewards >= 0).all()
+    assert_array_equal(course.rewards, np.round(course.rewards))
+    assert (course.actions[~course.available] == 0).all()
+    assert_array_equal(course.states[0, 0, :, 3], (np.arange(60) // 3) % 7 >= 5)
+    assert set(np.unique(course.states[..., 4])) == {0.0, 1.0}
+    assert (course.states[..., 1] + course.states[..., 2]).max() == 1
+
+
+def test_it_is_an_environment(model):
+    env = ParticipantEnv(model, participant=2)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error")
+        check_env(env, skip_render_check=True)
+    env.reset(seed=1)
+    reported = [env.step(1)[4]["reported"] for _ in range(200)]
+    assert 0 < np.mean(reported) < 1
+
+
+def test_the_expected_reward_and_the_best_myopic_policy_follow_the_environment(model):
+    states = np.zeros((30, 2, 6))
+    assert_array_equal(np.diff(model.expected_reward(states), axis=-1), np.zeros((30, 2, 1)))
+    better = model.in_environment(sf.rehearsal.standardised_effect(0.3))
+    assert (np.diff(better.expected_reward(states), axis=-1) > 0).all()
+    assert_allclose(better.oracle_myopic().rules_for(model.participants).probabilities(states[:, 0])[:, 1], 1)
+    worse = model.in_environment(sf.rehearsal.standardised_effect(-0.3))
+    assert_allclose(worse.oracle_myopic().rules_for(model.participants).probabilities(states[:, 0])[:, 1], 0)
+
+
+def test_a_hundred_trials_take_little_time(model):
+    trials = model.draw_people(50, seed=list(range(20)))
+    began = time.process_time()
+    trials.start(seed=list(range(20))).advance(COIN, 210)
+    assert time.process_time() - began < 1.0  # 100 trials: docs/rehearsal.md
+
+
+def test_pilots_that_say_nothing_are_refused():
+    rng = np.random.default_rng(0)
+    plain = sf.Study.parse(HEARTSTEPS)
+
+    def logs(people=4, reward=None, probability=0.5):
+        shape = (people, 30)
+        outcome = rng.standard_normal(shape) if reward is None else np.full(shape, reward)
+        return sf.Trajectories.from_arrays(
+            rng.standard_normal((*shape, 3)),
+            rng.integers(0, 2, shape),
+            outcome,
+            probability=np.full(shape, probability),
+            state_names=("weather", "engagement", "fatigue"),
+        )
+
+    for pilot, words in (
+        (logs(people=1), r"one participant does not say how people differ.*from_study"),
+        (logs(probability=np.nan), "probabilities are missing; log them"),
+        (logs(reward=2.0), r"outcome is always 2.*from_study"),
+        (logs(reward=np.nan), "outcome is never there"),
+    ):
+        with pytest.raises(sf.InputError, match=words):
+            sf.rehearsal.fit_pilot(pilot, plain)
+    with pytest.warns(sf.FitWarning, match="4 participants say little"):
+        sf.rehearsal.fit_pilot(logs(), plain)
+    with pytest.raises(sf.InputError, match="a pilot is what"):
+        sf.rehearsal.fit_pilot("pilot.csv", plain)
+
+
+def test_without_a_pilot_the_study_says_enough():
+    text = STUDY.replace('column = "outcome"', 'column = "outcome"\nrange = [0, 120]').replace(
+        "[state.mood]", "[state.mood]\nrange = [0, 10]"
+    )
+    made = sf.rehearsal.from_study(sf.Study.parse(text), participants=200, seed=1, availability=0.8, missing=0.1)
+    course = made.start(seed=1).advance(COIN, 100)
+    assert_allclose(course.rewards.mean(), 60, atol=3)
+    assert_allclose(course.rewards.std(), 20, rtol=0.1)
+    assert_allclose(course.rewards.mean(axis=2).var() / course.rewards.var(), 0.3, atol=0.08)
+    assert_allclose(course.available.mean(), 0.8, atol=0.04)
+    assert_allclose(np.isnan(course.reported).mean(), 0.1, atol=0.03)
+    mood = course.states[..., 0]
+    assert mood.min() >= 0 and mood.max() <= 10
+    assert_allclose(np.nanmean(mood), 5, atol=0.3)
+    assert_allclose(course.states[..., 1].mean(), 1 / 3, atol=0.08)
+    with pytest.raises(sf.InputError, match="does not say how the outcome varies"):
+        sf.rehearsal.from_study(study, seed=1)
+    with pytest.raises(sf.InputError, match="sd must be above 0"):
+        sf.rehearsal.from_study(study, seed=1, mean=0, sd=0)
+
+
+def test_several_actions_are_simulated():
+    several = sf.Study.parse(STUDY.replace("[actions]", '[actions]\nnames = ["nothing", "walk", "stretch"]'))
+    frame = make_frame(10, 60)
+    frame["action"] = np.where(frame["action"] > 0, 1 + np.arange(600) % 2, 0)
+    frame["probability"] = np.where(frame["action"] > 0, 0.25, 0.5)
+    found = sf.rehearsal.fit_pilot(read_frame(frame, several), several, outcome="hurdle")
+    logs = found.collect(sf.policies.coin(3), decision_points=20, seed=1)
+    assert set(np.unique(logs.action)) == {0, 1, 2}
