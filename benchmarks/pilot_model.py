@@ -17,9 +17,8 @@ def main(path):
     effect = sf.rehearsal.estimate_pilot_effect(pilot, found.study, redraws=200, seed=1)
     inside = sum(abs(estimate) <= 2 * error for estimate, error in effect.null) / len(effect.null)
     mean, error = effect.null_mean
-    print(
-        f"effect {effect.estimate:.3f} ({effect.standard_error:.3f}); drawn anew {mean:.3f} ({error:.3f}), {inside:.0%} within 2"
-    )
+    print(f"effect {effect.estimate:.3f} ({effect.standard_error:.3f})")
+    print(f"drawn anew: {mean:.3f} ({error:.3f}), {inside:.0%} within two standard errors of 0")
     print(sf.rehearsal.check_pilot_model(model, pilot, environment=effect.environment).summary())
     began = time.process_time()
     people = model.draw_people(50, seed=range(100))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.policies.policies import fixed
+from surefoot.policies.constant_policies import fixed
 from surefoot.rehearsal.check_statistics import PilotRecords, Statistic, list_statistics
 from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.page import render_checks
