@@ -117,3 +117,13 @@ def test_files_give_the_same_numbers(logs, tmp_path, allocation, suffix):
     found.save(tmp_path / f"policies.{suffix}")
     again = sf.policies.load(tmp_path / f"policies.{suffix}")
     assert_array_equal(again.probabilities(logs.participant, logs.state), found.probabilities(logs.participant, logs.state))
+
+
+@pytest.mark.parametrize(("name", "least", "most"), [("ts", 0.9, 1.1), ("ro-ts", 0.85, 1.15), ("hb-ts", 0.9, 1.2)])
+def test_it_is_as_sure_as_it_may_be(name, least, most):
+    """Over people the errors of the effects, in posterior standard deviations, have standard deviation 1."""
+    logs = sf.simulators.HeartSteps(participants=200).collect(sf.policies.coin(2), decision_points=210, seed=3)
+    rule = sf.method(name).fit(logs).policies_.rule
+    truth = np.roll(sf.simulators.HeartSteps.critic_coef[4:], -1)
+    scores = (rule.mean[:, 0] - truth) / np.sqrt(np.diagonal(rule.covariance, axis1=1, axis2=2))
+    assert least < np.sqrt((scores**2).mean()) < most

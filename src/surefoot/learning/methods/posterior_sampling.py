@@ -25,6 +25,9 @@ from surefoot.numerics.batched_cholesky import solve
 from surefoot.numerics.logistic_mean import EXPONENTS
 from surefoot.policies.rules import DecisionRule, PosteriorSampling, SmoothAllocation
 
+KERNEL_WIDTH = 2.34
+"""Epanechnikov's kernel is so many standard deviations n^(−1/5) wide: Silverman's rule."""
+MOST_LOST = 0.75
 NOISE_STEPS = 5
 """With a prior of given scale the noise depends on the coefficients and these on the noise: so many rounds settle both."""
 
@@ -102,7 +105,7 @@ class PosteriorSampler(Method):
 
     def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
         noise = estimate_noise(found)
-        advantage = found.ahead or found.immediate_advantage(self._system(found), noise)
+        advantage = found.ahead or found.immediate_advantage(self._system(found), noise * measure_widening(found))
         return ALLOCATIONS[self.allocation](self, advantage, noise), found.fit.converged
 
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
@@ -146,6 +149,24 @@ def estimate_noise(found: CriticResult) -> Array:
     total = xp.sum(found.fit.weights, axis=1)
     free = xp.maximum(total - found.fit.coef.shape[-1], xp.zeros_like(total))
     return xp.sqrt((found.scale**2 * total + found.scaling.reward**2) / (free + 1))
+
+
+def measure_widening(found: CriticResult) -> Array:
+    """How many times wider the posterior is because moving w also moves decision points across the critic's limit, (fits,).
+
+    To first order w moves as if Σ u − c f(±c) decision points held it instead of Σ u, with c the limit of the residuals and
+    f their density there (as in the sandwich of a capped fit). Left out, `ro-ts` would be 44 % too sure of normal noise.
+    """
+    xp = array_namespace(found.scale)
+    total, limited = xp.sum(found.fit.weights, axis=1), xp.isfinite(found.fit.threshold)
+    limit = xp.sqrt(xp.where(limited, found.fit.threshold, 1.0))
+    width = KERNEL_WIDTH * found.scale * xp.where(total > 0, total, 1.0) ** -0.2
+    known = limited & (width > 0) & (total > 0)
+    width = xp.where(known, width, 1.0)[:, None]
+    gap = (xp.abs(found.residuals) - limit[:, None]) / width
+    kernel = xp.where(xp.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0) * found.batch.usable
+    lost = limit * xp.sum(kernel, axis=1) / xp.where(total > 0, total, 1.0)
+    return xp.where(known, 1 / (1 - xp.clip(lost, 0.0, MOST_LOST)), 1.0)
 
 
 def _allocate_to_best(method: PosteriorSampler, advantage: Advantage, noise: Array) -> DecisionRule:
