@@ -1,0 +1,115 @@
+"""Mistakes of a client of the service."""
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+
+from surefoot import InputError, Study
+from tests.mistakes.catalogue import Mistake
+from tests.service.support.client import CONTEXT, Client, request
+from tests.service.support.trials import STUDY
+
+OUTCOME = {"decision_id": "f" * 32, "proximal_outcome": 1, "timestamp": "2026-03-01T12:00:00Z"}
+
+
+@cache
+def client():
+    """One service for all mistakes, which change nothing; participant p1 is registered and has one decision."""
+    from surefoot.service.access import keys
+    from surefoot.service.app import create_app
+    from surefoot.service.trial.trial import open_trial
+
+    folder = tempfile.mkdtemp()
+    trial = open_trial(Study.parse(STUDY), f"sqlite:///{folder}/trial.db")
+    atexit.register(shutil.rmtree, folder)
+    atexit.register(trial.close)
+    found = Client(create_app(trial), {role: keys.create_key(trial.database, role) for role in keys.ROLES})
+    found.register("p1")
+    found.decide("p1", 0)
+    return found
+
+
+def ask(body, path="/decisions", role="app"):
+    def make():
+        reply = client().ask(path, body, role)
+        if reply.is_error:
+            raise InputError(reply.json()["error"]["message"])
+
+    return make
+
+
+def without(name):
+    return {field: value for field, value in request().items() if field != name}
+
+
+MISTAKES = [
+    Mistake(
+        "an e-mail address as id",
+        ask(request(participant="a@b.c")),
+        "participant_id may hold letters, digits, . _ - (1 to 64 of them)",
+    ),
+    Mistake(
+        "a misspelt field",
+        ask({**request(), "contxt": {}}),
+        "there is no field 'contxt' (did you mean 'context'?); there are participant_id, decision_idx, timestamp, availability, reasons, context",
+    ),
+    Mistake("a missing field", ask(without("availability")), "availability is missing"),
+    Mistake("availability as text", ask(request(availability="yes")), "availability is true or false, without quotes"),
+    Mistake("a decision point's index as text", ask(request(index="0")), "decision_idx is a whole number, without quotes"),
+    Mistake("a negative index", ask(request(index=-1)), "decision_idx counts a participant's decision points from 0"),
+    Mistake(
+        "a time without a zone",
+        ask(request(timestamp="2026-03-01T10:00:00")),
+        "write the time in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00",
+    ),
+    Mistake("a body that is a list", ask([]), "the body is a JSON object"),
+    Mistake(
+        "an object as a context variable's value",
+        ask(request(context={**CONTEXT, "weather": {"a": 1}})),
+        "context.weather is a number, true or false, text of at most 200 characters, or null",
+    ),
+    Mistake(
+        "a number as text",
+        ask(request(index=1, context={**CONTEXT, "weather": "0.5"})),
+        "context.weather is a number, or null",
+    ),
+    Mistake(
+        "a decision for somebody who is not registered",
+        ask(request(participant="p2")),
+        "register the participant first: POST /participants",
+    ),
+    Mistake(
+        "another decision under the same index",
+        ask(request(index=0, timestamp="2026-03-02T10:00:00+01:00")),
+        "it was decided for another timestamp, availability or context; a retry repeats the request as it was",
+    ),
+    Mistake(
+        "not available, and no reason",
+        ask(request(index=1, availability=False)),
+        "say in reasons why the participant is not available, for example ['driving']",
+    ),
+    Mistake(
+        "an outcome as text",
+        ask({**OUTCOME, "proximal_outcome": "5"}, "/outcomes"),
+        "proximal_outcome is a finite number, or null where it is known to be missing",
+    ),
+    Mistake("an outcome of a decision that was never made", ask(OUTCOME, "/outcomes"), "there is no such decision"),
+    Mistake(
+        "a decision's id that is none",
+        ask({**OUTCOME, "decision_id": "7"}, "/outcomes"),
+        "decision_id is 32 hexadecimal digits, as POST /decisions answered it",
+    ),
+    Mistake("no outcomes", ask({"outcomes": []}, "/outcomes"), "outcomes is empty; send at least one"),
+    Mistake(
+        "too many outcomes at once",
+        ask({"outcomes": [OUTCOME] * 1001}, "/outcomes"),
+        "send at most 1,000 outcomes at once; split the batch",
+    ),
+    Mistake(
+        "a misspelt field in a batch",
+        ask({"outcomes": [OUTCOME, {**OUTCOME, "proximal_outcom": 1}]}, "/outcomes"),
+        "there is no field 'proximal_outcom' (did you mean 'proximal_outcome'?); there are decision_id, proximal_outcome, timestamp, action_prob",
+    ),
+    Mistake("an app's key where the staff's is needed", ask({}, "/updates"), "this needs a key with the role admin"),
+]
