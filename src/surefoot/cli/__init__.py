@@ -8,6 +8,7 @@ import typer
 
 # Importing a command's module adds the command to the application.
 from surefoot.cli import (
+    alerts,  # noqa: F401
     audit,  # noqa: F401
     backup,  # noqa: F401
     db,  # noqa: F401

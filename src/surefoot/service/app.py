@@ -21,6 +21,7 @@ from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.middleware import RequestMiddleware
 from surefoot.service.api.validation_words import describe_validation_error
 from surefoot.service.database.faults import DATABASE_FAULTS, describe_fault
+from surefoot.service.messages.sender import MessageSender
 from surefoot.service.operations.metrics import Metrics
 from surefoot.service.operations.request_counters import RequestCounters
 from surefoot.service.trial.api_errors import ApiError, error_body
@@ -41,10 +42,12 @@ def create_app(trial: Trial) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        schedule = Schedule(trial)
+        schedule, sender = Schedule(trial), MessageSender(trial)
         schedule.start()
+        sender.start()
         yield
         schedule.stop()
+        sender.stop()
         app.state.recorder.close()
         trial.close()
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import re
 from datetime import time
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from surefoot.study.toml_types import Probability, Section
 
 ClockTime = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
 Count = Annotated[int, Field(ge=1)]
 Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Address = Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", max_length=254)]
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def check_daily_time(text: str) -> str:
+    """A time of day or `never`."""
+    if text != "never" and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
+        raise ValueError(f"'{text}' is not a time of day; write '03:00', or 'never'")
+    return text
 
 
 class GuardRails(Section):
@@ -33,12 +43,51 @@ class GuardRails(Section):
 
 
 class Alerts(Section):
-    """When the trial team is told that something is wrong."""
+    """When the trial team is told that something is wrong, and how: passwords and secrets come from the environment."""
 
     no_data_hours: Hours = 24
     """No decision for so long."""
     max_fallback_share: Probability = 0.2
     """Share of the available decision points of the last 24 hours that the fallback decided."""
+    email: tuple[Address, ...] = ()
+    """Who gets alerts by e-mail."""
+    sender: Address | None = None
+    """From whom; the first of `email` if it is not given."""
+    smtp_host: str | None = None
+    """The mail server that takes them."""
+    smtp_port: Annotated[int, Field(ge=1, le=65535)] = 587
+    smtp_security: Literal["starttls", "tls", "none"] = "starttls"
+    """`tls` from the first byte, as port 465 wants it; `none` only for a mail server on this machine."""
+    webhook: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
+    """A URL that gets alerts as JSON, signed with SUREFOOT_WEBHOOK_SECRET."""
+    max_per_hour: Count = 20
+    """Messages by each way; when more is to be told, the last of them tells all of it."""
+    digest_time: str = "08:00"
+    """When the daily digest is sent, or `never`."""
+    dashboard_url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
+    """Where the dashboard is, for messages to point to."""
+
+    @field_validator("digest_time")
+    @classmethod
+    def _is_a_time(cls, text: str) -> str:
+        return check_daily_time(text)
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> Self:
+        if self.email and self.smtp_host is None:
+            raise ValueError("'email' needs a mail server; write smtp_host = 'mail.example.org'")
+        if self.smtp_security == "none" and self.smtp_host not in (None, *LOOPBACK):
+            raise ValueError("smtp_security = 'none' is for a mail server on this machine; write 'starttls' or 'tls'")
+        if self.webhook is not None and not self.webhook.startswith("https://"):
+            host = urlsplit(self.webhook).hostname
+            if host not in LOOPBACK:
+                raise ValueError("a webhook on another machine needs https://")
+        return self
+
+    @property
+    def digest_at(self) -> time | None:
+        """The time of the daily digest; None for never."""
+        return None if self.digest_time == "never" else time.fromisoformat(self.digest_time)
 
 
 class Limits(Section):
@@ -134,9 +183,7 @@ class TrialSection(Section):
     @field_validator("update_time")
     @classmethod
     def _is_a_time(cls, text: str) -> str:
-        if text != "never" and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
-            raise ValueError(f"'{text}' is not a time of day; write '03:00', or 'never'")
-        return text
+        return check_daily_time(text)
 
     @field_validator("time_zone")
     @classmethod

@@ -36,6 +36,8 @@ from surefoot.service.dashboard.page_access import (
 )
 from surefoot.service.dashboard.timeline import draw_timeline
 from surefoot.service.database import clock
+from surefoot.service.messages import outbox
+from surefoot.service.messages.channels import make_channels
 from surefoot.service.trial.alerts import close_alert
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.pauses import find_status, set_pause, withdraw
@@ -297,8 +299,22 @@ def activate(policy_id: Id, viewer: Actor, fields: Fields) -> Response:
 
 @router.get("/alerts")
 def alerts_page(viewer: Reader) -> Response:
-    """Open alerts, then those dealt with."""
-    return viewer.page("alerts", alerts=overview.list_alerts(viewer.trial))
+    """Open alerts, then those dealt with, then what was sent about them."""
+    settings = viewer.trial.settings.alerts
+    ways = {"email": ", ".join(settings.email), "webhook": settings.webhook}
+    return viewer.page(
+        "alerts",
+        alerts=overview.list_alerts(viewer.trial),
+        ways={name: where for name, where in ways.items() if where},
+        messages=outbox.list_messages(viewer.trial),
+    )
+
+
+@router.post("/alerts/test")
+def send_test_messages(viewer: Actor) -> Response:
+    """Send a message by every channel; it leaves within seconds, and the page says whether it did."""
+    outbox.add_test_messages(viewer.trial, make_channels(viewer.trial.settings.alerts), clock.now())
+    return _to("/alerts")
 
 
 @router.post("/alerts/{alert_id}/close")

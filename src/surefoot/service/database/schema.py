@@ -224,6 +224,23 @@ erasures = sa.Table(
     sa.Column("outcomes", sa.Integer, nullable=False),
 )
 
+messages = sa.Table(
+    "messages",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("channel", sa.String(16), nullable=False),
+    sa.Column("occasion", sa.String(128), nullable=False, comment="one message by each channel"),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("content", sa.Text, nullable=False, comment="JSON: title and text, without ids and values"),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("due_at", Instant, nullable=False, comment="when it is tried next"),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("sent_at", Instant),
+    sa.Column("delivery", Serial, comment="the first of the messages that left together"),
+    sa.Column("error", sa.Text, comment="why it could not be handed over"),
+    sa.UniqueConstraint("channel", "occasion", name="uq_messages_occasion"),
+)
+
 APPEND_ONLY = (
     *("studies", "policies", "activations", "decisions", "outcomes", "participant_events"),
     *("ledger", "staff_actions", "erasures"),

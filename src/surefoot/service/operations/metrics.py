@@ -7,6 +7,7 @@ import time
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, decisions, outcomes, participants, updates
+from surefoot.service.messages.outbox import count_undelivered
 from surefoot.service.operations.request_counters import RequestCounters
 from surefoot.service.trial.policy_versions import LIVE
 from surefoot.service.trial.trial import Trial
@@ -45,6 +46,7 @@ def _count(trial: Trial) -> str:
         *_metric("updates_total", "counter", "Updates by state.", [(f'{{state="{s}"}}', n) for s, n in states]),
         *_metric("live_policy", "gauge", "Version of the live policy; 0 in warm-up.", [("", live or 0)]),
         *_metric("open_alerts", "gauge", "Alerts that nobody closed.", [("", unclosed)]),
+        *_metric("undelivered_messages", "gauge", "Messages that could not be sent.", [("", count_undelivered(trial))]),
     ]
     if last is not None:
         lines += _metric("last_decision_timestamp_seconds", "gauge", "When.", [("", f"{last.timestamp():.3f}")])

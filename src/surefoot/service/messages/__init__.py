@@ -1,0 +1,1 @@
+"""Messages to the trial team: alerts, ends of updates and a daily digest, by e-mail and webhook."""
