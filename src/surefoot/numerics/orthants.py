@@ -195,17 +195,17 @@ def scalar_probability_of_largest(mean: Sequence[float], covariance: Sequence[Se
     >>> [round(p, 6) for p in scalar_probability_of_largest([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]])]
     [0.333333, 0.333333, 0.333333]
     """
-    spreads = [covariance[0][0], *(row[a] for a, row in enumerate(covariance) if a)]
-    if len(mean) == 2:
-        (between,), total = covariance[0][1:], spreads[0] + spreads[1]
-        spreads.append(total - 2 * between)
-    if len(mean) > 2 or min(spreads) <= ROUNDING * sum(map(abs, spreads)):
+    spreads = [row[a] for a, row in enumerate(covariance)]
+    if len(mean) == 1 and spreads[0] > 0:
+        limit = _within(mean[0] / sqrt(spreads[0]))
+        return [scalar_normal_cdf(-limit), scalar_normal_cdf(limit)]
+    between = covariance[0][-1]
+    spreads.append(spreads[0] + spreads[-1] - 2 * between)
+    if len(mean) != 2 or min(spreads) <= ROUNDING * (spreads[0] + spreads[1]):
         found: list[float] = probability_of_largest(np.array(mean), np.array(covariance)).tolist()
         return found
     s = [sqrt(variance) for variance in spreads]
-    limits = [_within(value / scale) for value, scale in zip(mean, s, strict=False)]
-    if len(mean) == 1:
-        return [scalar_normal_cdf(-limits[0]), scalar_normal_cdf(limits[0])]
+    limits = [_within(mean[0] / s[0]), _within(mean[1] / s[1])]
     apart = _within((mean[0] - mean[1]) / s[2])
     wins = [
         _scalar_quadrant(-limits[0], -limits[1], between / (s[0] * s[1])),
