@@ -236,3 +236,16 @@ def test_where_everything_was_removed_nothing_is_known():
         found = compute_influences(fitted)
         assert np.isnan(found.critic).all() and found.critic.shape == (40, 4)
         assert found.policy is None if name == "ro-linucb" else np.isnan(found.policy).all()
+
+
+def test_an_action_that_only_one_participant_was_given_may_go_with_them():
+    """Leaving them out, a fit warns that the action is missing: part of the uncertainty, and not said each time."""
+    rng = np.random.default_rng(8)
+    action = np.zeros((6, 20), dtype=int)
+    action[2, ::2] = 1
+    logs = sf.Trajectories.from_arrays(rng.standard_normal((6, 20, 1)), action, rng.standard_normal((6, 20)))
+    fitted = pooled("accb", logs)
+    found = compute_influences(fitted)
+    with pytest.warns(sf.FitWarning):
+        without = pooled("accb", logs.with_values(reward=np.where(logs.participant_index == 2, np.nan, logs.reward)))
+    assert_allclose(found.critic[2], (fitted.critic_coef_ - without.critic_coef_)[0], atol=1e-9)

@@ -119,3 +119,11 @@ def test_the_concentrated_half_is_the_literal_one():
     found = _concentrate(z, np.ones((60, 40), dtype=bool))
     for one in range(60):
         assert_array_equal(found[one], literal_half(z[one]))
+
+
+def test_rows_that_are_absent_or_too_few_are_not_out_at_all():
+    state = np.random.default_rng(9).standard_normal((2, 40, 2))
+    present = np.ones((2, 40), dtype=bool)
+    present[0, 30:], present[1, 9:] = False, False
+    found = state_outlyingness(state, present)
+    assert (found[0, 30:] == 0).all() and (found[1] == 0).all() and (found[0, :30] > 0).any()
