@@ -130,3 +130,18 @@ def test_zeros_that_chance_does_not_explain_are_looked_at_and_never_unsafe(run, 
     found = still(logs)
     excess = found.numbers["zeros"] * (found.numbers["zeros_in_runs"] - found.numbers["by_chance"])
     assert found.verdict == verdict == ("look" if excess > 0.05 else "fine")
+
+
+def test_numbers_of_the_screen_are_handed_on():
+    found = screen(contaminate(study(1), mechanism="nonwear", ratio=0.2, run_length=20, seed=2).logs)
+    check = check_screen(found)
+    marked = np.zeros(len(found.logs), dtype=bool)
+    marked[found.flags.row[found.marks]] = True
+    assert check.numbers == {
+        "share": pytest.approx(marked.mean()),
+        "counts": found.counts(),
+        "treatment": [one.to_dict() for one in found.treatment],
+    }
+    assert f"(not worn {found.counts()['not worn']})" in check.reason
+    clean = check_screen(screen(study(2)))
+    assert clean.numbers["counts"] == {} and "(nothing)" in clean.reason and clean.remedy == ""
