@@ -23,6 +23,7 @@ from surefoot.cli import (
     keys,  # noqa: F401
     policies,  # noqa: F401
     prior,  # noqa: F401
+    qualify,  # noqa: F401
     replay,  # noqa: F401
     reproduce,  # noqa: F401
     screen,  # noqa: F401

@@ -133,6 +133,7 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
     limits = f"-c statement_timeout={1000 * STATEMENT_SECONDS} -c lock_timeout={1000 * STATEMENT_SECONDS}"
     # A statement that comes again and again is planned once, not every time.
     limits += " -c plan_cache_mode=force_generic_plan"
+    limits += f" {parsed.query.get('options', '')}"
     options: dict[str, Any] = {
         "pool_size": CONNECTIONS,
         "max_overflow": 0,

@@ -1,0 +1,33 @@
+"""`surefoot qualify`: installation and operation qualification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surefoot.cli.application import app
+from surefoot.cli.trial_options import STUDY, DatabaseUrl, StudyFile, need_service
+
+OUT = Path("qualification")
+
+
+@app.command()
+def qualify(
+    study: StudyFile = STUDY,
+    database: DatabaseUrl = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report, HTML to sign and JSON.")] = OUT,
+) -> None:
+    """Try what the service promises on this installation, in a scratch trial; exit code 1 when a check fails."""
+    need_service()
+    from surefoot.service.database.databases import DEFAULT_URL
+    from surefoot.service.qualification import report
+
+    found = report.qualify(study, database or DEFAULT_URL)
+    for one in (*found.installation, *found.operation):
+        typer.echo(f"{'passed' if one.passed else 'FAILED'}  {one.name}: {one.found}")
+    page, _ = report.write_report(found, out)
+    typer.echo(f"{page}: {'every check passed' if found.passed else 'not every check passed'}")
+    if not found.passed:
+        raise typer.Exit(1)

@@ -1,0 +1,66 @@
+"""Qualification on both databases: it passes where all is well, names what is not, and leaves nothing behind."""
+
+import json
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from surefoot.cli import app
+from surefoot.service.database import databases
+from surefoot.service.database.schema import decisions
+from surefoot.service.qualification import operation
+from tests.service.support.trials import STUDY, column
+
+SHORT = STUDY.replace("warm_up_decision_points = 20", "warm_up_decision_points = 8")
+
+
+@pytest.fixture
+def study_file(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(SHORT)
+    path.chmod(0o640)
+    return path
+
+
+def run(study_file, url, tmp_path):
+    words = ["qualify", "--study", str(study_file), "--database", url, "--out", str(tmp_path / "out")]
+    found = CliRunner().invoke(app, words)
+    report = json.loads((tmp_path / "out" / "qualification.json").read_text())
+    page = (tmp_path / "out" / "qualification.html").read_text()
+    return found, {one["name"]: one for one in report["installation"] + report["operation"]}, page
+
+
+def test_an_installation_passes_and_keeps_its_trial_as_it_was(trial, url, study_file, tmp_path):
+    found, checks, page = run(study_file, url, tmp_path)
+    failed = {name for name, one in checks.items() if not one["passed"]}
+    # The tests' own cluster has one role, which is a superuser: the check says so.
+    assert failed == (set() if trial.database.is_sqlite else {"rights in the database"}), found.output
+    assert found.exit_code == (0 if trial.database.is_sqlite else 1)
+    assert {"retries", "backup and restore", "replay and ledger", "clock", "disk", "time limits"} <= set(checks)
+    assert checks["retries"]["found"].startswith("20 requests at once: 1 answer")
+    assert "approved by" in page and "Signatures" in page
+    assert column(trial, decisions.c.id) == []
+    if trial.database.is_sqlite:
+        assert not list(tmp_path.glob("surefoot_qualification_*"))
+    else:
+        with trial.database.autocommit() as connection:
+            assert not [name for name in sa.inspect(connection).get_schema_names() if "qualification" in name]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_what_is_wrong_is_named(trial, url, study_file, tmp_path, monkeypatch):
+    study_file.chmod(0o644)
+    monkeypatch.setattr(operation, "replay", lambda database: type("R", (), {"decisions": 3, "differences": ["x"]}))
+    found, checks, page = run(study_file, url, tmp_path)
+    failed = {name for name, one in checks.items() if not one["passed"]}
+    assert failed == {"rights on the study file", "replay and ledger", "backup and restore"}
+    assert found.exit_code == 1 and "FAILED  replay and ledger" in found.output and "<strong>FAILED</strong>" in page
+
+
+def test_options_in_the_url_reach_postgresql(postgres):
+    database = databases.connect(f"{postgres}/postgres?options=-c%20application_name%3Dtry")
+    with database.autocommit() as connection:
+        assert connection.exec_driver_sql("SHOW application_name").scalar() == "try"
+        assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == f"{databases.STATEMENT_SECONDS}s"
+    database.close()
