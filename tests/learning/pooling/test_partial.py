@@ -246,3 +246,22 @@ def test_a_look_ahead_of_each_from_the_coefficients_of_each(logs):
 def test_a_prior_and_other_people_at_once_are_refused(logs):
     with pytest.raises(sf.InputError, match="the other people are the prior; leave it out"):
         fit(logs, "ts", prior={"send": {"mean": 0.0, "scale": 1.0}})
+
+
+def test_a_critic_that_cuts_into_noise_does_not_make_people_differ():
+    """Without the correction Ψ absorbs the noise that the cap took away, and coefficients err by 1.7 times as much."""
+    errors = {}
+    for seed in range(2):
+        simulator, logs = collect(50, 210, spread=0.0, seed=200 + seed)
+        for pooling in ("all", "partial"):
+            coef = sf.method("ro-linucb", pooling=pooling).fit(logs).critic_coef_
+            errors.setdefault(pooling, []).append(np.sqrt(((coef - simulator.critic_coef) ** 2).sum(axis=1).mean()))
+    assert np.mean(errors["partial"]) < 1.2 * np.mean(errors["all"])
+
+
+def test_what_a_cut_leaves_of_normal_noise():
+    noise = np.random.default_rng(0).standard_normal(10**6)
+    removal = sf.method("ro-accb").make_critic().removal
+    cut = np.quantile(np.abs(noise), 1 - removal.normal_share)
+    assert removal.variance_left == pytest.approx(noise[np.abs(noise) < cut].var(), rel=0.01)
+    assert sf.method("hb-accb").make_critic().removal.variance_left == 1.0

@@ -41,7 +41,12 @@ def _borrow(task: HorizonTask) -> JointFit:
     moments = _reward_moments(task, data, judgement)
     states, d = len(logs.state_names), moments.gram.shape[-1]
     posteriors = fit_posteriors(
-        moments, task.penalties(d), states=states, actions=logs.actions, correlated=task.correlated_differences
+        moments,
+        task.penalties(d),
+        states=states,
+        actions=logs.actions,
+        correlated=task.correlated_differences,
+        variance_left=task.variance_left,
     )
     warn_of_few_people(posteriors[0], logs.participants)
     own, new = immediate_advantages(posteriors[0], moments, logs.actions)

@@ -77,8 +77,9 @@ class _Learner:
         return TransitionMoments(Moments(*joined[:3]), Moments(*joined[3:]))
 
     def people(self, moments: TransitionMoments) -> PeopleAhead:
-        correlated = self._task.correlated_differences
-        return PeopleAhead.of_moments(moments, self.penalty, self._task.logs.actions, correlated=correlated)
+        task = self._task
+        given = {"correlated": task.correlated_differences, "variance_left": task.variance_left}
+        return PeopleAhead.of_moments(moments, self.penalty, task.logs.actions, **given)
 
     def model(self, moments: TransitionMoments) -> LookAhead:
         shared = self._task.pooling.shared

@@ -23,12 +23,20 @@ BORROWED_POINTS = 10.0
 
 
 def fit_posteriors(
-    moments: Moments, penalty: NDArray[np.float64], *, states: int, actions: int, correlated: bool
+    moments: Moments,
+    penalty: NDArray[np.float64],
+    *,
+    states: int,
+    actions: int,
+    correlated: bool,
+    variance_left: float = 1.0,
 ) -> tuple[Posterior, ...]:
     """Of every response of everybody's moments on x(s, a), and nuisances after it."""
     basis = centre_states(moments, states, actions)
     return tuple(
-        fit_mixed_effects(moments, penalty, response=response, basis=basis, correlated=correlated)
+        fit_mixed_effects(
+            *(moments, penalty), response=response, basis=basis, correlated=correlated, variance_left=variance_left
+        )
         for response in range(moments.cross.shape[-1])
     )
 
@@ -68,12 +76,18 @@ class PeopleAhead:
 
     @classmethod
     def of_moments(
-        cls, moments: TransitionMoments, penalty: NDArray[np.float64], actions: int, *, correlated: bool
+        cls,
+        moments: TransitionMoments,
+        penalty: NDArray[np.float64],
+        actions: int,
+        *,
+        correlated: bool,
+        variance_left: float,
     ) -> PeopleAhead:
         """Fit the reward and every next state variable apart, and improve on everybody's logging policy."""
         parts = {"states": moments.state.cross.shape[-1], "actions": actions, "correlated": correlated}
         posteriors = (
-            *fit_posteriors(moments.reward, penalty, **parts),
+            *fit_posteriors(moments.reward, penalty, **parts, variance_left=variance_left),
             *fit_posteriors(moments.state, penalty, **parts),
         )
         everybody, own = moments.total().count_shares(actions), moments.count_shares(actions)

@@ -77,8 +77,14 @@ class Likelihood:
     moments: Moments
 
     @classmethod
-    def of_moments(cls, moments: Moments, response: int, penalty: Array, basis: Array) -> Likelihood:
-        """Of one response; `penalty` is ζ, (d,), and `basis` says in which columns Ψ is diagonal."""
+    def of_moments(
+        cls, moments: Moments, response: int, penalty: Array, basis: Array, variance_left: float = 1.0
+    ) -> Likelihood:
+        """Of one response; `penalty` is ζ, (d,), and `basis` says in which columns Ψ is diagonal.
+
+        Where outliers were cut off, the rest tells of too little noise, and Ψ would absorb what is missing: everybody's own
+        residual sum of squares is divided by the square of the share of the variance that was left.
+        """
         xp = array_namespace(moments.gram)
         across = xp.matrix_transpose(basis)
         gram, total = across @ moments.gram @ basis, xp.sum(moments.gram, axis=0)
@@ -93,6 +99,10 @@ class Likelihood:
         shrink = (xp.matrix_transpose(basis) * penalty) @ basis * (kept[:, None] * kept)
         free = float(xp.sum(moments.count)) - float(xp.sum(kept))
         squares = float(xp.sum(moments.squares[:, response, response]))
+        if variance_left < 1:
+            own = moments.solve(penalty)[0][:, :, response]
+            left = squares - float(xp.sum(own * moments.cross[:, :, response]))
+            squares += (1 / variance_left**2 - 1) * left
         return cls(gram, cross, squares, max(free, 1.0), shrink, basis, moments)
 
     @property

@@ -37,7 +37,13 @@ class SpreadIntervals:
 
 
 def fit_mixed_effects(
-    moments: Moments, penalty: Array, *, response: int = 0, basis: Array | None = None, correlated: bool = False
+    moments: Moments,
+    penalty: Array,
+    *,
+    response: int = 0,
+    basis: Array | None = None,
+    correlated: bool = False,
+    variance_left: float = 1.0,
 ) -> Posterior:
     """β, Ψ, σ² and everybody's coefficients, from everybody's moments.
 
@@ -53,6 +59,8 @@ def fit_mixed_effects(
         (d, d): in these columns, a linear transformation of the moments', Ψ is diagonal. By default in their own.
     correlated
         Whether Ψ is full. With 50 people a diagonal one is closer to the truth.
+    variance_left
+        The share of the noise's variance that the critic left, where it cuts into noise without outliers.
 
     Examples
     --------
@@ -66,7 +74,7 @@ def fit_mixed_effects(
     xp = array_namespace(moments.gram)
     if basis is None:
         basis = xp.eye(moments.gram.shape[-1], dtype=moments.gram.dtype)
-    likelihood = Likelihood.of_moments(moments, response, penalty, basis)
+    likelihood = Likelihood.of_moments(moments, response, penalty, basis, variance_left)
     best, steps, converged = search_spread(likelihood)
     least = _to_numpy(best.root) ** 2 <= LEAST
     if correlated and likelihood.people > 1:
