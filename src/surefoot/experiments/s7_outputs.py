@@ -25,6 +25,8 @@ from surefoot.experiments.s7 import (
     run_replicate,
     summarise_rows,
 )
+from surefoot.experiments.s7_people import PeopleRow, run_people
+from surefoot.experiments.s7_people_outputs import write_people
 from surefoot.reports import figures
 from surefoot.reports.numbers import format_signed
 from surefoot.version import __version__
@@ -41,10 +43,11 @@ class S7Unit(NamedTuple):
     """A unit of S7: one replicate of every setting."""
 
     replicate: int
+    part: str = "s7"
 
     @property
     def name(self) -> str:
-        return f"s7-{self.replicate:04d}"
+        return f"{self.part}-{self.replicate:04d}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,20 +89,26 @@ LIMITS = (
 
 
 def run_s7(seed: int, out: Path, *, quick: bool, jobs: int, progress: UnitProgress) -> dict[str, Any]:
-    """Run S7, write `s7.*` into the folder, and return its summary."""
+    """Run S7, write `s7.*` and `s7-people.*` into the folder, and return its summary."""
     settings = S7Settings(seed=seed, **(QUICK if quick else {}))
     key = "-".join(str(value) for value in (__version__, *asdict(settings).values()))
     folder = out / f".s7-{key}"
     runner.prepare_folder(out, folder)
     units = [S7Unit(replicate) for replicate in range(settings.replicates)]
     found = runner.run_units(units, partial(_rows, settings=settings), folder, jobs=jobs, progress=progress)
-    summary = _write(found, settings, out)
+    units = [S7Unit(replicate, "s7-people") for replicate in range(settings.replicates)]
+    people = runner.run_units(units, partial(_people_rows, settings=settings), folder, jobs=jobs, progress=progress)
+    summary = _write(found, settings, out) | {"people": write_people(people, asdict(settings), out)}
     runner.remove_folder(folder)
     return summary
 
 
 def _rows(unit: S7Unit, settings: S7Settings) -> list[Row]:
     return run_replicate(unit.replicate, SETTINGS, Course(settings.steps, settings.keep, settings.seed))
+
+
+def _people_rows(unit: S7Unit, settings: S7Settings) -> list[PeopleRow]:
+    return run_people(unit.replicate, Course(settings.steps, settings.keep, settings.seed))
 
 
 def _write(found: list[list[Any]], settings: S7Settings, out: Path) -> dict[str, Any]:
@@ -224,6 +233,9 @@ def tabulate_limits(summary: dict[str, Any]) -> SummaryTable:
     for row in summary["limits"]:
         cells = (f"{row['what']}: {row['where']}", row["data"], f"{row['value']:.1f}", f"{row['limit']:g}")
         rows.append((row["held"], cells))
+    for row in summary.get("people", {"limits": []})["limits"]:
+        sign = "at most " if row["at_most"] else ""
+        rows.append((row["held"], (row["what"], "people differ", f"{row['value']:.2f}", f"{sign}{row['limit']:g}")))
     return SummaryTable("S7: hb-ahead beside never", ("what", "data", "found", "at least"), (2, 3), tuple(rows))
 
 

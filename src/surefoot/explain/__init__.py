@@ -2,6 +2,7 @@
 
 from surefoot.explain.coefficients import Coefficient, Coefficients
 from surefoot.explain.consequences import ActionConsequence
+from surefoot.explain.differences import Difference
 from surefoot.explain.disagreements import Disagreement
 from surefoot.explain.explanation import Explanation, explain
 from surefoot.explain.policy_card import Card
@@ -14,6 +15,7 @@ __all__ = [
     "Coefficient",
     "Coefficients",
     "Curve",
+    "Difference",
     "Disagreement",
     "Explanation",
     "Importance",

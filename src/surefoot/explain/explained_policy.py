@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from surefoot.audit import Audit
 from surefoot.explain.coefficients import Coefficients
 from surefoot.explain.consequences import ActionConsequence
+from surefoot.explain.differences import Difference
 from surefoot.explain.disagreements import Disagreement
 from surefoot.explain.response import Curve, Importance
 from surefoot.explain.time_courses import TimeCourse
@@ -40,6 +41,8 @@ class ExplainedPolicy:
         Each participant's mean probability of being sent something; NaN without usable decision points.
     consequences
         What each action does now and later; empty with an immediate horizon.
+    differences
+        How people differ, and how far everybody was drawn towards all; empty without partial pooling.
     """
 
     fitted: Method
@@ -55,6 +58,7 @@ class ExplainedPolicy:
     send_rate: float
     logged_rate: float
     consequences: tuple[ActionConsequence, ...]
+    differences: tuple[Difference, ...]
 
     @property
     def people(self) -> int:
@@ -87,6 +91,7 @@ class ExplainedPolicy:
             "courses": [_arrays_to_lists(vars(course)) for course in self.courses],
             "send_rates": rates,
             "consequences": [found.to_dict() for found in self.consequences],
+            "differences": [found.to_dict() for found in self.differences],
         }
 
 

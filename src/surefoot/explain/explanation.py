@@ -12,6 +12,7 @@ from surefoot.audit import Audit
 from surefoot.errors import InputError
 from surefoot.explain.coefficients import OWN_PEOPLE, estimate_coefficients
 from surefoot.explain.consequences import find_consequences
+from surefoot.explain.differences import find_differences
 from surefoot.explain.disagreements import find_disagreements
 from surefoot.explain.explained_policy import ExplainedPolicy
 from surefoot.explain.policy_card import Card, make_card
@@ -149,4 +150,5 @@ def explain(
         send_rate=float(send[used].mean()),
         logged_rate=float((logs.action[used] > 0).mean()),
         consequences=find_consequences(fitted),
+        differences=find_differences(fitted),
     )

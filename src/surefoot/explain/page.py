@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.explain.consequences import ActionConsequence
+from surefoot.explain.differences import Difference
 from surefoot.explain.explained_policy import ExplainedPolicy
 from surefoot.explain.policy_card import make_card
 from surefoot.explain.response import Curve
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 5.2, 3.6
+SHOWN_PEOPLE = 60
+"""A figure with a mark for each participant shows at most so many, evenly spaced."""
 
 
 def render_page(explained: ExplainedPolicy, *, title: str, source: str = "") -> str:
@@ -41,6 +44,7 @@ def render_page(explained: ExplainedPolicy, *, title: str, source: str = "") -> 
         card=make_card(explained, title),
         explanation=explained,
         answers=[_draw_curve(curve, names) for curve in explained.curves],
+        differences=[_draw_difference(found, str(explained.unit)) for found in explained.differences],
         consequences=[_draw_lags(found) for found in explained.consequences],
         when=[*map(_draw_course, explained.courses), _draw_people(explained)],
         charts=[_draw_coefficients(explained, part.part) for part in reversed(explained.fitted.coefficient_parts_)],
@@ -82,6 +86,23 @@ def _draw_lags(found: ActionConsequence) -> tuple[Markup, str]:
     label_axes(axes, x="decision points after it", y="change in the outcome", title=f"{found.action}, now and later")
     add_legend(figure, axes)
     return inline_svg(figure, f"Change in the outcome after {found.action}"), "At the mean state, beside doing nothing."
+
+
+def _draw_difference(found: Difference, unit: str) -> tuple[Markup, str]:
+    """Everybody's own fit, and where it was drawn to, by the latter."""
+    there = np.flatnonzero(~np.isnan(found.own))
+    order = there[np.argsort(found.drawn[there])]
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), SHOWN_PEOPLE)).round().astype(np.int64))]
+    figure, axes = new_figure(width=WIDTH, height=HEIGHT)
+    place = np.arange(1, len(shown) + 1)
+    axes.vlines(place, found.own[shown], found.drawn[shown], color=GREY, linewidth=0.8)
+    axes.plot(place, found.own[shown], "o", color=GREY, markersize=3, label="own decision points alone")
+    axes.plot(place, found.drawn[shown], "o", color=BLUE, markersize=4, label="drawn towards everybody's")
+    axes.axhline(found.population, color=ORANGE, linestyle="--", label="population")
+    label_axes(axes, x="people, by their coefficient", y=f"{unit} per unit", title=found.label)
+    add_legend(figure, axes)
+    note = f"Own fits were drawn {100 * found.pulled:.0f} % of the way to everybody's."
+    return inline_svg(figure, f"Own and partially pooled coefficients: {found.label}"), note
 
 
 def _draw_curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:

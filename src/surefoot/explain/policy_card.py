@@ -9,6 +9,7 @@ import numpy as np
 from surefoot.audit.checks import describe_effect, find_own
 from surefoot.explain.coefficients import Coefficient
 from surefoot.explain.consequences import describe_consequence
+from surefoot.explain.differences import describe_difference
 from surefoot.explain.disagreements import Disagreement
 from surefoot.explain.explained_policy import ExplainedPolicy
 from surefoot.explain.response import Curve
@@ -81,6 +82,7 @@ def make_card(explained: ExplainedPolicy, title: str = "Policy card") -> Card:
         ("What an action does now and later", tuple(
             sentence for found in explained.consequences for sentence in describe_consequence(found)
         )),
+        ("How people differ", tuple(map(describe_difference, explained.differences))),
         ("From what", _describe_state(explained)),
         ("With which probabilities", _describe_probabilities(explained)),
         ("What it learned from", _describe_data(explained)),

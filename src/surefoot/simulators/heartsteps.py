@@ -68,7 +68,7 @@ class HeartSteps(Simulator):
     step_numbers = 4
     critic_coef = BETA[12] * np.array([BETA[6], BETA[10], 0.0, -BETA[11], BETA[7], BETA[8], BETA[9], 0.0])
 
-    def __init__(self, participants: int = 50, *, spread: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, participants: int = 50, *, spread: float = 0.0, seed: int | np.random.SeedSequence = 0) -> None:
         super().__init__(participants)
         if not (np.isfinite(spread) and spread >= 0):
             raise InputError(f"spread is {spread}; it must be a finite number of at least 0")

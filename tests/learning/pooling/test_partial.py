@@ -248,6 +248,7 @@ def test_a_prior_and_other_people_at_once_are_refused(logs):
         fit(logs, "ts", prior={"send": {"mean": 0.0, "scale": 1.0}})
 
 
+@pytest.mark.filterwarnings("ignore:people do not differ")
 def test_a_critic_that_cuts_into_noise_does_not_make_people_differ():
     """Without the correction Ψ absorbs the noise that the cap took away, and coefficients err by 1.7 times as much."""
     errors = {}

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from surefoot.learning.moments import Moments
 from surefoot.learning.pooling.mixed_effects import Likelihood
-from surefoot.learning.pooling.reml import LEAST, fit_mixed_effects, search_spread
+from surefoot.learning.pooling.reml import LEAST, fit_mixed_effects, profile_spread, search_spread
 from tests.reference import mixed_effects as literal
 
 STATSMODELS = {
@@ -201,3 +201,32 @@ def test_intervals_of_coefficients_cover():
         whole.append(np.abs(found.population - [1.0, -1.0, 0.0]) < 2.045 * np.sqrt(found.population_covariance.diagonal()))
     assert_allclose(np.mean(own, axis=(0, 1)), 0.95, atol=0.03)
     assert np.mean(whole) == pytest.approx(0.95, abs=0.04)
+
+
+def test_the_spread_has_intervals_of_the_profile_likelihood():
+    from scipy.optimize import brentq, minimize_scalar
+
+    rng = np.random.default_rng(11)
+    xs = [np.ones((8, 1)) for _ in range(15)]
+    ys = [rng.standard_normal() + rng.standard_normal(8) for _ in range(15)]
+    found = fit_mixed_effects(gather(xs, ys), np.zeros(1))
+    spread = profile_spread(found)
+
+    def profile(ratio):
+        """The deviance at ψ = ratio σ², with the best σ²."""
+        best = minimize_scalar(lambda log: literal.deviance(xs, ys, np.array([[ratio]]) * np.exp(log), np.exp(log)))
+        return best.fun
+
+    at_best = profile(found.spread[0, 0] / found.noise)
+    low, high = (
+        np.sqrt(found.noise * brentq(lambda ratio: profile(ratio) - at_best - 3.8415, *ends)) for ends in ((0, 1), (1, 9))
+    )
+    assert_allclose([spread.low[0], spread.deviation[0], spread.high[0]], [low, found.spread[0, 0] ** 0.5, high], rtol=2e-3)
+
+
+def test_the_spread_of_people_who_do_not_differ_begins_at_zero():
+    xs, ys = draw_people(2, (0.7, 0.0))
+    spread = profile_spread(fit_mixed_effects(gather(xs, ys), np.zeros(2)))
+    assert spread.low[0] > 0 and spread.low[1] == 0 and spread.high[1] > spread.deviation[1]
+    alone = profile_spread(fit_mixed_effects(gather(xs[:1], ys[:1]), np.zeros(2)))
+    assert_allclose(alone.deviation, 0)

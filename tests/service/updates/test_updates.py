@@ -57,6 +57,23 @@ def test_who_has_too_few_complete_decision_points_stays_in_warm_up(trial):
     assert answer(trial, "new")["source"] == "warm-up"
 
 
+def test_with_partial_pooling_a_new_participant_has_a_policy_from_the_first_day(url):
+    from surefoot.service.trial.participants import register_participant
+
+    partial = Study.parse(STUDY.replace('pooling = "person"', 'pooling = "partial"'))
+    trial = open_trial(partial, url)
+    fill(trial, people=6, points=20)
+    register_participant(trial.database, "new")
+    state, status = update(trial)
+    assert state == "done", status
+    decided = answer(trial, "new")
+    assert decided["source"] == "policy" and 0.1 <= decided["action_prob"][1] <= 0.9
+    live = trial.policies.get(trial.policies.live()[0])
+    assert live.covers("anybody") and live.policies.anybody is not None
+    assert replay(trial.database).differences == []
+    trial.close()
+
+
 def test_missing_context_and_stale_policies_fall_back(trial, monkeypatch):
     from surefoot.service.trial import decisions as deciding
 

@@ -78,8 +78,11 @@ class _Learner:
 
     def people(self, moments: TransitionMoments) -> PeopleAhead:
         task = self._task
-        given = {"correlated": task.correlated_differences, "variance_left": task.variance_left}
-        return PeopleAhead.of_moments(moments, self.penalty, task.logs.actions, **given)
+        return PeopleAhead.of_moments(
+            *(moments, self.penalty, task.logs.actions),
+            correlated=task.correlated_differences,
+            variance_left=task.variance_left,
+        )
 
     def model(self, moments: TransitionMoments) -> LookAhead:
         shared = self._task.pooling.shared
