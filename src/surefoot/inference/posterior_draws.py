@@ -53,7 +53,7 @@ def _draw_policies(fitted: Method, people: NDArray[np.int64], draws: int, seed: 
         rows[place, : len(own)] = own
     rows, lanes = np.repeat(rows, draws, axis=0), np.repeat(people, draws)
     sees = {"critic_sees": fitted.critic_sees_, "policy_sees": fitted.policy_sees_}
-    batch = Batch.from_rows(logs, logs.usable, rows, NUMPY, **sees)
+    batch = Batch.from_rows(logs, logs.usable, rows, NUMPY, fitted.list_centres(logs), **sees)
     found = joint.restrict(lanes, rows, NUMPY)
     mean = joint.advantage.mean[people]
     noise = np.stack(
