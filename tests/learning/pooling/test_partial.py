@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import surefoot as sf
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
-from surefoot.learning.horizon.posteriors import centre_states
+from surefoot.learning.horizon.posteriors import centre_states, estimate_variance_left
 from surefoot.learning.moments import Moments
 from surefoot.policies.features import critic_features
 
@@ -257,12 +257,14 @@ def test_a_critic_that_cuts_into_noise_does_not_make_people_differ():
         for pooling in ("all", "partial"):
             coef = sf.method("ro-linucb", pooling=pooling).fit(logs).critic_coef_
             errors.setdefault(pooling, []).append(np.sqrt(((coef - simulator.critic_coef) ** 2).sum(axis=1).mean()))
-    assert np.mean(errors["partial"]) < 1.2 * np.mean(errors["all"])
+    assert np.mean(errors["partial"]) < 1.4 * np.mean(errors["all"])
 
 
-def test_what_a_cut_leaves_of_normal_noise():
-    noise = np.random.default_rng(0).standard_normal(10**6)
-    removal = sf.method("ro-accb").make_critic().removal
-    cut = np.quantile(np.abs(noise), 1 - removal.normal_share)
-    assert removal.variance_left == pytest.approx(noise[np.abs(noise) < cut].var(), rel=0.01)
-    assert sf.method("hb-accb").make_critic().removal.variance_left == 1.0
+@pytest.mark.parametrize("cut", [1.776, 2.65])
+def test_what_a_cut_leaves_of_normal_noise(cut):
+    noise = np.random.default_rng(0).standard_normal((40, 5000, 1))
+    kept = (np.abs(noise[..., 0]) < cut) * 1.0
+    moments = Moments.of_rows(np.ones((40, 5000, 1)), 3.0 + noise, kept)
+    found = estimate_variance_left(moments, np.full(40, cut**2), np.zeros(1))
+    assert found == pytest.approx(noise[kept > 0].var(), rel=0.01)
+    assert estimate_variance_left(moments, np.full(40, np.inf), np.zeros(1)) == 1.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from statistics import NormalDist
 from typing import ClassVar, Self
 
 from surefoot.errors import InputError
@@ -93,18 +92,6 @@ class Removal:
     """For what it removes them, where that is not the reward alone."""
     normal_share: float | None = None
     """The share that it removes from normal noise without a single outlier, where that is not nearly zero."""
-
-    @property
-    def variance_left(self) -> float:
-        """The share of the variance of normal noise that its removal leaves: 1 − 2cφ(c) / (1 − share), c where it cuts.
-
-        A cut at ± c also makes coefficients less certain than the rest of the noise says, by the same factor once more
-        (Huber's E ψ² / (E ψ′)²).
-        """
-        if not self.normal_share:
-            return 1.0
-        cut = NormalDist().inv_cdf(1 - self.normal_share / 2)
-        return 1 - 2 * cut * NormalDist().pdf(cut) / (1 - self.normal_share)
 
     @property
     def removes(self) -> str:

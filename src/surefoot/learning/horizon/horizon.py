@@ -41,11 +41,6 @@ class HorizonTask:
     """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
     engine: Engine
 
-    @property
-    def variance_left(self) -> float:
-        """The share of the variance of normal noise that the critic leaves."""
-        return 1.0 if self.critic.removal is None else self.critic.removal.variance_left
-
     def penalties(self, features: int) -> NDArray[np.float64]:
         """ζ of every feature of x(s, a), then of every nuisance column."""
         logs, rows = self.logs, self.logs.usable

@@ -11,7 +11,13 @@ from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, register_horizon
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
-from surefoot.learning.horizon.posteriors import fit_posteriors, immediate_advantages, judge_nobody, warn_of_few_people
+from surefoot.learning.horizon.posteriors import (
+    estimate_variance_left,
+    fit_posteriors,
+    immediate_advantages,
+    judge_nobody,
+    warn_of_few_people,
+)
 from surefoot.learning.horizon.transitions import Transitions
 from surefoot.learning.moments import Moments
 from surefoot.learning.pooling import Block
@@ -46,7 +52,7 @@ def _borrow(task: HorizonTask) -> JointFit:
         states=states,
         actions=logs.actions,
         correlated=task.correlated_differences,
-        variance_left=task.variance_left,
+        variance_left=estimate_variance_left(moments, judgement.threshold, task.penalties(d)),
     )
     warn_of_few_people(posteriors[0], logs.participants)
     own, new = immediate_advantages(posteriors[0], moments, logs.actions)

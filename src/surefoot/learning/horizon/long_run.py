@@ -15,7 +15,7 @@ from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, Ou
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
-from surefoot.learning.horizon.posteriors import PeopleAhead, judge_nobody, warn_of_few_people
+from surefoot.learning.horizon.posteriors import PeopleAhead, estimate_variance_left, judge_nobody, warn_of_few_people
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
 from surefoot.learning.moments import Moments
@@ -53,6 +53,7 @@ class _Learner:
 
     def __init__(self, task: HorizonTask, data: Followed, judgement: Judgement) -> None:
         self._task, self._data = task, data
+        self._threshold = judgement.threshold
         self._kept = np.append(np.nan_to_num(judgement.kept), 0.0)
         self.penalty = task.penalties((len(task.logs.state_names) + 1) * task.logs.actions + data.nuisances.shape[1])
 
@@ -81,7 +82,7 @@ class _Learner:
         return PeopleAhead.of_moments(
             *(moments, self.penalty, task.logs.actions),
             correlated=task.correlated_differences,
-            variance_left=task.variance_left,
+            variance_left=estimate_variance_left(moments.reward, self._threshold, self.penalty),
         )
 
     def model(self, moments: TransitionMoments) -> LookAhead:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erf
 
 from surefoot.errors import FitWarning
 from surefoot.learning.horizon.advantage import Advantage, believe_advantage, long_run_advantage
@@ -39,6 +40,25 @@ def fit_posteriors(
         )
         for response in range(moments.cross.shape[-1])
     )
+
+
+def estimate_variance_left(moments: Moments, threshold: NDArray[np.float64], penalty: NDArray[np.float64]) -> float:
+    """Which share κ of the variance of normal noise a critic left, by where its limits lie among the residuals it kept.
+
+    Noise N(0, σ²) cut at ± cσ keeps κ(c) σ² = (1 − 2cφ(c) / (2Φ(c) − 1)) σ²: ε / s² = c² / κ(c) tells c, with ε the limit of
+    squared residuals and s² their variance, both of a typical participant. A cut also makes coefficients less certain than
+    the rest of the noise says, by the same factor once more (Huber's E ψ² / (E ψ′)²).
+    """
+    d = moments.gram.shape[-1]
+    own = np.asarray(moments.solve(penalty)[0])[:, :, 0]
+    squares, free = moments.squares[:, 0, 0] - (own * moments.cross[:, :, 0]).sum(axis=1), moments.count - d
+    told = np.isfinite(threshold) & (free >= d) & (squares > 0)
+    if not told.any():
+        return 1.0
+    cut = np.linspace(0.5, 6.0, 1101)
+    density, inside = np.exp(-(cut**2) / 2) / np.sqrt(2 * np.pi), erf(cut / np.sqrt(2))
+    left = 1 - 2 * cut * density / inside
+    return float(np.interp(np.median(threshold[told] * free[told] / squares[told]), cut**2 / left, left))
 
 
 def centre_states(moments: Moments, states: int, actions: int) -> NDArray[np.float64]:
