@@ -24,7 +24,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def _as_server(command):
+def as_server(command):
     """PostgreSQL refuses to run as root: its own user does it then."""
     return ["runuser", "-u", "postgres", "--", *command] if os.geteuid() == 0 else command
 
@@ -42,7 +42,7 @@ def cluster(folder):
         # Not captured: the server would keep the pipe open for as long as it lives.
         with (home.parent / f"{home.name}.log").open("ab") as log:
             subprocess.run(  # noqa: S603 - our own words
-                _as_server([str(part) for part in command]), check=True, stdout=log, stderr=log, cwd="/", timeout=120
+                as_server([str(part) for part in command]), check=True, stdout=log, stderr=log, cwd="/", timeout=120
             )
 
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=200"
