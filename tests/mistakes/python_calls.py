@@ -21,6 +21,11 @@ def arrays(state=(2, 3, 1), action=(2, 3), reward=(2, 3), **more):
     return lambda: sf.Trajectories.from_arrays(np.zeros(state), np.zeros(action), np.zeros(reward), **more)
 
 
+def rehearsal(**more):
+    study = sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n')
+    return lambda: sf.rehearsal.fit_pilot(arrays(**more)(), study)
+
+
 MISTAKES = [
     Mistake(
         "from_frame with a dictionary",
@@ -207,5 +212,27 @@ MISTAKES = [
         "going through logs row by row",
         lambda: list(trial()),
         "Trajectories are not a list of rows; take a frame (logs.to_frame()), or some rows (logs[rows])",
+    ),
+    Mistake(
+        "a pilot with one participant",
+        rehearsal(state=(1, 3, 1), action=(1, 3), reward=(1, 3)),
+        "a pilot with one participant does not say how people differ; give at least two, or rehearse without a pilot: sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "a pilot without probabilities",
+        rehearsal(),
+        "the pilot's randomisation probabilities are missing; log them (columns.probability), or write what the design was: [actions] probabilities = [0.4, 0.6] with your numbers",
+    ),
+    Mistake(
+        "a pilot whose outcome never varies",
+        rehearsal(probability=np.full((2, 3), 0.5)),
+        "the pilot's outcome is always 0: nothing about its spread can be learned; name the column that varies as [reward] column, or rehearse without a pilot: sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "a rehearsal without a pilot and without a range of the outcome",
+        lambda: sf.rehearsal.from_study(
+            sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n'), seed=1
+        ),
+        "the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd",
     ),
 ]

@@ -94,6 +94,8 @@ def test_the_expected_reward_and_the_best_myopic_policy_follow_the_environment(m
     better = model.in_environment(sf.rehearsal.standardised_effect(0.3))
     assert (np.diff(better.expected_reward(states), axis=-1) > 0).all()
     assert_allclose(better.oracle_myopic().rules_for(model.participants).probabilities(states[:, 0])[:, 1], 1)
+    assert_allclose(better.critic_coef[:, 7], np.diff(better.expected_reward(states), axis=-1)[:, 0, 0], rtol=0.5)
+    assert_allclose(model.critic_coef[:, 7:], 0, atol=1e-9)
     worse = model.in_environment(sf.rehearsal.standardised_effect(-0.3))
     assert_allclose(worse.oracle_myopic().rules_for(model.participants).probabilities(states[:, 0])[:, 1], 0)
 
@@ -163,3 +165,15 @@ def test_several_actions_are_simulated():
     found = sf.rehearsal.fit_pilot(read_frame(frame, several), several, outcome="hurdle")
     logs = found.collect(sf.policies.coin(3), decision_points=20, seed=1)
     assert set(np.unique(logs.action)) == {0, 1, 2}
+
+
+def test_clock_times_are_slots_of_the_day():
+    day = np.datetime64("2026-01-05", "s") + np.arange(20).repeat(3) * np.timedelta64(86400, "s")
+    clock = np.tile([8 * 3600, 12 * 3600 + 900, 20 * 3600], 20)
+    frame = make_frame(6, 60, seed=2)
+    frame["time"] = np.tile(day + clock.astype("timedelta64[s]"), 6)
+    stamped = sf.Study.parse(STUDY.replace("day_boundary = 3", 'day_boundary = "04:00"'))
+    found = sf.rehearsal.fit_pilot(read_frame(frame, stamped), stamped, outcome="hurdle")
+    assert found.anatomy.clock.per_day == 3
+    counted = sf.rehearsal.fit_pilot(read_frame(make_frame(6, 60, seed=2), study), study, outcome="hurdle")
+    assert_allclose(found.anatomy.family.chance.population, counted.anatomy.family.chance.population)

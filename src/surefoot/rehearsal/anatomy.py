@@ -49,7 +49,8 @@ class Anatomy:
     """Between which outcomes lie."""
     step: float
     """To which outcomes are recorded; 0 for none."""
-    mean_dose: float
+    send_rate: float
+    """Prompts for each decision point of the pilot."""
     sends: float
     """The mean probability of sending in the pilot."""
 

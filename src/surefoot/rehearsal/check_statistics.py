@@ -44,18 +44,23 @@ class Statistic:
 
 
 def mean(values: Floats) -> Floats:
-    """Over all decision points, (studies,)."""
-    return np.asarray(np.nanmean(values, axis=(1, 2)))
+    """Over all decision points, (studies,); NaN where there is none."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=(1, 2))
+    return np.where(count > 0, np.where(known, values, 0.0).sum(axis=(1, 2)) / np.maximum(count, 1), np.nan)
 
 
 def spread_within(values: Floats) -> Floats:
     """√ of the mean variance within people."""
-    return np.asarray(np.sqrt(np.nanmean((values - _own_mean(values)) ** 2, axis=(1, 2))))
+    return np.asarray(np.sqrt(mean((values - _own_mean(values)) ** 2)))
 
 
 def spread_between(values: Floats) -> Floats:
     """Standard deviation of people's means."""
-    return np.asarray(np.nanstd(_own_mean(values)[..., 0], axis=1, ddof=1))
+    own = _own_mean(values)
+    away = own - mean(own)[:, None, None]
+    count = (~np.isnan(own)).sum(axis=(1, 2))
+    return np.asarray(np.sqrt(mean(away**2) * count / np.maximum(count - 1, 1)))
 
 
 def autocorrelation(values: Floats) -> Floats:
@@ -69,14 +74,14 @@ def autocorrelation(values: Floats) -> Floats:
 
 def time_of_day(values: Floats, slot: NDArray[np.int64]) -> Floats:
     """Standard deviation of the means of the day's decision points."""
-    means = [np.nanmean(np.where(slot == one, values, np.nan), axis=(1, 2)) for one in range(int(slot.max()) + 1)]
-    return np.asarray(np.std(means, axis=0))
+    means = np.array([mean(np.where(slot == one, values, np.nan)) for one in range(int(slot.max()) + 1)])
+    return np.asarray(np.sqrt(mean(((means - means.mean(axis=0)) ** 2).T[:, None])))
 
 
 def trend(values: Floats) -> Floats:
     """The mean of the last third of the decision points less that of the first."""
-    third = values.shape[-1] // 3
-    return np.asarray(np.nanmean(values[..., -third:], axis=(1, 2)) - np.nanmean(values[..., :third], axis=(1, 2)))
+    third = max(1, values.shape[-1] // 3)
+    return mean(values[..., -third:]) - mean(values[..., :third])
 
 
 def share(marks: Marks, among: Marks) -> Floats:

@@ -72,7 +72,13 @@ register_effect, find_effect = EFFECTS.register, EFFECTS.find
 @register_effect
 @dataclass(frozen=True, eq=False)
 class Standardised(Effect):
-    """A prompt moves the mean reward by d standard deviations."""
+    """A prompt moves the mean reward by d standard deviations.
+
+    Parameters
+    ----------
+    d
+        Of the reward at available decision points.
+    """
 
     name: ClassVar[str] = "standardised"
     d: float = 0.2
@@ -89,11 +95,18 @@ class Standardised(Effect):
 @dataclass(frozen=True, eq=False)
 class Imputed(Effect):
     """The effect that a pilot showed, with its uncertainty: d ~ N(estimate, standard error²) anew in every trial, and the
-    effects of its people around it."""
+    effects of its people around it.
+
+    Attributes
+    ----------
+    own
+        People's effects in standard deviations, (1, people).
+    standard_error
+        Of the average, in standard deviations.
+    """
 
     name: ClassVar[str] = "imputed"
     own: Varying
-    """People's effects in standard deviations, (1, people)."""
     standard_error: float = 0.0
 
     def gain(self, own: Floats, day: Floats) -> Floats | float:
@@ -111,7 +124,13 @@ class Imputed(Effect):
 @register_effect
 @dataclass(frozen=True, eq=False)
 class PeopleDiffer(Effect):
-    """Everybody's effect is multiplied by a number of their own, normal around 1."""
+    """Everybody's effect is multiplied by a number of their own, normal around 1.
+
+    Attributes
+    ----------
+    own
+        Those numbers, (1, people).
+    """
 
     name: ClassVar[str] = "people differ"
     own: Varying
@@ -130,7 +149,13 @@ class PeopleDiffer(Effect):
 @register_effect
 @dataclass(frozen=True, eq=False)
 class Fading(Effect):
-    """The effect is halved every so many days."""
+    """The effect is halved every so many days.
+
+    Parameters
+    ----------
+    half_life
+        Days.
+    """
 
     name: ClassVar[str] = "fading"
     half_life: float = 14.0
@@ -147,7 +172,17 @@ class Fading(Effect):
 @dataclass(frozen=True, eq=False)
 class Burden(Effect):
     """Prompts burden: b′ = recovery · b + sent. A burden of 1 lowers the response to a prompt by the share `response`, and
-    the outcome itself, prompt or none, by `baseline` standard deviations."""
+    the outcome itself, prompt or none, by `baseline` standard deviations.
+
+    Parameters
+    ----------
+    response
+        Share of the response that a burden of 1 takes.
+    baseline
+        Standard deviations that a burden of 1 takes.
+    recovery
+        Share of the burden that is left at the next decision point.
+    """
 
     name: ClassVar[str] = "burden"
     rows: ClassVar[int] = 1

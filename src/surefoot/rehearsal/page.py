@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.rehearsal.check_statistics import mean
 from surefoot.reports.figures import BLUE, GREY, ORANGE, add_legend, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 
@@ -55,7 +56,7 @@ def _draw_hours(checks: PilotComparison) -> tuple[Markup, str]:
     figure, axes = new_figure(width=5.6, height=3.4)
 
     def means(records: NDArray[np.float64], slot: NDArray[np.int64]) -> Floats:
-        return np.stack([np.nanmean(np.where(slot == one, records, np.nan), axis=(1, 2)) for one in range(per_day)], axis=1)
+        return np.stack([mean(np.where(slot == one, records, np.nan)) for one in range(per_day)], axis=1)
 
     drawn = means(checks.simulated.reward, checks.simulated.slot)
     real = means(checks.observed.reward, checks.observed.slot)[0]
@@ -74,7 +75,7 @@ def _draw_days(checks: PilotComparison) -> tuple[Markup, str]:
     figure, axes = new_figure(width=5.6, height=3.4)
 
     def means(records: Floats) -> Floats:
-        return np.stack([np.nanmean(records[..., piece], axis=(1, 2)) for piece in pieces], axis=1)
+        return np.stack([mean(records[..., piece]) for piece in pieces], axis=1)
 
     days = np.array([piece.mean() for piece in pieces]) / per_day
     _draw_band(axes, days, means(checks.simulated.reward), means(checks.observed.reward)[0])
@@ -85,7 +86,7 @@ def _draw_days(checks: PilotComparison) -> tuple[Markup, str]:
 
 
 def _draw_band(axes: object, x: Floats | NDArray[np.int64], drawn: Floats, real: Floats) -> None:
-    low, middle, high = np.quantile(drawn, (0.025, 0.5, 0.975), axis=0)
+    low, middle, high = np.nanquantile(drawn, (0.025, 0.5, 0.975), axis=0)
     axes.fill_between(x, low, high, color=BLUE, alpha=0.25, linewidth=0, label="95 % of simulated pilots")  # type: ignore[attr-defined]
     axes.plot(x, middle, color=GREY, linewidth=1.0, label="median")  # type: ignore[attr-defined]
     axes.plot(x, real, color=ORANGE, marker="o", markersize=3, linewidth=1.6, label="pilot")  # type: ignore[attr-defined]

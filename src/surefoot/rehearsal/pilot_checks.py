@@ -89,7 +89,7 @@ def check_pilot_model(
 
 def _compare(statistic: Statistic, real: PilotRecords, simulated: PilotRecords) -> PilotCheck:
     observed, drawn = float(statistic.compute(real)[0]), statistic.compute(simulated)
-    low, middle, high = np.quantile(drawn, (0.025, 0.5, 0.975)).tolist()
+    low, middle, high = np.nanquantile(drawn, (0.025, 0.5, 0.975)).tolist()
     below = float((drawn < observed).mean() + 0.5 * (drawn == observed).mean())
     allowed = statistic.tolerance * (abs(observed) if statistic.relative else 1.0)
     fine = OUTER <= below <= 1 - OUTER or abs(middle - observed) <= allowed

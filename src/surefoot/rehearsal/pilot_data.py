@@ -102,13 +102,15 @@ class PilotData:
         return found
 
     @cached_property
-    def typical_dose(self) -> float:
-        return float(self._sent_before[self.present].mean())
+    def send_rate(self) -> float:
+        """Prompts for each decision point."""
+        return float((self.action[self.present] > 0).mean())
 
     @cached_property
     def dose(self) -> Floats:
-        """The discounted count of what was sent before, less its mean."""
-        return np.where(self.present, self._sent_before - self.typical_dose, 0.0)
+        """The discounted count of what was sent before, less what is usual at that time."""
+        usual = usual_dose(np.arange(self.present.shape[1], dtype=np.float64), self.send_rate)
+        return np.where(self.present, self._sent_before - usual, 0.0)
 
     @cached_property
     def time_features(self) -> Floats:
@@ -126,6 +128,11 @@ def send_probability(rows: Trajectories) -> Floats:
     if rows.actions > 2:
         return np.full(len(rows), float((rows.action[rows.available] > 0).mean()))
     return np.where(rows.action > 0, rows.probability, 1 - rows.probability)
+
+
+def usual_dose(time: Floats, rate: float) -> Floats:
+    """The mean discounted count after so many decision points with this rate of prompts: rate (1 − λᵗ) / (1 − λ)."""
+    return np.asarray(rate * (1 - DOSE_DISCOUNT**time) / (1 - DOSE_DISCOUNT))
 
 
 def shift(values: NDArray[Any], first: float) -> NDArray[Any]:
@@ -174,11 +181,11 @@ def _count_points(rows: Trajectories, study: Study) -> int:
 
 
 def _slots(time: NDArray[Any], per_day: int) -> NDArray[np.int64]:
-    """Which of the day's decision points: of timestamps by equal shares of the clock times."""
+    """Which of the day's decision points: of timestamps the nearest of the middles of equal shares of the clock times."""
     if time.dtype.kind == "M":
         seconds = count_moments(time) % DAY_SECONDS
-        edges = np.quantile(seconds, np.arange(1, per_day) / per_day)
-        return np.searchsorted(edges, seconds, side="right")
+        middles = np.quantile(seconds, (np.arange(per_day) + 0.5) / per_day)
+        return np.searchsorted((middles[1:] + middles[:-1]) / 2, seconds, side="right")
     return np.asarray(np.floor(count_moments(time)) % per_day).astype(np.int64)
 
 

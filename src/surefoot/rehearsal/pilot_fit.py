@@ -91,7 +91,7 @@ def fit_pilot(
         reward=study.reward if isinstance(logs, StudyLogs) else None,
         limits=_limits(known, study),
         step=find_step(known),
-        mean_dose=data.typical_dose,
+        send_rate=data.send_rate,
         sends=float(data.probability[data.available].mean()),
     )
     return PilotModel(anatomy, data.participants, choice=choice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
 
@@ -17,13 +18,14 @@ from surefoot.errors import InputError
 from surefoot.numerics.arrays import Array
 from surefoot.numerics.engines import Engine
 from surefoot.numerics.random_streams import streams
+from surefoot.policies.constant_policies import coin
 from surefoot.policies.policies import Policies, Policy
 from surefoot.policies.rules import UpperConfidence
 from surefoot.rehearsal.anatomy import Anatomy, redraw_people
 from surefoot.rehearsal.artefacts import ArtefactPart
 from surefoot.rehearsal.environments import NO_EFFECT, Environment
 from surefoot.rehearsal.family_choice import FamilyChoice
-from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT
+from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT, usual_dose
 from surefoot.rehearsal.state_parts import Moment, YesNoPart
 from surefoot.rehearsal.varying import map_varying
 from surefoot.simulators.base import Simulator
@@ -165,7 +167,7 @@ class PilotModel(Simulator):
         zero = np.zeros(lanes)
         marks = [] if self.anatomy.lost is None else [zero]
         moment = self._moment(
-            zero, score=zero, dose=self._feel(zero), sent=zero, reward=zero, known=zero, seen={}, marks=marks
+            zero, score=zero, dose=self._feel(zero, zero), sent=zero, reward=zero, known=zero, seen={}, marks=marks
         )
         rows: list[Floats] = [zero[None], zero[None], zero[None]]
         for place, part in enumerate(self.anatomy.parts[:-1]):
@@ -191,7 +193,7 @@ class PilotModel(Simulator):
         moment = self._moment(
             state[TIME] + 1,
             score=score,
-            dose=self._feel(dose),
+            dose=self._feel(dose, state[TIME] + 1),
             sent=sent,
             reward=reward,
             known=(~np.isnan(self.report(state, reward))).astype(np.float64),
@@ -205,9 +207,10 @@ class PilotModel(Simulator):
                 moment.marks.append(rows[-1][0])
         return np.concatenate([*rows, self.environment.advance(self._memory(state), sent)]), reward
 
-    def _feel(self, dose: Floats) -> Floats:
-        """The dose as far as it matters."""
-        return dose - self.anatomy.mean_dose if self.environment.feels_dose else np.zeros(dose.shape)
+    def _feel(self, dose: Floats, time: Floats) -> Floats:
+        """The dose as far as it matters: less what was usual in the pilot at that time."""
+        usual = usual_dose(time, self.anatomy.send_rate)
+        return dose - usual if self.environment.feels_dose else np.zeros(dose.shape)
 
     def _memory(self, state: Floats) -> Floats:
         """The rows of the environment."""
@@ -222,7 +225,7 @@ class PilotModel(Simulator):
             found += anatomy.states[name].predictors(state[self._rows[anatomy.places[name]]])
         free = self.available(state)
         found += [*self._clock(state[TIME]), np.ones(()) if free is None else free.astype(np.float64)]
-        return [*found, state[SCORE], self._feel(state[DOSE]), np.zeros(())]
+        return [*found, state[SCORE], self._feel(state[DOSE], state[TIME]), np.zeros(())]
 
     def draw_outcome(self, state: Floats, sent: Floats, uniform: Floats) -> Floats:
         """The outcome of a decision point, as measured, from uniform numbers."""
@@ -308,6 +311,17 @@ class PilotModel(Simulator):
             drawn = [self.anatomy.family.invert(ndtr(z + shift + zero), features) for z in QUADRATURE]
             found.append(np.mean([self.to_reward(self.finish_outcome(one)) for one in drawn], axis=0))
         return np.moveaxis(np.stack(found, axis=-1), -2, 0) if zero.ndim > 1 else np.stack(found, axis=-1)
+
+    @cached_property
+    def critic_coef(self) -> Floats:  # type: ignore[override]
+        """w*, (people, features): least squares of the expected reward at what a coin visits."""
+        logs = self.collect(coin(len(self.action_names)), decision_points=60, seed=0)
+        states = np.nan_to_num(logs.state[logs.order]).reshape(len(self.participants), 60, -1)
+        expected = self.expected_reward(states)
+        ones = np.ones((*states.shape[:2], 1))
+        blocks = np.linalg.pinv(np.concatenate([ones, states], axis=-1)) @ expected
+        blocks[..., 1:] -= blocks[..., :1]
+        return np.asarray(np.swapaxes(blocks, 1, 2).reshape(len(self.participants), -1))
 
     def oracle_myopic(self) -> Policy | Policies:
         """Send to whom it helps in their middle state: effects do not depend on the state."""

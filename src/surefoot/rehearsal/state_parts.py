@@ -32,7 +32,7 @@ class Moment:
     score: Floats
     """Of the last reward; 0 where there is none."""
     dose: Floats
-    """Of what was sent, less its mean in the pilot."""
+    """Of what was sent, less what was usual at that time."""
     marks: list[Floats]
     """0 or 1: whether the last outcome was lost, and the marks (availability, what is missing) that were drawn before."""
     sent: Floats

@@ -74,7 +74,7 @@ def from_study(
         reward=None,
         limits=study.reward.range or (-np.inf, np.inf),
         step=0.0,
-        mean_dose=0.0,
+        send_rate=0.0,
         sends=0.5,
     )
     whole = PilotModel(anatomy, np.arange(1), choice=FamilyChoice(Normal.name, {}))
@@ -86,9 +86,7 @@ def _stated_spread(study: Study, mean: float | None, sd: float | None) -> tuple[
     if wide is not None:
         return (sum(wide) / 2 if mean is None else mean), ((wide[1] - wide[0]) / 6 if sd is None else sd)
     if mean is None or sd is None:
-        raise InputError(
-            "the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean and sd"
-        )
+        raise InputError("the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd")
     return mean, sd
 
 
