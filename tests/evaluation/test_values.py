@@ -1,6 +1,7 @@
 """What an evaluation hands on, whole, from values made up by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,7 @@ def test_a_row_for_every_policy_and_estimator():
         "difference_high": [0.5, 0.8],
     }
     assert list(FOUND.to_frame("pandas").columns)[:2] == ["policy", "estimator"]
+    assert replace(FOUND, values=FOUND.values[:1]).to_frame().num_rows == 1
 
 
 def test_values_are_found_by_policy_and_estimator():

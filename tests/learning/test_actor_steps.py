@@ -306,3 +306,12 @@ def test_problem_of_some_people_keeps_the_radius():
     _, problem, *_ = pose(radius=0.3)
     assert isinstance(problem.of(np.array([2])), _Problem) and problem.of(np.array([2])).radius == 0.3
     assert_array_equal(problem.of(np.array([3, 1])).rows, problem.rows[[3, 1]])
+
+
+def test_a_climb_never_goes_down():
+    """Whatever the start, another step does not leave a lower point: steps that would are not taken."""
+    _, problem, *_ = pose(people=40, actions=2)
+    start = problem.scale_to(np.random.default_rng(8).standard_normal((40, 1, 4)), 9.0)
+    gains = np.array([actor._climb(problem, start, max_iter=steps).gain for steps in range(1, 12)])
+    assert (np.diff(gains, axis=0) >= -1e-12).all()
+    assert (gains[0] >= value_of(problem, start) - 1e-12).all()
