@@ -84,6 +84,7 @@ def main():
     if asked.out:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         about = {"date": datetime.date.today().isoformat(), "cores": cores, "people": asked.people, "points": asked.points}
+        about |= {"others_running": round(os.getloadavg()[0] - 1, 1)}
         asked.out.write_text(json.dumps({**about, "seconds": found}, indent=2) + "\n", encoding="utf-8")
 
 

@@ -188,6 +188,15 @@ def test_a_command_takes_less_than_ten_seconds_and_an_error_is_one_line(folder, 
     assert failed.stderr.count("\n") == 1
 
 
+def test_whoever_reads_only_the_first_line_hears_no_complaint(folder):
+    """`surefoot audit … | head -1`."""
+    call = [sys.executable, "-m", "surefoot", "audit", str(folder / "logs.csv"), "--study", str(folder / "pooled.toml")]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1) as started:  # noqa: S603
+        assert "people" in started.stdout.readline()
+        started.stdout.close()
+        assert "Error" not in started.stderr.read()
+
+
 @needs_file
 def test_heartsteps_v1_by_command(tmp_path):
     run("import", "heartsteps-v1", FILE, "--out", tmp_path / "v1")
