@@ -9,7 +9,6 @@ from sklearn.linear_model import LinearRegression
 import surefoot as sf
 from surefoot.evaluation import evaluate
 from surefoot.evaluation.cross_fitting import assign_folds, expect_rewards, fit_without_folds
-from surefoot.learning.critics import CRITICS
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import Boltzmann
@@ -185,7 +184,7 @@ def test_every_critic_judges_by_its_own_fit(cross_fit):
     pooling = {"person": "all", "time": "person"}[cross_fit]
     state = (logs.state - logs.state.mean(axis=0)) / logs.state.std(axis=0)
     units = [np.arange(len(logs))] if pooling == "all" else [logs.participant_index == k for k in range(12)]
-    found = {name: expect_rewards(logs, fold, critic=name, pooling=pooling) for name in CRITICS}
+    found = {name: expect_rewards(logs, fold, critic=name, pooling=pooling) for name in ("ridge", "high-breakdown")}
     assert not np.allclose(found["ridge"], found["high-breakdown"])
     penalty = np.array([0.0, *[1.0] * 7])
     for part, unit in itertools.product(range(3), units):
