@@ -4,6 +4,7 @@ from surefoot.service.access import keys
 from surefoot.service.dashboard import overview, policy_views
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import queries, updates
 from surefoot.study import Study
@@ -92,3 +93,14 @@ def test_coefficients_are_shown_with_the_intervals_of_their_update(browser, monk
     )
     # Zero is in the middle, 0.25 a little to its right: 50 (1 + 0.25 / 1.08).
     assert 'cx="61.57%"' in text
+
+
+def test_participants_can_be_searched_by_a_part_of_their_pseudonym(browser):
+    for one in ("north-01", "north-02", "south-01"):
+        register_participant(browser.trial.database, one)
+    sign_in(browser, "admin")
+    page = browser.get("/participants", params={"search": " NORTH"}).text
+    assert "north-01" in page and "north-02" in page and "south-01" not in page and "2 of 3 participants" in page
+    assert "south-01" in browser.get("/participants").text
+    assert 'value="&lt;b&gt;"' in browser.get("/participants", params={"search": "<b>"}).text
+    assert browser.get("/participants", params={"search": "x" * 65}).status_code == 404

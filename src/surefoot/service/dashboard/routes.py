@@ -56,6 +56,7 @@ Fields = Annotated[dict[str, str], Depends(read_form)]
 Id = Annotated[int, Path(ge=1, lt=2**31)]
 Change = Literal["pause", "resume"]
 Before = Annotated[int | None, Query(ge=0, lt=2**31)]
+Search = Annotated[str, Query(max_length=64)]
 
 
 def _to(path: str) -> RedirectResponse:
@@ -148,13 +149,17 @@ def overview_page(viewer: Reader, by: str = "") -> Response:
 
 
 @router.get("/participants")
-def participants_page(viewer: TeamMember) -> Response:
-    """Everybody, the longest silent first."""
+def participants_page(viewer: TeamMember, search: Search = "") -> Response:
+    """Everybody, or whose pseudonym holds the text searched for; the longest silent first."""
     at = clock.now()
+    everybody = overview.list_participants(viewer.trial, at)
+    wanted = search.strip().lower()
     return viewer.page(
         "participants",
         at=at.astimezone(viewer.trial.settings.zone),
-        people=overview.list_participants(viewer.trial, at),
+        people=[one for one in everybody if wanted in one.id.lower()],
+        search=search,
+        everybody=len(everybody),
         outcome_hours=viewer.trial.settings.outcome_hours,
     )
 

@@ -38,9 +38,14 @@ def execute_in_pipeline(cursor: Any, statement: str, parameters: Any, context: A
 @contextmanager
 def open_pipeline(connection: sa.Connection) -> Iterator[None]:
     """Send statements that are `UNANSWERED` without a wait, until the block ends."""
+    import psycopg
+
     driver: Any = connection.connection.driver_connection
     try:
         with driver.pipeline() as connection.info[PIPELINE]:
             yield
+    except psycopg.Error as error:
+        # A database that went away shows here past SQLAlchemy, whose errors everybody else knows.
+        raise sa.exc.OperationalError("pipeline", None, error) from error
     finally:
-        del connection.info[PIPELINE]
+        connection.info.pop(PIPELINE, None)
