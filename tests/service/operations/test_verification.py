@@ -15,6 +15,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import EVIDENCE
 from surefoot.service.operations.seal import Seal, make_seal
 from surefoot.service.operations.verification import verify
+from surefoot.service.trial.alerts import close_alert, raise_alert
 from surefoot.service.trial.pauses import set_pause
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
@@ -31,6 +32,10 @@ def fill_trial(trial):
     kept, ended = (keys.create_key(trial.database, role) for role in ("analyst", "admin"))
     keys.revoke_key(trial.database, ended)
     set_pause(trial, "p1", paused=True, reason="in hospital", by="key abc")
+    with trial.database.transaction() as connection:
+        for occasion in ("first", "second"):
+            raise_alert(trial.database, connection, kind="no-data", occasion=occasion, message="silence")
+    close_alert(trial.database, 2, "key abc")
     with trial.database.transaction() as connection:
         action = {"done_at": now(), "done_by": "key abc", "action": "exported", "subject": "decisions"}
         ledger.insert_recorded(connection, "staff action", {**action, "detail": ""})
@@ -174,6 +179,14 @@ MANIPULATIONS = {
     "participant deleted": ("DELETE FROM participants WHERE id = 'p1'", "participant p1: was recorded and is no longer"),
     "pause removed": ("DELETE FROM participant_events", "participant event 1 (participant_id p1, kind paused)"),
     "reason of a pause": ("UPDATE participant_events SET reason = 'x'", "participant event 1 "),
+    "alert deleted": ("DELETE FROM alerts WHERE id = 1", "alert 1 (occasion first): was recorded and is no longer"),
+    "alert rewritten": ("UPDATE alerts SET message = 'all is well' WHERE id = 1", "alert 1 (occasion first): was changed"),
+    "alert re-dated": (f"UPDATE alerts SET raised_at = raised_at - {HOUR} WHERE id = 2", "alert 2 "),
+    "alert closed by hand": (
+        "UPDATE alerts SET closed_at = 5 WHERE id = 1",
+        "alert closed 1 (occasion first): was inserted",
+    ),
+    "closing of an alert re-dated": ("UPDATE alerts SET closed_at = 5 WHERE id = 2", "alert closed 2 "),
     "erasure inserted": ("INSERT INTO erasures VALUES (1, 'p0', NULL, 'x', 0, 'x', 9, 9)", "erasure 1 (participant_id p0)"),
     "findings of an update": ("""UPDATE updates SET findings = '[]'""", "update ended 1: was changed"),
     "result of an update": ("UPDATE updates SET result = '{'", "update ended 1: was changed"),

@@ -150,6 +150,8 @@ _KINDS = (
         "received_at",
         content={"fingerprint": "erased {id}", "proximal_outcome": None, "echoed_probability": None},
     ),
+    Evidence("alert", schema.alerts, ("id", "occasion"), ("kind", "message", "raised_at"), "raised_at"),
+    Evidence("alert closed", schema.alerts, ("id", "occasion"), ("closed_at",), "closed_at", only_if="closed_at"),
     Evidence(
         "staff action",
         schema.staff_actions,

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
+from surefoot.service.database.ledger import insert_new_recorded, record
 from surefoot.service.database.schema import alerts, decisions, keys
 from surefoot.service.trial.trial import Trial
 
@@ -20,17 +21,20 @@ KEY_WARNING_DAYS = 14
 def raise_alert(database: Database, connection: sa.Connection, *, kind: str, occasion: str, message: str) -> None:
     """Add an alert unless this occasion has one."""
     row = {"occasion": occasion, "kind": kind, "message": message, "raised_at": now()}
-    connection.execute(database.insert_new(alerts), row)
+    insert_new_recorded(connection, "alert", database.insert_new(alerts), [row], "occasion")
 
 
 def close_alert(database: Database, alert_id: int, by: str) -> bool:
     """Mark an alert as dealt with; False when there is none."""
-    open_one = sa.update(alerts).where(alerts.c.id == alert_id, alerts.c.closed_at.is_(None)).values(closed_at=now())
+    moment = now()
+    open_one = sa.update(alerts).where(alerts.c.id == alert_id, alerts.c.closed_at.is_(None)).values(closed_at=moment)
     with database.transaction() as connection:
-        closed = bool(connection.execute(open_one).rowcount)
-        if closed:
-            record_action(connection, by, "closed an alert", f"alert {alert_id}")
-        return closed
+        occasion = connection.scalar(open_one.returning(alerts.c.occasion))
+        if occasion is None:
+            return False
+        record(connection, "alert closed", [{"id": alert_id, "occasion": occasion, "closed_at": moment}])
+        record_action(connection, by, "closed an alert", f"alert {alert_id}")
+        return True
 
 
 def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
