@@ -43,6 +43,7 @@ PAGES = {
     "POST /study/{change}": NOBODY,
     "POST /updates": NOBODY,
     "POST /policies/{policy_id}/activate": NOBODY,
+    "POST /alerts/test": NOBODY,
     "POST /alerts/{alert_id}/close": NOBODY,
     "GET /sign-in": EVERYBODY,
 }
