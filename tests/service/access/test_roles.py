@@ -102,7 +102,7 @@ def test_a_coordinator_stays_blind(browser):
     sign_in(browser, "coordinator")
     texts = [browser.get(path).text.partition("</style>")[2] for path in ("/participants", "/participants/p0", "/not-worn")]
     page = texts[1]
-    for word in ("send", "Sent", "not sent", "probability", "warm-up", "fallback", "policy", "0.5", "download"):
+    for word in ("send", "Sent", "not sent", "probability", "warm-up", "fallback", "policy", ">0.500<", "download"):
         assert not any(word in text for text in texts), word
     assert "available" in page and "driving" in page and "known" in page
     actions = column(browser.trial, decisions.c.action)
@@ -110,7 +110,7 @@ def test_a_coordinator_stays_blind(browser):
     rows = re.findall(r"<tr><td>(\d+)</td>.*?</tr>", page, re.DOTALL)
     assert len(rows) == 25
     sign_in(browser, "analyst")
-    assert "0.500" in browser.get("/participants/p0").text and "/download/" in browser.get("/participants").text
+    assert ">0.500<" in browser.get("/participants/p0").text and "/download/" in browser.get("/participants").text
 
 
 def test_a_monitor_sees_counts_only(browser):
