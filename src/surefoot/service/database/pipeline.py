@@ -41,11 +41,13 @@ def open_pipeline(connection: sa.Connection) -> Iterator[None]:
     import psycopg
 
     driver: Any = connection.connection.driver_connection
+    # Kept here: a connection that was lost cannot be asked for it.
+    info = connection.info
     try:
-        with driver.pipeline() as connection.info[PIPELINE]:
+        with driver.pipeline() as info[PIPELINE]:
             yield
     except psycopg.Error as error:
         # A database that went away shows here past SQLAlchemy, whose errors everybody else knows.
         raise sa.exc.OperationalError("pipeline", None, error) from error
     finally:
-        connection.info.pop(PIPELINE, None)
+        info.pop(PIPELINE, None)
