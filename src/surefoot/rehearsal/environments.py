@@ -290,6 +290,11 @@ def standardised_effect(d: float, *more: Effect) -> Environment:
     more
         `PeopleDiffer.by(0.5)`, `Fading(half_life=14)`, `Burden(…)`.
 
+    Returns
+    -------
+    Environment
+        All of them together, for `model.in_environment`.
+
     Examples
     --------
     >>> standardised_effect(0.3, Fading(7.0)).name

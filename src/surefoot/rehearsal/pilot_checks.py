@@ -31,7 +31,13 @@ OUTER = 0.01
 
 @dataclass(frozen=True, eq=False)
 class PilotChecks(PilotComparison, ShownResult):
-    """A comparison of a model with its pilot that shows itself; `PilotComparison` says what it holds."""
+    """A comparison of a model with its pilot that shows itself.
+
+    Attributes
+    ----------
+    model, checks, pilots, observed, simulated
+        As `PilotComparison` has them.
+    """
 
     page_title: ClassVar[str] = "Does the model look like the pilot?"
 
@@ -76,6 +82,21 @@ def check_pilot_model(
     -------
     PilotChecks
         `verdict`, `differences`, `to_frame`, `summary`, `to_html`.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> text = '''[columns]
+    ... participant = "participant"
+    ... time = "time"
+    ... [state.mood]
+    ... range = [0, 10]
+    ... [reward]
+    ... range = [0, 100]'''
+    >>> model = sf.rehearsal.from_study(sf.Study.parse(text), participants=12, seed=1, per_day=3)
+    >>> logs = model.collect(sf.policies.coin(2), decision_points=30, seed=2)
+    >>> check_pilot_model(model, logs, pilots=20).pilots
+    20
     """
     if pilots < 20:
         raise InputError(f"pilots is {pilots}; at least 20 simulated pilots say where a number lies among them")

@@ -74,6 +74,11 @@ def estimate_pilot_effect(logs: StudyLogs | Trajectories, study: Study, *, redra
     seed
         Of those drawings.
 
+    Returns
+    -------
+    PilotEffect
+        The effect with its standard error, and the effects after the actions were drawn anew.
+
     Examples
     --------
     >>> import surefoot as sf

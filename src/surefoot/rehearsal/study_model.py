@@ -55,6 +55,19 @@ def from_study(
     -------
     PilotModel
         Without any effect; give it one with `in_environment`.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> text = '''[columns]
+    ... participant = "participant"
+    ... time = "time"
+    ... [state.mood]
+    ... range = [0, 10]
+    ... [reward]
+    ... range = [0, 100]'''
+    >>> from_study(sf.Study.parse(text), participants=4, seed=1).state_names
+    ('mood',)
     """
     mean, sd = _stated_spread(study, mean, sd)
     if not (sd > 0 and 0 <= between < 1 and 0 <= carried < 1 and 0 < availability <= 1 and 0 <= missing < 1):
