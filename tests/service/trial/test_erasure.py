@@ -59,7 +59,7 @@ def test_content_goes_and_accountability_stays(trial, url, tmp_path):
     checked = verify(trial.database, [seal])
     assert checked.discrepancies == [] and checked.erased == {"decisions": 41, "outcomes": 32}
     assert column(trial, participant_events.c.kind)[-1] == "withdrawn"
-    assert column(trial, staff_actions.c.action) == ["asked to erase", "erased"]
+    assert column(trial, staff_actions.c.action) == ["asked to erase", "withdrawn", "erased"]
     assert str(SENTINEL) not in "".join(column(trial, updates.c.result))
     if trial.database.is_sqlite:
         files = [path for path in Path(trial.database.engine.url.database).parent.glob("trial.db*") if path.is_file()]
