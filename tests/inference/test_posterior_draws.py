@@ -66,7 +66,9 @@ def test_draws_are_of_the_advantage_and_do_not_depend_on_company(fitted, logs):
 
     names = ("logs_", "critic_sees_", "policy_sees_")
     kept = {name: getattr(fitted, name) for name in names}
-    stand_in = SimpleNamespace(**kept, joint_=replace(fitted.joint_, advantage=sure), fit_batch=fit_batch)
+    stand_in = SimpleNamespace(
+        **kept, list_centres=fitted.list_centres, joint_=replace(fitted.joint_, advantage=sure), fit_batch=fit_batch
+    )
     certain = posterior_draws._draw_policies(stand_in, np.array([2, 9]), 3, 1)
     assert_allclose(certain, np.repeat(fitted.coef_[[2, 9], None], 3, axis=1), rtol=1e-6, atol=1e-9)
     stand_in.joint_ = fitted.joint_
