@@ -3,9 +3,9 @@ import pytest
 
 from surefoot.experiments import s7_outputs
 from surefoot.experiments.further import FURTHER, find_experiment
-from surefoot.experiments.s7 import FAMILY, OWN, PAPER, Course, S7Setting, list_methods, run_replicate, summarise_rows
+from surefoot.experiments.s7 import FAMILY, OWN, PAPER, RunLength, S7Setting, list_methods, run_replicate, summarise_rows
 
-COURSE = Course(steps=60, keep=50, seed=3)
+COURSE = RunLength(steps=60, keep=50, seed=3)
 SMALL = (S7Setting("HeartSteps", 50, 42, "prompted", 0.1), S7Setting("chain walk", 50, 42))
 
 

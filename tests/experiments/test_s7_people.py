@@ -2,14 +2,14 @@ import json
 
 import pytest
 
-from surefoot.experiments.s7 import Course
+from surefoot.experiments.s7 import RunLength
 from surefoot.experiments.s7_people import FITS, PeopleRow, run_people, summarise_people
 from surefoot.experiments.s7_people_outputs import CAUTIOUS, compare_people, write_people
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return run_people(0, Course(200, 150, 5), spreads=(1.0,), points=(42,))
+    return run_people(0, RunLength(200, 150, 5), spreads=(1.0,), points=(42,))
 
 
 def make(spread, points, fit, error=1.0, difference=0.0, harmed=0.0):
@@ -24,7 +24,7 @@ def test_a_replicate_has_every_fit(rows):
 
 
 def test_the_same_replicate_again_is_the_same(rows):
-    assert run_people(0, Course(200, 150, 5), spreads=(1.0,), points=(42,)) == rows
+    assert run_people(0, RunLength(200, 150, 5), spreads=(1.0,), points=(42,)) == rows
 
 
 def test_means_over_replicates():

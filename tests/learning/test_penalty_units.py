@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.penalty_units import Scaling, find_penalty_units
+from surefoot.learning.penalty_units import FitScales, find_penalty_units
 from tests.reference import literal
 
 
@@ -99,7 +99,7 @@ def test_a_few_artefacts_do_not_move_the_units(logs):
 
 def test_coefficients_go_back_and_forth():
     rng = np.random.default_rng(0)
-    scaling = Scaling(rng.standard_normal((5, 3)), rng.uniform(0.1, 10, (5, 3)), np.ones(5))
+    scaling = FitScales(rng.standard_normal((5, 3)), rng.uniform(0.1, 10, (5, 3)), np.ones(5))
     coef, state = rng.standard_normal((5, 2, 4)), rng.standard_normal((5, 9, 3))
     assert_allclose(scaling.to_standard(scaling.to_raw(coef)), coef)
     z = np.concatenate([scaling.standardise(state, np.ones(3)), np.ones((5, 9, 1))], axis=-1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.effects.estimators import Estimate
+from surefoot.effects.estimators import ExcursionEstimate
 
 Matrix = NDArray[np.float64]
 
@@ -52,13 +52,13 @@ class JointTest:
     pvalue: float
 
 
-def covariance(estimate: Estimate, *, corrected: bool | None = None) -> Matrix:
+def covariance(estimate: ExcursionEstimate, *, corrected: bool | None = None) -> Matrix:
     """Of all coefficients; corrected as the estimator wants it unless told."""
     chosen = estimate.corrected if corrected is None else corrected
     return estimate.root.corrected if chosen else estimate.root.plain
 
 
-def joint_test(estimate: Estimate, names: tuple[str, ...] = (), contrasts: Matrix | None = None) -> JointTest:
+def joint_test(estimate: ExcursionEstimate, names: tuple[str, ...] = (), contrasts: Matrix | None = None) -> JointTest:
     """Hotelling's T² (n − q − p)/(k (n − q − p + k − 1)) ~ F(k, n − q − p) for k combinations of the p coefficients.
 
     For all p of them that is T² (n − q − p)/(p (n − q − 1)), for a single one the square of its t.

@@ -18,7 +18,7 @@ from surefoot.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class ExcursionEstimate:
     """Coefficients of the effect (last) and of the controls (first, where they are estimated jointly)."""
 
     root: Root
@@ -47,7 +47,7 @@ class Estimator:
     estimand: str
     binary: bool
     """Whether the outcome must be 0 or 1, and the effect is a log relative risk."""
-    estimate: Callable[[TrialRows], Estimate]
+    estimate: Callable[[TrialRows], ExcursionEstimate]
     distal: bool = False
     """Whether a participant has one outcome, at the end."""
 
@@ -96,11 +96,11 @@ class StandardisedRows:
     def names(self) -> tuple[str, ...]:
         return (*self.points.control_names, *(f"treatment × {name}" for name in effect_names(self.points)))
 
-    def solve(self, equation: EstimatingEquation) -> Estimate:
+    def solve(self, equation: EstimatingEquation) -> ExcursionEstimate:
         """Controls and effect from one equation, in the columns' own units."""
         back = block_diag(self.control_map, *[self.moderator_map] * (len(self.points.action_names) - 1))
         root, q = solve(equation, self.points.order).map_back(back), len(self.points.control_names)
-        return Estimate(root, q, self.points.control_names, root.theta[:q], corrected=True)
+        return ExcursionEstimate(root, q, self.points.control_names, root.theta[:q], corrected=True)
 
 
 def _standardiser(columns: Matrix) -> Matrix:
@@ -138,7 +138,7 @@ def linear_equation(
     return EstimatingEquation(data.names, evaluate, np.zeros(len(data.names)) if start is None else start)
 
 
-def estimate_wcls(points: TrialRows) -> Estimate:
+def estimate_wcls(points: TrialRows) -> ExcursionEstimate:
     """Weighted and centred least squares: θ̂ = (Σ XᵀWX)⁻¹ Σ XᵀWY."""
     data = StandardisedRows.of(points)
     return data.solve(linear_equation(data))
@@ -152,7 +152,7 @@ def _log_start(data: StandardisedRows, weight: Matrix) -> Matrix:
     return np.array([np.log(mean), *np.zeros(len(data.names) - 1)])
 
 
-def estimate_emee(points: TrialRows) -> Estimate:
+def estimate_emee(points: TrialRows) -> ExcursionEstimate:
     """EMEE: Σ W e^(−A fᵀβ) (Y − e^(gᵀα + A fᵀβ)) [g; (A − p̃) f] = 0."""
     data = StandardisedRows.of(points)
     outcome, weight, q = data.points.outcome, data.points.weight, len(points.control_names)
@@ -169,7 +169,7 @@ def estimate_emee(points: TrialRows) -> Estimate:
     return data.solve(EstimatingEquation(data.names, evaluate, _log_start(data, weight)))
 
 
-def estimate_emee2(points: TrialRows) -> Estimate:
+def estimate_emee2(points: TrialRows) -> ExcursionEstimate:
     """EMEE2: Σ I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f] = 0, without weights."""
     _two_actions(points, "emee2", "emee")
     data = StandardisedRows.of(points)
@@ -185,7 +185,7 @@ def estimate_emee2(points: TrialRows) -> Estimate:
     return data.solve(EstimatingEquation(data.names, evaluate, _log_start(data, future)))
 
 
-def estimate_dcee(points: TrialRows) -> Estimate:
+def estimate_dcee(points: TrialRows) -> ExcursionEstimate:
     """Linear DCEE: β = (Σ ffᵀ)⁻¹ Σ I (−1)^(1−A)/p(A) (Y − (1 − p) μ₁ − p μ₀) f over all rows; μ_a = gᵀα_a by least squares.
 
     The arms' regressions do not enter the covariance: with known probabilities the estimating function does not depend on
@@ -210,7 +210,7 @@ def estimate_dcee(points: TrialRows) -> Estimate:
     equation = EstimatingEquation(effect_names(points), evaluate, np.zeros(len(design)))
     root = solve(equation, order).map_back(back)
     names = tuple(f"{action}: {name}" for action in points.action_names for name in points.control_names)
-    return Estimate(root, 0, names, np.concatenate(arms), corrected=False)
+    return ExcursionEstimate(root, 0, names, np.concatenate(arms), corrected=False)
 
 
 def least_squares(design: Matrix, outcome: Matrix) -> Matrix:

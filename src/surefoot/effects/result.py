@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.effects.contrasts import ContrastResults, JointTest, covariance, joint_test
-from surefoot.effects.estimators import ESTIMATORS, Estimate, effect_names
+from surefoot.effects.estimators import ESTIMATORS, ExcursionEstimate, effect_names
 from surefoot.effects.sample_quality import assess_sample
 from surefoot.effects.terms import INTERCEPT
 from surefoot.effects.text import HEADERS, lay_out, quality_lines
@@ -37,7 +37,7 @@ class EffectResult:
 
     estimator: str
     points: TrialRows
-    estimate: Estimate
+    estimate: ExcursionEstimate
 
     @cached_property
     def names(self) -> tuple[str, ...]:

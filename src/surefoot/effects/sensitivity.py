@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.effects.estimating_equations import Evaluation, solve
-from surefoot.effects.estimators import Estimate, StandardisedRows, linear_equation
+from surefoot.effects.estimators import ExcursionEstimate, StandardisedRows, linear_equation
 from surefoot.effects.sample_quality import NORMAL_MAD
 from surefoot.effects.trial_rows import TrialRows
 from surefoot.errors import InputError, did_you_mean
@@ -45,7 +45,7 @@ ROBUST_LOSSES = {
 }
 
 
-def estimate_robustly(points: TrialRows, loss: str) -> Estimate:
+def estimate_robustly(points: TrialRows, loss: str) -> ExcursionEstimate:
     """WCLS with a robust loss, the scale fixed at 1.4826 MAD of the residuals of plain WCLS."""
     if loss not in ROBUST_LOSSES:
         raise InputError(

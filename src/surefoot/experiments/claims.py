@@ -30,7 +30,7 @@ Scene = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimFinding:
     """One number of ours that bears on a claim."""
 
     where: str
@@ -52,7 +52,7 @@ class Claim:
     text: str
     paper: str
     rule: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ClaimFinding] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
@@ -98,11 +98,13 @@ def _best_of_its_type(results: Results, settings: Settings) -> Claim:
             ours = mean_interval(robust - rivals[rival])
             paper = margins[kind] if scene[0] == "heartsteps" else None
             what = f"ro-{kind} minus {kind if rival == 'plain' else f'filter-{kind} ({rival})'}, its best rival"
-            claim.findings.append(Finding(scene_title(*scene), what, ours, _unit(scene), paper, _above_zero(ours), counts))
+            claim.findings.append(
+                ClaimFinding(scene_title(*scene), what, ours, _unit(scene), paper, _above_zero(ours), counts)
+            )
             if rival != "plain":
                 plain = mean_interval(robust - rivals["plain"])
                 claim.findings.append(
-                    Finding(
+                    ClaimFinding(
                         scene_title(*scene), f"ro-{kind} minus {kind}", plain, _unit(scene), paper, _above_zero(plain), False
                     )
                 )
@@ -127,7 +129,7 @@ def _filter_helps_less(results: Results, settings: Settings) -> Claim:
                     (f"filter-{kind} ({name}) minus {kind}", mean_interval(filtered - plain)),
                     (f"ro-{kind} minus filter-{kind} ({name})", mean_interval(robust - filtered)),
                 ):
-                    finding = Finding(scene_title(*scene), what, ours, _unit(scene), None, _above_zero(ours), counts)
+                    finding = ClaimFinding(scene_title(*scene), what, ours, _unit(scene), None, _above_zero(ours), counts)
                     claim.findings.append(finding)
     return claim
 
@@ -154,25 +156,25 @@ _ALIKE_RULE = (
 )
 
 
-def _alike(results: Results, experiment: str, scene: Scene, kind: str, plain: Cell, counts: bool) -> Finding:
+def _alike(results: Results, experiment: str, scene: Scene, kind: str, plain: Cell, counts: bool) -> ClaimFinding:
     before = results.cell(experiment, scene, plain)
     after = results.cell(experiment, scene, plain._replace(method=f"ro-{kind}"))
     ours = mean_interval(100 * (after / before - 1))
     limit = 100 * ALIKE[scene[0]]
     within = -limit <= ours.low and ours.high <= limit
     verdict = HOLDS if within else (PART if abs(ours.value) <= limit else NOT)
-    return Finding(scene_title(*scene), f"ro-{kind} over {kind}", ours, "%", None, verdict, counts)
+    return ClaimFinding(scene_title(*scene), f"ro-{kind} over {kind}", ours, "%", None, verdict, counts)
 
 
 def _average_gain(
     results: Results, experiment: str, scene: Scene, cells: list[tuple[Cell, Cell]], paper: float, counts: bool, over: str
-) -> Finding:
+) -> ClaimFinding:
     """Gain of ro-accb over accb, both averaged along a sweep, (plain, robust) cells."""
     plain, robust = (np.mean([results.cell(experiment, scene, pair[side]) for pair in cells], axis=0) for side in (0, 1))
     ours = mean_interval(100 * (robust / plain - 1))
     reached = ours.low > 0 and ours.value >= NEAR_THE_PAPER * paper
     verdict = HOLDS if reached else (PART if ours.low > 0 else NOT)
-    return Finding(scene_title(*scene), f"ro-accb over accb, averaged over {over}", ours, "%", paper, verdict, counts)
+    return ClaimFinding(scene_title(*scene), f"ro-accb over accb, averaged over {over}", ours, "%", paper, verdict, counts)
 
 
 _GAIN_RULE = (
@@ -216,7 +218,7 @@ def _steady_in_strength(results: Results, settings: Settings) -> Claim:
         last_is_fine = changes[-1].value >= limit
         verdict = HOLDS if changes[lowest].value >= limit else (PART if last_is_fine else NOT)
         what = f"ro-accb at its lowest, ν = {STRENGTHS[lowest]:g}, against ν = 0"
-        claim.findings.append(Finding(scene_title(*scene), what, changes[lowest], "%", None, verdict, counts))
+        claim.findings.append(ClaimFinding(scene_title(*scene), what, changes[lowest], "%", None, verdict, counts))
     return claim
 
 

@@ -82,7 +82,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Course:
+class RunLength:
     """How long policies are run, and on which seeds."""
 
     steps: int
@@ -90,7 +90,7 @@ class Course:
     seed: int
 
 
-def run_replicate(replicate: int, settings: tuple[S7Setting, ...], course: Course) -> list[Row]:
+def run_replicate(replicate: int, settings: tuple[S7Setting, ...], course: RunLength) -> list[Row]:
     """All settings of one replicate; a smaller study is the beginning of a larger one."""
     rows = []
     references: dict[str, dict[str, tuple[float, float]]] = {}
@@ -124,7 +124,7 @@ def _learn(setting: S7Setting, logs: Trajectories) -> Iterator[tuple[str, Polici
 
 
 def _earn(
-    simulator: Simulator, deciding: Mapping[str, Policy | Policies], replicate: int, course: Course
+    simulator: Simulator, deciding: Mapping[str, Policy | Policies], replicate: int, course: RunLength
 ) -> dict[str, tuple[float, float]]:
     """Long-run reward and share treated of every policy."""
     numbers = np.random.SeedSequence(course.seed, spawn_key=(7, replicate, 2))

@@ -18,8 +18,8 @@ from surefoot.experiments.s7 import (
     OWN,
     PAPER,
     SETTINGS,
-    Course,
     Row,
+    RunLength,
     S7Setting,
     Summary,
     run_replicate,
@@ -104,11 +104,11 @@ def run_s7(seed: int, out: Path, *, quick: bool, jobs: int, progress: UnitProgre
 
 
 def _rows(unit: S7Unit, settings: S7Settings) -> list[Row]:
-    return run_replicate(unit.replicate, SETTINGS, Course(settings.steps, settings.keep, settings.seed))
+    return run_replicate(unit.replicate, SETTINGS, RunLength(settings.steps, settings.keep, settings.seed))
 
 
 def _people_rows(unit: S7Unit, settings: S7Settings) -> list[PeopleRow]:
-    return run_people(unit.replicate, Course(settings.steps, settings.keep, settings.seed))
+    return run_people(unit.replicate, RunLength(settings.steps, settings.keep, settings.seed))
 
 
 def _write(found: list[list[Any]], settings: S7Settings, out: Path) -> dict[str, Any]:

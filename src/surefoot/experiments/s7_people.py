@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
-from surefoot.experiments.s7 import EVALUATED, Course
+from surefoot.experiments.s7 import EVALUATED, RunLength
 from surefoot.learning.methods import Method, method
 from surefoot.policies import coin, never
 from surefoot.simulators import HeartSteps
@@ -63,7 +63,7 @@ class PeopleSummary(NamedTuple):
 
 
 def run_people(
-    replicate: int, course: Course, spreads: Iterable[float] = SPREADS, points: Iterable[int] = POINTS
+    replicate: int, course: RunLength, spreads: Iterable[float] = SPREADS, points: Iterable[int] = POINTS
 ) -> list[PeopleRow]:
     """One replicate of every spread; a smaller study is the beginning of a larger one."""
     rows = []

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_interval, t_quantile
-from surefoot.inference.participant_bootstrap import Progress, bootstrap_coefficients
+from surefoot.inference.participant_bootstrap import bootstrap_coefficients
 from surefoot.inference.posterior_draws import draw_coefficients
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
 from surefoot.learning.pooling import Posterior
+from surefoot.numerics.parallel import Progress
 
 OWN_PEOPLE = 400
 """From so many people one sees how many own intervals lie above zero, to within 5 points; the refits take seconds."""

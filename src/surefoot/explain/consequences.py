@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.inference.intervals import Interval, t_interval
-from surefoot.learning.horizon.consequences import Estimate, PooledView
+from surefoot.learning.horizon.consequences import ChangeEstimate, PooledView
 from surefoot.learning.methods import Method
 from surefoot.reports.numbers import format_estimate, format_number
 
@@ -60,7 +60,7 @@ def find_consequences(fitted: Method) -> tuple[ActionConsequence, ...]:
         return ()
     logs, view = fitted.logs_, PooledView.of_outlook(fitted.outlook_)
 
-    def interval(found: Estimate) -> Interval:
+    def interval(found: ChangeEstimate) -> Interval:
         return t_interval(found.value, found.standard_error, max(view.people - 1, 1))
 
     consequences = []

@@ -20,8 +20,8 @@ from surefoot.explain.response import measure_importances, trace_curves
 from surefoot.explain.time_courses import compute_send_probability, count_courses
 from surefoot.explain.variables import find_variables
 from surefoot.inference.intervals import sum_by_participant
-from surefoot.inference.participant_bootstrap import Progress
 from surefoot.learning.methods import Method
+from surefoot.numerics.parallel import Progress
 from surefoot.reports.summaries import ShownResult
 from surefoot.study import Study
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.partition import Partition
 from surefoot.learning.diagnostics import Learnable
 from surefoot.numerics.engines import ENGINES, find_engine
-from surefoot.numerics.parallel import prefetch
+from surefoot.numerics.parallel import Progress, prefetch
 from surefoot.policies import policies
 from surefoot.policies.policies import Policies
 from surefoot.policies.training import KnownTraining
@@ -34,8 +33,6 @@ __all__ = ["FittedStudy", "fit_study"]
 
 OTHER_NAMES = {"cuda": "gpu", "cpu": "numpy", "pytorch": "torch", "cluster": "dask", "distributed": "dask"}
 """What engines are called elsewhere."""
-Progress = Callable[[int, int], None]
-"""Called with the number of people done and of all."""
 
 
 @dataclass(frozen=True, eq=False)

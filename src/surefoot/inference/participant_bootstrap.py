@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,14 +13,11 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import CONFIDENCE
 from surefoot.learning.methods import Method
+from surefoot.numerics.parallel import Progress
 from surefoot.numerics.random_streams import streams
 
 BLOCK_ROWS = 2**19
 """Drawn decision points that are fitted at a time: memory stays bounded however many people there are."""
-
-
-Progress = Callable[[int, int], None]
-"""Told how many people are done, of how many."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.inference.intervals import CONFIDENCE, t_quantile
-from surefoot.inference.participant_bootstrap import BLOCK_ROWS, Bootstrap, Progress, choose_people
+from surefoot.inference.participant_bootstrap import BLOCK_ROWS, Bootstrap, choose_people
 from surefoot.learning.batch import Batch
 from surefoot.learning.methods import Method
 from surefoot.numerics.engines import NUMPY
+from surefoot.numerics.parallel import Progress
 from surefoot.numerics.random_streams import streams
 
 

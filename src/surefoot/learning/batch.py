@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
 from surefoot.learning.critics import CriticFit
-from surefoot.learning.penalty_units import Scaling
+from surefoot.learning.penalty_units import FitScales
 from surefoot.numerics.arrays import Array
 from surefoot.numerics.engines import Engine
 from surefoot.numerics.parallel import count_threads
@@ -87,7 +87,7 @@ class BatchFit:
     """Weighted root mean squared residual, (people,)."""
     rule: DecisionRule
     converged: Array
-    scaling: Scaling
+    scaling: FitScales
     penalty: Array
     """ζ of every feature of the critic, (people, features)."""
 

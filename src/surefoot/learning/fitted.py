@@ -14,7 +14,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.learning.batch import BatchFit
 from surefoot.learning.critics import Critic
 from surefoot.learning.horizon import Horizon, JointFit, Outlook
-from surefoot.learning.penalty_units import Scaling
+from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.pooling import Pooling, Posterior
 from surefoot.numerics.engines import Engine
 from surefoot.policies.features import critic_feature_names
@@ -65,7 +65,7 @@ class Fitted:
     """u of every row: 0 where the critic left it out, NaN where it could not be used."""
     residuals: NDArray[np.float64]
     """r − xᵀw of every row, NaN where it could not be used."""
-    scaling: Scaling
+    scaling: FitScales
     """What the penalties are counted in, for every fit."""
     penalty: NDArray[np.float64]
     """ζ of every feature of the critic, (fits, features)."""
@@ -164,7 +164,7 @@ class FitArrays:
         self.n_iter, self.converged = np.zeros(fits, dtype=np.int64), np.ones(fits, dtype=bool)
         self.penalty = np.zeros((fits, features))
         variables = logs.state.shape[1]
-        self.scaling = Scaling(np.zeros((fits, variables)), np.ones((fits, variables)), np.ones(fits))
+        self.scaling = FitScales(np.zeros((fits, variables)), np.ones((fits, variables)), np.ones(fits))
         # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
         self.weights, self.residuals = np.full(len(logs) + 1, np.nan), np.full(len(logs) + 1, np.nan)
 
@@ -181,7 +181,7 @@ class FitArrays:
         self.critic_coef[fits], self.threshold[fits] = engine.to_numpy(found.coef), engine.to_numpy(found.threshold)
         self.n_iter[fits], self.scale[fits] = engine.to_numpy(found.n_iter), engine.to_numpy(learned.scale)
         self.converged[fits], self.penalty[fits] = engine.to_numpy(learned.converged), engine.to_numpy(learned.penalty)
-        self.scaling.record(fits, Scaling(*(engine.to_numpy(part) for part in vars(learned.scaling).values())))
+        self.scaling.record(fits, FitScales(*(engine.to_numpy(part) for part in vars(learned.scaling).values())))
         self.weights[rows] = np.where(used, engine.to_numpy(found.weights), np.nan)
         self.residuals[rows] = np.where(used, engine.to_numpy(learned.residuals), np.nan)
 

@@ -20,7 +20,7 @@ QUARTILES_TO_DEVIATION = 1.349
 
 
 @dataclass(frozen=True)
-class Scaling(PerParticipant):
+class FitScales(PerParticipant):
     """The units of each fit."""
 
     centre: Array
@@ -54,11 +54,11 @@ class PenaltyUnits(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def measure(self, state: Array, reward: Array, usable: Array) -> Scaling:
+    def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         """The units of each fit, from (fits, rows, variables), (fits, rows) and 1.0 where a row can be used."""
 
     @abstractmethod
-    def penalise_critic(self, scaling: Scaling, penalty: float, *, actions: int, intercept: bool) -> Array:
+    def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
         """ζ of every feature of the critic, (fits, features); `intercept`: whether the paper's own is kept."""
 
 
@@ -67,12 +67,12 @@ class AbsoluteUnits(PenaltyUnits):
 
     name: ClassVar[str] = "absolute"
 
-    def measure(self, state: Array, reward: Array, usable: Array) -> Scaling:
+    def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         xp = array_namespace(state)
         zeros = xp.zeros_like(state[:, 0, :])
-        return Scaling(zeros, zeros + 1.0, xp.ones_like(reward[:, 0]))
+        return FitScales(zeros, zeros + 1.0, xp.ones_like(reward[:, 0]))
 
-    def penalise_critic(self, scaling: Scaling, penalty: float, *, actions: int, intercept: bool) -> Array:
+    def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
         xp = array_namespace(scaling.width)
         block = xp.concat([xp.ones_like(scaling.width[:, :1]), scaling.width], axis=1)
         found = penalty * xp.concat([block] * actions, axis=1)
@@ -89,7 +89,7 @@ class StandardUnits(PenaltyUnits):
 
     name: ClassVar[str] = "standard"
 
-    def measure(self, state: Array, reward: Array, usable: Array) -> Scaling:
+    def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         xp = array_namespace(state)
         values = xp.concat([xp.permute_dims(state, (0, 2, 1)), reward[:, None, :]], axis=1)
         low, middle, high = quantiles(values, (usable > 0)[:, None, :], (0.25, 0.5, 0.75))
@@ -101,9 +101,9 @@ class StandardUnits(PenaltyUnits):
             width[narrow] = xp.where(width[narrow] > 0, width[narrow], _deviation(values[narrow], usable[narrow]))
         width = xp.where(width > 0, width, 1.0)
         middle = xp.where(known, middle, 0.0)
-        return Scaling(middle[:, :-1], width[:, :-1], width[:, -1])
+        return FitScales(middle[:, :-1], width[:, :-1], width[:, -1])
 
-    def penalise_critic(self, scaling: Scaling, penalty: float, *, actions: int, intercept: bool) -> Array:
+    def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
         xp = array_namespace(scaling.width)
         block = xp.concat([xp.zeros_like(scaling.width[:, :1]), scaling.width**2], axis=1)
         return penalty * xp.concat([block] * actions, axis=1)

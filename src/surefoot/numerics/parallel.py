@@ -13,6 +13,8 @@ from surefoot.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+"""Told how many are done, and of how many."""
 
 MOST_THREADS = 8
 """More threads than this wait for each other in Python longer than they compute (docs/scaling.md). Processes do not."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal.artefacts import ArtefactPart
-from surefoot.rehearsal.clock import Clock
+from surefoot.rehearsal.clock import StudyClock
 from surefoot.rehearsal.normal_scores import ScoreTable
 from surefoot.rehearsal.outcome_families import OutcomeFamily
 from surefoot.rehearsal.state_parts import StatePart, YesNoPart
@@ -29,7 +29,7 @@ class Anatomy:
     """What all participants of a model have in common, and everything of theirs that differs between them."""
 
     study: Study
-    clock: Clock
+    clock: StudyClock
     states: dict[str, StatePart]
     """By state variable, in the study's order."""
     predictors: tuple[str, ...]

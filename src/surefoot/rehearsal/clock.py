@@ -13,10 +13,10 @@ MOST_SLOTS = 8
 
 
 @dataclass(frozen=True)
-class Clock:
+class StudyClock:
     """Features of decision point t: the time of day, as levels against the first or as waves, and the day.
 
-    >>> Clock(per_day=3, middle=2.0, width=2.0).features(np.array([0.0, 4.0]))
+    >>> StudyClock(per_day=3, middle=2.0, width=2.0).features(np.array([0.0, 4.0]))
     array([[ 0. ,  1. ],
            [ 0. ,  0. ],
            [-1. , -0.5]])
@@ -29,7 +29,7 @@ class Clock:
     """… and how many days count as 1."""
 
     @classmethod
-    def of_length(cls, per_day: int, points: int) -> Clock:
+    def of_length(cls, per_day: int, points: int) -> StudyClock:
         """For a study of so many decision points."""
         days = max((points - 1) // per_day, 1)
         return cls(per_day, days / 2, max(days / 3.5, 1.0))

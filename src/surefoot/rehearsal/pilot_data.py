@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from surefoot.data.decision_times import DAY_SECONDS, count_moments
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.rehearsal.clock import Clock
+from surefoot.rehearsal.clock import StudyClock
 from surefoot.rehearsal.normal_scores import ScoreTable
 from surefoot.study import Study, StudyLogs
 
@@ -43,7 +43,7 @@ class PilotData:
     """As optimised."""
     slot: NDArray[np.int64]
     """The decision point's place in its day."""
-    clock: Clock
+    clock: StudyClock
     flagged: Mapping[tuple[str, str], tuple[Marks, Mapping[str, Floats]]]
     """What the screen marked: for every device (or column) and reason where, and the values of every column there."""
 
@@ -75,7 +75,7 @@ class PilotData:
             outcome=lay(outcome),
             reward=lay(rows.reward),
             slot=lay(_slots(rows.time, points), 0).astype(np.int64),
-            clock=Clock.of_length(points, places.shape[1]),
+            clock=StudyClock.of_length(points, places.shape[1]),
             flagged={} if read is None or read.screen is None else _group_flags(read, study, places),
         )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.rehearsal.anatomy import Anatomy
-from surefoot.rehearsal.clock import Clock
+from surefoot.rehearsal.clock import StudyClock
 from surefoot.rehearsal.family_choice import FamilyChoice
 from surefoot.rehearsal.normal_scores import ScoreTable
 from surefoot.rehearsal.outcome_families import Normal
@@ -72,7 +72,7 @@ def from_study(
     mean, sd = _stated_spread(study, mean, sd)
     if not (sd > 0 and 0 <= between < 1 and 0 <= carried < 1 and 0 < availability <= 1 and 0 <= missing < 1):
         raise InputError("sd must be above 0; between, carried and missing are shares below 1, availability one above 0")
-    clock = Clock.of_length(per_day or (study.days if isinstance(study.days, int) else 1), 42)
+    clock = StudyClock.of_length(per_day or (study.days if isinstance(study.days, int) else 1), 42)
     anatomy = Anatomy(
         study=study,
         clock=clock,
@@ -103,7 +103,7 @@ def _stated_spread(study: Study, mean: float | None, sd: float | None) -> tuple[
     return mean, sd
 
 
-def _assume_states(study: Study, clock: Clock) -> dict[str, StatePart]:
+def _assume_states(study: Study, clock: StudyClock) -> dict[str, StatePart]:
     states: dict[str, StatePart] = {}
     for name, variable in study.state.items():
         kind = variable.variable_kind
@@ -112,7 +112,7 @@ def _assume_states(study: Study, clock: Clock) -> dict[str, StatePart]:
     return states
 
 
-def _assume_outcome(mean: float, sd: float, between: float, carried: float, clock: Clock) -> Normal:
+def _assume_outcome(mean: float, sd: float, between: float, carried: float, clock: StudyClock) -> Normal:
     """Normal, given [1, clock …, availability, score, dose, own effect]: the state variables do not matter."""
     weights, spread = np.zeros(clock.size + 5), np.zeros(clock.size + 5)
     # y = m + carried · sd · score + σ ε: a person's mean is m / (1 − carried), the variance within σ² / (1 − carried²).

@@ -1,13 +1,26 @@
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import sqlalchemy as sa
 
+import surefoot.service
 from surefoot.service.database.schema import alerts
-from surefoot.service.trial.alerts import close_alert, raise_periodic_alerts
+from surefoot.service.trial.alerts import MEANINGS, close_alert, raise_periodic_alerts
 from surefoot.service.trial.participants import register_participant
 from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import answer, column
+
+SERVICE = Path(surefoot.service.__file__).parent
+
+
+def test_every_kind_of_alert_has_a_meaning_that_names_nobody():
+    files = [path.read_text(encoding="utf-8") for path in SERVICE.rglob("*.py")]
+    raised = {kind for text in files for kind in re.findall(r'kind="([a-z-]+)",? ?\n?|return "([a-z-]+)", f"', text)}
+    kinds = {kind for pair in raised for kind in pair if kind}
+    assert {"no-data", "fallbacks", "key-expiry", "update", "probability"} <= kinds <= MEANINGS.keys()
+    assert len(MEANINGS) == 6 and not any("{" in meaning for meaning in MEANINGS.values())
 
 
 def test_alerts_come_once_a_day_and_can_be_closed(trial):

@@ -19,7 +19,7 @@ FELT = 0.05
 LAGS = 400
 
 
-class Estimate(NamedTuple):
+class ChangeEstimate(NamedTuple):
     """A number and its standard error."""
 
     value: float
@@ -32,7 +32,7 @@ class Reaction:
 
     variable: int
     action: int
-    shift: Estimate
+    shift: ChangeEstimate
     """Of the variable at the next decision point, at the mean state."""
     p_value: float
 
@@ -42,11 +42,11 @@ class Consequence:
     """What one action changes, in units of the reward, beside doing nothing."""
 
     action: int
-    immediate: Estimate
+    immediate: ChangeEstimate
     """In the outcome that follows."""
-    delayed: Estimate
+    delayed: ChangeEstimate
     """In all outcomes after that."""
-    total: Estimate
+    total: ChangeEstimate
     through: NDArray[np.float64]
     """The delayed change by way of each state variable."""
     lags: NDArray[np.float64]
@@ -78,11 +78,11 @@ class PooledView:
         first = moments.total().state.gram[0, 0, :k]
         return cls(model, uncertainty, np.asarray(first / max(first[0], 1.0)), len(moments.state.gram))
 
-    def estimate(self, functionals: NDArray[np.float64]) -> list[Estimate]:
+    def estimate(self, functionals: NDArray[np.float64]) -> list[ChangeEstimate]:
         """Σ W ∘ C for each W of (m, d, 1 + p)."""
         values = (functionals * self.model.coef[0]).sum(axis=(1, 2))
         errors = np.sqrt(np.abs(np.diagonal(self.uncertainty.covariance(functionals[None])[0])))
-        return [Estimate(float(value), float(error)) for value, error in zip(values, errors, strict=True)]
+        return [ChangeEstimate(float(value), float(error)) for value, error in zip(values, errors, strict=True)]
 
     @property
     def reactions(self) -> list[Reaction]:
@@ -102,7 +102,7 @@ class PooledView:
         degrees = self.people - k if self.uncertainty.between_people else 0
         p_values = fdtrc(k, degrees, wald / k) if degrees > 0 else chdtrc(k, wald)
         shifts, errors = effect @ z, np.sqrt(np.abs(np.einsum("i,tij,j->t", z, covariance, z)))
-        estimates = [Estimate(float(shift), float(error)) for shift, error in zip(shifts, errors, strict=True)]
+        estimates = [ChangeEstimate(float(shift), float(error)) for shift, error in zip(shifts, errors, strict=True)]
         return [Reaction(*test, *found) for test, *found in zip(tests, estimates, p_values.tolist(), strict=True)]
 
     @property
@@ -124,7 +124,7 @@ class PooledView:
         now, pushed = float(z @ coef[own, 0]), z @ coef[own, 1:]
         through = pushed * model.worth[0]
         values = (now, float(through.sum()), now + float(through.sum()))
-        now_, later, total_ = (Estimate(value, error) for value, error in zip(values, errors, strict=True))
+        now_, later, total_ = (ChangeEstimate(value, error) for value, error in zip(values, errors, strict=True))
         return Consequence(action, now_, later, total_, through, self._lags(now, pushed))
 
     def _lags(self, now: float, pushed: NDArray[np.float64]) -> NDArray[np.float64]:

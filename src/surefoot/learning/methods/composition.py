@@ -24,7 +24,7 @@ from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
 from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
 from surefoot.learning.methods.estimator import EstimatorInterface
-from surefoot.learning.penalty_units import Scaling, find_penalty_units
+from surefoot.learning.penalty_units import FitScales, find_penalty_units
 from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
 from surefoot.numerics.engines import Engine, find_engine
@@ -43,7 +43,7 @@ class CriticResult:
     """x(s, a), (people, decision points, features)."""
     fit: CriticFit
     scale: Array
-    scaling: Scaling
+    scaling: FitScales
     penalty: Array
     """ζ of every feature, (people, features)."""
     residuals: Array
@@ -56,7 +56,7 @@ class CriticResult:
         batch: Batch,
         features: Array,
         fit: CriticFit,
-        scaling: Scaling,
+        scaling: FitScales,
         penalty: Array,
         ahead: Advantage | None = None,
     ) -> CriticResult:
@@ -222,7 +222,8 @@ class Method(EstimatorInterface, ABC):
     def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit:
         """The method on arrays: critic, then decision rule, for all people of a block at once.
 
-        With an `outlook` the critic has judged already, and the rule acts on the long-run advantages.
+        With an `outlook` (a long-run horizon, or partial pooling) the critic has judged already, and the rule acts on the
+        advantages that it holds.
         """
         xp = array_namespace(batch.state)
         x = batch.features
@@ -241,7 +242,7 @@ class Method(EstimatorInterface, ABC):
         rule, converged = self.learn_rule(found)
         return BatchFit(fit, found.residuals, found.scale, rule, fit.converged & converged, scaling, penalty)
 
-    def regress(self, batch: Batch, data: CriticBatch, scaling: Scaling) -> tuple[CriticFit, Array]:
+    def regress(self, batch: Batch, data: CriticBatch, scaling: FitScales) -> tuple[CriticFit, Array]:
         """The model of the expected reward, and ζ of every feature that it was fitted with."""
         return self.make_critic().fit(data), data.penalty
 

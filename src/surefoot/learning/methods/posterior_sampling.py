@@ -17,7 +17,7 @@ from surefoot.learning.critics import CriticBatch, CriticFit
 from surefoot.learning.critics.ridge import residuals
 from surefoot.learning.horizon import Advantage, find_horizon
 from surefoot.learning.methods.composition import CriticResult, Method
-from surefoot.learning.penalty_units import Scaling
+from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.pooling import find_pooling
 from surefoot.learning.priors import Prior, check_prior, place_prior
 from surefoot.numerics.arrays import Array, array_namespace
@@ -63,7 +63,7 @@ class PosteriorSampler(Method):
     `surefoot.learning.priors.list_coefficient_names`; the others keep the weak prior of the penalty."""
     _positive: ClassVar[tuple[str, ...]] = ("tau", "smooth_offset", "smooth_steepness")
 
-    def regress(self, batch: Batch, data: CriticBatch, scaling: Scaling) -> tuple[CriticFit, Array]:
+    def regress(self, batch: Batch, data: CriticBatch, scaling: FitScales) -> tuple[CriticFit, Array]:
         """The critic says which decision points count; from these the posterior is computed."""
         xp = array_namespace(data.rewards)
         prior = place_prior(self.prior, *batch.names) if self.prior else None

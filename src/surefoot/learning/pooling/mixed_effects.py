@@ -111,7 +111,7 @@ class Likelihood:
         xp = array_namespace(self.gram)
         return int(xp.sum(xp.astype(xp.any(self.gram != 0, axis=(1, 2)), xp.int64)))
 
-    def at(self, root: Array) -> Point:
+    def at(self, root: Array) -> LikelihoodPoint:
         """At L = diag(root), or at L itself, (d, d)."""
         xp = array_namespace(self.gram)
         if root.ndim == 1:
@@ -132,11 +132,11 @@ class Likelihood:
         length = xp.log(root if root.ndim == 1 else _diagonal(root))
         logs = 2 * float(xp.sum(xp.where(_diagonal(system) > 0, length, 0.0)))
         deviance = float(xp.sum(log_determinant)) + float(whole) - logs + self.free * float(np.log(noise))
-        return Point(self, root, inverse, own, right - own @ beta, system, beta, noise, deviance)
+        return LikelihoodPoint(self, root, inverse, own, right - own @ beta, system, beta, noise, deviance)
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class LikelihoodPoint:
     """The likelihood at one L, in coordinates in which bᵢ has the covariance σ² I."""
 
     likelihood: Likelihood

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling.mixed_effects import Likelihood, Point, Posterior
+from surefoot.learning.pooling.mixed_effects import Likelihood, LikelihoodPoint, Posterior
 from surefoot.numerics.arrays import Array, array_namespace
 
 LEAST, MOST = 1e-12, 1e8
@@ -85,7 +85,7 @@ def fit_mixed_effects(
 
 def search_spread(
     likelihood: Likelihood, held: NDArray[np.float64] | None = None, start: NDArray[np.float64] | None = None
-) -> tuple[Point, int, bool]:
+) -> tuple[LikelihoodPoint, int, bool]:
     """The diagonal of L with the lowest deviance, how many were tried, and whether the search ended.
 
     `held` holds λ where it is not NaN; with a `start` Newton's method begins there.
@@ -116,7 +116,7 @@ def search_spread(
 
 
 def _newton_step(
-    point: Point, scale: NDArray[np.float64], searched: NDArray[np.bool_], damping: float
+    point: LikelihoodPoint, scale: NDArray[np.float64], searched: NDArray[np.bool_], damping: float
 ) -> tuple[NDArray[np.float64], float]:
     """The step in shares of λ, and how much of the deviance it promises.
 
@@ -142,7 +142,7 @@ def _newton_step(
     return change, float(np.abs(taken[moving] * downhill).sum())
 
 
-def _search_full(likelihood: Likelihood, start: Point) -> tuple[Point, int, bool]:
+def _search_full(likelihood: Likelihood, start: LikelihoodPoint) -> tuple[LikelihoodPoint, int, bool]:
     """L in full, from the best diagonal one, by the slope of the deviance alone."""
     from scipy.optimize import minimize
 
@@ -184,7 +184,7 @@ def profile_spread(posterior: Posterior) -> SpreadIntervals:
     return SpreadIntervals(unit * np.sqrt(np.where(scale > LEAST, scale, 0.0)), *(unit * np.sqrt(ends)))
 
 
-def _profile_ends(likelihood: Likelihood, best: Point, place: int) -> tuple[float, float]:
+def _profile_ends(likelihood: Likelihood, best: LikelihoodPoint, place: int) -> tuple[float, float]:
     """The least and the largest λ of one coefficient that the data do not exclude."""
     from scipy.optimize import brentq
 
@@ -207,7 +207,7 @@ def _profile_ends(likelihood: Likelihood, best: Point, place: int) -> tuple[floa
     return float(np.exp(brentq(excess, start - 1.0, start, xtol=1e-3))), float(upper)
 
 
-def _at(likelihood: Likelihood, scale: NDArray[np.float64]) -> Point:
+def _at(likelihood: Likelihood, scale: NDArray[np.float64]) -> LikelihoodPoint:
     return likelihood.at(array_namespace(likelihood.gram).asarray(np.sqrt(scale)))
 
 

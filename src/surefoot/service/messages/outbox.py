@@ -15,20 +15,13 @@ import sqlalchemy as sa
 from surefoot.service.database.schema import alerts, messages, updates
 from surefoot.service.messages.channels import Channel, DeliveryError, Message
 from surefoot.service.messages.digest import write_digest
+from surefoot.service.trial.alerts import MEANINGS
 from surefoot.service.trial.trial import Trial
 
 NEWS = timedelta(days=1)
 """What is older is no news: it is on the dashboard."""
 LEASE, HOUR = timedelta(seconds=60), timedelta(hours=1)
 ATTEMPTS = 12
-WORDS = {
-    "no-data": "No decision was asked for in a long time.",
-    "fallbacks": "The fallback makes too many of the decisions.",
-    "policy-check": "An update was refused by a policy check; the policy before it stays live.",
-    "update": "An update failed or was interrupted.",
-    "probability": "A client believes other probabilities than were drawn with.",
-}
-"""What an alert of a kind means; its own message may name participants and stays on the dashboard."""
 
 
 def collect(trial: Trial, channels: list[Channel], at: datetime) -> None:
@@ -38,7 +31,7 @@ def collect(trial: Trial, channels: list[Channel], at: datetime) -> None:
         ended = connection.execute(sa.select(updates).where(updates.c.finished_at > at - NEWS)).all()
         recent = sa.select(messages.c.channel, messages.c.occasion).where(messages.c.created_at > at - 2 * NEWS)
         known = {tuple(row) for row in connection.execute(recent)}
-    found = {f"alert:{one.id}": (one.kind, WORDS.get(one.kind, "Something needs to be looked at.")) for one in raised}
+    found = {f"alert:{one.id}": (one.kind, MEANINGS.get(one.kind, "Something needs to be looked at.")) for one in raised}
     found |= {f"update:{one.id}": ("update ended", f"Update {one.id} ended: {one.state}.") for one in ended}
     day = _digest_day(trial, at)
     if day is not None and any((one.name, f"digest:{day}") not in known for one in channels):

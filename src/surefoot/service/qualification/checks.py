@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Check:
+class QualificationCheck:
     """One line of the report."""
 
     name: str

@@ -20,7 +20,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations.backup import back_up, restore
 from surefoot.service.operations.verification import verify
-from surefoot.service.qualification.checks import Check
+from surefoot.service.qualification.checks import QualificationCheck
 from surefoot.service.qualification.scratch import scratch_url
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
@@ -35,7 +35,7 @@ PEOPLE = ("qualification-1", "qualification-2")
 AT_ONCE = 20
 
 
-def check_operation(trial: Trial, url: str) -> Iterator[Check]:
+def check_operation(trial: Trial, url: str) -> Iterator[QualificationCheck]:
     """The checks that need a trial; all of it happens in the scratch trial."""
     answers = list(_run_days(trial))
     yield _check_limits(trial, answers)
@@ -86,7 +86,7 @@ def _make_value(kind: VariableKind, rng: np.random.Generator) -> Any:
     return float(rng.uniform(low, high))
 
 
-def _check_limits(trial: Trial, answers: list[dict[str, Any]]) -> Check:
+def _check_limits(trial: Trial, answers: list[dict[str, Any]]) -> QualificationCheck:
     limits = trial.study.probability_limits
     wrong = 0
     for answer in answers:
@@ -96,12 +96,12 @@ def _check_limits(trial: Trial, answers: list[dict[str, Any]]) -> Check:
             not (limits.minimum - 1e-12 <= send <= limits.maximum + 1e-12) if free else answer["action"] != 0 or send > 0
         )
     shown = f"{len(answers)} decisions, {wrong} outside"
-    return Check(
+    return QualificationCheck(
         "decisions and limits", "every probability within the study's limits; unavailable: nothing", shown, not wrong
     )
 
 
-def _check_retries(trial: Trial) -> Check:
+def _check_retries(trial: Trial) -> QualificationCheck:
     rng, person = np.random.default_rng(1), PEOPLE[0]
     request = _ask(trial, rng, person, 7 * 10**6, now())
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -113,12 +113,12 @@ def _check_retries(trial: Trial) -> Check:
     except ApiError as error:
         refused = error.status_code == 409
     shown = f"{AT_ONCE} requests at once: {len(replies)} answer(s); another request: {'refused' if refused else 'answered'}"
-    return Check(
+    return QualificationCheck(
         "retries", "one draw, the same bytes; another request for it is refused", shown, len(replies) == 1 and refused
     )
 
 
-def _check_outcomes(trial: Trial, answers: list[dict[str, Any]]) -> Check:
+def _check_outcomes(trial: Trial, answers: list[dict[str, Any]]) -> QualificationCheck:
     answer = answers[0]
     early = answer["asked"].timestamp - timedelta(days=400)
     sent = [
@@ -127,51 +127,55 @@ def _check_outcomes(trial: Trial, answers: list[dict[str, Any]]) -> Check:
     ]
     found = [receipt["status"] for one in sent for receipt in record_outcomes(trial, [one])]
     wanted = ["recorded", "repeated", "before_decision"]
-    return Check("outcomes", ", ".join(wanted), ", ".join(found), found == wanted)
+    return QualificationCheck("outcomes", ", ".join(wanted), ", ".join(found), found == wanted)
 
 
-def _check_update(trial: Trial) -> Check:
+def _check_update(trial: Trial) -> QualificationCheck:
     state = run_update(trial, begin_update(trial, "qualification"))
-    return Check("update", "ends as done, waiting or refused", state, state in ("done", "waiting", "refused"))
+    return QualificationCheck("update", "ends as done, waiting or refused", state, state in ("done", "waiting", "refused"))
 
 
-def _check_record(trial: Trial) -> Check:
+def _check_record(trial: Trial) -> QualificationCheck:
     replayed, verified = replay(trial.database), verify(trial.database)
     shown = (
         f"{replayed.decisions} decisions replayed, {len(replayed.differences)} differences; "
         f"{verified.blocks} blocks of the ledger, {len(verified.discrepancies)} discrepancies"
     )
-    return Check("replay and ledger", "no difference", shown, not replayed.differences and not verified.discrepancies)
+    return QualificationCheck(
+        "replay and ledger", "no difference", shown, not replayed.differences and not verified.discrepancies
+    )
 
 
-def _check_append_only(trial: Trial) -> Check:
+def _check_append_only(trial: Trial) -> QualificationCheck:
     try:
         with trial.database.transaction() as connection:
             connection.execute(sa.update(decisions).values(action=0))
         shown = "the database changed a decision"
     except sa.exc.DBAPIError as error:
         shown = "refused" if "append-only" in str(error.orig) else type(error.orig).__name__
-    return Check("append-only", "the database refuses to change a decision", shown, shown == "refused")
+    return QualificationCheck("append-only", "the database refuses to change a decision", shown, shown == "refused")
 
 
-def _check_keys(trial: Trial) -> Check:
+def _check_keys(trial: Trial) -> QualificationCheck:
     key = create_key(trial.database, "app", "qualification")
     good = find_caller(trial.database, key)
     revoke_key(trial.database, key)
     gone = find_caller(trial.database, key) is None and find_caller(trial.database, key[:-1] + "x") is None
     passed = good is not None and not good.may("admin") and gone
-    return Check("keys", "good for their role until they are revoked", "as wanted" if passed else "not so", passed)
+    return QualificationCheck(
+        "keys", "good for their role until they are revoked", "as wanted" if passed else "not so", passed
+    )
 
 
-def _check_time_limits(trial: Trial) -> Check:
+def _check_time_limits(trial: Trial) -> QualificationCheck:
     query = "PRAGMA busy_timeout" if trial.database.is_sqlite else "SHOW statement_timeout"
     with trial.database.autocommit() as connection:
         found = str(connection.exec_driver_sql(query).scalar())
     wanted = "5000" if trial.database.is_sqlite else f"{databases.STATEMENT_SECONDS}s"
-    return Check("time limits", f"the database waits {wanted}", found, found == wanted)
+    return QualificationCheck("time limits", f"the database waits {wanted}", found, found == wanted)
 
 
-def _check_backup(trial: Trial, url: str) -> Check:
+def _check_backup(trial: Trial, url: str) -> QualificationCheck:
     with tempfile.TemporaryDirectory() as folder, scratch_url(url) as place:
         path = Path(folder) / "qualification.zip"
         counts = back_up(trial.database, path)
@@ -182,4 +186,6 @@ def _check_backup(trial: Trial, url: str) -> Check:
         finally:
             other.close()
     shown = f"{restored['decisions']} of {counts['decisions']} decisions restored, {differences} differences"
-    return Check("backup and restore", "every row comes back and replays", shown, restored == counts and not differences)
+    return QualificationCheck(
+        "backup and restore", "every row comes back and replays", shown, restored == counts and not differences
+    )

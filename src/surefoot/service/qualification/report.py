@@ -12,7 +12,7 @@ from surefoot.atomic_files import atomic_write
 from surefoot.reports.render import render
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
-from surefoot.service.qualification.checks import Check
+from surefoot.service.qualification.checks import QualificationCheck
 from surefoot.service.qualification.installation import check_installation
 from surefoot.service.qualification.operation import check_operation
 from surefoot.service.qualification.scratch import scratch_trial
@@ -28,8 +28,8 @@ class Qualification:
     database: str
     study_hash: str
     at: datetime
-    installation: list[Check]
-    operation: list[Check]
+    installation: list[QualificationCheck]
+    operation: list[QualificationCheck]
 
     @property
     def passed(self) -> bool:

@@ -16,6 +16,15 @@ from surefoot.service.trial.trial import Trial
 MINIMUM_DECISIONS = 20
 """A share of fewer decision points raises no alert."""
 KEY_WARNING_DAYS = 14
+MEANINGS = {
+    "no-data": "No decision was asked for in a long time.",
+    "fallbacks": "The fallback makes too many of the decisions.",
+    "policy-check": "An update was refused by a policy check; the policy before it stays live.",
+    "update": "An update failed or was interrupted.",
+    "probability": "A client believes other probabilities than were drawn with.",
+    "key-expiry": "Keys will soon expire; make new ones.",
+}
+"""What an alert of each kind means. Its own message may name participants, and stays on the dashboard."""
 
 
 def raise_alert(database: Database, connection: sa.Connection, *, kind: str, occasion: str, message: str) -> None:

@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Finding:
+class PolicyFinding:
     """The result of one check: what was found, what is allowed."""
 
     check: str
@@ -31,7 +31,7 @@ class Finding:
         return asdict(self)
 
 
-def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old: Policies | None) -> list[Finding]:
+def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old: Policies | None) -> list[PolicyFinding]:
     """All checks, whether or not an earlier one failed; `old` decided until now, the warm-up where there is none."""
     settings = study.trial or TrialSection()
     finite = _check_finite(new)
@@ -51,31 +51,31 @@ def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old
     ]
 
 
-def _check_finite(new: Policies) -> Finding:
+def _check_finite(new: Policies) -> PolicyFinding:
     finite = all(bool(np.isfinite(values).all()) for values in new.rule.arrays().values())
-    return Finding("finite", finite, None, None, "every number of the policy is finite")
+    return PolicyFinding("finite", finite, None, None, "every number of the policy is finite")
 
 
-def _check_screen(screen: Screen) -> Finding:
+def _check_screen(screen: Screen) -> PolicyFinding:
     """What was marked missing may not depend on the action: then the policy would learn from who was prompted."""
     message = "; ".join(screen.warnings()) or f"{int(screen.marks.sum())} values marked missing by the screen"
-    return Finding("screen", screen.blind, None, None, message)
+    return PolicyFinding("screen", screen.blind, None, None, message)
 
 
-def _check_removed(fit: PartFit, allowed: float) -> Finding:
+def _check_removed(fit: PartFit, allowed: float) -> PolicyFinding:
     used, removed = fit.summary["used"], fit.summary["removed"]
     share = removed / used if used else 0.0
-    return Finding("removed", share <= allowed, share, allowed, f"{removed} of {used} rows removed as outliers")
+    return PolicyFinding("removed", share <= allowed, share, allowed, f"{removed} of {used} rows removed as outliers")
 
 
-def _check_send_rate(before: float, after: NDArray[np.float64], allowed: float) -> Finding:
+def _check_send_rate(before: float, after: NDArray[np.float64], allowed: float) -> PolicyFinding:
     rate = float(1 - after[:, 0].mean()) if len(after) else before
     change = abs(rate - before)
     message = f"mean probability of sending {before:.3f} before, {rate:.3f} after"
-    return Finding("send rate", change <= allowed, change, allowed, message)
+    return PolicyFinding("send rate", change <= allowed, change, allowed, message)
 
 
-def check_coefficients(new: dict[str, Any], old: dict[str, Any], allowed: float) -> Finding:
+def check_coefficients(new: dict[str, Any], old: dict[str, Any], allowed: float) -> PolicyFinding:
     """The largest change of a coefficient, in the larger of its two standard errors (a quarter of a 95 % interval)."""
     before = {(row["action"], row["feature"]): row for row in old.get("rows", [])}
     changes = []
@@ -86,24 +86,24 @@ def check_coefficients(new: dict[str, Any], old: dict[str, Any], allowed: float)
             moved = f"{row['action']}: {row['feature']} from {earlier['value']:.3g} to {row['value']:.3g}"
             changes.append((abs(row["value"] - earlier["value"]) / max(errors), moved))
     if not changes:
-        return Finding("coefficients", True, None, allowed, "no earlier policy to compare the coefficients with")
+        return PolicyFinding("coefficients", True, None, allowed, "no earlier policy to compare the coefficients with")
     largest, moved = max(changes)
-    return Finding("coefficients", largest <= allowed, largest, allowed, f"moved most, in standard errors: {moved}")
+    return PolicyFinding("coefficients", largest <= allowed, largest, allowed, f"moved most, in standard errors: {moved}")
 
 
 def _standard_error(row: dict[str, Any]) -> float:
     return 0.0 if row["low"] is None or row["high"] is None else (row["high"] - row["low"]) / (2 * 1.96)
 
 
-def check_influence(influences: list[Influence], allowed: float) -> Finding:
+def check_influence(influences: list[Influence], allowed: float) -> PolicyFinding:
     """No decision point and no participant alone may make the policy."""
     if not influences:
-        return Finding("influence", True, None, allowed, "nothing was used")
+        return PolicyFinding("influence", True, None, allowed, "nothing was used")
     largest = max(influences, key=lambda one: one.change)
     # Decision points come first: the smallest thing that explains a refusal is named.
     most = next((one for one in influences if one.change > allowed), largest)
     message = f"without {most.what} the probabilities would move by {most.change:.3f} on average"
-    return Finding("influence", most.change <= allowed, most.change, allowed, message)
+    return PolicyFinding("influence", most.change <= allowed, most.change, allowed, message)
 
 
 def _select_covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -114,13 +114,13 @@ def _select_covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArr
     return data.participant[chosen], data.state[chosen]
 
 
-def check_limits(study: Study, probabilities: NDArray[np.float64]) -> Finding:
+def check_limits(study: Study, probabilities: NDArray[np.float64]) -> PolicyFinding:
     """After the study's limits nothing may lie outside them."""
     send, limits = 1 - probabilities[:, 0], study.probability_limits
     sums = np.abs(probabilities.sum(axis=1) - 1) <= ROUNDING
     inside = (send >= limits.minimum - ROUNDING) & (send <= limits.maximum + ROUNDING)
     good = np.isfinite(probabilities).all(axis=1) & sums & inside & (probabilities >= 0).all(axis=1)
-    return Finding("limits", bool(good.all()), float((~good).sum()), 0.0, "probabilities within the study's limits")
+    return PolicyFinding("limits", bool(good.all()), float((~good).sum()), 0.0, "probabilities within the study's limits")
 
 
 def _mean_send_probability(

@@ -222,7 +222,7 @@ def _describe_result(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[An
 
 
 def _publish_policy(
-    trial: Trial, update_id: int, new: Policies, findings: list[policy_checks.Finding], result: dict[str, Any]
+    trial: Trial, update_id: int, new: Policies, findings: list[policy_checks.PolicyFinding], result: dict[str, Any]
 ) -> str:
     """Policy, activation and the update's end in one transaction."""
     accepted = all(finding.passed for finding in findings)
