@@ -74,7 +74,7 @@ class Normal(OutcomeFamily):
     @classmethod
     def fit(cls, x: Floats, y: Floats, weight: Floats, rng: np.random.Generator) -> Self:
         found = fit_linear(x, cls._forward(y), weight)
-        return cls(found.coefficients, found.log_noise, shape_of(found))
+        return cls(found.coefficients, found.log_noise, measure_shape(found))
 
     @staticmethod
     def _forward(y: Floats) -> Floats:
@@ -133,7 +133,9 @@ class Hurdle(OutcomeFamily):
     def fit(cls, x: Floats, y: Floats, weight: Floats, rng: np.random.Generator) -> Self:
         above = np.where(weight > 0, y, 0.0) > 0
         found = fit_linear(x, np.log(np.where(above, y, 1.0)), weight * above)
-        return cls(fit_yes_no(x, above.astype(np.float64), weight), found.coefficients, found.log_noise, shape_of(found))
+        return cls(
+            fit_yes_no(x, above.astype(np.float64), weight), found.coefficients, found.log_noise, measure_shape(found)
+        )
 
     def cumulate(self, y: Floats, features: list[Floats]) -> Floats:
         some = expit(combine(self.chance.own, features))
@@ -214,7 +216,7 @@ def cumulate_normal(y: Floats, level: Floats, log_noise: Floats) -> Floats:
     return np.asarray(ndtr((y - level) / np.exp(log_noise)))
 
 
-def shape_of(found: LinearFit) -> ScoreTable:
+def measure_shape(found: LinearFit) -> ScoreTable:
     """The distribution of standardised residuals, centred and of spread 1."""
     seen = found.residual[~np.isnan(found.residual)]
     spread = seen.std() if len(seen) > 1 else 0.0

@@ -70,7 +70,7 @@ def immediate_advantage(fit: CriticFit, system: Array, scale: Array, actions: in
     return Advantage(effects(fit.coef, actions), covariance, xp.astype(0 * count, xp.int64), count)
 
 
-def believe_advantage(coef: Array, covariance: Array, actions: int, count: Array) -> Advantage:
+def posterior_advantage(coef: Array, covariance: Array, actions: int, count: Array) -> Advantage:
     """The advantages in the next outcome of coefficients (units, d) that are known up to a covariance (units, d, d)."""
     xp = array_namespace(coef)
     spread = _to_policy_order(covariance, coef.shape[1] // actions, range(1, actions))
@@ -84,31 +84,31 @@ def _to_policy_order(covariance: Array, k: int, blocks: range) -> Array:
     return xp.take(xp.take(covariance, order, axis=1), order, axis=2)
 
 
-def long_run_advantage(found: LookAhead, unsure: Uncertainty, count: Array) -> Advantage:
+def long_run_advantage(found: LookAhead, uncertainty: Uncertainty, count: Array) -> Advantage:
     """The advantages that follow from a look-ahead."""
     xp = array_namespace(found.coef)
     outputs = xp.concat([xp.ones_like(found.worth[:, :1]), found.worth], axis=1)
-    covariance = unsure.covariance(found.jacobian[..., None] * outputs[:, None, None, :])
+    covariance = uncertainty.covariance(found.jacobian[..., None] * outputs[:, None, None, :])
     _, others, k = found.advantage.shape
     mean = xp.concat([found.advantage[..., 1:], found.advantage[..., :1]], axis=-1)
-    return Advantage(mean, _to_policy_order(covariance, k, range(others)), best_constant_action(found, unsure), count)
+    return Advantage(mean, _to_policy_order(covariance, k, range(others)), best_constant_action(found, uncertainty), count)
 
 
-def best_constant_action(found: LookAhead, unsure: Uncertainty) -> Array:
+def best_constant_action(found: LookAhead, uncertainty: Uncertainty) -> Array:
     """0, or the action whose use at every decision point earns most of those that surely beat never acting, (units,).
 
     One participant's own decision points are too few for that: of 50 people with 210 each, one or two would seem to be
     better off when always prompted, and lose most by it.
     """
     xp = array_namespace(found.coef)
-    if not unsure.between_people:
+    if not uncertainty.between_people:
         return xp.zeros(found.coef.shape[0], dtype=xp.int64, device=device(found.coef))
     nothing, how_nothing = constant_value(found, 0)
     best = xp.zeros_like(nothing)
     reference = xp.zeros(best.shape, dtype=xp.int64, device=device(best))
     for action in range(1, found.share.shape[1]):
         value, how = constant_value(found, action)
-        error = xp.sqrt(xp.abs(unsure.covariance((how - how_nothing)[:, None, :, :])[:, 0, 0]))
+        error = xp.sqrt(xp.abs(uncertainty.covariance((how - how_nothing)[:, None, :, :])[:, 0, 0]))
         better = (value - nothing > BETTER * error) & (value - nothing > best)
         best = xp.where(better, value - nothing, best)
         reference = xp.where(better, action, reference)

@@ -12,10 +12,10 @@ from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, re
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
 from surefoot.learning.horizon.posteriors import (
+    clear_thresholds,
     estimate_variance_left,
     fit_posteriors,
     immediate_advantages,
-    judge_nobody,
     warn_of_few_people,
 )
 from surefoot.learning.horizon.transitions import Transitions
@@ -32,13 +32,13 @@ class ImmediateHorizon(Horizon):
     looks_ahead: ClassVar[bool] = False
 
     def look(self, task: HorizonTask) -> JointFit | None:
-        return _borrow(task) if task.pooling.borrows else None
+        return _fit_partially_pooled(task) if task.pooling.borrows else None
 
 
 register_horizon(ImmediateHorizon())
 
 
-def _borrow(task: HorizonTask) -> JointFit:
+def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     """Everybody's coefficients of the reward, drawn towards those of the population."""
     logs = task.logs
     data = Followed.of_logs(logs, Transitions.without(len(logs)), task.critic_sees, task.centre)
@@ -57,7 +57,7 @@ def _borrow(task: HorizonTask) -> JointFit:
     warn_of_few_people(posteriors[0], logs.participants)
     own, new = immediate_advantages(posteriors[0], moments, logs.actions)
     total = moments.total().gram
-    anybody = JointFit(judge_nobody(judgement), posteriors[0].population[None], total, new)
+    anybody = JointFit(clear_thresholds(judgement), posteriors[0].population[None], total, new)
     return JointFit(judgement, posteriors[0].mean, moments.gram, own, posteriors, anybody)
 
 

@@ -15,7 +15,7 @@ from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, Ou
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
-from surefoot.learning.horizon.posteriors import PeopleAhead, estimate_variance_left, judge_nobody, warn_of_few_people
+from surefoot.learning.horizon.posteriors import PeopleAhead, clear_thresholds, estimate_variance_left, warn_of_few_people
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
 from surefoot.learning.moments import Moments
@@ -139,13 +139,13 @@ def _look_at_people(task: HorizonTask, learner: _Learner, moments: TransitionMom
         gram=moments.reward.gram[:, :d, :d],
         advantage=own,
         posteriors=people.posteriors,
-        anybody=JointFit(judge_nobody(judgement), people.population.coef[:, :d, 0], total, new),
+        anybody=JointFit(clear_thresholds(judgement), people.population.coef[:, :d, 0], total, new),
         moments=moments,
         model=people.model,
         uncertainty=people.uncertainty,
         transitions=moments.state.count,
         penalty=learner.penalty,
-        population=(people.population, people.unsure),
+        population=(people.population, people.population_uncertainty),
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import erf
 
 from surefoot.errors import FitWarning
-from surefoot.learning.horizon.advantage import Advantage, believe_advantage, long_run_advantage
+from surefoot.learning.horizon.advantage import Advantage, long_run_advantage, posterior_advantage
 from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, improve_policy
 from surefoot.learning.horizon.uncertainty import OfPosteriors
@@ -76,8 +76,8 @@ def centre_states(moments: Moments, states: int, actions: int) -> NDArray[np.flo
 def immediate_advantages(posterior: Posterior, moments: Moments, actions: int) -> tuple[Advantage, Advantage]:
     """Of everybody, and of anybody else, in the next outcome alone; what each was learned from is everybody's."""
     count = np.full(len(posterior.mean), moments.count.sum())
-    own = believe_advantage(posterior.mean, posterior.covariance, actions, count)
-    new = believe_advantage(posterior.population[None], posterior.new_covariance[None], actions, count[:1])
+    own = posterior_advantage(posterior.mean, posterior.covariance, actions, count)
+    new = posterior_advantage(posterior.population[None], posterior.new_covariance[None], actions, count[:1])
     return own, new
 
 
@@ -91,7 +91,7 @@ class PeopleAhead:
     uncertainty: OfPosteriors
     population: LookAhead
     """Of β."""
-    unsure: OfPosteriors
+    population_uncertainty: OfPosteriors
     """What is not known of β."""
 
     @classmethod
@@ -119,19 +119,19 @@ class PeopleAhead:
         people = improve_policy(np.stack([one.mean for one in posteriors], axis=-1), *shares)
         beta = improve_policy(np.stack([one.population for one in posteriors], axis=-1)[None], *everybody)
         covariance = np.stack([one.covariance for one in posteriors], axis=1)
-        unsure = np.stack([one.population_covariance for one in posteriors])[None]
+        of_population = np.stack([one.population_covariance for one in posteriors])[None]
         return cls(
             posteriors,
             people,
             OfPosteriors(covariance, between_people=False),
             beta,
-            OfPosteriors(unsure, between_people=True),
+            OfPosteriors(of_population, between_people=True),
         )
 
     def advantages(self, count: NDArray[np.float64]) -> tuple[Advantage, Advantage]:
         """Of everybody, and of anybody else; the reference action is everybody's, because one participant cannot tell."""
         total = count.sum()
-        reference = long_run_advantage(self.population, self.unsure, count[:1]).reference
+        reference = long_run_advantage(self.population, self.population_uncertainty, count[:1]).reference
         spread = OfPosteriors(np.stack([one.new_covariance for one in self.posteriors])[None], between_people=False)
         own = long_run_advantage(self.model, self.uncertainty, np.full(len(count), total))
         new = long_run_advantage(self.population, spread, np.full(1, total))
@@ -155,7 +155,7 @@ def warn_of_few_people(posterior: Posterior, participants: NDArray[Any]) -> None
     warnings.warn(text, FitWarning, stacklevel=6)
 
 
-def judge_nobody(judgement: Judgement) -> Judgement:
+def clear_thresholds(judgement: Judgement) -> Judgement:
     """The same decision points, of one fit that no limit was made for."""
     return replace(
         judgement,

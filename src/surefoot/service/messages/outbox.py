@@ -24,7 +24,7 @@ LEASE, HOUR = timedelta(seconds=60), timedelta(hours=1)
 ATTEMPTS = 12
 
 
-def collect(trial: Trial, channels: list[Channel], at: datetime) -> None:
+def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> None:
     """Put what is new into the outbox, once for every channel."""
     with trial.database.autocommit() as connection:
         raised = connection.execute(sa.select(alerts).where(alerts.c.raised_at > at - NEWS)).all()
@@ -62,7 +62,7 @@ def make_row(trial: Trial, channel: str, occasion: str, kind: str, text: str, at
     return {"channel": channel, "occasion": occasion, "kind": kind, "content": json.dumps(message), **times}
 
 
-def deliver(trial: Trial, channel: Channel, at: datetime) -> int:
+def deliver_messages(trial: Trial, channel: Channel, at: datetime) -> int:
     """Hand over what is due, within the hour's limit; the last message that it allows tells all the rest. How many left."""
     own, sent = messages.c.channel == channel.name, messages.c.sent_at
     with trial.database.autocommit() as connection:

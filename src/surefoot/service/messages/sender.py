@@ -7,7 +7,7 @@ import threading
 
 from surefoot.service.database.clock import now
 from surefoot.service.messages.channels import make_channels
-from surefoot.service.messages.outbox import collect, deliver
+from surefoot.service.messages.outbox import collect_messages, deliver_messages
 from surefoot.service.trial.trial import Trial
 
 TICK_SECONDS = 5.0
@@ -33,9 +33,9 @@ class MessageSender:
     def _run(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
             try:
-                collect(self._trial, self._channels, now())
+                collect_messages(self._trial, self._channels, now())
                 for channel in self._channels:
-                    deliver(self._trial, channel, now())
+                    deliver_messages(self._trial, channel, now())
             except Exception as error:
                 # The next tick tries again; only the kind is logged, the message may hold data.
                 log.error("messages failed with %s", type(error).__name__)
