@@ -266,6 +266,14 @@ class Study(LogDescription):
             self._method = method(choice.name, **given, **seen, **choice.parameters)
         return copy.copy(self._method)
 
+    def with_method(self, choice: MethodChoice) -> Study:
+        """The same study with another method, checked as the file's own is."""
+        given = {**self.model_dump(by_alias=True), "method": choice.model_dump()}
+        try:
+            return Study.model_validate(given)
+        except ValidationError as error:
+            raise explain_error(error, "", f"method '{choice.name}'", Study) from error
+
     def read(self, path: str | Path) -> StudyLogs:
         """The logs in a CSV file, a Parquet file or a folder of Parquet files, as the study describes them."""
         return read_logs(self, path)
