@@ -120,17 +120,6 @@ class Cholesky:
         y, root = self._forward(right), self._xp.sqrt(self._pivots)
         return y / (root if y.ndim == 2 else root[:, None, :])
 
-    def half_solve_rows(self, rows: Array) -> list[Array]:
-        """Solve L √D y = b for every row b of (people, rows, n): the n columns of y, (people, rows) each."""
-        columns: list[Array] = []
-        for j in range(self._lower.shape[0]):
-            left = rows[..., j]
-            for k, column in enumerate(columns):
-                left = left - self._lower[j, k, :, None] * column
-            columns.append(left)
-        root = self._xp.sqrt(self._pivots)
-        return [column / root[j, :, None] for j, column in enumerate(columns)]
-
     def log_determinant(self) -> Array:
         """log det A, (people,), without the columns that were dropped."""
         xp, total = self._xp, self._xp.zeros_like(self._pivots[0, :])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from array_api_compat import device
+
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, quantiles, sort_present
 
@@ -71,10 +73,16 @@ def remove_skewness(values: Array, g: Array) -> Array:
     array([[-1.,  1.]])
     """
     xp = array_namespace(values)
-    long = values * g[..., None] > 0
-    size = xp.where(long, xp.abs(g)[..., None], 1.0)
-    stretched = xp.log1p(size * xp.abs(values)) / size
-    return xp.where(long, xp.where(values > 0, stretched, -stretched), values)
+    skewed = g != 0
+    if not bool(xp.any(skewed)):
+        return values
+    own, g = values[skewed], g[skewed][..., None]
+    long = own * g > 0
+    size = xp.where(long, xp.abs(g), 1.0)
+    stretched = xp.log1p(size * xp.abs(own)) / size
+    straight = values + 0.0  # a copy, in whatever library
+    straight[skewed] = xp.where(long, xp.where(own > 0, stretched, -stretched), own)
+    return straight
 
 
 def standardise(values: Array, present: Array) -> Array:
@@ -93,10 +101,15 @@ def has_few_values(values: Array, present: Array, share: float) -> Array:
     in_order = sort_present(values, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     step = xp.astype(xp.floor(share * xp.astype(count, values.dtype)), xp.int64)
-    place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1) - 1
+    place = _places(in_order)
     inside = place + step < count
     again = xp.take_along_axis(in_order, xp.where(inside, place + step, place), axis=-1)
     return xp.any(inside & (again == in_order), axis=-1)
+
+
+def _places(in_order: Array) -> Array:
+    """0, 1, 2, … along the last axis."""
+    return array_namespace(in_order).arange(in_order.shape[-1], device=device(in_order))
 
 
 def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf: Callable[[Array], Array]) -> Array:
@@ -114,9 +127,12 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     in_order = sort_present(scores, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     n = xp.astype(xp.maximum(count, xp.ones_like(count)), scores.dtype)
-    earlier = xp.cumulative_sum(xp.ones_like(in_order), axis=-1) - 1
-    tail = xp.isfinite(in_order) & (in_order >= start)
-    excess = xp.max(xp.where(tail, cdf(in_order) - earlier / n, 0.0), axis=-1, keepdims=True)
+    # Only the tails are looked at, from where the longest begins.
+    begin = int(xp.min(xp.sum(xp.astype(in_order < start, xp.int64), axis=-1)))
+    largest = in_order[..., min(begin, in_order.shape[-1] - 1) :]
+    earlier = _places(in_order)[-largest.shape[-1] :]
+    tail = xp.isfinite(largest) & (largest >= start)
+    excess = xp.max(xp.where(tail, cdf(largest) - earlier / n, 0.0), axis=-1, keepdims=True)
     # A hair more than n d: whole numbers must not fall short by rounding.
     rejected = xp.astype(xp.floor(n * excess + 1e-9), xp.int64)
     last = xp.maximum(count - rejected - 1, xp.zeros_like(count))
@@ -146,7 +162,7 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
     unit = xp.where((unit > 0) & xp.isfinite(unit), unit, xp.where(xp.isfinite(otherwise), otherwise, 1.0))[..., None]
     in_order = sort_present(size, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
-    place = xp.cumulative_sum(xp.ones_like(in_order, dtype=xp.int64), axis=-1)  # the place of the next value
+    place = _places(in_order) + 1  # of the next value
     following = xp.concat([in_order[..., 1:], xp.full_like(in_order[..., :1], xp.inf)], axis=-1)
     reach = GAP * xp.maximum(in_order, unit)
     gap = (following > reach) & (2 * place >= count)

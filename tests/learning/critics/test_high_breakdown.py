@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.learning.critics.high_breakdown import _fit_trimmed, fit_high_breakdown
-from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
+from surefoot.learning.critics.ridge import fit_ridge, join_rewards, residuals, ridge
 from surefoot.policies.features import critic_features
 from surefoot.simulators import ChainWalk, HeartSteps, contaminate
 
@@ -255,6 +255,6 @@ def test_the_trimmed_fit_is_the_literal_one():
     r += np.where(np.arange(30) < 12, np.where(np.arange(40)[:, None] % 2, 3.0, -3.0), 0.0)
     arm = np.ones((40, 30), dtype=bool)
     arm[:, -3:] = False
-    found = _fit_trimmed(x, r, arm)
+    found = _fit_trimmed(join_rewards(x, r), arm)
     for one in range(40):
         assert_allclose(found[one, :-3], literal_trimmed_residuals(x[one, :-3], r[one, :-3]), rtol=1e-6, atol=1e-8)

@@ -4,7 +4,7 @@ from numpy.testing import assert_array_equal
 from sklearn.covariance import MinCovDet
 
 import surefoot as sf
-from surefoot.learning.critics.state_outliers import _concentrate, smallest_half, state_outlyingness
+from surefoot.learning.critics.state_outliers import _concentrate, _join_one, smallest_half, state_outlyingness
 
 RNG = np.random.default_rng(0)
 NORMAL = RNG.standard_normal((20, 210, 1))
@@ -116,7 +116,7 @@ def test_the_concentrated_half_is_the_literal_one():
     rng = np.random.default_rng(8)
     z = rng.standard_normal((60, 40, 3)) @ rng.standard_normal((60, 3, 3))
     z[:, :16] = 0.3 * z[:, :16] + 3 * rng.standard_normal((60, 1, 3))
-    found = _concentrate(z, np.ones((60, 40), dtype=bool))
+    found = _concentrate(_join_one(np.swapaxes(z, 1, 2)), np.ones((60, 40), dtype=bool))
     for one in range(60):
         assert_array_equal(found[one], literal_half(z[one]))
 

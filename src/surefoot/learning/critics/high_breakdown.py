@@ -21,10 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from array_api_compat import device
+
 from surefoot.learning.critics.critic import CriticBatch, CriticFit, Removal, RemovingCritic, register_critic
-from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
+from surefoot.learning.critics.ridge import fit_ridge, join_rewards, joined_residuals, solve_ridge
 from surefoot.learning.critics.state_outliers import ENOUGH, smallest_half, state_outlyingness
-from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
 from surefoot.numerics.fences import (
     adaptive_fence,
     core_skewness,
@@ -46,34 +48,58 @@ is."""
 SKEWNESS_TO_G = 1.5
 """Log-normal noise exp(gZ) has g of about this many times the skewness of what the first round keeps, which has lost its
 longest tail."""
+WIDTH = 32
+"""Arms are padded to a multiple of this: products along such widths round the same however many zeros follow, so that
+nobody's numbers depend on who else is in the block."""
 ABSOLUTE_STEPS, CONCENTRATION_STEPS, CAPPED_STEPS, LAST_ROUNDS = 6, 3, 3, 4
 FITS = ABSOLUTE_STEPS + 3 * 2 + CONCENTRATION_STEPS + CAPPED_STEPS + 1 + LAST_ROUNDS + 1
 
 
 @dataclass
-class _Arm:
-    """Everybody's decision points with one action."""
+class _Arm(PerParticipant):
+    """Everybody's decision points with one action, side by side."""
 
-    base: Array
-    """[1, s], (people, decision points, features)."""
-    rewards: Array
-    whole: Array
-    """All usable decision points of the arm."""
+    joined: Array
+    """[r, 1, s], (people, 1 + features, decision points of the arm)."""
     inside: Array
     """Those whose state is not far out."""
     rounding: Array
     """(people,): residuals below it are no information."""
+    place: Array
+    """Where in the arm every decision point of the participant stands, if it does."""
+    kept: Array
+    residuals: Array
 
-    def __post_init__(self) -> None:
-        self.residuals = _fit_trimmed(self.base, self.rewards, self.inside)
-        self.kept = self.inside
+    @classmethod
+    def gather(cls, joined: Array, taken: Array, inside: Array, rounding: Array) -> _Arm:
+        """The arm of the decision points that are `taken`; nobody's others cost time."""
+        xp = array_namespace(joined)
+        count = xp.cumulative_sum(xp.astype(taken, xp.int64), axis=1)
+        width = -(-max(int(xp.max(count)), 1) // WIDTH) * WIDTH
+        first = xp.argsort(xp.astype(~taken, xp.int8), axis=1, stable=True)[:, :width]
+        size = first.shape[1]
+        own = xp.zeros((*joined.shape[:2], width), dtype=joined.dtype, device=device(joined))
+        there = xp.zeros((joined.shape[0], width), dtype=xp.bool, device=device(joined))
+        for row in range(joined.shape[1]):
+            own[:, row, :size] = xp.take_along_axis(joined[:, row, :], first, axis=1)
+        there[:, :size] = xp.take_along_axis(taken & inside, first, axis=1)
+        place = xp.maximum(count - 1, xp.zeros_like(count))
+        return cls(own, there, rounding, place, there, _fit_trimmed(own, there))
+
+    def spread(self, values: Array) -> Array:
+        """Values of the arm's decision points, where these stand among all of the participant's."""
+        return array_namespace(values).take_along_axis(values, self.place, axis=1)
+
+    @property
+    def rewards(self) -> Array:
+        return self.joined[:, 0, :]
 
     @property
     def features(self) -> int:
-        return int(self.base.shape[-1])
+        return int(self.joined.shape[1]) - 1
 
     def fit(self, kept: Array) -> None:
-        self.kept, self.residuals = kept, _fit_residuals(self.base, self.rewards, kept)
+        self.kept, self.residuals = kept, _fit_residuals(self.joined, kept)
 
     def scale(self, *, efficient: bool) -> Array:
         """Residual standard deviation of the kept decision points: the root mean square, or from their median absolute
@@ -82,7 +108,7 @@ class _Arm:
         count = xp.sum(xp.astype(self.kept, self.rewards.dtype), axis=1)
         free = xp.maximum(count - self.features, xp.ones_like(count))
         if efficient:
-            found = xp.sqrt(xp.sum(xp.where(self.kept, self.residuals**2, 0.0), axis=1) / free)
+            found = xp.sqrt(_sum_squares(xp.where(self.kept, self.residuals, 0.0)) / free)
         else:
             typical = scaled_mad(self.residuals, self.kept, xp.zeros_like(count))
             found = xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free)
@@ -106,38 +132,58 @@ class _Arm:
         self.fit(self.inside & (score <= fence[:, None]))
         return score / fence[:, None], fence * scale
 
+    def settle(self, g: Array) -> tuple[Array, Array]:
+        """Rounds until what is kept stays as it is; whoever has settled costs no more time."""
+        xp = array_namespace(self.rewards)
+        before, moving, part = self.kept, xp.arange(g.shape[0], device=device(g)), self
+        share, fence = self.round(g, efficient=True)
+        for _ in range(LAST_ROUNDS - 1):
+            still = xp.nonzero(xp.any(part.kept != before, axis=1))[0]
+            if not still.shape[0]:
+                break
+            moving, part = moving[still], part.of(still)
+            before = part.kept
+            share[moving], fence[moving] = part.round(g[moving], efficient=True)
+        return share, fence
 
-def _fit_residuals(base: Array, rewards: Array, weights: Array) -> Array:
-    """Residuals of every decision point from weighted least squares."""
-    xp = array_namespace(base)
-    return residuals(base, rewards, ridge(base, rewards, xp.astype(weights, base.dtype), xp.zeros_like(base[0, 0, :])))
+
+def _fit_residuals(joined: Array, weights: Array) -> Array:
+    """Residuals of every decision point from weighted least squares of [r, X]."""
+    xp = array_namespace(joined)
+    coef, _ = solve_ridge(joined, xp.astype(weights, joined.dtype), xp.zeros_like(joined[0, 1:, 0]), 1)
+    return joined_residuals(joined, coef)
 
 
-def _fit_trimmed(base: Array, rewards: Array, arm: Array) -> Array:
+def _sum_squares(values: Array) -> Array:
+    return (values[:, None, :] @ values[:, :, None])[:, 0, 0]
+
+
+def _fit_trimmed(joined: Array, arm: Array) -> Array:
     """Residuals from least trimmed squares: the fit to half of the arm that leaves the smallest sum of squares there.
 
     The starts are least absolute deviations and the same moved to the lower and to the upper quartile of its residuals:
     where two fifths of the arm are displaced, one of these lies in the midst of the others.
     """
-    xp = array_namespace(base)
-    features = base.shape[-1]
+    xp = array_namespace(joined)
+    rewards, features = joined[:, 0, :], joined.shape[1] - 1
     centre = median(rewards, arm)
     absolute = rewards - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
     typical = median(xp.abs(absolute), arm)
     least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
+    counts = xp.astype(arm, joined.dtype)
     for _ in range(ABSOLUTE_STEPS):
-        absolute = _fit_residuals(base, rewards, xp.astype(arm, base.dtype) / xp.maximum(xp.abs(absolute), least))
+        absolute = _fit_residuals(joined, counts / xp.maximum(xp.abs(absolute), least))
     quartiles = [xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quantiles(absolute, arm, (0.25, 0.75))]
     best, lowest = absolute, xp.full_like(centre, xp.inf)
     for start in (absolute, *(absolute - quartile[:, None] for quartile in quartiles)):
         left = start
         for _ in range(2):
-            left = _fit_residuals(base, rewards, smallest_half(xp.abs(left), arm, features))
-        value = xp.sum(xp.where(smallest_half(xp.abs(left), arm, features), left**2, 0.0), axis=1)
+            left = _fit_residuals(joined, smallest_half(xp.abs(left), arm, features))
+        value = _sum_squares(xp.where(smallest_half(xp.abs(left), arm, features), left, 0.0))
         best = xp.where((value < lowest)[:, None], left, best)
         lowest = xp.minimum(value, lowest)
     for _ in range(CONCENTRATION_STEPS):
-        best = _fit_residuals(base, rewards, smallest_half(xp.abs(best), arm, features))
+        best = _fit_residuals(joined, smallest_half(xp.abs(best), arm, features))
     return best
 
 
@@ -163,16 +209,18 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
     xp = array_namespace(base)
     rounding = 1e-10 * median(xp.abs(rewards), inside)
     rounding = xp.where(xp.isfinite(rounding), rounding, 0.0) + float(xp.finfo(rewards.dtype).smallest_normal) ** 0.5
-    arms, large = [], []
-    for arm in taken:
-        arms.append(_Arm(base, rewards, arm, arm & inside, rounding))
-        large.append(xp.sum(xp.astype(arms[-1].inside, xp.int64), axis=1) >= ROWS_PER_FEATURE * base.shape[-1])
+    joined = join_rewards(base, rewards)
+    arms = [_Arm.gather(joined, arm, inside, rounding) for arm in taken]
+    large = [xp.sum(xp.astype(arm.inside, xp.int64), axis=1) >= ROWS_PER_FEATURE * base.shape[-1] for arm in arms]
     _cap(arms, large)
     nothing = xp.zeros_like(rounding)
     for arm in arms:
         arm.round(nothing, efficient=False)
-    scores = xp.concat([arm.residuals / arm.scale(efficient=False)[:, None] for arm in arms], axis=1)
-    g = SKEWNESS_TO_G * core_skewness(scores, xp.concat([arm.kept for arm in arms], axis=1))
+    scores, kept = xp.zeros_like(rewards), xp.zeros_like(inside)
+    for arm, rows in zip(arms, taken, strict=True):
+        scores = xp.where(rows, arm.spread(arm.residuals / arm.scale(efficient=False)[:, None]), scores)
+        kept = kept | (rows & arm.spread(arm.kept))
+    g = SKEWNESS_TO_G * core_skewness(scores, kept)
     alone = has_few_values(rewards, inside, FEW_VALUED_REWARD)
     share, narrowest = xp.zeros_like(rewards), xp.full_like(rounding, xp.inf)
     by_itself = alone
@@ -182,11 +230,10 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
     if people.shape[0]:
         size, fence = gap_fence(rewards[people], inside[people])
         share[people], narrowest[people] = size / fence[:, None], fence
-    for arm, enough in zip(arms, large, strict=True):
-        for _ in range(LAST_ROUNDS):
-            found, fence = arm.round(g, efficient=True)
+    for arm, rows, enough in zip(arms, taken, large, strict=True):
+        found, fence = arm.settle(g)
         fitted = enough & ~alone
-        share = xp.where(arm.whole & fitted[:, None], found, share)
+        share = xp.where(rows & fitted[:, None], arm.spread(found), share)
         narrowest = xp.where(fitted, xp.minimum(narrowest, fence), narrowest)
     some = xp.sum(xp.astype(inside, xp.int64), axis=1) >= ENOUGH
     return xp.where(some[:, None], share, 0.0), xp.where(some, narrowest, xp.inf)

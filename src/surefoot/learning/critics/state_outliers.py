@@ -51,12 +51,17 @@ def state_outlyingness(state: Array, present: Array) -> Array:
     if people.shape[0]:
         size, fence = gap_fence(columns[people], there[people])
         alone[people] = xp.max(xp.where(by_itself[people][..., None], size / fence[..., None], 0.0), axis=1)
-    z = xp.permute_dims(xp.where(by_itself[..., None], 0.0, standardise(columns, there)), (0, 2, 1))
-    kept = _concentrate(z, present)
+    z = xp.where(by_itself[..., None], 0.0, standardise(columns, there))
+    joined = _join_one(z)
+    kept = _concentrate(joined, present)
+    together = _together(joined, present, kept)
     for _ in range(REWEIGHTINGS):
-        kept = present & (_together(z, present, kept) <= 1)
-    unusual = xp.max(xp.abs(z), axis=-1) > UNUSUAL
-    together = xp.where(unusual, _together(z, present, kept), 0.0)
+        before, kept = kept, present & (together <= 1)
+        moved = xp.nonzero(xp.any(kept != before, axis=1))[0]
+        if not moved.shape[0]:
+            break
+        together[moved] = _together(joined[moved], present[moved], kept[moved])
+    together = xp.where(xp.any(xp.abs(z) > UNUSUAL, axis=1), together, 0.0)
     return xp.where((count >= ENOUGH)[:, None] & present, xp.maximum(alone, together), 0.0)
 
 
@@ -69,56 +74,64 @@ def smallest_half(values: Array, present: Array, features: int) -> Array:
     return present & (values <= xp.take_along_axis(in_order, place, axis=-1))
 
 
-def _shape(z: Array, kept: Array) -> tuple[Array, Cholesky]:
+def _join_one(z: Array) -> Array:
+    """[1, z], (people, 1 + variables, decision points): one product with it gives a count, a mean and a covariance."""
+    xp = array_namespace(z)
+    return xp.concat([xp.ones_like(z[:, :1, :]), z], axis=1)
+
+
+def _shape(joined: Array, kept: Array) -> tuple[Array, Cholesky]:
     """Mean and factored covariance of the kept rows."""
-    xp = array_namespace(z)
-    u = xp.astype(kept, z.dtype)
-    count = xp.maximum(xp.sum(u, axis=1), xp.ones_like(u[:, 0]))
-    mean = xp.matmul(u[:, None, :], z)[:, 0, :] / count[:, None]
-    centred = (z - mean[:, None, :]) * u[..., None]
-    return mean, Cholesky(xp.matmul(xp.matrix_transpose(centred), centred) / count[:, None, None])
+    xp = array_namespace(joined)
+    sums = (joined * xp.astype(kept, joined.dtype)[:, None, :]) @ xp.matrix_transpose(joined)
+    sums = sums / xp.maximum(sums[:, :1, :1], xp.ones_like(sums[:, :1, :1]))
+    mean = sums[:, 0, 1:]
+    return mean, Cholesky(sums[:, 1:, 1:] - mean[:, :, None] * mean[:, None, :])
 
 
-def _distances(z: Array, mean: Array, shape: Cholesky) -> Array:
+def _distances(joined: Array, mean: Array, shape: Cholesky) -> Array:
     """Squared Mahalanobis distances, (people, decision points)."""
-    first, *others = shape.half_solve_rows(z - mean[:, None, :])
-    total = first**2
-    for column in others:
-        total = total + column**2
-    return total
+    xp = array_namespace(joined)
+    size = mean.shape[-1]
+    eye = xp.broadcast_to(xp.eye(size, dtype=mean.dtype, device=device(mean)), (mean.shape[0], size, size))
+    whitening = shape.half_solve(xp.concat([-mean[:, :, None], eye], axis=2))
+    white = xp.permute_dims(whitening, (2, 0, 1)) @ joined
+    return xp.sum(white**2, axis=1)
 
 
-def _concentrate(z: Array, present: Array) -> Array:
+def _concentrate(joined: Array, present: Array) -> Array:
     """The half of the rows with the smallest covariance determinant that concentration from three starts finds."""
-    xp = array_namespace(z)
-    size = z.shape[-1]
-    centre = xp.zeros_like(z[:, 0, :])
-    eye = xp.eye(size, dtype=z.dtype, device=device(z))
-    norm = _distances(z, centre, Cholesky(xp.broadcast_to(eye, (z.shape[0], size, size))))
-    sign = z / xp.sqrt(xp.where(norm > 0, norm, 1.0))[..., None]
-    starts = [norm, *(_distances(z, centre, _shape(bounded, present)[1]) for bounded in (xp.tanh(z), sign))]
+    xp = array_namespace(joined)
+    z = joined[:, 1:, :]
+    size = z.shape[1]
+    norm = xp.sum(z**2, axis=1)
+    sign = z / xp.sqrt(xp.where(norm > 0, norm, 1.0))[:, None, :]
+    starts = [norm]
+    for bounded in (xp.tanh(z), sign):
+        _, shape = _shape(_join_one(bounded), present)
+        starts.append(_distances(joined, xp.zeros_like(z[:, :, 0]), shape))
     best, lowest = present, xp.full_like(z[:, 0, 0], xp.inf)
     for distances in starts:
         half = smallest_half(distances, present, size)
         for _ in range(2):
-            half = smallest_half(_distances(z, *_shape(z, half)), present, size)
-        value = _shape(z, half)[1].log_determinant()
+            half = smallest_half(_distances(joined, *_shape(joined, half)), present, size)
+        value = _shape(joined, half)[1].log_determinant()
         best = xp.where((value < lowest)[:, None], half, best)
         lowest = xp.minimum(value, lowest)
     for _ in range(CONCENTRATION_STEPS):
-        best = smallest_half(_distances(z, *_shape(z, best)), present, size)
+        best = smallest_half(_distances(joined, *_shape(joined, best)), present, size)
     return best
 
 
-def _together(z: Array, present: Array, kept: Array) -> Array:
+def _together(joined: Array, present: Array, kept: Array) -> Array:
     """Distances from the kept rows as a share of the fence.
 
     They become normal scores by Wilson and Hilferty's cube root of χ², after the kept rows' median is made that of χ².
     """
-    xp = array_namespace(z)
-    mean, shape = _shape(z, kept)
-    squared = _distances(z, mean, shape)
-    rank = xp.astype(xp.maximum(shape.rank, xp.ones_like(shape.rank)), z.dtype)[:, None]
+    xp = array_namespace(joined)
+    mean, shape = _shape(joined, kept)
+    squared = _distances(joined, mean, shape)
+    rank = xp.astype(xp.maximum(shape.rank, xp.ones_like(shape.rank)), joined.dtype)[:, None]
     typical = median(squared, kept)[:, None]
     typical = xp.where(xp.isfinite(typical) & (typical > 0), typical, 1.0)
     spread = 2 / (9 * rank)
