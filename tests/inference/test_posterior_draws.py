@@ -64,7 +64,7 @@ def test_draws_are_of_the_advantage_and_do_not_depend_on_company(fitted, logs):
         seen.append(outlook.advantage.mean)
         return fitted.fit_batch(batch, outlook)
 
-    names = ("logs_", "critic_sees_", "policy_sees_")
+    names = ("logs_", "critic_sees_", "policy_sees_", "forgetting")
     kept = {name: getattr(fitted, name) for name in names}
     stand_in = SimpleNamespace(
         **kept, list_centres=fitted.list_centres, joint_=replace(fitted.joint_, advantage=sure), fit_batch=fit_batch

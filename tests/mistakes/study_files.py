@@ -245,6 +245,21 @@ MISTAKES = [
         "study.toml: line 26, key 'method.pooling': there is no pooling 'everyone' (did you mean 'person'?); choose from ['person', 'all', 'partial']",
     ),
     Mistake(
+        "A forgetting rate above 1",
+        key('name = "ro-accb"', 'name = "ro-accb"\nforgetting = 1.5'),
+        "study.toml: line 26, key 'method.forgetting': forgetting is 1.5; it is above 0 and at most 1: with 0.99 the decision point 100 before the participant's last one counts 0.37 times, with 1 all count alike",
+    ),
+    Mistake(
+        "A forgetting rate in words",
+        key('name = "ro-accb"', 'name = "ro-accb"\nforgetting = "slowly"'),
+        "study.toml: line 26, key 'method.forgetting': must be a number; got 'slowly'",
+    ),
+    Mistake(
+        "Forgetting with a critic that cannot",
+        key('name = "ro-accb"', 'name = "accb"\nforgetting = 0.99\n[method.parameters]\ncritic = "random-forest"'),
+        "study.toml: line 26, key 'method.forgetting': forgetting weighs decision points, which the random forest does not; take critic = 'capped', 'ridge' or 'high-breakdown', or leave forgetting out",
+    ),
+    Mistake(
         "Probability limits the wrong way round",
         add("[probability_limits]\nminimum = 0.9\nmaximum = 0.1\n"),
         "study.toml: line 26, key 'probability_limits': minimum 0.9 is above maximum 0.1",

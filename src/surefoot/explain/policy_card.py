@@ -191,6 +191,10 @@ def _describe_data(explained: ExplainedPolicy) -> tuple[str, ...]:
         f"Method {explained.method_name}: {', '.join(settings)}.",
         f"Removed as outliers: {removed} decision points ({100 * removed / used:.1f} %).",
     ]
+    if fitted.forgetting < 1:
+        sentences.append(
+            f"People change: a decision point k before a participant's last one counts {fitted.forgetting:g}^k times."
+        )
     if fitted.centre_actions:
         sentences.append(
             "Actions are centred at their logged probabilities: a wrong model of what happens without one does not bias the "

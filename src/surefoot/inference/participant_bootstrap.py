@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import CONFIDENCE
+from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import Method
 from surefoot.numerics.parallel import Progress
 from surefoot.numerics.random_streams import streams
@@ -52,10 +53,11 @@ def bootstrap_coefficients(
     policy = np.full((2, *fitted.coef_.shape), np.nan) if with_policy else None
     levels = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
     chosen, done = choose_people(logs, most_people, seed), 0
-    for chunk, drawn in _draw_logs(logs, chosen, draws, seed):
+    discount = discount_rows(logs, fitted.forgetting)
+    for chunk, drawn, taken in _draw_logs(logs, chosen, draws, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
-            again = replace(fitted, filter=None).fit_some(drawn)
+            again = replace(fitted, filter=None).fit_some(drawn, discount=discount[taken])
         critic[:, chunk] = np.quantile(again.critic_coef_.reshape(len(chunk), draws, -1), levels, axis=1)
         if policy is not None:
             policy[:, chunk] = np.quantile(again.coef_.reshape(len(chunk), draws, -1), levels, axis=1)
@@ -76,8 +78,8 @@ def choose_people(logs: Trajectories, most: int | None, seed: int) -> NDArray[np
 
 def _draw_logs(
     logs: Trajectories, people: NDArray[np.int64], draws: int, seed: int
-) -> Iterator[tuple[NDArray[np.int64], Trajectories]]:
-    """Blocks of the people, and logs in which every one of them appears `draws` times, resampled."""
+) -> Iterator[tuple[NDArray[np.int64], Trajectories, NDArray[np.int64]]]:
+    """Blocks of the people, logs in which every one of them appears `draws` times, resampled, and which rows these are."""
     rows = logs.order[logs.usable[logs.order]]
     count = np.bincount(logs.participant_index[rows], minlength=len(logs.participants))
     first = np.concatenate([[0], np.cumsum(count)])
@@ -104,4 +106,5 @@ def _draw_logs(
                 probability=logs.probability[taken],
                 reward=logs.reward[taken],
             ),
+            taken,
         )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from surefoot.inference.intervals import CONFIDENCE, t_quantile
 from surefoot.inference.participant_bootstrap import BLOCK_ROWS, Bootstrap, choose_people
 from surefoot.learning.batch import Batch
+from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import Method
 from surefoot.numerics.engines import NUMPY
 from surefoot.numerics.parallel import Progress
@@ -54,7 +55,9 @@ def _draw_policies(fitted: Method, people: NDArray[np.int64], draws: int, seed: 
         rows[place, : len(own)] = own
     rows, lanes = np.repeat(rows, draws, axis=0), np.repeat(people, draws)
     sees = {"critic_sees": fitted.critic_sees_, "policy_sees": fitted.policy_sees_}
-    batch = Batch.from_rows(logs, logs.usable, rows, NUMPY, fitted.list_centres(logs), **sees)
+    batch = Batch.from_rows(
+        logs, logs.usable, rows, NUMPY, discount_rows(logs, fitted.forgetting), fitted.list_centres(logs), **sees
+    )
     found = joint.restrict(lanes, rows, NUMPY)
     mean = joint.advantage.mean[people]
     noise = np.stack(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import FEW_PEOPLE, t_quantile
 from surefoot.learning.actor_objective import gain_gradient_curvature
+from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import ACCB, Method
 from surefoot.numerics.boltzmann import boltzmann
 from surefoot.policies.features import critic_features, effects, policy_features
@@ -67,6 +68,8 @@ class _Rows:
     x: NDArray[np.float64]
     kept: NDArray[np.float64]
     residual: NDArray[np.float64]
+    discount: NDArray[np.float64]
+    """How much a decision point counts, 1.0 unless it is forgotten."""
     at_cap: NDArray[np.float64]
     """A kernel estimate of the density of residuals at ± the cap: how readily a decision point is dropped or taken back."""
     cap: float
@@ -78,6 +81,8 @@ class _Rows:
         state, residual, cap = logs.state[rows], fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
         seen = state * fitted.critic_sees_
         kept, owner, centre = fitted.weights_[rows], logs.participant_index[rows], fitted.list_centres(logs)
+        discount = discount_rows(logs, fitted.forgetting)[rows]
+        spread = float(residual[kept > 0].std()) if kept.any() else 0.0
         return cls(
             rows=rows,
             starts=np.flatnonzero(np.diff(owner, prepend=-1)),
@@ -86,7 +91,8 @@ class _Rows:
             x=critic_features(seen, logs.action[rows], logs.actions, None if centre is None else centre[rows]),
             kept=kept,
             residual=residual,
-            at_cap=_density_at(np.abs(residual), cap, float(residual[kept > 0].std()) if kept.any() else 0.0),
+            discount=discount,
+            at_cap=discount * _density_at(np.abs(residual), cap, spread),
             cap=cap if np.isfinite(cap) else 0.0,
         )
 
@@ -190,16 +196,16 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
     theta = fitted.scaling_.to_standard(fitted.policies_.rule.coefficients())[0]
     penalty = fitted.actor_penalty * fitted.scaling_.reward[0]
     k, m = theta.shape
-    count = len(rows.z)
+    count = float(rows.discount.sum())
     advantage = policy_features(fitted.logs_.state[rows.rows]) @ effects(fitted.critic_coef_[0], k + 1).T
     probability = boltzmann(rows.z @ theta.T)
     slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
-    score = (slope[:, :, None] * rows.z[:, None, :]).reshape(count, k * m)
+    score = (slope[:, :, None] * rows.z[:, None, :]).reshape(len(rows.z), k * m)
     shrink = np.full((1, m), penalty)
     stakes = advantage * (rows.kept / count)[:, None]
     _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
     cross = _cross_derivative(rows, probability, score) / count
-    own = rows.sum_by_participant(rows.kept[:, None] * score - penalty * theta.ravel()) / count
+    own = rows.sum_by_participant(rows.kept[:, None] * score - rows.discount[:, None] * (penalty * theta.ravel())) / count
     pull, system = own + critic @ cross.T, curvature[0]
     radius = fitted.radius
     if radius is not None:
@@ -209,7 +215,7 @@ def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[n
         if theta.ravel() @ normal > (1 - 1e-6) * radius:
             multiplier = float(theta.ravel() @ gradient[0]) / radius
             logits = rows.z @ theta.T
-            along = rows.sum_by_participant(share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(count, k * m))
+            along = rows.sum_by_participant(share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(-1, k * m))
             size = rows.sum_by_participant(share * ((logits**2).sum(axis=1) - radius)) / 2
             pull = np.concatenate([pull - multiplier * along, size[:, None]], axis=1)
             system = np.block([[system - multiplier * metric, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]])

@@ -27,6 +27,8 @@ class Batch:
     reward: Array
     usable: Array
     """1.0 where a decision point can be used, 0.0 on padding and where something is missing."""
+    weights: Array
+    """How much a decision point counts: 1.0 where it can be used, less where it is forgotten."""
     actions: int
     critic_sees: Array
     policy_sees: Array
@@ -48,10 +50,11 @@ class Batch:
         can_use: NDArray[np.bool_],
         rows: NDArray[np.int64],
         engine: Engine,
+        discount: NDArray[np.float64],
         centre: NDArray[np.float64] | None = None,
         **more: Any,
     ) -> Batch:
-        """Rows of the logs, −1 where padded; `centre` is of all rows, (rows, actions − 1)."""
+        """Rows of the logs, −1 where padded; `discount` (rows,) and `centre` (rows, actions − 1) are of all rows."""
         usable = (rows >= 0) & can_use[rows]
         out = ~usable
         # Each variable's values lie side by side, as those of the features do.
@@ -63,6 +66,7 @@ class Batch:
             action=engine.to_device(_take(logs.action, rows, out)),
             reward=engine.to_device(_take(logs.reward, rows, out)),
             usable=engine.to_device(usable.astype(np.float64)),
+            weights=engine.to_device(np.where(usable, discount[rows], 0.0)),
             actions=logs.actions,
             names=(logs.state_names, logs.action_names),
             centre=None if centre is None else engine.to_device(np.where(usable[..., None], centre[rows], 0.0)),

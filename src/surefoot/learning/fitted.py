@@ -62,7 +62,7 @@ class Fitted:
     n_iter: NDArray[np.int64]
     converged: NDArray[np.bool_]
     weights: NDArray[np.float64]
-    """u of every row: 0 where the critic left it out, NaN where it could not be used."""
+    """u of every row: 1, or less where it is forgotten; 0 where the critic left it out, NaN where it could not be used."""
     residuals: NDArray[np.float64]
     """r − xᵀw of every row, NaN where it could not be used."""
     scaling: FitScales

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from surefoot.learning.methods import Method
 
-SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary", "prior")
+OWN_KEYS = ("prior", "forgetting")
+"""Parameters of a method that are keys of `[method]` itself, and with whose name what is wrong with them begins."""
+SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary", *OWN_KEYS)
 """Parameters of a method that other keys of the study decide."""
 TYPE_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 
@@ -56,6 +58,8 @@ class MethodChoice(Section):
     name: str = "ro-accb"
     pooling: str | None = None
     horizon: str | None = None
+    forgetting: float | None = None
+    """A decision point that lies k before the participant's last one counts forgetting^k times."""
     parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
     prior: dict[str, CoefficientPrior] = Field(default_factory=dict)
     """Of coefficients by name, for a method that samples from the posterior."""
@@ -229,8 +233,9 @@ class Study(LogDescription):
             self.method().check_parameters()
             self.method().check_names(self.state_names, self.actions.names)
         except InputError as error:
-            if str(error).startswith("prior"):
-                raise ValueError(f"method.prior: {str(error).removeprefix('prior: ')}") from error
+            key = next((key for key in OWN_KEYS if str(error).startswith(key)), None)
+            if key is not None:
+                raise ValueError(f"method.{key}: {str(error).removeprefix('prior: ')}") from error
             about = next((f".{name}" for name in choice.parameters if name in str(error).split()), "")
             raise ValueError(f"method.parameters{about}: {error}") from error
 
@@ -257,7 +262,7 @@ class Study(LogDescription):
 
             choice = self.method_choice
             seen = {"critic_variables": self._columns_used_by("critic"), "policy_variables": self._columns_used_by("policy")}
-            parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon}
+            parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon, "forgetting": choice.forgetting}
             if self.trial is not None:
                 parts |= {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
             if choice.prior:

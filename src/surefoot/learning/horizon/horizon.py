@@ -37,6 +37,8 @@ class HorizonTask:
     max_gap: int
     day_boundary: DayBoundary
     correlated_differences: bool
+    discount: NDArray[np.float64]
+    """How much every row counts, (rows,): less where it is forgotten."""
     centre: NDArray[np.float64] | None
     """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
     engine: Engine

@@ -27,6 +27,8 @@ class Followed:
     """(state variables,): 1.0 for those that the critic sees."""
     present: NDArray[np.bool_]
     """Rows whose state is known, whether or not the participant was available."""
+    discount: NDArray[np.float64]
+    """How much every row counts, (rows,): less where it is forgotten."""
     centre: NDArray[np.float64] | None = None
     """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
 
@@ -36,9 +38,11 @@ class Followed:
         logs: Trajectories,
         transitions: Transitions,
         sees: NDArray[np.float64],
+        discount: NDArray[np.float64] | None = None,
         centre: NDArray[np.float64] | None = None,
     ) -> Followed:
-        return cls(logs, transitions, sees, np.asarray(~np.isnan(logs.state).any(axis=1)), centre)
+        discount = np.ones(len(logs)) if discount is None else discount
+        return cls(logs, transitions, sees, np.asarray(~np.isnan(logs.state).any(axis=1)), discount, centre)
 
     @cached_property
     def state(self) -> NDArray[np.float64]:

@@ -41,7 +41,7 @@ register_horizon(ImmediateHorizon())
 def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     """Everybody's coefficients of the reward, drawn towards those of the population."""
     logs = task.logs
-    data = Followed.of_logs(logs, Transitions.without(len(logs)), task.critic_sees, task.centre)
+    data = Followed.of_logs(logs, Transitions.without(len(logs)), task.critic_sees, task.discount, task.centre)
     seen = np.maximum(task.critic_sees, task.policy_sees)
     judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
     moments = _reward_moments(task, data, judgement)

@@ -36,7 +36,8 @@ class Judgement:
     """What the critic made of the rows."""
 
     kept: NDArray[np.float64]
-    """1 where a decision point counts for the reward, 0 where it was left out, NaN where it cannot be used."""
+    """How much a decision point counts for the reward, less than 1 where it is forgotten; 0 where it was left out, NaN where
+    it cannot be used."""
     trusted: NDArray[np.bool_]
     """Rows whose state is known and not far out."""
     threshold: NDArray[np.float64]
@@ -80,7 +81,7 @@ class _Judge:
         """What there is to say when everything counts."""
         logs, fits = self.data.logs, len(pooling.list_participants(self.data.logs))
         whole = (np.full(fits, np.inf), np.ones(fits, dtype=np.int64), np.ones(fits, dtype=bool))
-        return Judgement(np.where(logs.usable, 1.0, np.nan), self.data.present.copy(), *whole)
+        return Judgement(np.where(logs.usable, self.data.discount, np.nan), self.data.present.copy(), *whole)
 
     def judge(self, pooling: Pooling, state: NDArray[np.float64], reward: NDArray[np.float64]) -> Judgement:
         """By the fits of one pooling to these states and rewards of all rows."""
@@ -109,7 +110,10 @@ class _Judge:
         believed = self.critic.trust_states(state, engine.to_device(there))
         action = engine.to_device(np.where(usable, logs.action[rows], 0))
         x = critic_features(state * engine.to_device(self.data.sees), action, logs.actions)
-        reward, weights = engine.to_device(np.where(usable, rewards[rows], 0.0)), engine.to_device(usable * 1.0)
+        reward, weights = (
+            engine.to_device(np.where(usable, rewards[rows], 0.0)),
+            engine.to_device(usable * self.data.discount[rows]),
+        )
         scaling = self.penalties.measure(state, reward, weights)
         penalty = self.penalties.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
         batch = CriticBatch(x, reward, weights, state, action, penalty, logs.actions, trusted=believed)

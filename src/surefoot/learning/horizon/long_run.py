@@ -31,7 +31,7 @@ class LongRunHorizon(Horizon):
 
     def look(self, task: HorizonTask) -> Outlook:
         transitions = find_transitions(task.logs, max_gap=task.max_gap, day_boundary=task.day_boundary)
-        data = Followed.of_logs(task.logs, transitions, task.critic_sees)
+        data = Followed.of_logs(task.logs, transitions, task.critic_sees, task.discount)
         refuse_hopeless(task, data)
         seen = np.maximum(task.critic_sees, task.policy_sees)
         judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
@@ -63,7 +63,7 @@ class _Learner:
 
     def moments(self, moved: NDArray[np.bool_]) -> TransitionMoments:
         """Of every participant, from the rows that count and the transitions that do."""
-        engine, weights = self._task.engine, np.append(moved, False) * 1.0
+        engine, weights = self._task.engine, np.append(moved * self._data.discount, 0.0)
 
         def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
             people, rows = block

@@ -61,7 +61,7 @@ class ACCB(Method):
             advantage = batch.state @ effect[:, :-1, :] + effect[:, -1:, :]
         z = policy_features(found.scaling.standardise(batch.state, batch.policy_sees))
         penalty = (self.actor_penalty * found.scaling.reward)[:, None]
-        count = xp.sum(batch.usable, axis=1)
+        count = xp.sum(batch.weights, axis=1)
         actor = optimise(z, advantage, fit.weights, count=count, penalty=penalty, radius=self.radius)
         return Boltzmann(found.scaling.to_raw(actor.coef)), actor.converged
 

@@ -22,6 +22,7 @@ from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_criti
 from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
+from surefoot.learning.forgetting import check_forgetting, discount_rows
 from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
 from surefoot.learning.methods.estimator import EstimatorInterface
 from surefoot.learning.penalty_units import FitScales, find_penalty_units
@@ -104,6 +105,8 @@ class Method(EstimatorInterface, ABC):
     one for each, drawn towards everybody's as far as people are alike, and one for anybody else."""
     correlated_differences: bool = False
     """With partial pooling: whether people's coefficients may differ together; of few people that cannot be told."""
+    forgetting: float = 1.0
+    """A decision point that lies k before the participant's last one counts forgetting^k times: for people who change."""
     horizon: str = "immediate"
     """`immediate`: only the next outcome counts. `long-run`: what an action changes in all later ones counts too."""
     max_gap: int = 1
@@ -155,23 +158,27 @@ class Method(EstimatorInterface, ABC):
             )
         return self.fit(join_logs(self.logs_, logs), engine=engine)
 
-    def fit_some(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
-        """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one."""
+    def fit_some(self, logs: Trajectories, *, engine: str = "numpy", discount: NDArray[np.float64] | None = None) -> Self:
+        """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one.
+
+        `discount` says how much every row counts, where the rows themselves do not tell when they were.
+        """
         self.check_names(logs.state_names, logs.action_names)
         where, sees = find_engine(engine), self._list_seen(logs)
         cleaned = logs if self.filter is None else find_filter(self.filter).clean(logs)
         pooling, can_use, centre = find_pooling(self.pooling), cleaned.usable, self.list_centres(cleaned)
+        discount = discount_rows(cleaned, self.forgetting) if discount is None else discount
         participants = pooling.list_participants(cleaned)
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
         texts = describe_troubles(logs.state_names, logs.action_names, features, pooling)
         arrays, troubles = FitArrays(len(participants), logs), np.zeros((len(participants), len(texts)), dtype=bool)
         keep_freed_memory()
         horizon = find_horizon(self.horizon)
-        joint = horizon.look(self._horizon_task(cleaned, pooling, sees, where))
+        joint = horizon.look(self._horizon_task(cleaned, pooling, sees, discount, where))
 
         def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule]:
             fits, rows = block
-            batch = Batch.from_rows(cleaned, can_use, rows, where, centre, **sees)
+            batch = Batch.from_rows(cleaned, can_use, rows, where, discount, centre, **sees)
             learned = self.fit_batch(batch, None if joint is None else joint.restrict(fits, rows, where))
             arrays.record(fits, rows, where.to_numpy(batch.usable) > 0, learned, where)
             data = (batch.state, batch.action, batch.reward, batch.usable, learned.critic.weights)
@@ -182,7 +189,7 @@ class Method(EstimatorInterface, ABC):
         names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
         policies = Policies(None if pooling.shared else participants, join_rules(who, rules), *names, training=training)
         if joint is not None and joint.anybody is not None:
-            batch = Batch.from_rows(cleaned, can_use, cleaned.order[None], where, centre, **sees)
+            batch = Batch.from_rows(cleaned, can_use, cleaned.order[None], where, discount, centre, **sees)
             anybody = joint.anybody.restrict(np.zeros(1, dtype=np.int64), cleaned.order[None], where)
             rule = self.fit_batch(batch, anybody).rule.to_numpy(where)[0]
             few = np.bincount(cleaned.participant_index[can_use], minlength=len(participants)) < features
@@ -202,7 +209,12 @@ class Method(EstimatorInterface, ABC):
         }
 
     def _horizon_task(
-        self, logs: Trajectories, pooling: Pooling, sees: dict[str, NDArray[np.float64]], engine: Engine
+        self,
+        logs: Trajectories,
+        pooling: Pooling,
+        sees: dict[str, NDArray[np.float64]],
+        discount: NDArray[np.float64],
+        engine: Engine,
     ) -> HorizonTask:
         return HorizonTask(
             logs=logs,
@@ -215,6 +227,7 @@ class Method(EstimatorInterface, ABC):
             max_gap=self.max_gap,
             day_boundary=self.day_boundary,
             correlated_differences=self.correlated_differences,
+            discount=discount,
             centre=self.list_centres(logs),
             engine=engine,
         )
@@ -235,7 +248,7 @@ class Method(EstimatorInterface, ABC):
         seen = xp.maximum(batch.critic_sees, batch.policy_sees)
         # A centred action is not 0 or 1: no product of features is one of them again.
         arms = batch.actions if batch.centre is None else 1
-        data = CriticBatch(x, batch.reward, batch.usable, batch.state, batch.action, penalty, arms, seen)
+        data = CriticBatch(x, batch.reward, batch.weights, batch.state, batch.action, penalty, arms, seen)
         fit, penalty = self.regress(batch, data, scaling) if outlook is None else (outlook.critic, penalty)
         ahead = None if outlook is None else outlook.advantage
         found = CriticResult.of_fit(batch, x, fit, scaling, penalty, ahead)
@@ -308,6 +321,12 @@ class Method(EstimatorInterface, ABC):
                 "'immediate' or leave centre_actions out"
             )
         find_penalty_units(self.penalty_units)
+        check_forgetting(self.forgetting)
+        if self.forgetting < 1 and not critic.has_coefficients:
+            raise InputError(
+                f"forgetting weighs decision points, which {critic.title} does not; take critic = 'capped', 'ridge' or "
+                "'high-breakdown', or leave forgetting out"
+            )
         if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
             raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")
         for name in (*self._non_negative, *self._positive):

@@ -164,7 +164,7 @@ def measure_widening(found: CriticResult) -> Array:
     known = limited & (width > 0) & (total > 0)
     width = xp.where(known, width, 1.0)[:, None]
     gap = (xp.abs(found.residuals) - limit[:, None]) / width
-    kernel = xp.where(xp.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0) * found.batch.usable
+    kernel = xp.where(xp.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0) * found.batch.weights
     lost = limit * xp.sum(kernel, axis=1) / xp.where(total > 0, total, 1.0)
     return xp.where(known, 1 / (1 - xp.clip(lost, 0.0, MOST_LOST)), 1.0)
 
