@@ -226,7 +226,7 @@ ROLES = {
     "available": "available",
     "probability": "p",
 }
-IN_PLACE = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+IN_PLACE = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def refuses_at_most(path, from_file):

@@ -16,7 +16,7 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.trials import STUDY
 
-EXAMPLES = 40
+EXAMPLES = 20
 
 
 @pytest.fixture(scope="module")
