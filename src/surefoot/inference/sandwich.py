@@ -124,19 +124,20 @@ def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDAr
     return np.where(np.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0)
 
 
-def compute_influences(fitted: Method, *, with_policy: bool = True) -> Influences:
+def compute_influences(fitted: Method, *, with_policy: bool = True, analytic: bool = False) -> Influences:
     """Every participant's influence on a method fitted with pooling="all"; the policy's only where it is wanted.
 
     The critic solves Σ u x e = ζ w. Its derivative is not XᵀUX alone: moving w also moves decision points across the cap,
     which adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal
-    noise would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n.
+    noise would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n. With `analytic` few
+    people get the sandwich too, which takes no refits.
     """
     if not fitted.pooled_:
         raise InputError("the sandwich is for one fit to everybody; with one per participant use bootstrap_coefficients")
     rows = _Rows.of(fitted)
     if rows.people < 2:
         raise InputError("the sandwich needs at least 2 people with usable decision points")
-    if rows.people < FEW_PEOPLE:
+    if rows.people < FEW_PEOPLE and not analytic:
         return _leave_each_out(fitted)
     fitted.critic_.require_coefficients(f"an interval of one policy for {FEW_PEOPLE} people or more")
     if not rows.kept.any():

@@ -26,6 +26,7 @@ from surefoot.screening.series import Role
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_screen import screen_logs
 from surefoot.study.log_sections import Reward
+from surefoot.study.measured_logs import MeasuredLogs
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,45 +96,17 @@ def read_logs(study: LogDescription, path: str | Path) -> StudyLogs:
         return replace(parse_logs(study, concatenate(parts)), inputs=tuple(inputs))
 
 
-def parse_logs(
-    study: LogDescription,
-    rows: LogRows,
-    derived: Mapping[str, NDArray[np.float64]] | None = None,
-    *,
-    usual: Usual | None = None,
-) -> StudyLogs:
-    """Rows of one or several files as the study's logs.
-
-    `derived` are derived states as they were when it was decided; `usual` is what a screen has learned about all people.
-    """
-    points = _read_measured(study, rows)
-    outside = {study.state_kinds[name][0]: where for name, where in points.implausible.items()}
-    state, raw, reward = points.state, points.reward, study.reward
-    if reward.range is not None:
-        outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
-        raw = np.where(outside[reward.column], np.nan, raw)
-    build = _builder(study, rows, points)
-    found = None
-    if study.screen is not None and study.screen.on:
-        extra = {name: _read_extra(rows, name, role, points.problems) for name, role in study.extra_columns().items()}
-        # Derived states hold actions, which a screen must not see.
-        measured = build(state=state, reward=raw, state_names=study.read_names)
-        found = screen_logs(study, measured, extra, rows.row, usual)
-        state, raw = found.logs.state, found.logs.reward
-    earned = transform_reward(raw, reward, points.problems)
-    if derived is None and study.derived_states:
-        derived = derive_states(study.derived_states, rows.participant_index, points.time, points.action, earned, study.days)
-    joined = join_states(study, scale_states(study, state), derived or {})
-    logs = build(state=joined, reward=earned, state_names=study.state_names)
-    people = len(rows.participants)
-    counts = {name: np.bincount(rows.participant_index[where], minlength=people) for name, where in outside.items()}
-    return StudyLogs(logs, raw, counts, rows.row, found)
+def parse_logs(study: LogDescription, rows: LogRows, *, usual: Usual | None = None) -> StudyLogs:
+    """Rows of one or several files as the study's logs; `usual` is what a screen has learned about all people."""
+    return finish_logs(study, measure_logs(study, rows), usual=usual)
 
 
-def _read_measured(study: LogDescription, rows: LogRows) -> DecisionPoints:
-    """Every column by its role, state variables not yet scaled."""
+def measure_logs(
+    study: LogDescription, rows: LogRows, derived: Mapping[str, NDArray[np.float64]] | None = None
+) -> MeasuredLogs:
+    """Every column by its role, neither screened nor scaled; `derived` are derived states as they were at the decision."""
     roles, actions = study.columns, study.actions
-    return read_decision_points(
+    points = read_decision_points(
         rows,
         time=roles.time,
         state={name: (column, replace(kind, centre=0.0, scale=1.0)) for name, (column, kind) in study.state_kinds.items()},
@@ -144,16 +117,46 @@ def _read_measured(study: LogDescription, rows: LogRows) -> DecisionPoints:
         actions=actions.names,
         action_values=actions.texts,
     )
+    extra = {}
+    if study.screen is not None and study.screen.on:
+        extra = {name: _read_extra(rows, name, role, points.problems) for name, role in study.extra_columns().items()}
+    return MeasuredLogs(rows.participants, rows.participant_index, rows.row, points, extra, derived)
 
 
-def _builder(study: LogDescription, rows: LogRows, points: DecisionPoints) -> Callable[..., Trajectories]:
+def finish_logs(study: LogDescription, measured: MeasuredLogs, *, usual: Usual | None = None) -> StudyLogs:
+    """Logs as measured, screened, scaled and transformed as the study asks."""
+    points = measured.points
+    outside = {study.state_kinds[name][0]: where for name, where in points.implausible.items()}
+    state, raw, reward = points.state, points.reward, study.reward
+    if reward.range is not None:
+        outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
+        raw = np.where(outside[reward.column], np.nan, raw)
+    build = _builder(study, measured)
+    found = None
+    if study.screen is not None and study.screen.on:
+        # Derived states hold actions, which a screen must not see.
+        seen = build(state=state, reward=raw, state_names=study.read_names)
+        found = screen_logs(study, seen, measured.extra, measured.row, usual)
+        state, raw = found.logs.state, found.logs.reward
+    earned = transform_reward(raw, reward, points.problems)
+    index, derived = measured.participant_index, measured.derived
+    if derived is None and study.derived_states:
+        derived = derive_states(study.derived_states, index, points.time, points.action, earned, study.days)
+    joined = join_states(study, scale_states(study, state), derived or {})
+    logs = build(state=joined, reward=earned, state_names=study.state_names)
+    people = len(measured.participants)
+    counts = {name: np.bincount(index[where], minlength=people) for name, where in outside.items()}
+    return StudyLogs(logs, raw, counts, measured.row, found)
+
+
+def _builder(study: LogDescription, measured: MeasuredLogs) -> Callable[..., Trajectories]:
     """(state, reward, state_names) → trajectories of these decision points, validated."""
-    roles, actions = study.columns, study.actions
+    roles, actions, points = study.columns, study.actions, measured.points
     names = (roles.participant, roles.time, actions.column, study.reward.column)
     return partial(
         Trajectories.validated,
-        participants=rows.participants,
-        participant_index=rows.participant_index,
+        participants=measured.participants,
+        participant_index=measured.participant_index,
         time=points.time,
         available=points.available,
         action=points.action,

@@ -1,15 +1,16 @@
 """One bad value cannot take over: limits from the data, checks on coefficients and on the influence of single rows."""
 
-import json
-
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from surefoot.data.log_files import LogRows
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import policy_checks
-from surefoot.service.updates.influence import Influence, cook_distances
-from surefoot.service.updates.plausibility import blank_implausible, find_limits
 from surefoot.study import Study
+from surefoot.study.log_reader import measure_logs
+from surefoot.trial_rules import policy_checks
+from surefoot.trial_rules.influence import Influence, cook_distances
+from surefoot.trial_rules.plausibility import blank_implausible, find_limits
 from tests.service.support.trials import STUDY, answer, fill, moment, update
 
 POOLED = STUDY.replace('pooling = "person"', 'pooling = "all"').replace(
@@ -78,26 +79,27 @@ def test_without_limits_from_the_data_the_row_is_found_by_its_influence(url):
 
 def test_limits_come_from_the_middle_of_the_data():
     study = Study.parse(POOLED)
-    contexts = [{"weather": value, "engagement": 1, "place": "home"} for value in np.linspace(-1, 1, 101)]
-    limits = find_limits(study, contexts, 10)
-    assert limits == {"weather": pytest.approx((-18.0, 18.0))}, "engagement never moves: it sets no limits"
-    assert find_limits(study, contexts[:10], 10) == {}
-    rows = [{"participant_id": "p", "decision_idx": i, "context": json.dumps(one)} for i, one in enumerate(contexts)]
-    rows.append({"participant_id": "p", "decision_idx": 101, "context": json.dumps({**contexts[0], "weather": -18.2})})
-    kept, blanked = blank_implausible(study, rows, 10)
-    assert [one["decision_idx"] for one in blanked] == [101] and kept[:101] == rows[:101]
-    assert json.loads(kept[101]["context"])["weather"] is None
+    weather = np.append(np.linspace(-1, 1, 101), -18.2)
+    assert find_limits(weather[:101], 10) == pytest.approx((-18.0, 18.0))
+    assert find_limits(weather[:10], 10) is None and find_limits(np.ones(101), 10) is None
+    frame = {name: np.ones(102) for name in ("participant", "time", "available", "probability", "action", "steps")}
+    frame |= {"participant": ["p"] * 102, "time": np.arange(102), "weather": weather, "engagement": np.ones(102)}
+    measured = measure_logs(study, LogRows.of(pa.table({**frame, "place": ["home"] * 102}), "participant"))
+    kept, blanked = blank_implausible(study, measured, 10)
+    assert [(one.row, one.variable, one.value) for one in blanked] == [(101, "weather", -18.2)]
+    assert np.array_equal(kept.points.state[:101], measured.points.state[:101])
+    assert np.isnan(kept.points.state[101, 0]) and not np.isnan(measured.points.state).any()
 
 
 def test_coefficients_may_move_by_so_many_standard_errors():
     def rows(value, low, high):
-        return {"rows": [{"action": "send", "feature": "weather", "value": value, "low": low, "high": high, "note": ""}]}
+        return [{"action": "send", "feature": "weather", "value": value, "standard_error": (high - low) / 3.92}]
 
     old = rows(0.705, 0.705 - 0.098, 0.705 + 0.098)  # standard error 0.05
     assert policy_checks.check_coefficients(rows(0.75, 0.7, 0.8), old, 6).passed
     finding = policy_checks.check_coefficients(rows(0.002, -0.01, 0.01), old, 6)
     assert not finding.passed and finding.found == pytest.approx(14.06, abs=0.01) and "0.705 to 0.002" in finding.message
-    assert policy_checks.check_coefficients(rows(5, 4, 6), {}, 6).passed
+    assert policy_checks.check_coefficients(rows(5, 4, 6), [], 6).passed
 
 
 def test_the_largest_influence_decides():

@@ -2,13 +2,15 @@ import numpy as np
 import pytest
 
 from surefoot import Study
+from surefoot.fitting.part_fit import fit_part
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
 from surefoot.service.database.schema import alerts
 from surefoot.service.database.schema import policies as policy_rows
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import policy_checks, queries, trial_logs, updates
+from surefoot.service.updates import queries, trial_logs
+from surefoot.trial_rules import policy_checks, proposals
 from tests.service.support.trials import STUDY, column, fill, update
 
 
@@ -36,14 +38,14 @@ def test_a_failed_check_leaves_the_old_policy_live_and_raises_an_alert(trial, ur
 
 def test_numbers_that_are_not_finite_never_become_a_policy(trial, monkeypatch):
     fill(trial, people=1, points=40)
-    real = updates.fit_part
+    real = proposals.fit_part
 
     def spoiled(study, logs):
         fit = real(study, logs)
         fit.policies.rule.coef[0, 0, 0] = np.nan
         return fit
 
-    monkeypatch.setattr(updates, "fit_part", spoiled)
+    monkeypatch.setattr(proposals, "fit_part", spoiled)
     state, status = update(trial)
     assert state == "refused" and not status["findings"][0]["passed"]
     assert trial.policies.live() is None and column(trial, policy_rows.c.id) == []
@@ -66,7 +68,7 @@ def test_the_send_rate_before_is_within_the_studys_limits(trial):
     fill(trial, people=1, points=40)
     with trial.database.snapshot() as connection:
         logs = trial_logs.make_study_logs(trial.study, trial_logs.read_rows(connection))
-    fit = updates.fit_part(trial.study, logs)
+    fit = fit_part(trial.study, logs)
     eager = Boltzmann(np.array([[[0.0, 0.0, 0.0, 9.0]]]))
     policies = Policies(None, eager, fit.policies.action_names, fit.policies.state_names)
     finding = policy_checks.check_policy(trial.study, logs, fit, policies, policies)[-1]

@@ -14,6 +14,7 @@ from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import queries, updates
+from surefoot.trial_rules import proposals
 from tests.service.support.trials import STUDY, answer, column, fill, update
 
 
@@ -106,7 +107,7 @@ def test_a_failure_is_recorded_without_its_words(trial, monkeypatch):
     def fails(study, logs):
         raise RuntimeError("participant p0 said 17")
 
-    monkeypatch.setattr(updates, "fit_part", fails)
+    monkeypatch.setattr(proposals, "fit_part", fails)
     update_id = updates.begin_update(trial, "test")
     with pytest.raises(RuntimeError):
         updates.run_update(trial, update_id)

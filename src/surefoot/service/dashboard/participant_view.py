@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from surefoot.service.database.schema import decisions, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.outcomes import CURRENT
-from surefoot.service.trial.standing import DOSE
 from surefoot.service.trial.trial import Trial
+from surefoot.trial_rules.dose_limits import DOSE
 
 PAGE = 100
 """Decision points on one page."""

@@ -22,13 +22,13 @@ from surefoot.service.database.pipeline import UNANSWERED
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.choices import Choice, choose, unavailable_probabilities
 from surefoot.service.trial.context import Observation, check_types, contexts_to_states
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.point_query import Point, lock_participants, read_points
-from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
 from surefoot.service.trial.standing import Standing, check_consent, check_order, find_standings, find_stop
 from surefoot.service.trial.trial import Trial
+from surefoot.trial_rules.choices import Choice, LivePolicy, choose
+from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
 INSERT = sa.insert(decisions).execution_options(**UNANSWERED)
 
@@ -81,7 +81,7 @@ def _decide_new(
     derived = [derive_now(trial.study, connection, *point, received) for point in asked]
     contexts = [request.context for request in asked.values()]
     first = next(iter(found.values()))
-    live = None if first["live_id"] is None else (first["live_id"], first["live_since"])
+    live = trial.read_live(None if first["live_id"] is None else (first["live_id"], first["live_since"]))
     new = {}
     for (point, request), seen in zip(asked.items(), contexts_to_states(trial.study, contexts, derived), strict=True):
         new[point] = _make_row(trial, request, standings[request.participant_id], seen, live, received)
@@ -145,14 +145,12 @@ def _make_row(
     request: DecisionRequest,
     standing: Standing,
     observation: Observation,
-    live: tuple[int, datetime] | None,
+    live: LivePolicy | None,
     received: datetime,
 ) -> dict[str, Any]:
     stop = find_stop(trial.settings, standing, request.timestamp) if request.availability else None
-    if stop is None:
-        choice = choose(trial, request, observation.state, observation.reasons, live, received)
-    else:
-        choice = Choice("unavailable", unavailable_probabilities(trial.study), None, (stop,))
+    asked = (request.participant_id, observation.state, request.availability, observation.reasons, stop)
+    choice = choose(trial.study, *asked, live=live, at=received)
     key = random_key(request.participant_id, request.decision_idx)
     number = draw_uniform(trial.secret, key)
     action = draw_action(number, choice.probabilities)

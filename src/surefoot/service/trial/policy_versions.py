@@ -4,56 +4,23 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
-from math import nan
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from surefoot.policies import policies
-from surefoot.policies.policies import Policies, Policy
+from surefoot.policies.policies import Policies
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import policies as versions
+from surefoot.trial_rules.policy_version import PolicyVersion
 
 KEPT = 4
 """Versions that a process keeps in memory."""
 
 LIVE = sa.select(activations.c.policy_id, activations.c.activated_at).order_by(activations.c.id.desc()).limit(1)
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyVersion:
-    """One version, ready to decide."""
-
-    id: int
-    study_id: str
-    """The study that it was fitted under."""
-    policies: Policies
-
-    @cached_property
-    def _people(self) -> frozenset[str] | None:
-        participants = self.policies.participants
-        return None if participants is None or self.policies.anybody is not None else frozenset(participants.tolist())
-
-    def covers(self, participant_id: str) -> bool:
-        """Whether it has a rule for that participant."""
-        return self._people is None or participant_id in self._people
-
-    @cached_property
-    def _each(self) -> dict[str, Policy]:
-        return {}
-
-    def probabilities(self, participant_id: str, state: list[float | None]) -> np.ndarray[Any, Any]:
-        """(1, actions) before the study's limits."""
-        policy = self._each.get(participant_id)
-        if policy is None:
-            policy = self._each[participant_id] = self.policies[participant_id]
-        return np.array([policy.decide([nan if value is None else value for value in state])])
 
 
 class PolicyVersions:
@@ -120,11 +87,3 @@ def coefficients(fitted: Policies) -> list[dict[str, Any]]:
         for participant, row in zip(participants, values, strict=True)
         for (action, feature), value in zip(names, row, strict=True)
     ]
-
-
-def select_participants(fitted: Policies, people: list[str]) -> Policies:
-    """Only the rules of those people; all of them where anybody has one."""
-    if fitted.participants is None or fitted.anybody is not None:
-        return fitted
-    chosen = np.isin(fitted.participants, np.array(people, dtype=fitted.participants.dtype))
-    return replace(fitted, participants=fitted.participants[chosen], rule=fitted.rule[chosen])

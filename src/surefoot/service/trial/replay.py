@@ -13,14 +13,14 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions
-from surefoot.service.trial.choices import Choice, fixed_probabilities, policy_probabilities, unavailable_probabilities
 from surefoot.service.trial.context import context_to_state
 from surefoot.service.trial.decisions import make_reply
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.policy_versions import PolicyVersions
-from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
 from surefoot.service.trial.trial import load_stored_study, read_draw_secret
 from surefoot.study import Study, TrialSection
+from surefoot.trial_rules.choices import Choice, fixed_probabilities, policy_probabilities, unavailable_probabilities
+from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
 TOLERANCE = 1e-12
 """Another processor or library may round the last digit of a policy's probability differently."""

@@ -17,10 +17,7 @@ from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.point_query import PAUSED, RESUMED, WITHDRAWN, Point, find_prompts
 from surefoot.service.trial.trial import Trial
 from surefoot.study import TrialSection
-
-WEEK, DAY = timedelta(days=7), timedelta(days=1)
-DOSE = "dose: "
-"""How the reason begins when a limit on prompts made a decision point unavailable."""
+from surefoot.trial_rules.dose_limits import find_dose_stop
 
 
 @dataclass(frozen=True)
@@ -91,11 +88,4 @@ def find_stop(settings: TrialSection, standing: Standing, moment: datetime) -> s
     """Why nothing may be sent now, whatever a policy says; None when something may."""
     if standing.paused is not None:
         return f"paused: {standing.paused}"
-    dose = settings.dose
-    for limit, span, words in ((dose.prompts_per_day, DAY, "24 hours"), (dose.prompts_per_week, WEEK, "7 days")):
-        if limit is not None and sum(moment - span < sent <= moment for sent in standing.prompts) >= limit:
-            return f"{DOSE}{limit} prompts in {words}"
-    gap = timedelta(minutes=dose.minimum_gap_minutes)
-    if any(timedelta(0) <= moment - sent < gap for sent in standing.prompts):
-        return f"{DOSE}a prompt less than {dose.minimum_gap_minutes:g} minutes ago"
-    return None
+    return find_dose_stop(settings.dose, standing.prompts, moment) if settings.dose.is_limited else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets as random_source
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 
 import sqlalchemy as sa
@@ -14,8 +15,10 @@ from surefoot.service.database import databases, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded
-from surefoot.service.trial.policy_versions import PolicyVersion, PolicyVersions
+from surefoot.service.trial.policy_versions import PolicyVersions
 from surefoot.study import Study, TrialSection
+from surefoot.trial_rules.choices import LivePolicy
+from surefoot.trial_rules.policy_version import PolicyVersion
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,13 @@ class Trial:
         if self.study.trial is None:
             raise InputError("the study has no [trial] section; add one to run it")
         return self.study.trial
+
+    def read_live(self, live: tuple[int, datetime] | None) -> LivePolicy | None:
+        """The live policy, from its id and when it went live."""
+        if live is None:
+            return None
+        version = self.policies.get(live[0])
+        return LivePolicy(*live, version, version is not None and self.can_use(version))
 
     def can_use(self, version: PolicyVersion) -> bool:
         """Whether a policy sees states and actions as the study has them now: names, kinds, levels and scaling."""

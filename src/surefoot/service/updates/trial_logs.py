@@ -15,7 +15,8 @@ from surefoot.service.database.schema import decisions
 from surefoot.service.trial.context import context_columns, read_values
 from surefoot.service.trial.outcomes import CURRENT, IS_WITHDRAWN
 from surefoot.study import Study, StudyLogs
-from surefoot.study.log_reader import parse_logs
+from surefoot.study.log_reader import finish_logs, measure_logs
+from surefoot.study.measured_logs import MeasuredLogs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,20 +63,17 @@ def action_column(study: Study, found: list[Any]) -> pa.Array:
     return pa.array([study.actions.texts[row["action"]] for row in found], pa.string())
 
 
-def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
-    """The log as a fit takes it; `row` counts the given rows."""
+def measure_rows(study: Study, found: list[Any]) -> MeasuredLogs:
+    """The log as an update takes it; `row` counts the given rows."""
     import pyarrow as pa
 
     rows = LogRows.of(pa.table(make_columns(study, found)), study.columns.participant)
-    return parse_logs(study, rows, recorded_states(study, found))
+    return measure_logs(study, rows, recorded_states(study, found))
 
 
-def make_learning_logs(study: Study, found: list[Any]) -> StudyLogs:
-    """The log as an update takes it: screened as the study says, or, where it says nothing, by every detector that needs
-    no declaration; `[screen] on = false` switches it off."""
-    if study.screen is None:
-        study = study.model_copy(update={"questionnaire": {}}).with_screen()
-    return make_study_logs(study, found)
+def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
+    """The log as the study describes it, not screened unless it says so."""
+    return finish_logs(study, measure_rows(study, found))
 
 
 def recorded_states(study: Study, found: list[Any]) -> dict[str, NDArray[np.float64]] | None:

@@ -15,20 +15,17 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
-from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.policies.policies import Policies
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, policies, updates
 from surefoot.service.trial.alerts import raise_alert
-from surefoot.service.trial.policy_versions import select_participants, to_text
+from surefoot.service.trial.policy_versions import to_text
 from surefoot.service.trial.trial import Trial
-from surefoot.service.updates import policy_checks, trial_logs
+from surefoot.service.updates import trial_logs
 from surefoot.service.updates.coefficient_intervals import coefficient_intervals
-from surefoot.service.updates.influence import Influence, find_influences
-from surefoot.service.updates.plausibility import blank_implausible
-from surefoot.study import StudyLogs
+from surefoot.trial_rules.proposals import Proposal, propose_policy
 
 BEAT_SECONDS = 2.0
 DEAD_AFTER = timedelta(seconds=20)
@@ -146,59 +143,35 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
         found = trial_logs.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
     if not found:
         return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
-    rails = trial.settings.guard_rails
-    found, blanked = blank_implausible(trial.study, found, rails.plausible_widths)
-    logs = trial_logs.make_learning_logs(trial.study, found)
-    fit = fit_part(trial.study, logs)
-    result = {**_describe_result(trial, logs, fit, found), "implausible_rows": blanked[:SHOWN]}
-    ready = _find_ready_participants(trial, fit)
-    if not ready:
-        needed = trial.settings.warm_up_decision_points
-        return _finish_update(
-            trial, update_id, "waiting", result=result, message=f"nobody has {needed} complete decision points yet"
-        )
-    new = select_participants(fit.policies, ready)
-    _set_state(trial, update_id, "checking")
-    live = trial.policies.live()
-    old = None if live is None else trial.policies.get(live[0])
-    before = old.policies if old is not None and trial.can_use(old) else None
-    findings = policy_checks.check_policy(trial.study, logs, fit, new, before)
-    if findings[0].passed:  # every number is finite
-        result["coefficients"] = coefficient_intervals(fit.method)
-        earlier = {} if before is None else _live_coefficients(trial)
-        findings.append(policy_checks.check_coefficients(result["coefficients"], earlier, rails.max_coefficient_change))
-        findings.append(policy_checks.check_influence(_find_influences(trial, logs, fit, found, new), rails.max_influence))
-    return _publish_policy(trial, update_id, new, findings, result)
+    live = trial.read_live(trial.policies.live())
+    before = live.version.policies if live is not None and live.version is not None and live.fits else None
+    proposal = propose_policy(
+        trial.study,
+        trial_logs.measure_rows(trial.study, found),
+        before,
+        [] if before is None else _live_coefficients(trial),
+        label=lambda row: f"decision point {found[row]['decision_idx']} of participant {found[row]['participant_id']}",
+        report=lambda state: _set_state(trial, update_id, state),
+    )
+    result = _describe_result(trial, proposal, found)
+    if proposal.policies is None:
+        return _finish_update(trial, update_id, proposal.state, result=result, message=proposal.message)
+    return _publish_policy(trial, update_id, proposal, proposal.policies, result)
 
 
-def _live_coefficients(trial: Trial) -> dict[str, Any]:
-    """The coefficients with intervals that were kept with the update of the live policy."""
+def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
+    """The coefficients with standard errors that were kept with the update of the live policy."""
     with trial.database.autocommit() as connection:
         live = sa.select(activations.c.policy_id).order_by(activations.c.id.desc()).limit(1).scalar_subquery()
         made_by = sa.select(policies.c.update_id).where(policies.c.id == live).scalar_subquery()
         text = connection.scalar(sa.select(updates.c.result).where(updates.c.id == made_by))
-    kept: dict[str, Any] = {} if text is None else json.loads(text).get("coefficients") or {}
+    kept: list[dict[str, Any]] = [] if text is None else json.loads(text).get("standard_errors", [])
     return kept
 
 
-def _find_influences(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[Any], new: Policies) -> list[Influence]:
-    def refit(rows: list[Any]) -> Policies:
-        return fit_part(trial.study, trial_logs.make_learning_logs(trial.study, rows)).policies
-
-    weights = np.nan_to_num(fit.weights["weight"].to_numpy(zero_copy_only=False))
-    return find_influences(trial.study, logs, found, weights, new, refit)
-
-
-def _find_ready_participants(trial: Trial, fit: PartFit) -> list[str]:
-    """Who has enough complete decision points; where there is a policy for anybody, everyone or nobody."""
-    used = dict(zip(fit.critic["participant"].to_pylist(), fit.critic["used"].to_pylist(), strict=True))
-    if fit.policies.serves_anybody:
-        used = dict.fromkeys(used, sum(used.values()))
-    return [str(participant) for participant, count in used.items() if count >= trial.settings.warm_up_decision_points]
-
-
-def _describe_result(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[Any]) -> dict[str, Any]:
-    """Counts, and the rows that the critic removed with what it expected there."""
+def _describe_result(trial: Trial, proposal: Proposal, found: list[Any]) -> dict[str, Any]:
+    """Counts, the rows that the critic removed with what it expected there, and values that were not plausible."""
+    fit, logs = proposal.fit, proposal.logs
     weights = fit.weights["weight"].to_numpy(zero_copy_only=False)
     residuals = fit.weights["residual"].to_numpy(zero_copy_only=False)
     thresholds = dict(zip(fit.critic["participant"].to_pylist(), fit.critic["threshold"].to_pylist(), strict=True))
@@ -210,26 +183,32 @@ def _describe_result(trial: Trial, logs: StudyLogs, fit: PartFit, found: list[An
         removed.append(
             {
                 "decision_id": row["id"],
-                "participant_id": row["participant_id"],
-                "decision_idx": row["decision_idx"],
+                **_name_point(row),
                 "action": row["action"],
                 "reward": reward,
                 "expected": reward - residual,
                 "limit": float(np.sqrt(threshold)) if np.isfinite(threshold) else None,
             }
         )
-    return {**fit.summary, "study_id": trial.study_id, "removed_rows": removed}
+    implausible = [
+        {**_name_point(found[one.row]), "variable": one.variable, "value": one.value, "limits": one.limits}
+        for one in proposal.implausible[:SHOWN]
+    ]
+    told = {**fit.summary, "study_id": trial.study_id, "removed_rows": removed, "implausible_rows": implausible}
+    if not proposal.coefficients:
+        return told
+    return {**told, "standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}
 
 
-def _publish_policy(
-    trial: Trial, update_id: int, new: Policies, findings: list[policy_checks.PolicyFinding], result: dict[str, Any]
-) -> str:
+def _name_point(row: Any) -> dict[str, Any]:
+    return {name: row[name] for name in ("participant_id", "decision_idx")}
+
+
+def _publish_policy(trial: Trial, update_id: int, proposal: Proposal, new: Policies, result: dict[str, Any]) -> str:
     """Policy, activation and the update's end in one transaction."""
-    accepted = all(finding.passed for finding in findings)
-    failed = [finding for finding in findings if not finding.passed]
-    message = "; ".join(f"{finding.check}: {finding.message}" for finding in failed) or None
+    accepted, message = proposal.state == "done", proposal.message
     alert = None if accepted else f"update {update_id} was refused by a policy check ({message}); {describe_live(trial)}"
-    finite = next(finding.passed for finding in findings if finding.check == "finite")
+    finite = next(finding.passed for finding in proposal.findings if finding.check == "finite")
     with trial.database.transaction() as connection:
         if finite:
             row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
@@ -240,8 +219,8 @@ def _publish_policy(
             trial,
             connection,
             update_id,
-            "done" if accepted else "refused",
-            findings=[finding.as_dict() for finding in findings],
+            proposal.state,
+            findings=[finding.as_dict() for finding in proposal.findings],
             result=result,
             message=message,
             alert=alert,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from surefoot.fitting.part_fit import PartFit
 from surefoot.policies.policies import Policies
 from surefoot.screening import Screen
-from surefoot.service.updates.influence import Influence
 from surefoot.study import Study, StudyLogs, TrialSection
+from surefoot.trial_rules.influence import Influence
 
 ROUNDING = 1e-9
 
@@ -75,13 +75,13 @@ def _check_send_rate(before: float, after: NDArray[np.float64], allowed: float) 
     return PolicyFinding("send rate", change <= allowed, change, allowed, message)
 
 
-def check_coefficients(new: dict[str, Any], old: dict[str, Any], allowed: float) -> PolicyFinding:
-    """The largest change of a coefficient, in the larger of its two standard errors (a quarter of a 95 % interval)."""
-    before = {(row["action"], row["feature"]): row for row in old.get("rows", [])}
+def check_coefficients(new: list[dict[str, Any]], old: list[dict[str, Any]], allowed: float) -> PolicyFinding:
+    """The largest change of a coefficient, in the larger of its two standard errors; rows of `estimate_errors`."""
+    before = {(row["action"], row["feature"]): row for row in old}
     changes = []
-    for row in new.get("rows", []):
+    for row in new:
         earlier = before.get((row["action"], row["feature"]))
-        errors = [_standard_error(one) for one in (row, earlier) if one is not None]
+        errors = [one["standard_error"] or 0.0 for one in (row, earlier) if one is not None]
         if earlier is not None and max(errors) > 0:
             moved = f"{row['action']}: {row['feature']} from {earlier['value']:.3g} to {row['value']:.3g}"
             changes.append((abs(row["value"] - earlier["value"]) / max(errors), moved))
@@ -89,10 +89,6 @@ def check_coefficients(new: dict[str, Any], old: dict[str, Any], allowed: float)
         return PolicyFinding("coefficients", True, None, allowed, "no earlier policy to compare the coefficients with")
     largest, moved = max(changes)
     return PolicyFinding("coefficients", largest <= allowed, largest, allowed, f"moved most, in standard errors: {moved}")
-
-
-def _standard_error(row: dict[str, Any]) -> float:
-    return 0.0 if row["low"] is None or row["high"] is None else (row["high"] - row["low"]) / (2 * 1.96)
 
 
 def check_influence(influences: list[Influence], allowed: float) -> PolicyFinding:

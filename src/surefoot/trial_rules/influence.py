@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,26 +57,27 @@ def cook_distances(logs: StudyLogs, weights: NDArray[np.float64], *, pooled: boo
 def find_influences(
     study: Study,
     logs: StudyLogs,
-    found: list[Any],
     weights: NDArray[np.float64],
     policies: Policies,
-    refit: Callable[[list[Any]], Policies],
+    refit: Callable[[NDArray[np.bool_]], Policies],
+    label: Callable[[int], str],
 ) -> list[Influence]:
-    """The influence of the most influential rows and, where participants share a policy, participants."""
+    """The influence of the most influential rows and, where participants share a policy, participants.
+
+    `refit` fits to some of the rows; `label` names a row of the input.
+    """
     distances = cook_distances(logs, weights, pooled=policies.participants is None)
     order = np.argsort(np.where(np.isnan(distances), -1.0, distances))[::-1][:CANDIDATES]
     influences = []
     for place in order[~np.isnan(distances[order])]:
-        row = int(logs.row[place])
-        without = refit([*found[:row], *found[row + 1 :]])
-        what = f"decision point {found[row]['decision_idx']} of participant {found[row]['participant_id']}"
-        influences.append(Influence(what, _change(study, logs, policies, without)))
+        without = refit(np.arange(len(logs.row)) != place)
+        influences.append(Influence(label(int(logs.row[place])), _change(study, logs, policies, without)))
     if policies.serves_anybody and len(logs.logs.participants) > CANDIDATES:
         people = np.bincount(logs.logs.participant_index, np.nan_to_num(distances), minlength=len(logs.logs.participants))
         for number in np.argsort(people)[::-1][:CANDIDATES]:
-            name = str(logs.logs.participants[number])
-            without = refit([row for row in found if row["participant_id"] != name])
-            influences.append(Influence(f"participant {name}", _change(study, logs, policies, without)))
+            without = refit(logs.logs.participant_index != number)
+            name = f"participant {logs.logs.participants[number]}"
+            influences.append(Influence(name, _change(study, logs, policies, without)))
     return influences
 
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from surefoot.service.trial.randomisation import draw_action, draw_uniform, random_key
+from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
 SECRET = bytes(range(32))
 PEOPLE, POINTS = 1000, 1000
