@@ -4,13 +4,17 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run test lint format typescript serve trial bench mutants wheel dist sbom clean lock
+.PHONY: help run demo test lint format typescript serve trial bench mutants wheel dist sbom clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: $(VENV)/run.stamp  ## Reproduce the paper's experiments (quick form) into results/
 	$(BIN)/surefoot reproduce --quick --out results
+	@echo 'To see a whole trial in half a minute: $(BIN)/surefoot demo'
+
+demo: $(VENV)/run.stamp  ## A whole small trial in half a minute, into surefoot-demo/
+	$(BIN)/surefoot demo
 
 test: lint  ## Every check: formatting, lint, types, tests
 	$(BIN)/python -m pytest -n auto

@@ -99,17 +99,26 @@ def _finite(data: Any) -> Any:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `path`, which must not exist yet; it becomes `path` when the block ends well."""
+def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Give a temporary folder beside `path`, which must not exist yet; it becomes `path` when the block ends well.
+
+    With `replace` a folder that is there already goes when the new one is whole.
+    """
     with refuse_unwritable(path):
-        if path.exists() or path.is_symlink():
+        there = path.exists() or path.is_symlink()
+        if there and not replace:
             raise InputError(f"{path}: is already there; choose another folder or remove it")
-        check_output(path)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        if not there:
+            check_output(path)
+        target = path.resolve()
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        made = temporary / "new"
+        made.mkdir()
         try:
-            yield temporary
-            open_to_others(temporary)
-            temporary.rename(path)
+            yield made
+            if there:
+                target.rename(temporary / "old")
+            made.rename(target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

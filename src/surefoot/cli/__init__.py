@@ -12,6 +12,7 @@ from surefoot.cli import (
     audit,  # noqa: F401
     backup,  # noqa: F401
     db,  # noqa: F401
+    demo,  # noqa: F401
     effects,  # noqa: F401
     erase,  # noqa: F401
     evaluate,  # noqa: F401

@@ -49,6 +49,7 @@ def evaluate(
 ) -> None:
     """Estimate the value of a policy beside never, always and what was logged, with intervals over people."""
     from surefoot.evaluation import evaluate as evaluate_policies
+    from surefoot.evaluation.headlines import write_headlines
     from surefoot.evaluation.summary import print_values
 
     studied = LoadedStudy.of(logs, study)
@@ -62,7 +63,7 @@ def evaluate(
     source, title = f"{studied.source}. {note}", f"Value from {logs.name}"
     with write_outputs({html: found.to_html(title=title, source=source)} if html else {}):
         if as_json:
-            print_json(found.to_dict())
+            print_json({**found.to_dict(), "sentences": write_headlines(found)})
         else:
             print_values(found, console(), note)
 

@@ -39,6 +39,6 @@ def explain(
         texts[html] = found.to_html(title=title, source=studied.source)
     with write_outputs(texts):
         if as_json:
-            print_json(found.to_dict())
+            print_json({**found.to_dict(), "card": dict(found.card(title).sections)})
         else:
             print_explanation(found, console())

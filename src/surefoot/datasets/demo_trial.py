@@ -1,0 +1,127 @@
+"""The small dirty trial of `surefoot demo`: simulated people, and what phones, watches and hasty thumbs do to their data."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.frames import make_frame
+from surefoot.data.trajectories import Trajectories
+from surefoot.simulators import HeartSteps, contaminate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+PEOPLE, DAYS = 30, 28
+HOURS = (8, 11, 14, 17, 20)
+"""Of the five decision points of a day."""
+FIRST_DAY = np.datetime64("2026-03-02")
+SEND, AVAILABLE = 0.5, 0.9
+UNWORN, DEAD, CARELESS, BUMPS, LOST = 0.12, 0.08, 0.06, 0.01, 0.03
+"""Shares of the decision points: watch not worn, temperature sensor dead, answers careless, a bumpy ride counted as steps,
+outcome lost."""
+
+
+def study_text() -> str:
+    """The commented `study.toml` of the trial."""
+    return files("surefoot.datasets").joinpath("demo_trial.toml").read_text(encoding="utf-8")
+
+
+def describe_trial() -> str:
+    """What is simulated, and what is wrong with it, in words."""
+    asked = f"{PEOPLE} people were asked {len(HOURS)} times a day for {DAYS} days."
+    coin = (
+        "A fair coin decided whether a suggestion to walk was sent, and a watch counted the steps of the next three hours."
+    )
+    dirt = (
+        f"at {UNWORN:.0%} of the decision points the watch was not worn and said 0",
+        f"at {DEAD:.0%} the phone's temperature sensor was dead and repeated its last value",
+        f"at {CARELESS:.0%} all sliders were left at one place",
+        f"at {BUMPS:.0%} a bumpy ride counted as steps",
+        f"and {LOST:.0%} of the outcomes were lost",
+    )
+    truth = "A suggestion helps a little, more in warm weather and more those who are motivated; it also tires."
+    return f"{asked} {coin} The data are as dirty as real ones: {', '.join(dirt)}. {truth}".replace("%", " %")
+
+
+def simulate_logs(seed: int = 0) -> pa.Table:
+    """The logs of the trial, dirty, as one would get them.
+
+    People are those of `HeartSteps`, each with coefficients of their own. On the scale of log(steps + 50) a suggestion adds
+    125 / 1,500 at once and more to the motivated; it also makes tired, which costs steps later.
+
+    Parameters
+    ----------
+    seed
+        Of everything that is drawn.
+
+    Returns
+    -------
+    pyarrow.Table
+        A row per decision point: 30 people, 28 days, 5 a day.
+
+    Examples
+    --------
+    >>> simulate_logs().num_rows
+    4200
+    """
+    people, course, outliers, rest = np.random.SeedSequence(seed).spawn(4)
+    rng, shape = np.random.default_rng(rest), (PEOPLE, DAYS * len(HOURS))
+    available = rng.random(shape) < AVAILABLE
+    sent = available & (rng.random(shape) < SEND)
+    states, rewards = _walk(HeartSteps(PEOPLE, spread=0.5, seed=people), course, sent)
+    steps = np.maximum(np.round(np.exp(6.5 + (rewards - 1500) / 1500) - 50), 0)
+    temperature, steps = _spoil(np.round(14 + 7 * states[..., 0], 1), steps, outliers)
+    columns: dict[str, Any] = {
+        "participant": np.repeat([f"p{number:02d}" for number in range(1, PEOPLE + 1)], shape[1]),
+        "time": np.tile(_times(), PEOPLE),
+        "available": available,
+        "sent": sent.astype(np.int64),
+        "probability": np.where(available, SEND, 1.0),
+        "temperature": temperature,
+        **_answer(states, rng),
+        "steps": np.where(rng.random(shape) < LOST, np.nan, steps),
+    }
+    found: pa.Table = make_frame({name: np.ravel(values) for name, values in columns.items()}, "pyarrow")
+    return found
+
+
+def _walk(people: HeartSteps, seed: np.random.SeedSequence, sent: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """States (people, decision points, 3) and rewards of people to whom this was sent."""
+    course = people.start(seed=seed)
+    for action in sent.T.astype(np.int64):
+        course.step(action[None], np.full((1, PEOPLE), SEND))
+    return course.states[0], course.rewards[0]
+
+
+def _times() -> NDArray[np.str_]:
+    """Half past the hours of all days, as ISO 8601 texts."""
+    days = FIRST_DAY + np.arange(DAYS)[:, None]
+    times = days + np.array(HOURS, dtype="timedelta64[h]") + np.timedelta64(30, "m")
+    return np.asarray(np.datetime_as_string(times.ravel()))
+
+
+def _spoil(temperature: Floats, steps: Floats, seed: np.random.SeedSequence) -> tuple[Floats, Floats]:
+    """Dead sensors, unworn watches and bumpy rides."""
+    dead, unworn, bumps = seed.spawn(3)
+    logs = Trajectories.from_arrays(temperature[..., None], np.zeros(steps.shape, dtype=np.int64), steps, actions=2)
+    logs = contaminate(logs, mechanism="stuck", values="state", ratio=DEAD, run_length=15, seed=dead).logs
+    logs = contaminate(logs, mechanism="unit", ratio=BUMPS, strength=15, seed=bumps).logs
+    logs = contaminate(logs, mechanism="nonwear", values="reward", ratio=UNWORN, run_length=12, seed=unworn).logs
+    return logs.state[:, 0], logs.reward.reshape(steps.shape)
+
+
+def _answer(states: Floats, rng: np.random.Generator) -> dict[str, Floats]:
+    """Three sliders from 0 to 100; the careless leave them all at one place."""
+    shape = states.shape[:-1]
+    sliders = {
+        "motivated": 50 + 16 * states[..., 1],
+        "tired": 40 + 14 * states[..., 2],
+        "stressed": 45 + 18 * rng.standard_normal(shape),
+    }
+    careless, place = rng.random(shape) < CARELESS, rng.integers(0, 101, shape)
+    return {name: np.where(careless, place, np.clip(np.round(value), 0, 100)) for name, value in sliders.items()}
