@@ -4,7 +4,7 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run demo test lint format typescript serve trial bench mutants wheel dist sbom clean lock
+.PHONY: help run demo test lint format typescript serve trial bench mutants docs wheel dist sbom clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,10 @@ mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test 
 	$(BIN)/python -m pip install --quiet 'mutmut>=3.8,<3.9'
 	$(BIN)/python tests/mutants.py
 
+docs: $(VENV)/dev.stamp  ## Build the manual into site/: tutorials are run, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo 'The manual: site/index.html'
+
 wheel: $(BIN)/python  ## Build the wheel that a trial installs, into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
@@ -57,7 +61,7 @@ sbom: $(VENV)/dev.stamp  ## Write the bill of materials of the service (CycloneD
 	$(BIN)/python deploy/sbom.py dist/surefoot.cdx.json
 
 clean:  ## Remove everything that can be made again
-	rm -rf $(VENV) .venv-bench mutants results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench mutants results build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info clients/typescript/node_modules clients/typescript/build
 

@@ -12,7 +12,7 @@ LONGEST_FUNCTION, LONGEST_FILE = 45, 400
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FILES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for folder in ("src", "tests", "benchmarks", "examples")
+    for folder in ("src", "tests", "benchmarks", "examples", "manual")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 TREES = {name: ast.parse(text) for name, text in FILES.items()}

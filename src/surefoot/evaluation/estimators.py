@@ -78,7 +78,10 @@ class Estimator(ABC):
 
 
 ESTIMATORS: Registry[Estimator] = Registry("estimator")
-register_estimator, find_estimator = ESTIMATORS.register, ESTIMATORS.find
+register_estimator = ESTIMATORS.register
+"""Adds an estimator of one's own under its `name`, which must be free."""
+find_estimator = ESTIMATORS.find
+"""The estimator of a name; an unknown one is refused with those there are."""
 
 
 class InverseWeights(Estimator):

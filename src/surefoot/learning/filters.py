@@ -164,7 +164,10 @@ class Filter:
 
 
 FILTERS: Registry[Filter] = Registry("filter")
-register_filter, find_filter = FILTERS.register, FILTERS.find
+register_filter = FILTERS.register
+"""Adds a filter of one's own under its `name`, which must be free."""
+find_filter = FILTERS.find
+"""The filter of a name; an unknown one is refused with those there are."""
 register_filter(Filter("hampel", hampel))
 register_filter(Filter("kalman", kalman))
 

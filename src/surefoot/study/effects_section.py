@@ -23,7 +23,9 @@ class EffectsSection(Section):
     transform: str | None = None
     """Of an outcome that is not the reward."""
     moderators: Words = ()
+    """State variables by which the effect may differ."""
     controls: Words = ()
+    """State variables that explain the outcome, for smaller standard errors."""
     numerator: float | tuple[float, ...] | str | None = None
     """p̃: a number, a number for each action but nothing, or a column that depends on the moderators only."""
     lags: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)

@@ -240,7 +240,9 @@ class FileSection(Section):
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     """Between columns; by default a comma, and a tab in .tsv."""
     decimal: Literal[".", ","] = "."
+    """With a comma a point separates thousands (1.234,5)."""
     encoding: str = "utf-8"
+    """Such as cp1252 (Windows) or utf-16."""
     time_format: str | None = None
     """As strptime has it, such as "%d.%m.%Y %H:%M"; by default numbers or ISO 8601."""
     percent: Words = ()

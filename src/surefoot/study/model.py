@@ -37,7 +37,9 @@ class CoefficientPrior(Section):
     """What is believed of a coefficient before the first decision point: N(mean, scale²)."""
 
     mean: Finite = 0.0
+    """What is expected of it, in the reward's units."""
     scale: Annotated[Finite, Field(gt=0)]
+    """The standard deviation of that expectation."""
 
 
 class MethodChoice(Section):

@@ -56,6 +56,7 @@ class Alerts(Section):
     smtp_host: str | None = None
     """The mail server that takes them."""
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = 587
+    """Where that server listens."""
     smtp_security: Literal["starttls", "tls", "none"] = "starttls"
     """`tls` from the first byte, as port 465 wants it; `none` only for a mail server on this machine."""
     webhook: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
@@ -94,6 +95,7 @@ class Limits(Section):
     """What one client may ask of the service."""
 
     body_kilobytes: Annotated[int, Field(ge=1, le=16_384)] = 256
+    """The largest request."""
     requests_per_second: Count = 100
     """Of one key, on average, at one worker; twice as many may come at once."""
     future_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10

@@ -1,0 +1,1 @@
+"""How the manual is made: pages of docs/, pages generated from the code, and tutorials that are run."""

@@ -1,0 +1,41 @@
+"""The reference of the command line, from the commands themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from surefoot.cli import app
+
+PAGE = "reference/commands.md"
+INTRODUCTION = """# Commands
+
+Every command says the same with `--help`. Mistakes that you can mend are one line on standard error and exit code 2
+([what they say](../mistakes.md)); an interrupted command exits with 130.
+"""
+
+
+def list_commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every command by the words that call it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from list_commands(command, f"{path} {name}")
+        elif not command.hidden:
+            yield f"{path} {name}", command
+
+
+def write_page() -> str:
+    """The page's Markdown."""
+    commands = dict(list_commands(typer.main.get_command(app), "surefoot"))
+    return "\n".join([INTRODUCTION, *(_describe(name, commands[name]) for name in sorted(commands))])
+
+
+def _describe(name: str, command: Any) -> str:
+    context = command.make_context(name, [], resilient_parsing=True)
+    lines = [f"## `{name}`", "", (command.help or "").replace("\b", ""), ""]
+    lines += ["```text", " ".join([name, *command.collect_usage_pieces(context)]), "```", ""]
+    records = (part.get_help_record(context) for part in command.params)
+    rows = [f"| `{spelling}` | {said.replace('|', '/')} |" for spelling, said in filter(None, records)]
+    return "\n".join([*lines, "| | |", "|---|---|", *rows, ""])

@@ -1,0 +1,43 @@
+"""What MkDocs calls while it builds the manual."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+from manual import api_reference, command_reference, repository_pages, study_reference
+from manual.foreign_hosts import list_foreign_loads
+
+
+def on_config(config: Any) -> None:
+    """The Python reference has a page for every public module: `reference/api` in the navigation stands for all of them."""
+    reference = next(section["Reference"] for section in config.nav if "Reference" in section)
+    entry = next(entry for entry in reference if api_reference.FOLDER in entry.values())
+    entry["Python"] = [{name: f"{api_reference.FOLDER}/{name}.md"} for name in api_reference.list_modules()]
+
+
+def on_files(files: Any, config: Any) -> None:
+    """Add the pages that are made from the code and those that live elsewhere in the repository."""
+    generated = {
+        **{page: repository_pages.read_page(page) for page in repository_pages.PAGES},
+        **api_reference.write_pages(),
+        command_reference.PAGE: command_reference.write_page(),
+        study_reference.PAGE: study_reference.write_page(),
+    }
+    for page, text in generated.items():
+        files.append(File.generated(config, page, content=text))
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links that leave docs/, and tutorials with what their blocks printed and drew."""
+    return repository_pages.move_links(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def on_post_build(config: Any) -> None:
+    """Refuse a manual that would load something from another host."""
+    loads = list_foreign_loads(Path(config.site_dir))
+    if loads:
+        raise PluginError("pages load from other hosts:\n" + "\n".join(loads))
