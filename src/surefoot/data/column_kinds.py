@@ -77,6 +77,15 @@ class VariableKind(ABC):
     def from_json(self, value: Cell) -> float | str | None:
         """A value of a context as a cell that `read` understands; None where it is not of this kind."""
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What a form lets somebody choose from; empty for what is written."""
+        return self.levels
+
+    def from_text(self, text: str) -> Cell:
+        """What somebody chose or wrote in a form, as a context spells it; the text itself where it is not of this kind."""
+        return text
+
     def arrow_type(self) -> pa.DataType:
         """The type of a column of cells that `from_json` made."""
         import pyarrow as pa
@@ -139,6 +148,13 @@ class Number(VariableKind):
     def from_json(self, value: Cell) -> float | None:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
+    def from_text(self, text: str) -> Cell:
+        try:
+            number = float(text.replace("−", "-"))
+        except ValueError:
+            return text
+        return number if np.isfinite(number) else text
+
     def describe(self) -> str:
         words = [self.name]
         if self.range is not None:
@@ -193,6 +209,13 @@ class YesNo(VariableKind):
 
     def from_json(self, value: Cell) -> float | None:
         return float(value) if isinstance(value, int | float) and value in (0, 1) else None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return ("no", "yes")
+
+    def from_text(self, text: str) -> Cell:
+        return {"no": False, "yes": True}.get(text, text)
 
     def describe_unit(self, column: str) -> str:
         return f"{column} (yes rather than no)"

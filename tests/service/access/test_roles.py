@@ -27,12 +27,16 @@ PAGES = {
     "GET /": READERS,
     "GET /participants": TEAM,
     "GET /participants/{participant_id}": TEAM,
+    "GET /adherence": TEAM,
     "GET /not-worn": TEAM,
     "GET /download/{name}.{form}": READERS,
     "GET /updates": READERS,
+    "GET /updates/calendar": READERS,
     "GET /updates/{update_id}": READERS,
     "GET /policies": READERS,
+    "GET /policies/drift": READERS,
     "GET /policies/{policy_id}": READERS,
+    "GET /what-if": READERS,
     "GET /policies/{policy_id}/activate": READERS,
     "GET /alerts": READERS,
     "GET /safety": BOARD,
@@ -100,9 +104,12 @@ def test_a_coordinator_stays_blind(browser):
     fill(browser.trial, people=1, points=25)
     update(browser.trial)
     sign_in(browser, "coordinator")
-    texts = [browser.get(path).text.partition("</style>")[2] for path in ("/participants", "/participants/p0", "/not-worn")]
+    texts = [
+        browser.get(path).text.partition("</style>")[2]
+        for path in ("/participants", "/participants/p0", "/not-worn", "/adherence")
+    ]
     page = texts[1]
-    for word in ("send", "Sent", "not sent", "probability", "warm-up", "fallback", "policy", ">0.500<", "download"):
+    for word in ("send", "Sent", "not sent", "probability", "warm-up", "fallback", "policy", ">0.500<", "/download"):
         assert not any(word in text for text in texts), word
     assert "available" in page and "driving" in page and "known" in page
     actions = column(browser.trial, decisions.c.action)

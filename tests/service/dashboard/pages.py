@@ -1,6 +1,9 @@
 import re
 
-PAGES = ("/", "/participants", "/not-worn", "/updates", "/policies", "/alerts", "/safety")
+PAGES = (
+    *("/", "/participants", "/adherence", "/not-worn", "/updates", "/updates/calendar", "/policies"),
+    *("/policies/drift", "/what-if", "/alerts", "/safety"),
+)
 
 
 def token(page):

@@ -2,29 +2,50 @@
 
 import base64
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from surefoot.service import dashboard
 from surefoot.service.access import keys
-from surefoot.service.trial.trial import open_trial
 from tests.browser import CHROMIUM, WHY_NOT, Browser
-from tests.service.support.seeded_trial import NASTY, Clock, seed
+from tests.service.support.seeded_trial import NASTY
 from tests.service.support.servers import running
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
-PAGES = (
-    "/",
-    "/participants",
-    "/participants/p0",
-    "/updates",
-    "/policies",
-    "/alerts",
-    "/policies/1/activate",
-    "/safety",
-    "/staff",
-)
+CHARTS = {
+    "/": 2,
+    "/participants": 0,
+    "/participants/p0": 1,
+    "/participants/p4": 0,
+    "/adherence": 1,
+    "/adherence?participant=p1&span=week&by=arrived&order=outcomes": 1,
+    "/not-worn": 0,
+    "/updates": 0,
+    "/updates/1": 0,
+    "/updates/calendar": 0,
+    "/policies": 1,
+    "/policies/1": 1,
+    "/policies/1/activate": 0,
+    "/policies/drift": 5,
+    "/what-if": 0,
+    "/what-if?state.weather=3&state.engagement=-1&state.place=home&participant=p0": 0,
+    "/alerts": 0,
+    "/safety": 0,
+    "/staff": 0,
+    "/policies/99": 0,
+}
+"""Every page, and how many charts it has."""
 PHONE, DESKTOP = 390, 1200
+FILES = ("/download/", "/staff/staff-actions.csv")
+LOOK = """({
+  width: document.documentElement.scrollWidth,
+  charts: [...document.querySelectorAll('svg.chart')].map(one => one.getBoundingClientRect().width),
+  menu: getComputedStyle(document.querySelector('nav') ?? document.body).display,
+  scripts: document.querySelectorAll('script').length,
+  words: document.body.innerText,
+})"""
 
 
 class Reader(Browser):
@@ -38,6 +59,10 @@ class Reader(Browser):
     def size(self, width):
         options = {"height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
         self._call("Emulation.setDeviceMetricsOverride", in_page=True, width=width, **options)
+
+    def dress(self, scheme):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._call("Emulation.setEmulatedMedia", in_page=True, features=features)
 
     def open(self, url):
         self._after(lambda: self._call("Page.navigate", in_page=True, url=url))
@@ -77,44 +102,56 @@ class Reader(Browser):
         path.write_bytes(base64.b64decode(shot["data"]))
 
 
+def test_every_page_is_looked_at():
+    shown = {route.path for route in dashboard.router.routes if "GET" in route.methods}
+    shown = {re.sub(r"\{\w+\}", "1", path) for path in shown if not path.startswith(FILES)}
+    looked_at = {path.partition("?")[0].replace("/participants/p0", "/participants/1") for path in CHARTS}
+    assert shown - looked_at == {"/sign-in"}, "a new page needs a line in CHARTS"
+
+
 @needs_chromium
-def test_a_trial_team_at_work(study, monkeypatch, tmp_path):
-    trial = open_trial(study, f"sqlite:///{tmp_path}/trial.db")
-    seed(trial, Clock(monkeypatch, tmp_path))
-    key = keys.create_key(trial.database, "admin")
-    with running(trial) as site, Reader() as browser:
+def test_a_trial_team_at_work(seeded):
+    key = keys.create_key(seeded.database, "admin")
+    with running(seeded) as site, Reader() as browser:
         browser.size(DESKTOP)
         browser.open(f"{site}/")
         assert browser.evaluate("location.pathname") == "/sign-in"
+        look(browser, "/sign-in")
         browser.type("#key", key)
         browser.press(".sign-in button")
         assert browser.evaluate("location.pathname") == "/"
-        for width in (DESKTOP, PHONE):
-            browser.size(width)
-            for path in PAGES:
-                browser.open(site + path)
-                look(browser, path, width)
-        roll_back_and_forth(browser, site, trial)
+        for path in CHARTS:
+            browser.open(site + path)
+            look(browser, path)
+        assert [event["params"]["entry"]["url"] for event in browser.said] == [f"{site}/policies/99"], "nothing but its 404"
+        roll_back_and_forth(browser, site, seeded)
         browser.press("nav button")
         assert browser.evaluate("location.pathname") == "/sign-in"
         assert {url.split("/")[2] for url in browser.asked if not url.startswith("data:")} == {site.split("/")[2]}
-        assert browser.said == []
+        assert len(browser.said) == 1
 
 
-def look(browser, path, width):
-    """The charts have a size, the styles are there, nothing sticks out, nothing nasty ran."""
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
-    assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "flex"
-    charts = browser.evaluate("[...document.querySelectorAll('svg.chart')].map(one => one.getBoundingClientRect().width)")
-    assert len(charts) == {"/": 2, "/policies": 1, "/participants/p0": 1}.get(path, 0) and all(
-        250 < wide < width for wide in charts
-    ), path
-    assert browser.evaluate("document.querySelectorAll('script').length") == 0
-    if path == "/alerts":
-        assert NASTY in browser.evaluate("document.body.innerText")
+def look(browser, path):
+    """The charts have a size, the styles are there, nothing sticks out, nothing nasty ran: at both widths."""
+    for width in (PHONE, DESKTOP):
+        browser.size(width)
+        seen = browser.evaluate(LOOK)
+        assert seen["width"] <= width, (path, width)
+        assert seen["menu"] == ("block" if path in ("/sign-in", "/policies/99") else "flex"), path
+        assert len(seen["charts"]) == CHARTS.get(path, 0) and all(150 < wide < width for wide in seen["charts"]), path
+        assert seen["scripts"] == 0
+        if path == "/alerts":
+            assert NASTY in seen["words"]
+        take_pictures(browser, path, width)
+
+
+def take_pictures(browser, path, width):
+    """Light and dark, where somebody asked for them."""
     folder = os.environ.get("SUREFOOT_PICTURES")
-    if folder:
-        browser.picture(Path(folder) / f"{path.strip('/').replace('/', '-') or 'overview'}-{width}.png")
+    for scheme in ("light", "dark") if folder else ():
+        browser.dress(scheme)
+        name = re.sub(r"\W+", "-", path).strip("-") or "overview"
+        browser.picture(Path(folder) / f"{name}-{width}-{scheme}.png")
 
 
 def roll_back_and_forth(browser, site, trial):

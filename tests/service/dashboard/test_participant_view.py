@@ -44,7 +44,9 @@ def test_days_are_counted_by_arrival_or_by_decision_time(browser, monkeypatch, t
     }
     assert counts == {"received_at": [0, 1], "decided_at": [1, 0]}
     sign_in(browser, "analyst")
-    assert "by arrival" in browser.get("/?by=decided").text and "own time" in browser.get("/").text
+    assert 'href="?by=arrived"' in browser.get("/?by=decided").text and 'href="?by=decided"' in browser.get("/").text
+    timelines = {by: browser.get(f"/participants/p1?by={by}").text for by in ("arrived", "decided")}
+    assert "03 Mar</text>" in timelines["arrived"] and "03 Mar</text>" not in timelines["decided"]
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

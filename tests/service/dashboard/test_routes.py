@@ -21,8 +21,8 @@ def test_pages_that_are_not_there_are_pages(browser):
         assert answer.status_code == 404 and "text/html" in answer.headers["content-type"], path
 
 
-def test_activating_and_rolling_back(browser, monkeypatch, tmp_path):
-    seed(browser.trial, Clock(monkeypatch, tmp_path))
+def test_activating_and_rolling_back(seeded_browser):
+    browser = seeded_browser
     sign_in(browser, "admin")
     assert live(browser) == 2
     page = browser.get("/policies/1/activate")

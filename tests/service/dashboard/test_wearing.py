@@ -8,6 +8,7 @@ import pytest
 from surefoot.service.access import keys
 from surefoot.service.app import create_app
 from surefoot.service.dashboard import wearing
+from surefoot.service.dashboard.adherence import SPANS, describe_adherence
 from surefoot.service.trial import decisions, outcomes, participants
 from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
 from surefoot.service.trial.trial import open_trial
@@ -62,6 +63,14 @@ def test_who_has_not_worn_the_device_for_two_days_is_listed(opened, monkeypatch,
     assert one.id == "p1"
     assert one.decision_points >= 12
     assert timedelta(days=2) <= clock.moment - one.since <= timedelta(days=3.5)
+    people = {each.label: each for each in describe_adherence(opened, clock.moment, SPANS["day"], "decided_at").people}
+    assert all(each.judged == each.arrived for each in people.values())
+    assert {name: round(each.shares["worn"], 1) for name, each in people.items()} == {
+        "p0": 1,
+        "p1": 0.8,
+        "p2": 0.9,
+        "p3": 0.6,
+    }
     given = {role: keys.create_key(opened.database, role) for role in keys.ROLES}
     with Client(create_app(opened), given) as browser:
         browser.follow_redirects = False

@@ -8,7 +8,13 @@ from surefoot.service.database.clock import VARIABLE
 from surefoot.service.trial import alerts, decisions, outcomes, participants
 from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
 from surefoot.service.updates import queries, updates
+from surefoot.service.updates.schedule import claim_job
+from tests.service.support.trials import STUDY
 
+DESIGN = STUDY.replace("[trial]\n", '[trial]\ntitle = "Walking after heart surgery"\nday_boundary = 5\n', 1).replace(
+    'update_time = "never"', 'update_time = "23:00"'
+)
+"""The tests' study with decision points and an update every day."""
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 NASTY = "<script>console.error('x')</script>"
 
@@ -40,7 +46,9 @@ def seed(trial, clock, people=4, days=10):
                     _point(trial, clock, rng, f"p{number}", 5 * day + point)
         if day >= days - 2:
             clock.set(BEGIN + timedelta(days=day, hours=14))
-            assert updates.run_update(trial, updates.begin_update(trial, "schedule")) == "done"
+            night = clock.moment.date().isoformat()
+            assert claim_job(trial, f"update:{night}", clock.moment)
+            assert updates.run_update(trial, updates.begin_update(trial, f"schedule, night of {night}")) == "done"
     clock.set(BEGIN + timedelta(days=days, hours=0))
     for number in {*range(people)} - {1}:
         _point(trial, clock, rng, f"p{number}", 5 * days)

@@ -5,11 +5,13 @@ No style attribute and no script: the page's security policy allows neither; col
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from surefoot.service.dashboard.adherence import SHARES, Adherence
 from surefoot.service.dashboard.overview import SOURCES, Day
 
 HEIGHT = 170
@@ -17,7 +19,7 @@ ROW = 44
 TICKS = 4
 BAR = Markup('<rect class="{}" x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}"><title>{}</title></rect>')
 BAND = Markup('<rect class="band" x="0" y="{:.1f}" width="100%" height="{:.1f}"/>')
-POINT = Markup('<circle class="point" cx="{:.2f}%" cy="{:.1f}" r="4"><title>{}</title></circle>')
+POINT = Markup('<circle class="point {}" cx="{:.2f}%" cy="{:.1f}" r="4"><title>{}</title></circle>')
 
 
 def _svg(parts: list[Markup], height: float, description: str) -> Markup:
@@ -35,13 +37,14 @@ def _text(x: str, y: float, anchor: str, words: str, kind: str = "") -> Markup:
     return Markup('<text class="{}" x="{}" y="{:.1f}" text-anchor="{}">{}</text>').format(kind, x, y, anchor, words)
 
 
-def _dates(days: Sequence[Day]) -> list[Markup]:
-    """Every few days a date, today always."""
-    last = len(days) - 1
-    step = max(1, round(len(days) / 5))
-    shown = [place for place in range(len(days)) if (last - place) % step == 0]
+def _label_places(labels: Sequence[str]) -> list[Markup]:
+    """Every few places a label, the last always; of a span only where it begins."""
+    last = len(labels) - 1
+    step = max(1, round(len(labels) / 5))
+    shown = [place for place in range(len(labels)) if (last - place) % step == 0]
     return [
-        _text(f"{_centre(place, len(days)):.2f}%", HEIGHT + 18, "middle", f"{days[place].date:%d %b}") for place in shown
+        _text(f"{_centre(place, len(labels)):.2f}%", HEIGHT + 18, "middle", labels[place].partition(" to ")[0])
+        for place in shown
     ]
 
 
@@ -67,7 +70,8 @@ def decisions_by_day(days: Sequence[Day]) -> Markup:
                 told = f"{day.date:%d %b}: {number:,} {source}"
                 parts.append(BAR.format(source, _centre(place, len(days)) - width / 2, y, width, high, told))
     told = "; ".join(f"{source} {days[-1].sources.get(source, 0):,}" for source in SOURCES)
-    return _svg(parts + _dates(days), HEIGHT, f"Decisions a day by source over {len(days)} days. Today: {told}.")
+    labels = _label_places([f"{day.date:%d %b}" for day in days])
+    return _svg(parts + labels, HEIGHT, f"Decisions a day by source over {len(days)} days. Today: {told}.")
 
 
 def _round_up(number: int) -> int:
@@ -84,34 +88,122 @@ def _round_up(number: int) -> int:
         size *= 10
 
 
-def send_rate_by_day(days: Sequence[Day], limits: tuple[float, float]) -> Markup:
-    """The observed share of sending with its interval, within the band of the study's probability limits."""
-    parts: list[Markup] = []
-    low, high = limits
-    parts.append(BAND.format(HEIGHT * (1 - high), HEIGHT * (high - low)))
+@dataclass(frozen=True)
+class Series:
+    """Values over days or versions; None where there is none, an interval where one is known."""
+
+    name: str
+    values: Sequence[tuple[float, float | None, float | None] | None]
+    colour: str = ""
+    """A class of the stylesheet."""
+    interval: str = "95 % interval"
+    """What the ends are."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The vertical axis: its ends, and how a value on it is written."""
+
+    low: float
+    high: float
+    write: Callable[[float], str]
+
+    @classmethod
+    def around(cls, values: Sequence[float], write: Callable[[float], str]) -> Scale:
+        """A scale with round steps that holds all values.
+
+        >>> around = Scale.around([-0.31, 0.0, 1.2], str)
+        >>> around.low, around.high
+        (-0.5, 1.5)
+        """
+        low, high = min(values), max(values)
+        size = 10.0 ** math.floor(math.log10(max(high - low, 1e-9) / TICKS))
+        steps = (factor * size for factor in (1, 2, 2.5, 5, 10, 20))
+        step, first = next(
+            (step, first) for step in steps if (first := step * math.floor(low / step)) + TICKS * step >= high
+        )
+        return cls(first, first + TICKS * step, write)
+
+    def place(self, value: float) -> float:
+        """How far down a value is drawn."""
+        return HEIGHT * (1 - (value - self.low) / (self.high - self.low))
+
+
+def write_share(value: float) -> str:
+    """A share in per cent.
+
+    >>> write_share(0.256)
+    '26 %'
+    """
+    return f"{100 * value:.0f} %"
+
+
+SHARE = Scale(0.0, 1.0, write_share)
+
+
+def draw_series(
+    labels: Sequence[str], series: Sequence[Series], scale: Scale, words: str, marks: Sequence[Markup] = ()
+) -> Markup:
+    """Lines over days or versions on one scale, each point with its value and interval in words; `marks` lie below."""
+    parts = [*marks]
     for tick in range(TICKS + 1):
-        y = HEIGHT * (1 - tick / TICKS)
-        parts += [_line(0, y, 100, y, "grid"), _text("-8", y + 4, "end", f"{100 * tick // TICKS} %")]
-    for limit in limits:
-        parts.append(_line(0, HEIGHT * (1 - limit), 100, HEIGHT * (1 - limit), "limit"))
+        value = scale.low + (scale.high - scale.low) * tick / TICKS
+        y = scale.place(value)
+        parts += [_line(0, y, 100, y, "grid"), _text("-8", y + 4, "end", scale.write(value))]
+    for one in series:
+        parts += _draw_one(labels, one, scale, several=len(series) > 1)
+    return _svg(parts + _label_places(labels), HEIGHT, words)
+
+
+def _draw_one(labels: Sequence[str], series: Series, scale: Scale, *, several: bool) -> list[Markup]:
+    parts: list[Markup] = []
     before: tuple[float, float] | None = None
-    for place, day in enumerate(days):
-        found = day.send_rate
+    for place, found in enumerate(series.values):
         if found is None:
             before = None
             continue
-        x, (y, bottom, top) = _centre(place, len(days)), (HEIGHT * (1 - share) for share in found)
-        parts.append(_line(x, bottom, x, top, "interval"))
+        value, low, high = found
+        x, y = _centre(place, len(labels)), scale.place(value)
+        told = f"{labels[place]}: {series.name + ' ' if several else ''}{scale.write(value)}"
+        if low is not None and high is not None:
+            parts.append(_line(x, scale.place(low), x, scale.place(high), f"interval {series.colour}"))
+            told += f" ({series.interval} {scale.write(low)} to {scale.write(high)})"
         if before is not None:
-            parts.append(_line(*before, x, y, "trend"))
-        share, least, most = (f"{100 * part:.0f}" for part in found)
-        told = f"{day.date:%d %b}: {share} % of {day.available:,} (95 % interval {least} to {most})"
-        parts.append(POINT.format(x, y, told))
+            parts.append(_line(*before, x, y, f"trend {series.colour}"))
+        parts.append(POINT.format(series.colour, x, y, told))
         before = (x, y)
+    return parts
+
+
+def draw_limits(limits: tuple[float, float], scale: Scale = SHARE) -> list[Markup]:
+    """The band between two values, with dashed edges."""
+    low, high = (scale.place(limit) for limit in limits)
+    return [BAND.format(high, low - high), *(_line(0, y, 100, y, "limit") for y in (low, high))]
+
+
+def send_rate_by_day(days: Sequence[Day], limits: tuple[float, float]) -> Markup:
+    """The observed share of sending with its interval, within the band of the study's probability limits."""
     now = days[-1].send_rate
-    told = "nobody was available" if now is None else f"{100 * now[0]:.0f} %"
-    words = f"Share of available decision points with anything sent, by day. Today: {told}; limits {low:g} to {high:g}."
-    return _svg(parts + _dates(days), HEIGHT, words)
+    told = "nobody was available" if now is None else write_share(now[0])
+    least, most = limits
+    words = f"Share of available decision points with anything sent, by day. Today: {told}; limits {least:g} to {most:g}."
+    rate = Series("send rate", [day.send_rate for day in days])
+    return draw_series([f"{day.date:%d %b}" for day in days], [rate], SHARE, words, draw_limits(limits))
+
+
+def adherence(rows: Sequence[Adherence]) -> Markup:
+    """The shares of every day or week: what arrived, was available, came back, was worn."""
+    series = [
+        Series(name, [None if (share := row.shares[name]) is None else (min(share, 1.0), None, None) for row in rows], name)
+        for name in SHARES
+    ]
+    told = "; ".join(f"{one.name} {_tell_last(one)}" for one in series)
+    return draw_series([row.label for row in rows], series, SHARE, f"Adherence over {len(rows)} rows. Last known: {told}.")
+
+
+def _tell_last(series: Series) -> str:
+    known = [value for value in series.values if value is not None]
+    return write_share(known[-1][0]) if known else "unknown"
 
 
 @dataclass(frozen=True)
@@ -168,7 +260,7 @@ def coefficients(rows: Sequence[ShownCoefficient]) -> Markup:
         parts.append(_text("100%", y + 14, "end", row.told, "spare"))
         if row.low is not None and row.high is not None:
             parts.append(_line(place(row.low), y + 28, place(row.high), y + 28, "interval"))
-        parts.append(POINT.format(place(row.value), y + 28, row.label))
+        parts.append(POINT.format("", place(row.value), y + 28, row.label))
     for share, words in ((0.0, format_change(-reach)), (50.0, "0"), (100.0, format_change(reach))):
         anchor = {0.0: "start", 50.0: "middle", 100.0: "end"}[share]
         parts.append(_text(f"{share:g}%", height + 16, anchor, words))

@@ -46,6 +46,12 @@ class Day:
         return self.sent / self.available, float(interval.low), float(interval.high)
 
 
+def list_cells(day: Day) -> list[Any]:
+    """A day as a row of a table: date, sources, sums, and the send rate with its interval."""
+    rate = day.send_rate or (None, None, None)
+    return [day.date, *(day.sources.get(source, 0) for source in SOURCES), day.decisions, day.available, day.sent, *rate]
+
+
 def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "received_at") -> list[Day]:
     """The last days, today last; by arrival, or by the decision points' own time (`decided_at`)."""
     zone = trial.settings.zone

@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import sqlalchemy as sa
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
@@ -38,9 +38,11 @@ BOARD = (*READERS, "monitor")
 PAGES = (
     ("/", "Overview", READERS),
     ("/participants", "Participants", TEAM),
+    ("/adherence", "Adherence", TEAM),
     ("/not-worn", "Not worn", TEAM),
     ("/updates", "Updates", READERS),
     ("/policies", "Policies", READERS),
+    ("/what-if", "What if", READERS),
     ("/alerts", "Alerts", READERS),
     ("/safety", "Safety", BOARD),
     ("/staff", "Staff", ("admin",)),
@@ -64,6 +66,8 @@ class Viewer:
     trial: Trial
     caller: Caller
     token: str
+    query: str
+    """What the address says after its question mark."""
 
     @property
     def acts(self) -> bool:
@@ -77,11 +81,15 @@ class Viewer:
     def pages(self) -> list[tuple[str, str]]:
         return [(path, words) for path, words, roles in PAGES if self.caller.role in roles]
 
+    def link(self, **changes: str) -> str:
+        """The address of the same page with something changed: a switch, an order, a download."""
+        return "?" + urlencode({**dict(parse_qsl(self.query)), **changes})
+
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
         who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts, "is_blind": self.is_blind}
         who["pages"] = self.pages
         frame = {"study": self.trial.settings.title, "who": who, "token": self.token, "clock": clock.read_simulated_time()}
-        return HTMLResponse(render_template(template, **frame, **content), status)
+        return HTMLResponse(render_template(template, link=self.link, **frame, **content), status)
 
 
 def render_template(name: str, **content: Any) -> str:
@@ -114,6 +122,10 @@ class Page(APIRoute):
             return response
 
         return handle_page
+
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+"""All pages; the files `*_routes` add theirs to it."""
 
 
 def _error_page(request: Request, status: int, message: str, headers: Any) -> HTMLResponse:
@@ -166,7 +178,7 @@ async def find_viewer(request: Request) -> Viewer:
     if caller is None:
         raise SignedOutError
     limit_rate(request, caller.prefix)
-    return Viewer(trial, caller, sessions_of(request).form_token(session))
+    return Viewer(trial, caller, sessions_of(request).form_token(session), request.url.query)
 
 
 def end_session(trial: Trial, digest: bytes) -> None:

@@ -19,6 +19,9 @@ from surefoot.trial_rules.dose_limits import DOSE
 PAGE = 100
 """Decision points on one page."""
 STATES = ("sent", "not sent", "available", "unavailable")
+BLIND_COLUMNS = ("decision_idx", "decided_at", "received_at", "state", "reasons", "outcome_state")
+COLUMNS = (*BLIND_COLUMNS, "action_name", "probability", "source", "outcome")
+"""What a download has of every decision point."""
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,6 @@ from surefoot.service.trial.policy_versions import coefficients
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import queries
 
-STATES = {
-    "queued": ("look", "waiting for its process"),
-    "fitting": ("look", "fitting"),
-    "checking": ("look", "checking the policy checks"),
-    "done": ("good", "done"),
-    "waiting": ("look", "not enough data yet"),
-    "refused": ("bad", "refused by a policy check"),
-    "failed": ("bad", "failed"),
-    "interrupted": ("bad", "interrupted"),
-}
 SHOWN = 100
 
 
@@ -70,12 +60,12 @@ def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
         raise ApiError(404, "unknown_policy", "there is no such policy")
     version = trial.policies.get(policy_id)
     made = None if version is None else version.policies
-    rows, how = _estimates(trial, entry["update_id"], made)
+    rows, how = list_estimates(trial, entry["update_id"], made)
     people = None if made is None or made.participants is None else len(made.participants)
     return {**entry, "readable": made is not None, "people": people, "estimates": rows, "how": how}
 
 
-def _estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
+def list_estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
     """The coefficients with their intervals, and in words where the intervals come from."""
     if update_id is not None:
         kept = queries.update_status(trial, update_id)["result"].get("coefficients")

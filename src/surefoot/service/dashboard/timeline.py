@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 
 from markupsafe import Markup
 
@@ -18,17 +18,17 @@ LINE = Markup('<line class="grid" x1="{:.2f}%" y1="{:.1f}" x2="{:.2f}%" y2="{:.1
 TEXT = Markup('<text x="{:.2f}%" y="{:.1f}" text-anchor="{}">{}</text>')
 
 
-def draw_timeline(points: Sequence[Point], zone: tzinfo, days: int = 14) -> Markup:
-    """The last days that have decision points, by the decision points' own time in the study's zone."""
+def draw_timeline(points: Sequence[Point], zone: tzinfo, moment: str = "decided_at", days: int = 14) -> Markup:
+    """The last days that have decision points, by their own time (or `received_at`, by arrival) in the study's zone."""
     if not points:
         return Markup("")
-    newest = max(point.decided_at.astimezone(zone).date() for point in points)
+    newest = max(getattr(point, moment).astimezone(zone).date() for point in points)
     first = newest - timedelta(days=days - 1)
     height = ROW * days
     parts = [LINE.format(_place(hour), 0, _place(hour), height) for hour in range(0, 25, 6)]
     parts += [TEXT.format(_place(hour), height + 16, "middle", f"{hour:02d}:00") for hour in range(0, 25, 6)]
     parts += [TEXT.format(0, ROW * (row + 0.65), "start", f"{first + timedelta(days=row):%d %b}") for row in range(days)]
-    parts += [mark for point in points if (mark := _mark(point, zone, first)) is not None]
+    parts += [mark for point in points if (mark := _mark(point, getattr(point, moment).astimezone(zone), first)) is not None]
     counts = Counter(point.state for point in points)
     told = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
     opening = Markup('<svg class="chart" role="img" aria-label="{}" width="100%" height="{:.0f}">').format(
@@ -41,8 +41,7 @@ def _place(hour: float) -> float:
     return LEFT + (98 - LEFT) * hour / 24
 
 
-def _mark(point: Point, zone: tzinfo, first: date) -> Markup | None:
-    moment = point.decided_at.astimezone(zone)
+def _mark(point: Point, moment: datetime, first: date) -> Markup | None:
     row = (moment.date() - first).days
     if row < 0:
         return None

@@ -38,20 +38,25 @@ def names_a_device(trial: Trial) -> bool:
     return study.reward.device is not None or any(variable.device is not None for variable in study.state.values())
 
 
-def list_unworn(trial: Trial, at: datetime) -> list[Unworn]:
-    """Participants who have not worn the device for two days, the longest first."""
-    with trial.database.snapshot() as connection:
-        rows = trial_logs.read_rows(connection, since=at - LOOK_BACK)
-    if not rows or not names_a_device(trial):
+def flag_unworn(trial: Trial, since: datetime) -> list[tuple[Any, bool]]:
+    """Every decision point since a moment and whether the device was not worn then; empty where no device is named."""
+    if not names_a_device(trial):
         return []
-    screen = trial_logs.make_study_logs(trial.study.with_screen(), rows).screen
+    with trial.database.snapshot() as connection:
+        rows = trial_logs.read_rows(connection, since=since)
+    screen = trial_logs.make_study_logs(trial.study.with_screen(), rows).screen if rows else None
     if screen is None:
         return []
     unworn = np.zeros(len(rows), dtype=bool)
     chosen = screen.screener.detector_names(screen.flags) == NotWorn.name
     unworn[screen.row[screen.flags.row[chosen]]] = True
+    return list(zip(rows, unworn.tolist(), strict=True))
+
+
+def list_unworn(trial: Trial, at: datetime) -> list[Unworn]:
+    """Participants who have not worn the device for two days, the longest first."""
     by_participant: dict[str, list[tuple[Any, bool]]] = {}
-    for row, off in zip(rows, unworn.tolist(), strict=True):
+    for row, off in flag_unworn(trial, at - LOOK_BACK):
         by_participant.setdefault(row["participant_id"], []).append((row, off))
     found = [_describe(name, own) for name, own in by_participant.items()]
     late = [one for one in found if one is not None and at - (one.last_worn or one.since) >= CALL_AFTER]

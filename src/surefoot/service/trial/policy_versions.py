@@ -41,14 +41,18 @@ class PolicyVersions:
         with self._lock:
             if version in self._known:
                 return self._known[version]
-        with self._database.autocommit() as connection:
-            row = connection.execute(sa.select(versions).where(versions.c.id == version)).first()
-        found = None if row is None else _parse_version(version, row.study_id, row.content)
+        found = self.read(version)
         with self._lock:
             while len(self._known) >= KEPT:
                 self._known.pop(next(iter(self._known)))
             self._known[version] = found
         return found
+
+    def read(self, version: int) -> PolicyVersion | None:
+        """The same without remembering it: whoever looks at many versions does not push out the live one."""
+        with self._database.autocommit() as connection:
+            row = connection.execute(sa.select(versions).where(versions.c.id == version)).first()
+        return None if row is None else _parse_version(version, row.study_id, row.content)
 
 
 def _parse_version(version: int, study_id: str, content: str) -> PolicyVersion | None:

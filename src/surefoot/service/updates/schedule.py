@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -21,6 +21,8 @@ ATTEMPTS = 3
 """How often a night's update is tried."""
 CLAIMED = timedelta(minutes=2)
 """An attempt that was claimed but has not begun after this time died before it could."""
+NIGHT = "schedule, night of "
+"""How the name of who started a nightly update begins; the night follows."""
 log = logging.getLogger("surefoot.service")
 
 
@@ -76,7 +78,16 @@ def _job(night: str, attempt: int) -> str:
 
 
 def _started_by(night: str, attempt: int) -> str:
-    return f"schedule, night of {night}" + (f", attempt {attempt}" if attempt > 1 else "")
+    return f"{NIGHT}{night}" + (f", attempt {attempt}" if attempt > 1 else "")
+
+
+def read_night(started_by: str) -> date | None:
+    """The night that the schedule started an update for; None for an update that somebody started.
+
+    >>> read_night(_started_by("2026-03-02", 2)), read_night("key 0123")
+    (datetime.date(2026, 3, 2), None)
+    """
+    return date.fromisoformat(started_by[len(NIGHT) :][:10]) if started_by.startswith(NIGHT) else None
 
 
 def _next_attempt(trial: Trial, night: str, at: datetime) -> int | None:

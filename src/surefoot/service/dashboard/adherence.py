@@ -1,0 +1,214 @@
+"""Adherence: how much of what the design has arrived, came back and was worn, by day or week and by participant.
+
+Nothing here depends on what was sent: availability is what the app said, whatever a limit on prompts made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from surefoot.service.dashboard import overview, wearing
+from surefoot.service.database.schema import decisions, participant_events
+from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.outcomes import CURRENT
+from surefoot.service.trial.point_query import WITHDRAWN
+from surefoot.service.trial.standing import DOSE
+from surefoot.service.trial.trial import Trial
+
+Counts = dict[str, NDArray[np.int64]]
+"""By what is counted, (people, days)."""
+SpanName = Literal["day", "week"]
+Order = Literal["participant", "arrived", "available", "outcomes", "worn", "seen"]
+
+
+class Spans(NamedTuple):
+    """How many rows there are, and of how many days each."""
+
+    number: int
+    days: int
+
+
+SPANS: dict[SpanName, Spans] = {"day": Spans(14, 1), "week": Spans(8, 7)}
+
+
+@dataclass(frozen=True)
+class Adherence:
+    """Counts of one participant, or of one day or week."""
+
+    label: str
+    expected: int | None
+    """By the design, in whole days of taking part; None where the study does not say how many decision points a day has."""
+    punctual: int
+    """Those that arrived of the expected ones."""
+    arrived: int
+    available: int
+    due: int
+    """Available decision points whose outcome can no longer come, unless it came."""
+    known: int
+    """Outcomes of these that came."""
+    judged: int
+    """Decision points of which it is known whether the device was worn."""
+    worn: int
+    last_seen: datetime | None = None
+    status: str | None = None
+
+    @property
+    def shares(self) -> dict[str, float | None]:
+        """Of what was expected, arrived, due and judged; None of nothing."""
+        pairs = {
+            "arrived": (self.punctual, self.expected or 0),
+            "available": (self.available, self.arrived),
+            "outcomes": (self.known, self.due),
+            "worn": (self.worn, self.judged),
+        }
+        return {name: part / whole if whole else None for name, (part, whole) in pairs.items()}
+
+
+@dataclass(frozen=True)
+class AdherenceView:
+    """By day or week for the study or one participant, and for everybody over all these days."""
+
+    spans: list[Adherence]
+    people: list[Adherence]
+    first: date
+    per_day: int | None
+    device: bool
+
+
+SHARES = ("arrived", "available", "outcomes", "worn")
+ORDERS = {
+    "seen": "last seen",
+    "participant": "participant",
+    "arrived": "arrived",
+    "available": "available",
+    "outcomes": "outcomes",
+    "worn": "worn",
+}
+COLUMNS = (
+    *("of", "expected", "arrived of these", "arrived", "available", "outcomes due", "outcomes known"),
+    *("judged", "worn", "last seen", "status"),
+)
+
+
+def list_cells(view: AdherenceView) -> list[tuple[Any, ...]]:
+    """Everybody, then every day or week, as rows of a table."""
+    return [
+        (
+            *(one.label, one.expected, one.punctual, one.arrived, one.available, one.due, one.known),
+            *(one.judged, one.worn, one.last_seen, one.status),
+        )
+        for one in (*view.people, *view.spans)
+    ]
+
+
+def describe_adherence(
+    trial: Trial, at: datetime, spans: Spans, moment: str, participant: str = "", order: Order = "seen"
+) -> AdherenceView:
+    """The last days or weeks, today last; by the decision points' own time (`decided_at`) or by arrival (`received_at`)."""
+    zone = trial.settings.zone
+    today = at.astimezone(zone).date()
+    days = [today - timedelta(days=back) for back in reversed(range(spans.number * spans.days))]
+    midnights = [datetime.combine(day, datetime.min.time(), zone) for day in (*days, today + timedelta(days=1))]
+    people = overview.list_participants(trial, at)
+    places = {one.id: place for place, one in enumerate(people)}
+    if participant and participant not in places:
+        raise ApiError(404, "unknown_participant", "there is no such participant")
+    counts = _count_points(trial, at, places, midnights, decisions.c[moment])
+    counts |= _count_worn(trial, places, midnights, moment)
+    per_day = trial.study.days if isinstance(trial.study.days, int) else None
+    took_part = _find_whole_days(trial, people, days)
+    counts["punctual"] = counts["arrived"] * took_part
+    counts["expected"] = took_part * (per_day or 0)
+    own = slice(places[participant], places[participant] + 1) if participant else slice(None)
+    seen = [
+        replace(_sum_up(counts, place, slice(None), per_day, one.id), last_seen=one.last_contact, status=one.status)
+        for place, one in enumerate(people)
+    ]
+    rows = []
+    for first in range(0, len(days), spans.days):
+        chosen = slice(first, first + spans.days)
+        rows.append(_sum_up(counts, own, chosen, per_day, _label_span(days[chosen])))
+    return AdherenceView(rows, _sort_people(seen, order), days[0], per_day, wearing.names_a_device(trial))
+
+
+def _label_span(days: Sequence[date]) -> str:
+    return f"{days[0]:%d %b}" if len(days) == 1 else f"{days[0]:%d %b} to {days[-1]:%d %b}"
+
+
+def _sum_up(counts: Counts, people: int | slice, days: slice, per_day: int | None, label: str) -> Adherence:
+    sums: dict[str, Any] = {name: int(found[people, days].sum()) for name, found in counts.items()}
+    return Adherence(label, **{**sums, "expected": None if per_day is None else sums["expected"]})
+
+
+def _sort_people(people: list[Adherence], order: Order) -> list[Adherence]:
+    """The longest silent first, or the smallest share; those without one last."""
+    if order == "seen":
+        return people
+    if order == "participant":
+        return sorted(people, key=lambda one: one.label)
+    shares = [(one.shares[order], one) for one in people]
+    return [one for _, one in sorted(shares, key=lambda pair: (pair[0] is None, pair[0] or 0.0, pair[1].label))]
+
+
+def _count_points(
+    trial: Trial, at: datetime, places: dict[str, int], midnights: list[datetime], moment: sa.Column[Any]
+) -> Counts:
+    """Decision points of every participant and day by what became of them, in one query."""
+    day = sa.case(*((moment < end, place) for place, end in enumerate(midnights[1:]))).label("day")
+    available = sa.or_(decisions.c.available, decisions.c.fallback_reasons.startswith(f'["{DOSE}'))
+    closed = decisions.c.decided_at <= at - timedelta(hours=trial.settings.outcome_hours)
+    due = sa.and_(available, closed, decisions.c.salt.is_not(None))
+    numbers = {
+        "arrived": sa.true(),
+        "available": available,
+        "due": due,
+        "known": sa.and_(due, CURRENT.c.proximal_outcome.is_not(None)),
+    }
+    sums = [sa.func.sum(sa.case((which, 1), else_=0)).label(name) for name, which in numbers.items()]
+    joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
+    counted = sa.select(decisions.c.participant_id, day, *sums).select_from(joined)
+    counted = counted.where(moment >= midnights[0], moment < midnights[-1]).group_by(decisions.c.participant_id, "day")
+    counts = {name: np.zeros((len(places), len(midnights) - 1), dtype=np.int64) for name in numbers}
+    with trial.database.snapshot() as connection:
+        for row in connection.execute(counted).mappings():
+            for name in numbers:
+                counts[name][places[row["participant_id"]], row["day"]] = row[name]
+    return counts
+
+
+def _count_worn(trial: Trial, places: dict[str, int], midnights: list[datetime], moment: str) -> Counts:
+    """Decision points at which the device could be judged, and at which it was worn."""
+    counts = {name: np.zeros((len(places), len(midnights) - 1), dtype=np.int64) for name in ("judged", "worn")}
+    flagged = wearing.flag_unworn(trial, midnights[0])
+    edges = [midnight.timestamp() for midnight in midnights]
+    found = np.searchsorted(edges, [row[moment].timestamp() for row, _ in flagged], side="right") - 1
+    for (row, off), day in zip(flagged, found.tolist(), strict=True):
+        if 0 <= day < len(midnights) - 1:
+            counts["judged"][places[row["participant_id"]], day] += 1
+            counts["worn"][places[row["participant_id"]], day] += not off
+    return counts
+
+
+def _find_whole_days(trial: Trial, people: Sequence[overview.Participant], days: Sequence[date]) -> NDArray[np.int64]:
+    """(people, days): 1 on the days after registration, before today and before a withdrawal."""
+    left = sa.select(participant_events.c.participant_id, participant_events.c.happened_at).where(
+        participant_events.c.kind == WITHDRAWN
+    )
+    with trial.database.autocommit() as connection:
+        ends = {row.participant_id: row.happened_at for row in connection.execute(left)}
+    zone, calendar = trial.settings.zone, np.array(days, dtype="datetime64[D]")
+
+    def days_of(moments: list[datetime | None], otherwise: date) -> NDArray[np.datetime64]:
+        own = [otherwise if moment is None else moment.astimezone(zone).date() for moment in moments]
+        return np.array(own, dtype="datetime64[D]")[:, None]
+
+    began = days_of([one.registered_at for one in people], days[-1])
+    ended = days_of([ends.get(one.id) for one in people], days[-1])
+    return ((calendar > began) & (calendar < ended)).astype(np.int64)

@@ -1,0 +1,131 @@
+"""What a policy would do in some state: by the code that decides, without a draw, and with nothing recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import sqlalchemy as sa
+
+from surefoot.data.column_kinds import Cell
+from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.choices import Choice, choose
+from surefoot.service.trial.context import Observation, check_types, context_to_state
+from surefoot.service.trial.derived import derive_now
+from surefoot.service.trial.point_query import read_points
+from surefoot.service.trial.policy_versions import PolicyVersion
+from surefoot.service.trial.standing import Standing, find_standings, find_stop
+from surefoot.service.trial.trial import Trial
+
+
+@dataclass(frozen=True)
+class Question:
+    """A state to ask about."""
+
+    context: Mapping[str, Cell]
+    """By the names of the state variables that an app sends."""
+    derived: Mapping[str, float]
+    """Derived states; those that are not given come from the participant's records."""
+    participant_id: str = ""
+    """Empty: somebody new."""
+    version: int | None = None
+    """None: the live policy."""
+    available: bool = True
+
+
+@dataclass(frozen=True)
+class Term:
+    """What one column of the state adds to the preference for an action over doing nothing."""
+
+    action: str
+    feature: str
+    value: float
+    weight: float
+
+    @property
+    def contribution(self) -> float:
+        return self.value * self.weight
+
+    @property
+    def magnitude(self) -> float:
+        """How much it weighs, whichever way."""
+        return abs(self.contribution)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What would be decided, and why."""
+
+    choice: Choice
+    state: list[float | None]
+    before_limits: list[float] | None
+    """What the policy says before the study's limits; None where no policy decides."""
+    terms: list[Term]
+    how: str
+    """How the policy turns preferences into probabilities, as a sentence."""
+    stop: str | None
+    """What would make the decision point unavailable at this moment, whatever the policy says."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the study's limits changed what the policy says."""
+        return self.before_limits is not None and not np.allclose(
+            self.before_limits, self.choice.probabilities, rtol=0, atol=1e-9
+        )
+
+
+def answer_question(trial: Trial, question: Question, at: datetime) -> Answer:
+    """What `POST /decisions` would choose from, now."""
+    check_types(trial.study, question.context)
+    with trial.database.snapshot() as connection:
+        standing, live = _find_standing(trial, connection, question.participant_id)
+        derived = dict.fromkeys(trial.study.derived_states, float("nan"))
+        if question.participant_id:
+            index = 0 if standing.last_idx is None else standing.last_idx + 1
+            derived |= derive_now(trial.study, connection, question.participant_id, index, at)
+    observation = context_to_state(trial.study, question.context, {**derived, **question.derived})
+    asked = live if question.version is None else (question.version, at)
+    if question.version is not None and trial.policies.get(question.version) is None:
+        raise ApiError(404, "unknown_policy", "there is no such policy, or it cannot be read")
+    request = DecisionRequest.model_construct(participant_id=question.participant_id, availability=question.available)
+    choice = choose(trial, request, observation.state, observation.reasons, asked, at)
+    version = None if choice.policy_id is None else trial.policies.get(choice.policy_id)
+    return Answer(
+        choice,
+        observation.state,
+        None if version is None else version.probabilities(question.participant_id, observation.state)[0].tolist(),
+        [] if version is None else _list_terms(version, question.participant_id, observation),
+        "" if version is None else version.policies.rule.how,
+        "the participant has withdrawn" if standing.withdrawn else find_stop(trial.settings, standing, at),
+    )
+
+
+def _find_standing(
+    trial: Trial, connection: sa.Connection, participant_id: str
+) -> tuple[Standing, tuple[int, datetime] | None]:
+    """The participant's standing, and which policy is live since when."""
+    found = read_points(connection, [(participant_id, 0)])
+    (row,) = found.values()
+    live = None if row["live_id"] is None else (row["live_id"], row["live_since"])
+    known = find_standings(trial, connection, found)
+    if participant_id and participant_id not in known:
+        raise ApiError(404, "unknown_participant", "there is no such participant")
+    return known.get(participant_id, Standing()), live
+
+
+def _list_terms(version: PolicyVersion, participant_id: str, observation: Observation) -> list[Term]:
+    """Preferences are linear in [s, 1]: each of its terms, action by action."""
+    policy = version.policies[participant_id]
+    weights = policy.rule.preferences()
+    values = [*(value or 0.0 for value in observation.state), 1.0]
+    features = (*version.policies.state_names, "intercept")
+    if weights.shape != (len(policy.action_names) - 1, len(values)):
+        return []  # a rule that does not look at the state
+    return [
+        Term(action, feature, value, float(weight))
+        for action, row in zip(policy.action_names[1:], weights, strict=True)
+        for feature, value, weight in zip(features, values, row, strict=True)
+    ]
