@@ -8,7 +8,7 @@ from surefoot.service.dashboard import policy_drift
 from surefoot.service.database import clock
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import decisions
-from surefoot.service.trial.choices import policy_probabilities
+from surefoot.trial_rules.choices import policy_probabilities
 from tests.service.dashboard.pages import sign_in
 
 

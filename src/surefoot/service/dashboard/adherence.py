@@ -19,8 +19,8 @@ from surefoot.service.database.schema import decisions, participant_events
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.point_query import WITHDRAWN
-from surefoot.service.trial.standing import DOSE
 from surefoot.service.trial.trial import Trial
+from surefoot.trial_rules.dose_limits import DOSE
 
 Counts = dict[str, NDArray[np.int64]]
 """By what is counted, (people, days)."""

@@ -11,14 +11,13 @@ import sqlalchemy as sa
 
 from surefoot.data.column_kinds import Cell
 from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.choices import Choice, choose
 from surefoot.service.trial.context import Observation, check_types, context_to_state
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.point_query import read_points
-from surefoot.service.trial.policy_versions import PolicyVersion
 from surefoot.service.trial.standing import Standing, find_standings, find_stop
 from surefoot.service.trial.trial import Trial
+from surefoot.trial_rules.choices import Choice, choose
+from surefoot.trial_rules.policy_version import PolicyVersion
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,11 @@ def answer_question(trial: Trial, question: Question, at: datetime) -> Answer:
             index = 0 if standing.last_idx is None else standing.last_idx + 1
             derived |= derive_now(trial.study, connection, question.participant_id, index, at)
     observation = context_to_state(trial.study, question.context, {**derived, **question.derived})
-    asked = live if question.version is None else (question.version, at)
-    if question.version is not None and trial.policies.get(question.version) is None:
+    asked = trial.read_live(live if question.version is None else (question.version, at))
+    if question.version is not None and (asked is None or asked.version is None):
         raise ApiError(404, "unknown_policy", "there is no such policy, or it cannot be read")
-    request = DecisionRequest.model_construct(participant_id=question.participant_id, availability=question.available)
-    choice = choose(trial, request, observation.state, observation.reasons, asked, at)
+    what = (question.participant_id, observation.state, question.available, observation.reasons, None)
+    choice = choose(trial.study, *what, live=asked, at=at)
     version = None if choice.policy_id is None else trial.policies.get(choice.policy_id)
     return Answer(
         choice,
