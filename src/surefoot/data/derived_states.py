@@ -30,6 +30,8 @@ class DerivedState(ABC):
     name: ClassVar[str]
     needs_days: ClassVar[bool] = False
     """Whether the study must say where a day ends."""
+    follows_outcomes: ClassVar[bool] = False
+    """Whether it changes with what came back."""
 
     @abstractmethod
     def begin(self, zero: Any) -> Memory:
@@ -76,6 +78,7 @@ class OutcomeMean(DerivedState):
     """
 
     name: ClassVar[str] = "outcome mean"
+    follows_outcomes: ClassVar[bool] = True
     discount: float = 0.95
     start: float = nan
     """Before the first outcome; missing unless given."""

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-PURPOSES = {"dynamics": 0, "actions": 1, "outliers": 2, "bootstrap": 3, "participants": 4, "sample": 5, "posterior": 6}
+PURPOSES = {
+    "dynamics": 0,
+    "actions": 1,
+    "outliers": 2,
+    "bootstrap": 3,
+    "participants": 4,
+    "sample": 5,
+    "posterior": 6,
+    "draws": 7,
+    "staying": 8,
+}
 
 
 def streams(seed: int | np.random.SeedSequence, purpose: str, participants: Iterable[Any]) -> Iterator[np.random.Generator]:

@@ -28,8 +28,6 @@ class UpdateRecord:
         The checks that did not pass.
     message
         Why it was not done.
-    people
-        For how many the live policy has rules after it; None: for anybody.
     seconds
         How long it took.
     """
@@ -38,7 +36,6 @@ class UpdateRecord:
     state: str
     refused_by: tuple[str, ...]
     message: str | None
-    people: int | None
     seconds: float
 
 

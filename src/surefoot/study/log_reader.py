@@ -233,6 +233,13 @@ def _probability(study: LogDescription, points: DecisionPoints) -> NDArray[np.fl
     return np.where(outside | impossible, np.nan, taken)
 
 
+def restore_outcome(earned: NDArray[np.float64], reward: Reward) -> NDArray[np.float64]:
+    """The outcome that `transform_reward` made a reward of; to nine digits, so that a zero stays a zero."""
+    if reward.transform == "none":
+        return earned
+    return np.round(earned**2 if reward.offset is None else np.exp(earned) - reward.offset, 9)
+
+
 def transform_reward(raw: NDArray[np.float64], reward: Reward, problems: Problems) -> NDArray[np.float64]:
     """The reward that is optimised: winsorised, then log(x + c) or √x."""
     values = raw if reward.winsorise is None else np.clip(raw, *reward.winsorise)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def random_key(participant_id: str, decision_idx: int) -> str:
@@ -20,6 +23,13 @@ def draw_uniform(secret: bytes, key: str) -> float:
     """The first 53 bits of HMAC-SHA256(secret, key) over 2⁵³: uniform on [0, 1), the same wherever it is computed."""
     digest = hmac.digest(secret, key.encode(), hashlib.sha256)
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+
+
+def draw_uniforms(secret: bytes, keys: Iterable[str]) -> NDArray[np.float64]:
+    """`draw_uniform` for many keys."""
+    digest, sha256 = hmac.digest, hashlib.sha256
+    text = b"".join([digest(secret, key.encode(), sha256)[:8] for key in keys])
+    return (np.frombuffer(text, dtype=">u8") >> np.uint64(11)) / 2**53
 
 
 def draw_action(number: float, probabilities: Sequence[float]) -> int:
@@ -38,3 +48,15 @@ def draw_action(number: float, probabilities: Sequence[float]) -> int:
             if number < total:
                 return action
     return last
+
+
+def draw_actions(numbers: NDArray[np.float64], probabilities: NDArray[np.float64]) -> NDArray[np.int64]:
+    """`draw_action` for numbers (…) and probabilities (…, actions).
+
+    >>> draw_actions(np.array([0.0, 0.49, 0.5]), np.array([0.5, 0.5, 0.0]))
+    array([0, 0, 1])
+    """
+    possible = np.broadcast_to(probabilities > 0, (*numbers.shape, probabilities.shape[-1]))
+    chosen = possible & (numbers[..., None] < np.cumsum(probabilities, axis=-1))
+    last = possible.shape[-1] - 1 - possible[..., ::-1].argmax(axis=-1)
+    return np.asarray(np.where(chosen.any(axis=-1), chosen.argmax(axis=-1), last))
