@@ -149,11 +149,8 @@ class _Trials:
             actions[trial, people] = draw_actions(draw_uniforms(secret, keys), probabilities[trial, people])
         taken = np.where(available, np.take_along_axis(probabilities, actions[..., None], axis=-1)[..., 0], 1.0)
         place = (*(rows[active] for rows in self._rows), time[active])
-        self._available[place], self._probability[place], self._source[place] = (
-            available[active],
-            taken[active],
-            source[active],
-        )
+        self._available[place], self._probability[place] = available[active], taken[active]
+        self._source[place] = source[active]
         self._course.step(actions, taken, active=None if active.all() else active)
         sent = actions > 0
         self._attendance.add_prompts(sent, active)
@@ -169,7 +166,7 @@ class _Trials:
         ages = np.array([count_microseconds(moment - one) for one, _ in self._prompts])
         sent = np.stack([marks.ravel() for _, marks in self._prompts])
         reached = find_reached_limits(self._settings.dose, np.where(sent, ages[:, None], NEVER))
-        return (reached != WITHIN).reshape(self._prompts[0][1].shape)
+        return np.asarray(reached != WITHIN).reshape(self._prompts[0][1].shape)
 
     def _choose(self, state: Floats, available: Marks, moment: timedelta) -> tuple[NDArray[np.int64], Floats]:
         """Who decides, and with which probabilities (trials, people, actions)."""
@@ -245,13 +242,12 @@ class _Trials:
     def _has_arrived(self, trial: int, day: int, people: NDArray[np.int64], time: NDArray[np.int64]) -> Marks:
         """Which outcomes are there in the night after a day: not too late to count, and not after somebody left."""
         design, left = self._design, self._attendance.left[trial]
-        open_for = timedelta(hours=self._settings.outcome_hours)
-        waits = np.array(
-            [design.clock_time(*divmod(place + design.outcome_delay, design.per_day)) for place in range(design.per_day)]
-        )
-        counts = np.array([wait - design.clock_time(0, place) <= open_for for place, wait in enumerate(waits)])
+        open_for, delay = timedelta(hours=self._settings.outcome_hours), design.outcome_delay
+        arrivals = [design.clock_time(*divmod(place + delay, design.per_day)) for place in range(design.per_day)]
+        counts = np.array([at - design.clock_time(0, place) <= open_for for place, at in enumerate(arrivals)])
         last_day = np.fmin(day - self._attendance.entry, left)
-        return counts[time % design.per_day] & (time + design.outcome_delay < (last_day[people] + 1) * design.per_day)
+        there = time + delay < (last_day[people] + 1) * design.per_day
+        return np.asarray(counts[time % design.per_day] & there)
 
     def _finish(self, trial: int) -> TrialRecord:
         measured = self._measure(trial, self._design.calendar_days - 1)
