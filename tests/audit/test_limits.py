@@ -254,6 +254,7 @@ def test_the_order_of_the_checks_and_their_names(measures):
         "depends on time",
         "depends on participant",
         "depends on tau",
+        "people change",
     ]
     assert find_worst(["look", "unsafe", "fine"]) == "unsafe"
     assert find_worst(["fine", "look"]) == "look"
@@ -265,6 +266,7 @@ def test_the_order_of_the_checks_and_their_names(measures):
         "share removed",
         "skewness",
         "depends on tau",
+        "people change",
     ]
     assert found[2].numbers == {"share": 0.0, "far_share": 0.0}
     assert f"all {ROWS} decision points count" in found[2].reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from surefoot.audit.data_checks import check_columns, check_missing
+from surefoot.audit.drift_checks import check_drift
 from surefoot.audit.horizon_checks import check_horizon
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.removal_checks import check_removal
@@ -22,6 +23,7 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
         check_columns(measures),
         *check_removal(measures),
         _check_sensitivity(measures, sensitivity),
+        check_drift(measures, find_own(measures, sensitivity).effect),
     )
     return (*first, *check_horizon(measures), *further)
 

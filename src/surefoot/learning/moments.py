@@ -45,6 +45,13 @@ class Moments(PerParticipant):
         xp = array_namespace(self.gram)
         return Moments(*(xp.sum(part, axis=0, keepdims=True) for part in vars(self).values()))
 
+    def subtract(self, coef: Array) -> Moments:
+        """Of the same decision points with Y − X w instead of Y; `coef` is w, (d, responses)."""
+        xp = array_namespace(self.gram)
+        cross = self.cross - self.gram @ coef
+        explained = xp.matrix_transpose(coef) @ self.cross
+        return Moments(self.gram, cross, self.squares - explained - xp.matrix_transpose(cross) @ coef)
+
     @property
     def count(self) -> Array:
         """How many decision points each participant has, (people,)."""

@@ -243,11 +243,6 @@ def test_a_look_ahead_of_each_from_the_coefficients_of_each(logs):
     assert unsure.between_people
 
 
-def test_a_prior_and_other_people_at_once_are_refused(logs):
-    with pytest.raises(sf.InputError, match="the other people are the prior; leave it out"):
-        fit(logs, "ts", prior={"send": {"mean": 0.0, "scale": 1.0}})
-
-
 @pytest.mark.filterwarnings("ignore:people do not differ")
 def test_a_critic_that_cuts_into_noise_does_not_make_people_differ():
     """Without the correction Ψ absorbs the noise that the cap took away, and coefficients err by 1.7 times as much."""

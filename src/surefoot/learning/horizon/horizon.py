@@ -18,6 +18,7 @@ from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, l
 from surefoot.learning.horizon.uncertainty import Uncertainty, estimate_uncertainty
 from surefoot.learning.penalty_units import PenaltyUnits
 from surefoot.learning.pooling import Pooling, Posterior
+from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.engines import Engine
 from surefoot.registry import Registry
 
@@ -42,6 +43,8 @@ class HorizonTask:
     centre: NDArray[np.float64] | None
     """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
     engine: Engine
+    prior: PlacedPrior | None = None
+    """Of the coefficients of the reward."""
 
     def penalties(self, features: int) -> NDArray[np.float64]:
         """ζ of every feature of x(s, a), then of every nuisance column."""

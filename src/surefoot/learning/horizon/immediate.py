@@ -53,6 +53,7 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
         actions=logs.actions,
         correlated=task.correlated_differences,
         variance_left=estimate_variance_left(moments, judgement.threshold, task.penalties(d)),
+        prior=task.prior,
     )
     warn_of_few_people(posteriors[0], logs.participants)
     own, new = immediate_advantages(posteriors[0], moments, logs.actions)

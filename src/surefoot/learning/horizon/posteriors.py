@@ -17,6 +17,7 @@ from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, i
 from surefoot.learning.horizon.uncertainty import OfPosteriors
 from surefoot.learning.moments import Moments
 from surefoot.learning.pooling import Posterior, fit_mixed_effects
+from surefoot.learning.priors import PlacedPrior
 
 FEW_PEOPLE = 5
 BORROWED_POINTS = 10.0
@@ -31,12 +32,19 @@ def fit_posteriors(
     actions: int,
     correlated: bool,
     variance_left: float = 1.0,
+    prior: PlacedPrior | None = None,
 ) -> tuple[Posterior, ...]:
     """Of every response of everybody's moments on x(s, a), and nuisances after it."""
     basis = centre_states(moments, states, actions)
+    given = None if prior is None else (prior.mean, prior.scale)
     return tuple(
         fit_mixed_effects(
-            *(moments, penalty), response=response, basis=basis, correlated=correlated, variance_left=variance_left
+            *(moments, penalty),
+            response=response,
+            basis=basis,
+            correlated=correlated,
+            variance_left=variance_left,
+            prior=given,
         )
         for response in range(moments.cross.shape[-1])
     )

@@ -27,6 +27,7 @@ from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find
 from surefoot.learning.methods.estimator import EstimatorInterface
 from surefoot.learning.penalty_units import FitScales, find_penalty_units
 from surefoot.learning.pooling import Block, Pooling, find_pooling
+from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
 from surefoot.numerics.engines import Engine, find_engine
 from surefoot.numerics.parallel import map_threads
@@ -230,6 +231,7 @@ class Method(EstimatorInterface, ABC):
             discount=discount,
             centre=self.list_centres(logs),
             engine=engine,
+            prior=self.place_prior(logs.state_names, logs.action_names),
         )
 
     def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit:
@@ -274,9 +276,14 @@ class Method(EstimatorInterface, ABC):
             )
         return np.nan_to_num(np.where(logs.action == 0, 1 - logs.probability, logs.probability))[:, None]
 
+    def place_prior(self, state: Sequence[str], actions: Sequence[str]) -> PlacedPrior | None:
+        """What is believed of the critic's coefficients beforehand; None: nothing but the penalty."""
+        return None
+
     def prior_mean(self, logs: Trajectories) -> NDArray[np.float64]:
         """What the critic's coefficients are shrunk towards, (features,)."""
-        return np.zeros((len(logs.state_names) + 1) * logs.actions)
+        prior = self.place_prior(logs.state_names, logs.action_names)
+        return np.zeros((len(logs.state_names) + 1) * logs.actions) if prior is None else prior.mean
 
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
         """Refuse parameters that name state variables or actions that there are not."""

@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
 from array_api_compat import device
-from numpy.typing import NDArray
 
-from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import CriticBatch, CriticFit
@@ -18,8 +15,7 @@ from surefoot.learning.critics.ridge import residuals
 from surefoot.learning.horizon import Advantage, find_horizon
 from surefoot.learning.methods.composition import CriticResult, Method
 from surefoot.learning.penalty_units import FitScales
-from surefoot.learning.pooling import find_pooling
-from surefoot.learning.priors import Prior, check_prior, place_prior
+from surefoot.learning.priors import PlacedPrior, Prior, check_prior, place_prior
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.batched_cholesky import solve
 from surefoot.numerics.logistic_mean import EXPONENTS
@@ -66,7 +62,7 @@ class PosteriorSampler(Method):
     def regress(self, batch: Batch, data: CriticBatch, scaling: FitScales) -> tuple[CriticFit, Array]:
         """The critic says which decision points count; from these the posterior is computed."""
         xp = array_namespace(data.rewards)
-        prior = place_prior(self.prior, *batch.names) if self.prior else None
+        prior = self.place_prior(*batch.names)
         mean = xp.zeros_like(data.penalty[:1, :])
         scale = mean + xp.inf
         if prior is not None:
@@ -85,8 +81,8 @@ class PosteriorSampler(Method):
             fit = replace(fit, coef=mean + moved)
         return fit, penalty
 
-    def prior_mean(self, logs: Trajectories) -> NDArray[np.float64]:
-        return place_prior(self.prior, logs.state_names, logs.action_names).mean
+    def place_prior(self, state: Sequence[str], actions: Sequence[str]) -> PlacedPrior | None:
+        return place_prior(self.prior, state, actions) if self.prior else None
 
     def _system(self, found: CriticResult) -> Array:
         """XᵀUX + ζ with a prior that is proper in every effect: what nobody has tried yet is as likely good as bad.
@@ -110,7 +106,7 @@ class PosteriorSampler(Method):
 
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
         super().check_names(state, actions)
-        place_prior(self.prior, state, actions)
+        self.place_prior(state, actions)
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -120,8 +116,6 @@ class PosteriorSampler(Method):
                 "prior: it is about the next outcome, and a look ahead also learns what the next state will be; leave the "
                 "prior out or use horizon = 'immediate'"
             )
-        if self.prior and find_pooling(self.pooling).borrows:
-            raise InputError("prior: with pooling = 'partial' the other people are the prior; leave it out")
         if self.allocation not in ALLOCATIONS:
             near = did_you_mean(str(self.allocation), ALLOCATIONS)
             raise InputError(f"allocation is {self.allocation!r}{near}; choose from {list(ALLOCATIONS)}")

@@ -10,6 +10,12 @@ participant give
     −2 log likelihood = Σ log det M + log det A + (N − d) log σ²  (Laird and Ware, 1982; Patterson and Thompson, 1971)
 
 and wᵢ has the posterior covariance σ² (M⁻¹ + M⁻¹ A⁻¹ M⁻¹), of which the second part is what is not known of β.
+
+A prior β ~ N(0, s²), s in units of the outcome, adds σ² / s² to ζ, which is held while Ψ is searched; then σ² is
+
+    σ² = (Σ yᵀUy − mᵀM⁻¹m − βᵀ Σ M⁻¹m − βᵀ(σ²/s²)β) / (N − d + tr A⁻¹ σ²/s²)
+
+where the derivative of the likelihood of y alone, β integrated out, is zero.
 """
 
 from __future__ import annotations
@@ -75,12 +81,24 @@ class Likelihood:
     basis: Array
     """(d, d): columns of these coordinates in those of the moments."""
     moments: Moments
+    prior: Array | float = 0.0
+    """The part of ζ that is σ² / s² of a prior, (d, d)."""
+    held_noise: float | None = None
+    """σ², where it is not the best for every L, because ζ depends on it."""
 
     @classmethod
     def of_moments(
-        cls, moments: Moments, response: int, penalty: Array, basis: Array, variance_left: float = 1.0
+        cls,
+        moments: Moments,
+        response: int,
+        penalty: Array,
+        basis: Array,
+        variance_left: float = 1.0,
+        *,
+        prior: tuple[Array, float] | None = None,
     ) -> Likelihood:
-        """Of one response; `penalty` is ζ, (d,), and `basis` says in which columns Ψ is diagonal.
+        """Of one response; `penalty` is ζ, (d,), `basis` says in which columns Ψ is diagonal, and `prior` holds 1 / s² of
+        every coefficient and σ².
 
         Where outliers were cut off, the rest tells of too little noise, and Ψ would absorb what is missing: everybody's own
         residual sum of squares is divided by the square of the share of the variance that was left.
@@ -90,6 +108,9 @@ class Likelihood:
         gram, total = across @ moments.gram @ basis, xp.sum(moments.gram, axis=0)
         size = _diagonal(xp.sum(gram, axis=0))
         informed = size > NOTHING * _diagonal(xp.abs(across) @ xp.abs(total) @ xp.abs(basis))
+        given = (across * (xp.zeros_like(penalty) if prior is None else prior[0] * prior[1])) @ basis
+        # Of what the data do not tell, a prior still does.
+        size, informed = xp.where(informed, size, _diagonal(given)), informed | (_diagonal(given) > 0)
         people = float(max(int(xp.sum(xp.astype(moments.count > 0, xp.int64))), 1))
         scale = xp.where(informed, xp.sqrt(people / xp.where(informed, size, 1.0)), 0.0)
         basis = basis * xp.where(informed, scale, 1.0)[None, :]
@@ -97,13 +118,15 @@ class Likelihood:
         gram = gram * (scale[:, None] * scale)
         cross = (xp.matrix_transpose(basis) @ moments.cross[:, :, response, None])[..., 0] * kept
         shrink = (xp.matrix_transpose(basis) * penalty) @ basis * (kept[:, None] * kept)
+        given = given * (scale[:, None] * scale)
         free = float(xp.sum(moments.count)) - float(xp.sum(kept))
         squares = float(xp.sum(moments.squares[:, response, response]))
         if variance_left < 1:
             own = moments.solve(penalty)[0][:, :, response]
             left = squares - float(xp.sum(own * moments.cross[:, :, response]))
             squares += (1 / variance_left**2 - 1) * left
-        return cls(gram, cross, squares, max(free, 1.0), shrink, basis, moments)
+        more = () if prior is None else (given, prior[1])
+        return cls(gram, cross, squares, max(free, 1.0), shrink + given, basis, moments, *more)
 
     @property
     def people(self) -> int:
@@ -127,12 +150,14 @@ class Likelihood:
         pull = xp.sum(right, axis=0)
         beta = system @ pull
         left = self.squares - float(xp.sum(cross * right)) - float(xp.sum(pull * beta))
-        noise = max(left, ROUNDING * self.squares, float(np.finfo(np.float64).tiny)) / self.free
+        left = max(left, ROUNDING * self.squares, float(np.finfo(np.float64).tiny))
+        noise = left / self.free if self.held_noise is None else self.held_noise
         # log det A is that of these coordinates; columns that were dropped have no part in it.
         length = xp.log(root if root.ndim == 1 else _diagonal(root))
         logs = 2 * float(xp.sum(xp.where(_diagonal(system) > 0, length, 0.0)))
-        deviance = float(xp.sum(log_determinant)) + float(whole) - logs + self.free * float(np.log(noise))
-        return LikelihoodPoint(self, root, inverse, own, right - own @ beta, system, beta, noise, deviance)
+        told = self.free * float(np.log(noise)) if self.held_noise is None else left / noise
+        deviance = float(xp.sum(log_determinant)) + float(whole) - logs + told
+        return LikelihoodPoint(self, root, inverse, own, right - own @ beta, system, beta, noise, deviance, left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +177,20 @@ class LikelihoodPoint:
     beta: Array
     noise: float
     deviance: float
+    left: float
+    """σ² times the sum of squares that is left, in units of its own covariance, with what ζ adds."""
+
+    def estimate_noise(self) -> float:
+        """The best σ² for this L, and this β, with the part of ζ that a prior has."""
+        xp, prior = array_namespace(self.own), self.likelihood.prior
+        prior = xp.zeros_like(self.system) + prior
+        prior = (
+            prior * (self.root[:, None] * self.root)
+            if self.root.ndim == 1
+            else xp.matrix_transpose(self.root) @ prior @ self.root
+        )
+        paid, degrees = float(xp.sum(self.beta * (prior @ self.beta))), float(xp.sum(self.system * prior))
+        return (self.left - paid) / (self.likelihood.free + degrees)
 
     @property
     def rounding(self) -> float:
@@ -180,7 +219,9 @@ class LikelihoodPoint:
         pulled = xp.sum(w * b[:, None, :], axis=0)
         quadratic = xp.sum(w * b[:, :, None] * b[:, None, :], axis=0) - xp.matrix_transpose(pulled) @ self.system @ pulled
         squares = xp.sum(b**2, axis=0) / self.noise
-        average = quadratic / self.noise - squares[:, None] * squares / self.likelihood.free
+        average = quadratic / self.noise
+        if self.likelihood.held_noise is None:
+            average = average - squares[:, None] * squares / self.likelihood.free
         return average + quadratic / self.noise - expected, average
 
     def posterior(self, n_iter: int, converged: bool, least: Array) -> Posterior:

@@ -6,7 +6,7 @@ follows, is quick at the end, and on the boundary, where people do not differ in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ LEAST, MOST = 1e-12, 1e8
 """λ = ψ / σ², counted in what one participant's decision points tell of a coefficient, is searched between these: at the
 first people do not differ, at the second they have nothing in common."""
 EM_STEPS, NEWTON_STEPS, FULL_STEPS = 3, 100, 2000
+NOISE_ROUNDS, SETTLED = 50, 1e-9
+"""With a prior σ² is found when a round changes it by less than this share."""
 PROMISED = 1e-9
 """The search ends after a step that promised less than this of the deviance."""
 CUT = 3.841458820694124
@@ -44,6 +46,7 @@ def fit_mixed_effects(
     basis: Array | None = None,
     correlated: bool = False,
     variance_left: float = 1.0,
+    prior: tuple[Array, Array] | None = None,
 ) -> Posterior:
     """β, Ψ, σ² and everybody's coefficients, from everybody's moments.
 
@@ -61,6 +64,8 @@ def fit_mixed_effects(
         Whether Ψ is full. With 50 people a diagonal one is closer to the truth.
     variance_left
         The share of the noise's variance that the critic left, where it cuts into noise without outliers.
+    prior
+        Mean and standard deviation of every coefficient of β, (d,) each; +∞: nothing is known of it but ζ.
 
     Examples
     --------
@@ -74,13 +79,47 @@ def fit_mixed_effects(
     xp = array_namespace(moments.gram)
     if basis is None:
         basis = xp.eye(moments.gram.shape[-1], dtype=moments.gram.dtype)
-    likelihood = Likelihood.of_moments(moments, response, penalty, basis, variance_left)
+    if prior is None:
+        found = _search(Likelihood.of_moments(moments, response, penalty, basis, variance_left), correlated)
+        return _make_posterior(*found)
+    return _fit_with_prior(moments, response, (penalty, basis, variance_left), correlated, prior)
+
+
+def _search(likelihood: Likelihood, correlated: bool) -> tuple[LikelihoodPoint, int, bool]:
+    """The best L, diagonal or full, how many were tried, and whether the search ended."""
     best, steps, converged = search_spread(likelihood)
-    least = _to_numpy(best.root) ** 2 <= LEAST
-    if correlated and likelihood.people > 1:
-        best, more, converged = _search_full(likelihood, best)
-        steps += more
-    return best.posterior(steps, converged, xp.asarray(least))
+    if not correlated or likelihood.people < 2:
+        return best, steps, converged
+    best, more, converged = _search_full(likelihood, best)
+    return best, steps + more, converged
+
+
+def _make_posterior(best: LikelihoodPoint, steps: int, converged: bool) -> Posterior:
+    least = best.root**2 <= LEAST if best.root.ndim == 1 else best.root[0, :] != best.root[0, :]
+    return best.posterior(steps, converged, least)
+
+
+def _fit_with_prior(
+    moments: Moments,
+    response: int,
+    data: tuple[Array, Array, float],
+    correlated: bool,
+    prior: tuple[Array, Array],
+) -> Posterior:
+    """In deviations from the prior's mean, where it is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays."""
+    mean, scale = prior
+    moments = moments.subtract(mean[:, None])
+    best, steps, _ = _search(Likelihood.of_moments(moments, response, *data), correlated)
+    noise, settled = best.noise, False
+    for _ in range(NOISE_ROUNDS):
+        likelihood = Likelihood.of_moments(moments, response, *data, prior=(1 / scale**2, noise))
+        best, more, converged = _search(likelihood, correlated)
+        steps, before, noise = steps + more, noise, best.estimate_noise()
+        settled = converged and abs(noise - before) <= SETTLED * noise
+        if settled:
+            break
+    found = _make_posterior(best, steps, settled)
+    return replace(found, population=found.population + mean, mean=found.mean + mean)
 
 
 def search_spread(
