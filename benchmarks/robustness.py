@@ -2,14 +2,21 @@
 
     OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/robustness.py
 
-Takes a few minutes; writes benchmarks/robustness.json and the figures in docs/.
+Takes a few minutes; writes benchmarks/robustness.json and the figures in docs/. Where `Rscript` and R's robustbase are
+installed, its critics are measured beside ours (60 people × 210 decision points).
 """
 
+import csv
 import json
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
+import numpy as np
+
 import surefoot as sf
-from surefoot.experiments.s5 import coefficient_errors, skewed_rewards
+from surefoot.experiments.s5 import FITTERS, SCENARIOS, coefficient_errors, make_problems, skewed_rewards
 from surefoot.experiments.s5_figures import FIGURE_SCENARIOS, errors_figure, skewness_figure
 from surefoot.simulators.measures import long_run_average_reward
 
@@ -29,6 +36,39 @@ def chain_walk(seeds=5):
     return totals
 
 
+def robustbase(people=60, seed=2026):
+    """Mean coefficient error over the oracle's, ours and robustbase's on the same data; None without R."""
+    script = shutil.which("Rscript")
+    if script is None or subprocess.run([script, "-e", "library(robustbase)"], capture_output=True, check=False).returncode:
+        return None
+    found = {}
+    for place, _, problem in make_problems(SCENARIOS, participants=people, seeds=1, seed=seed):
+        coefs = {"oracle": FITTERS["oracle"](problem), "surefoot high-breakdown": FITTERS["high-breakdown"](problem)}
+        coefs |= _fit_with_robustbase(script, problem)
+        errors = {
+            name: np.linalg.norm(coef - sf.simulators.HeartSteps.critic_coef, axis=1).mean() for name, coef in coefs.items()
+        }
+        found[str(SCENARIOS[place])] = {name: error / errors["oracle"] for name, error in errors.items()}
+    return found
+
+
+def _fit_with_robustbase(script, problem):
+    with tempfile.TemporaryDirectory() as folder:
+        problems, coefficients = Path(folder, "problems.csv"), Path(folder, "coefficients.csv")
+        people, points, features = problem.features.shape
+        table = np.column_stack(
+            [np.repeat(np.arange(people), points), problem.reward.ravel(), problem.features.reshape(-1, features)]
+        )
+        header = ",".join(["participant", "reward", *(f"x{j}" for j in range(features))])
+        np.savetxt(problems, table, delimiter=",", header=header, comments="", fmt="%.17g")
+        subprocess.run([script, str(ROOT / "benchmarks" / "robustbase.R"), problems, coefficients], check=True)
+        fits = {}
+        with coefficients.open() as file:
+            for row in csv.DictReader(file):
+                fits.setdefault(row["method"], {})[int(row["participant"])] = [float(v) for v in list(row.values())[2:]]
+    return {name: np.array([fit[participant] for participant in range(people)]) for name, fit in fits.items()}
+
+
 def main():
     table = coefficient_errors()
     print(table.to_markdown(), *table.notes, sep="\n")
@@ -42,6 +82,7 @@ def main():
         "notes": table.notes,
         "skewed_rewards": [row._asdict() for row in skewed],
         "chain_walk_elrar": chain,
+        "robustbase_to_oracle": robustbase(),
     }
     path = ROOT / "benchmarks" / "robustness.json"
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

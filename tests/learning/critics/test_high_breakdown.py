@@ -258,3 +258,24 @@ def test_the_trimmed_fit_is_the_literal_one():
     found = _fit_trimmed(join_rewards(x, r), arm)
     for one in range(40):
         assert_allclose(found[one, :-3], literal_trimmed_residuals(x[one, :-3], r[one, :-3]), rtol=1e-6, atol=1e-8)
+
+
+def test_artefacts_in_half_of_an_arm_are_found_by_the_other_arm():
+    """Somebody has more artefacts than steps after prompts: only the other arm can tell which are which."""
+    clean = HeartSteps(participants=60).collect(sf.policies.coin(2), decision_points=210, seed=87)
+    dirty = contaminate(clean, mechanism="prompted", ratio=0.2, strength=5, seed=88)
+    state, action, reward = arrays(dirty.logs)
+    x, found = fit(state, action, reward)
+    touched = dirty.touched[dirty.logs.order].reshape(reward.shape)
+    assert (touched.sum(axis=1) > 0.5 * action.sum(axis=1)).any()
+    oracle = ridge(x, reward, (~touched).astype(float), np.full(8, PENALTY))
+    errors = [np.linalg.norm(coef - HeartSteps.critic_coef, axis=1).mean() for coef in (found.coef, oracle)]
+    assert errors[0] <= 1.12 * errors[1]
+
+
+def test_an_arm_that_varies_more_keeps_its_rows():
+    rng = np.random.default_rng(33)
+    state, action = rng.standard_normal((60, 210, 3)), rng.integers(0, 2, (60, 210))
+    reward = state.sum(axis=-1) + 8 * action + rng.standard_normal((60, 210)) * np.where(action == 1, 2.0, 1.0)
+    _, found = fit(state, action, reward)
+    assert (found.weights[action == 1] == 0).mean() < 0.02

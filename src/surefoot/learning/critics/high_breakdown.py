@@ -4,12 +4,15 @@ The features x(s, a) give every action coefficients of its own, so every arm (th
 fitted by itself, and an artefact that follows a prompt cannot hide among the decision points without one:
 
 1. rows whose state is far out as a whole are set aside (`state_outliers`);
-2. least trimmed squares in every arm, concentrated from three fixed starts;
+2. least trimmed squares in every arm, concentrated from three fixed starts; where an arm varies much more than another,
+   as with artefacts in about half of it, also from the fit of that other, which is preferred: an artefact moves rewards
+   further than a message does;
 3. the paper's capped least squares from there, the cap at 2.65 times the smallest of the arms' residual scales: artefacts
    inflate the scale of the arm they are in, not of the others;
 4. rounds of: residual scale, adaptive fence (Gervini and Yohai), least squares on what is inside; the first time
-   with the MAD as scale, then, more efficient, with the standard deviation of what is kept; in between the skewness of what
-   was kept decides whether the fence must allow for a long tail;
+   with the MAD as scale, then, more efficient, with the standard deviation of what lies within 2.65 of them, so that
+   artefacts just inside the fence cannot widen it round by round; in between the skewness of what was kept decides whether
+   the fence must allow for a long tail;
 5. ridge on the kept decision points.
 
 The weights are hard, 0 or 1 times the decision point's own: a decision point either counts in full for critic and actor,
@@ -45,6 +48,14 @@ ROWS_PER_FEATURE = 5
 FENCE = (2.65, 3.3)
 """In residual scales: a decision point inside the first is never left out for its reward, one beyond the second always
 is."""
+INNER_DEVIATION = 0.9677
+"""The standard deviation of normal noise that lies within the first fence."""
+VARIES_MORE, PREFERENCE = 1.4, 4.0
+"""An arm whose residual scale is so many times that of another is fitted from the other's fit too, and that is taken unless
+its trimmed sum of squares is so many times the least."""
+ONE_SIDED, SOME, CEILING = 0.9, 8, 1.2
+"""Where so large a share of at least so many decision points beyond the cap lies on one side, they are artefacts: noise
+varies to both. Such an arm varies at most so many times as much as the steadiest."""
 SKEWNESS_TO_G = 1.5
 """Log-normal noise exp(gZ) has g of about this many times the skewness of what the first round keeps, which has lost its
 longest tail."""
@@ -67,7 +78,11 @@ class _Arm(PerParticipant):
     """(people,): residuals below it are no information."""
     place: Array
     """Where in the arm every decision point of the participant stands, if it does."""
+    ceiling: Array
+    """(people,): no residual scale is larger."""
     kept: Array
+    core: Array
+    """Of those kept, what the residual scale is taken from."""
     residuals: Array
 
     @classmethod
@@ -84,7 +99,8 @@ class _Arm(PerParticipant):
             own[:, row, :size] = xp.take_along_axis(joined[:, row, :], first, axis=1)
         there[:, :size] = xp.take_along_axis(taken & inside, first, axis=1)
         place = xp.maximum(count - 1, xp.zeros_like(count))
-        return cls(own, there, rounding, place, there, _fit_trimmed(own, there))
+        ceiling = xp.full_like(rounding, xp.inf)
+        return cls(own, there, rounding, place, ceiling, there, there, _fit_trimmed(own, there))
 
     def spread(self, values: Array) -> Array:
         """Values of the arm's decision points, where these stand among all of the participant's."""
@@ -98,21 +114,20 @@ class _Arm(PerParticipant):
     def features(self) -> int:
         return int(self.joined.shape[1]) - 1
 
-    def fit(self, kept: Array) -> None:
-        self.kept, self.residuals = kept, _fit_residuals(self.joined, kept)
+    def fit(self, kept: Array, core: Array | None = None) -> None:
+        self.kept, self.core, self.residuals = kept, kept if core is None else core, _fit_residuals(self.joined, kept)
 
     def scale(self, *, efficient: bool) -> Array:
-        """Residual standard deviation of the kept decision points: the root mean square, or from their median absolute
+        """Residual standard deviation: the root mean square of the core, or, if that is smaller, from the median absolute
         value."""
         xp = array_namespace(self.rewards)
-        count = xp.sum(xp.astype(self.kept, self.rewards.dtype), axis=1)
+        count = xp.sum(xp.astype(self.core, self.rewards.dtype), axis=1)
         free = xp.maximum(count - self.features, xp.ones_like(count))
-        if efficient:
-            found = xp.sqrt(_sum_squares(xp.where(self.kept, self.residuals, 0.0)) / free)
-        else:
-            typical = scaled_mad(self.residuals, self.kept, xp.zeros_like(count))
-            found = xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free)
-        return xp.maximum(found, self.rounding)
+        found = xp.sqrt(_sum_squares(xp.where(self.core, self.residuals, 0.0)) / free) / INNER_DEVIATION
+        if not efficient:
+            typical = scaled_mad(self.residuals, self.core, xp.zeros_like(count))
+            found = xp.minimum(found, xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free))
+        return xp.maximum(xp.minimum(found, self.ceiling), self.rounding)
 
     def round(self, g: Array, *, efficient: bool) -> tuple[Array, Array]:
         """Fit anew to what is inside the fence of the last fit; every decision point's share of that fence, and
@@ -125,24 +140,25 @@ class _Arm(PerParticipant):
             low, middle, high = (xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quartiles)
             # A skewed distribution A + B (exp(gZ) − 1) / g has its median at A, and B = g IQR / (2 sinh(0.6745 g)).
             size = xp.abs(g[skewed])
-            core = (high - low) * size / (2 * xp.sinh(0.6745 * size))
-            scale[skewed], centre[skewed] = xp.maximum(core, self.rounding[skewed]), middle
+            width = (high - low) * size / (2 * xp.sinh(0.6745 * size))
+            scale[skewed], centre[skewed] = xp.maximum(width, self.rounding[skewed]), middle
         score = xp.abs(remove_skewness((self.residuals - centre[:, None]) / scale[:, None], g))
         fence = adaptive_fence(score, self.inside, *FENCE, half_normal_cdf)
-        self.fit(self.inside & (score <= fence[:, None]))
+        self.fit(self.inside & (score <= fence[:, None]), self.inside & (score <= FENCE[0]))
         return score / fence[:, None], fence * scale
 
     def settle(self, g: Array) -> tuple[Array, Array]:
         """Rounds until what is kept stays as it is; whoever has settled costs no more time."""
         xp = array_namespace(self.rewards)
-        before, moving, part = self.kept, xp.arange(g.shape[0], device=device(g)), self
+        moving, part = xp.arange(g.shape[0], device=device(g)), self
+        kept, core = self.kept, self.core
         share, fence = self.round(g, efficient=True)
         for _ in range(LAST_ROUNDS - 1):
-            still = xp.nonzero(xp.any(part.kept != before, axis=1))[0]
+            still = xp.nonzero(xp.any((part.kept != kept) | (part.core != core), axis=1))[0]
             if not still.shape[0]:
                 break
             moving, part = moving[still], part.of(still)
-            before = part.kept
+            kept, core = part.kept, part.core
             share[moving], fence[moving] = part.round(g[moving], efficient=True)
         return share, fence
 
@@ -187,6 +203,19 @@ def _fit_trimmed(joined: Array, arm: Array) -> Array:
     return best
 
 
+def _start_from(arm: _Arm, other: _Arm, people: Array) -> None:
+    """Concentrate these people's arm from the fit of another, and prefer what comes out."""
+    xp = array_namespace(arm.rewards)
+    half = smallest_half(xp.abs(other.residuals[people]), other.inside[people], other.features)
+    joined, inside, before = arm.joined[people], arm.inside[people], arm.residuals[people]
+    coef, _ = solve_ridge(other.joined[people], xp.astype(half, joined.dtype), xp.zeros_like(joined[0, 1:, 0]), 1)
+    left = joined_residuals(joined, coef)
+    for _ in range(2 + CONCENTRATION_STEPS):
+        left = _fit_residuals(joined, smallest_half(xp.abs(left), inside, arm.features))
+    values = [_sum_squares(xp.where(smallest_half(xp.abs(one), inside, arm.features), one, 0.0)) for one in (left, before)]
+    arm.residuals[people] = xp.where((values[0] < PREFERENCE * values[1])[:, None], left, before)
+
+
 def _cap(arms: list[_Arm], large: list[Array]) -> None:
     """Capped least squares in every arm from its trimmed fit, at the scale of the arm with the smallest.
 
@@ -194,14 +223,28 @@ def _cap(arms: list[_Arm], large: list[Array]) -> None:
     that beside the smallest simply varies more.
     """
     xp = array_namespace(arms[0].rewards)
-    own = [arm.scale(efficient=False) for arm in arms]
-    honest = xp.full_like(own[0], xp.inf)
-    for scale, enough in zip(own, large, strict=True):
-        honest = xp.minimum(honest, xp.where(enough, scale, xp.inf))
+    own = [xp.where(enough, arm.scale(efficient=False), xp.inf) for arm, enough in zip(arms, large, strict=True)]
+    steadiest = own[0]
+    for scale in own[1:]:
+        steadiest = xp.minimum(steadiest, scale)
     for arm, scale in zip(arms, own, strict=True):
-        limit = FENCE[0] * xp.maximum(xp.minimum(honest, scale), scale / 3)
+        for other, theirs in zip(arms, own, strict=True):
+            people = xp.nonzero((theirs == steadiest) & (scale > VARIES_MORE * theirs) & xp.isfinite(scale))[0]
+            if people.shape[0]:
+                _start_from(arm, other, people)
+    for arm, scale in zip(arms, own, strict=True):
+        limit = FENCE[0] * xp.maximum(xp.minimum(steadiest, scale), scale / 3)
         for _ in range(CAPPED_STEPS):
             arm.fit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
+        arm.ceiling = xp.where(_is_one_sided(arm), CEILING * steadiest, xp.inf)
+
+
+def _is_one_sided(arm: _Arm) -> Array:
+    """Whether what lies beyond the cap lies on one side, (people,)."""
+    xp = array_namespace(arm.rewards)
+    beyond = arm.inside & ~arm.kept
+    count, above = (xp.sum(xp.astype(one, arm.rewards.dtype), axis=1) for one in (beyond, beyond & (arm.residuals > 0)))
+    return (count >= SOME) & (xp.maximum(above, count - above) >= ONE_SIDED * count)
 
 
 def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside: Array) -> tuple[Array, Array]:
