@@ -33,6 +33,25 @@ def fit_elsewhere():
     sf.fit_study("logs.csv", "other.toml", "fit")
 
 
+def spoil_pilot(keep, **changed):
+    """The logs as one.csv, some rows only, with some columns the same throughout."""
+
+    def make():
+        header, *rows = Path("logs.csv").read_text(encoding="utf-8").splitlines()
+        names, cells = header.split(","), [row.split(",") for row in rows]
+        for row in cells:
+            row[:] = [changed.get(name.strip('"'), value) for name, value in zip(names, row, strict=True)]
+        lines = [header, *(",".join(row) for row in cells if keep(row))]
+        Path("one.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    return make
+
+
+def without_probabilities():
+    study = Path("study.toml")
+    study.write_text(study.read_text(encoding="utf-8").replace('probability = "probability"\n', ""), encoding="utf-8")
+
+
 MISTAKES = [
     Mistake(
         "init without logs",
@@ -193,5 +212,50 @@ MISTAKES = [
         "reproduce with fewer than no processes",
         command("reproduce", "s1", "--jobs", "-1"),
         "jobs is -1; give a number of processes, or 0 for one per core",
+    ),
+    Mistake(
+        "rehearse with a pilot of one participant",
+        command("rehearse", "one.csv", before=spoil_pilot(lambda row: row[0] == "0")),
+        "a pilot with one participant does not say how people differ; give at least two, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "rehearse with a pilot without probabilities",
+        command("rehearse", "logs.csv", before=without_probabilities),
+        "the pilot's randomisation probabilities are missing; log them (columns.probability), or write what the design was: [actions] probabilities = [0.4, 0.6] with your numbers",
+    ),
+    Mistake(
+        "rehearse with a pilot whose outcome never varies",
+        command("rehearse", "one.csv", before=spoil_pilot(lambda row: True, reward="7")),
+        "the pilot's outcome is always 7: nothing about its spread can be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "rehearse without a pilot and without a range of the outcome",
+        command("rehearse"),
+        "the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd",
+    ),
+    Mistake(
+        "rehearse with a plan that is not there",
+        command("rehearse", "logs.csv", "--plan", "plan.toml"),
+        "plan.toml: there is no such file; leave --plan out to rehearse with the defaults",
+    ),
+    Mistake(
+        "rehearse with an unknown key in the plan",
+        command("rehearse", "logs.csv", "--plan", "plan.toml", before=write("plan.toml", "[design]\nparticipant = 5\n")),
+        "plan.toml: line 2, key 'design.participant': unknown key (did you mean 'participants'?); valid here are participants, days, per_day, entry_days, cohort, update_every, outcome_delay, drop_out, drop_out_burden, screen",
+    ),
+    Mistake(
+        "rehearse with one trial",
+        command("rehearse", "logs.csv", "--trials", "1"),
+        "trials is 1; at least 2 say how much trials differ",
+    ),
+    Mistake(
+        "rehearse into a folder that holds something else",
+        command("rehearse", "logs.csv", "--out", "pages", before=lambda: (folder("pages")(), write("pages/letter.txt")())),
+        "pages: is there and is not a rehearsal; choose another folder with --out",
+    ),
+    Mistake(
+        "rehearse --engine gpu",
+        command("rehearse", "logs.csv", "--engine", "gpu"),
+        "there is no engine 'gpu'; choose from ['processes', 'dask']",
     ),
 ]

@@ -216,7 +216,7 @@ MISTAKES = [
     Mistake(
         "a pilot with one participant",
         rehearsal(state=(1, 3, 1), action=(1, 3), reward=(1, 3)),
-        "a pilot with one participant does not say how people differ; give at least two, or rehearse without a pilot: sf.rehearsal.from_study(study, …)",
+        "a pilot with one participant does not say how people differ; give at least two, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "a pilot without probabilities",
@@ -226,7 +226,7 @@ MISTAKES = [
     Mistake(
         "a pilot whose outcome never varies",
         rehearsal(probability=np.full((2, 3), 0.5)),
-        "the pilot's outcome is always 0: nothing about its spread can be learned; name the column that varies as [reward] column, or rehearse without a pilot: sf.rehearsal.from_study(study, …)",
+        "the pilot's outcome is always 0: nothing about its spread can be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "a rehearsal without a pilot and without a range of the outcome",

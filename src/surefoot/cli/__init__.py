@@ -25,6 +25,7 @@ from surefoot.cli import (
     policies,  # noqa: F401
     prior,  # noqa: F401
     qualify,  # noqa: F401
+    rehearse,  # noqa: F401
     replay,  # noqa: F401
     reproduce,  # noqa: F401
     screen,  # noqa: F401

@@ -66,7 +66,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     outcome, transform = _outcome(study, asked)
     actions = study.actions.names
     words = Words(asked.treatment_words or actions[1], asked.outcome_words or outcome)
-    moderators, controls = (_expand(study, terms) for terms in (asked.moderators, asked.controls))
+    moderators, controls = (expand_terms(study, terms) for terms in (asked.moderators, asked.controls))
     return analyse(
         frame,
         estimator=asked.estimator,
@@ -99,36 +99,42 @@ def _outcome(study: Study, asked: EffectsSection) -> tuple[str, str]:
     return str(asked.outcome), asked.transform or "none"
 
 
-def _expand(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
-    """State variables as columns: a category becomes its levels."""
-    found: list[str] = []
-    for term in terms:
-        found += study.columns_of(term) if term in study.state else [term]
-    return tuple(found)
-
-
 def _frame(study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
     """The logs with state variables and reward in their own units, and what else the analysis names."""
     logs = read.logs
     raw = read.raw_reward if study.reward.winsorise is None else np.clip(read.raw_reward, *study.reward.winsorise)
+    columns = list_columns(study, logs, raw)
+    if "day" not in columns and logs.time.dtype.kind == "M":
+        columns["day"] = _days_in_study(logs)
+    named = [asked.outcome, asked.numerator if isinstance(asked.numerator, str) else None]
+    more = [name for name in named if name is not None and name not in columns]
+    return make_frame(columns | _read_more(study, path, more, read), "pyarrow")
+
+
+def list_columns(study: Study, logs: Trajectories, outcome: NDArray[np.float64]) -> dict[str, Any]:
+    """Of logs, by the names that the study gives them, with state variables in their own units."""
     columns: dict[str, Any] = {
         study.columns.participant: logs.participant,
         study.columns.time: logs.time,
         logs.names.available: logs.available,
         study.actions.column: logs.action,
         study.columns.probability or TAKEN: np.where(logs.available, logs.probability, np.nan),
-        study.reward.column: raw,
+        study.reward.column: outcome,
     }
     for name, variable in study.state.items():
         for column in study.columns_of(name):
             values = logs.state[:, study.state_names.index(column)]
             scaling = variable.scaling
             columns[column] = values if scaling is None else values * scaling.scale + scaling.centre
-    if "day" not in columns and logs.time.dtype.kind == "M":
-        columns["day"] = _days_in_study(logs)
-    named = [asked.outcome, asked.numerator if isinstance(asked.numerator, str) else None]
-    more = [name for name in named if name is not None and name not in columns]
-    return make_frame(columns | _read_more(study, path, more, read), "pyarrow")
+    return columns
+
+
+def expand_terms(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
+    """State variables as columns: a category becomes its levels."""
+    found: list[str] = []
+    for term in terms:
+        found += study.columns_of(term) if term in study.state else [term]
+    return tuple(found)
 
 
 def _days_in_study(logs: Trajectories) -> NDArray[np.float64]:

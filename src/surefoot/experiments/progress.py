@@ -20,26 +20,32 @@ class UnitProgress(Protocol):
 class PlainProgress:
     """Lines on standard error at most every ten seconds, for logs and pipes."""
 
+    def __init__(self, command: str) -> None:
+        self._command = command
+
     def begin(self, done: int, total: int) -> None:
         self._done, self._total, self._begun = done, total, done
         self._start = self._last = time.monotonic()
         again = f", {done} of them done before" if done else ""
-        print(f"reproduce: {total} units of work{again}", file=sys.stderr, flush=True)
+        print(f"{self._command}: {total} units of work{again}", file=sys.stderr, flush=True)
 
     def advance(self) -> None:
         self._done += 1
         now = time.monotonic()
         if now - self._last >= 10 and self._done < self._total:
             left = (now - self._start) / (self._done - self._begun) * (self._total - self._done)
-            print(f"reproduce: {self._done} of {self._total}, about {left:.0f} s left", file=sys.stderr, flush=True)
+            print(f"{self._command}: {self._done} of {self._total}, about {left:.0f} s left", file=sys.stderr, flush=True)
             self._last = now
 
     def end(self) -> None:
-        print(f"reproduce: {self._done} of {self._total} units done", file=sys.stderr, flush=True)
+        print(f"{self._command}: {self._done} of {self._total} units done", file=sys.stderr, flush=True)
 
 
 class BarProgress:
     """A bar with the time left, on a terminal."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
 
     def begin(self, done: int, total: int) -> None:
         from rich.console import Console
@@ -48,7 +54,7 @@ class BarProgress:
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("Reproducing", total=total, completed=done)
+        self._task = self._bar.add_task(self._command, total=total, completed=done)
         self._bar.start()
 
     def advance(self) -> None:
@@ -58,6 +64,16 @@ class BarProgress:
         self._bar.stop()
 
 
-def choose_progress() -> UnitProgress:
+class NoProgress:
+    """Says nothing."""
+
+    def begin(self, done: int, total: int) -> None: ...
+
+    def advance(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def choose_progress(command: str = "reproduce") -> UnitProgress:
     """A bar where somebody watches, lines elsewhere."""
-    return BarProgress() if sys.stderr.isatty() else PlainProgress()
+    return BarProgress(command) if sys.stderr.isatty() else PlainProgress(command)

@@ -58,14 +58,23 @@ def run_all(settings: Settings, out: Path, *, jobs: int, progress: UnitProgress)
 
 
 def run_units(
-    units: Sequence[WorkUnit], work: Callable[[Any], Any], folder: Path, *, jobs: int, progress: UnitProgress
+    units: Sequence[WorkUnit],
+    work: Callable[[Any], Any],
+    folder: Path,
+    *,
+    jobs: int,
+    progress: UnitProgress,
+    elsewhere: Callable[[list[Any], Callable[[Any], Any]], Iterator[tuple[Any, Any]]] | None = None,
 ) -> list[Any]:
-    """What `work` makes of every unit, in their order; finished units are kept in the folder as JSON and not done again."""
+    """What `work` makes of every unit, in their order; finished units are kept in the folder as JSON and not done again.
+
+    `elsewhere` does the units on other machines, in any order, instead of `jobs` processes on this one.
+    """
     missing = [unit for unit in units if not _unit_file(folder, unit).exists()]
     progress.begin(len(units) - len(missing), len(units))
     try:
-        here = ((unit, work(unit)) for unit in missing)
-        for unit, result in here if jobs == 1 else _run_in_processes(missing, work, jobs):
+        here = ((unit, work(unit)) for unit in missing) if jobs == 1 else _run_in_processes(missing, work, jobs)
+        for unit, result in here if elsewhere is None else elsewhere(missing, work):
             # Python writes a float so that it reads back as the same float; NaN is written as NaN.
             with atomic_write(_unit_file(folder, unit)) as temporary:
                 temporary.write_text(json.dumps(result), encoding="utf-8")

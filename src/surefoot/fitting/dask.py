@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from surefoot.errors import InputError
 from surefoot.fitting.part_fit import PartFit, fit_part
@@ -16,6 +16,7 @@ from surefoot.numerics.parallel import count_cores
 if TYPE_CHECKING:
     from distributed import Client
 
+Item = TypeVar("Item")
 AHEAD = 2
 """Parts per worker that are on their way at once: results wait on the cluster until they are fetched, so not all are."""
 RETRIES = 5
@@ -28,28 +29,35 @@ def fit_on_cluster(partition: Partition, numbers: list[int], scheduler: str | No
     The workers read the input by its path, so they must see the same files. Without a scheduler's address a cluster is
     started on this machine, one process per core.
     """
+    return run_on_cluster(numbers, lambda number: (_fit_one_part, partition.only(number)), scheduler)
+
+
+def run_on_cluster(
+    items: Sequence[Item], task: Callable[[Item], tuple[Callable[[Any], Any], Any]], scheduler: str | None
+) -> Iterator[tuple[Item, Any]]:
+    """Every item with what its task, a function and its argument, gives on a worker; in whatever order they end."""
     try:
         from distributed import LocalCluster, as_completed
     except ImportError:
         raise InputError("engine 'dask' needs Dask; install it with: pip install 'surefoot[cluster]'") from None
     with ExitStack() as stack:
         if scheduler is None:
-            workers = min(count_cores(), max(1, len(numbers)))
+            workers = min(count_cores(), max(1, len(items)))
             cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             scheduler = stack.enter_context(cluster).scheduler_address
         client = stack.enter_context(_connect(scheduler))
-        waiting = list(reversed(numbers))
+        waiting = list(reversed(items))
         ahead = max(1, AHEAD * len(client.scheduler_info(n_workers=-1)["workers"]))
         running = {}
         for _ in range(min(ahead, len(waiting))):
-            number = waiting.pop()
-            running[client.submit(_fit_one_part, partition.only(number), pure=False, retries=RETRIES)] = number
+            item = waiting.pop()
+            running[client.submit(*task(item), pure=False, retries=RETRIES)] = item
         for future in (ended := as_completed(list(running), loop=client.loop)):
             yield running.pop(future), future.result()
             if waiting:
-                number = waiting.pop()
-                following = client.submit(_fit_one_part, partition.only(number), pure=False, retries=RETRIES)
-                running[following] = number
+                item = waiting.pop()
+                following = client.submit(*task(item), pure=False, retries=RETRIES)
+                running[following] = item
                 ended.add(following)
 
 

@@ -1,5 +1,7 @@
 """Rehearsals: a whole trial, simulated from pilot data, before the first participant."""
 
+from surefoot.rehearsal.candidate_answers import CandidateAnswers
+from surefoot.rehearsal.candidates import Candidate
 from surefoot.rehearsal.environments import (
     EFFECTS,
     NO_EFFECT,
@@ -18,6 +20,10 @@ from surefoot.rehearsal.pilot_comparison import PilotCheck, PilotComparison
 from surefoot.rehearsal.pilot_effect import PilotEffect, estimate_pilot_effect
 from surefoot.rehearsal.pilot_fit import fit_pilot
 from surefoot.rehearsal.pilot_model import PilotModel
+from surefoot.rehearsal.plan import RehearsalPlan
+from surefoot.rehearsal.recommendation import Recommendation, Verdict
+from surefoot.rehearsal.rehearsal import rehearse
+from surefoot.rehearsal.rehearsal_result import Rehearsal
 from surefoot.rehearsal.study_model import from_study
 
 __all__ = [
@@ -25,6 +31,8 @@ __all__ = [
     "FAMILIES",
     "NO_EFFECT",
     "Burden",
+    "Candidate",
+    "CandidateAnswers",
     "Environment",
     "Fading",
     "FamilyChoice",
@@ -35,10 +43,15 @@ __all__ = [
     "PilotComparison",
     "PilotEffect",
     "PilotModel",
+    "Recommendation",
+    "Rehearsal",
+    "RehearsalPlan",
     "Standardised",
+    "Verdict",
     "check_pilot_model",
     "estimate_pilot_effect",
     "fit_pilot",
     "from_study",
+    "rehearse",
     "standardised_effect",
 ]

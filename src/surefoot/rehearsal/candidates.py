@@ -9,7 +9,8 @@ from surefoot.errors import InputError
 from surefoot.study import Study
 from surefoot.study.model import MethodChoice
 
-COIN, NEVER, ALWAYS, BEST_FIXED = "coin", "never", "always", "best fixed"
+REFERENCES = COIN, NEVER, ALWAYS, BEST_FIXED = "coin", "never", "always", "best fixed"
+"""What stands beside the candidates; the best fixed probability is known only to who knows the environment."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +40,10 @@ class Candidate:
 
     @classmethod
     def with_method(cls, study: Study, choice: MethodChoice | str, name: str | None = None) -> Candidate:
-        """A method: a name, with the study's pooling and parameters where it is the study's own, or a whole choice."""
+        """A method: a name, with the study's pooling (and parameters where it is the study's own), or a whole choice."""
         if isinstance(choice, str):
-            choice = study.method_choice if choice == study.method_name else MethodChoice(name=choice)
+            own_pooling = MethodChoice(name=choice, pooling=study.method_choice.pooling)
+            choice = study.method_choice if choice == study.method_name else own_pooling
         own = choice == study.method_choice
         return cls(name or choice.name, study if own else study.with_method(choice))
 

@@ -64,6 +64,11 @@ class Effect(ABC):
         """Its gain in the mean, before factors."""
         return 0.0
 
+    @property
+    def varies_by_trial(self) -> bool:
+        """Whether `draw_trial` changes it."""
+        return False
+
 
 EFFECTS: Registry[type[Effect]] = Registry("effect")
 register_effect, find_effect = EFFECTS.register, EFFECTS.find
@@ -115,6 +120,10 @@ class Imputed(Effect):
     @property
     def size(self) -> float:
         return float(self.own.population[0])
+
+    @property
+    def varies_by_trial(self) -> bool:
+        return self.standard_error > 0
 
     def draw_trial(self, normals: Floats) -> Self:
         by_trial = self.standard_error * (normals[:, None] if self.own.own.ndim == 3 else normals[0])
@@ -247,6 +256,14 @@ class Environment:
 
     def describe(self) -> str:
         return "effects: " + (", ".join(effect.name for effect in self.effects) or "none")
+
+    def rename(self, name: str) -> Environment:
+        return replace(self, name=name)
+
+    @property
+    def varies_by_trial(self) -> bool:
+        """Whether its effects are drawn anew in every trial."""
+        return any(effect.varies_by_trial for effect in self.effects)
 
     def with_effects(self, effects: Sequence[Effect]) -> Environment:
         return replace(self, effects=tuple(effects))

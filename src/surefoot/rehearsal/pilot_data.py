@@ -144,7 +144,7 @@ def _check(rows: Trajectories, outcome: Floats) -> None:
     if len(rows.participants) < 2:
         raise InputError(
             "a pilot with one participant does not say how people differ; give at least two, or rehearse without a pilot: "
-            "sf.rehearsal.from_study(study, …)"
+            "leave the file out, in Python sf.rehearsal.from_study(study, …)"
         )
     if np.isnan(rows.probability[rows.available]).any():
         raise InputError(
@@ -156,7 +156,7 @@ def _check(rows: Trajectories, outcome: Floats) -> None:
         what = "is never there" if known.size == 0 else f"is always {known[0]:g}"
         raise InputError(
             f"the pilot's outcome {what}: nothing about its spread can be learned; name the column that varies as "
-            "[reward] column, or rehearse without a pilot: sf.rehearsal.from_study(study, …)"
+            "[reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)"
         )
 
 

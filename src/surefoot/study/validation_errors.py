@@ -80,8 +80,13 @@ def _valid_keys(study: type[Section], path: tuple[str, ...]) -> list[str]:
     else:
         for key in path:
             field = next(field for name, field in section.model_fields.items() if (field.alias or name) == key)
-            section = next(kind for kind in (field.annotation, *get_args(field.annotation)) if _is_section(kind))
+            section = next(kind for kind in _list_types(field.annotation) if _is_section(kind))
     return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _list_types(annotation: Any) -> list[Any]:
+    """An annotation and the types that it is made of."""
+    return [annotation, *(kind for part in get_args(annotation) for kind in _list_types(part))]
 
 
 def _is_section(kind: Any) -> bool:

@@ -1,0 +1,167 @@
+"""A whole rehearsal: the same chance for all, resumption, refusals, the page."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import surefoot as sf
+from surefoot.rehearsal.plan import RehearsalPlan
+
+STUDY = """
+[columns]
+participant = "participant"
+time = "time"
+[state.mood]
+range = [0, 10]
+scaling = { centre = 5.0, scale = 1.7 }
+[reward]
+range = [0, 100]
+[method]
+name = "saccb"
+pooling = "all"
+[probability_limits]
+minimum = 0.2
+maximum = 0.8
+"""
+PLAN = """
+trials = 4
+block = 2
+tuning_trials = 2
+probabilities = [0.5]
+[[candidate]]
+label = "one"
+name = "saccb"
+pooling = "all"
+[[candidate]]
+label = "two"
+name = "saccb"
+pooling = "all"
+[[environment]]
+effect = 0.4
+people_differ = 0.5
+[design]
+participants = 8
+days = 4
+per_day = 3
+update_every = 2
+"""
+
+
+def rehearse(folder=None, plan=PLAN, **more):
+    return sf.rehearsal.rehearse(None, sf.Study.parse(STUDY), RehearsalPlan.parse(plan), folder=folder, jobs=1, **more)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return rehearse()
+
+
+def test_two_candidates_that_are_the_same_differ_by_exactly_nothing(found):
+    for cells in found.answers.values():
+        assert (cells["one"].minus(cells["two"]) == 0).all()
+        assert (cells["coin"].minus(cells["fixed 0.5"]) == 0).all()
+        assert (cells["coin"].values["over_coin"] == 0).all()
+        assert (cells["never"].values["over_never"] == 0).all()
+        np.testing.assert_array_equal(cells["one"].values["p_value"], cells["two"].values["p_value"])
+
+
+def test_where_nothing_has_an_effect_no_outcome_differs(found):
+    cells = found.answers["no effect"]
+    for one in cells.values():
+        assert (one.values["over_never"] == 0).all()
+        assert (one.values["harmed"] == 0).all()
+        assert (one.values["regret"] == 0).all()
+    assert found.by_environment[0].candidate is None
+
+
+def test_where_prompts_help_always_earns_more_than_a_coin_and_never_less(found):
+    cells = found.answers["effect 0.4, people differ"]
+    assert cells["always"].mean("over_coin").low > 0 > cells["never"].mean("over_coin").high
+    assert cells["always"].mean("sent").value == 1
+    assert cells["best fixed"].sends == 1
+    assert (cells["always"].values["regret"] >= 0).all()
+
+
+def test_with_the_same_seed_everything_is_the_same_whatever_the_blocks(found):
+    again = rehearse(plan=PLAN.replace("block = 2", "block = 3"))
+    for name, cells in found.answers.items():
+        for candidate, one in cells.items():
+            for measure, values in one.values.items():
+                np.testing.assert_array_equal(values, again.answers[name][candidate].values[measure], err_msg=measure)
+
+
+def test_what_was_interrupted_goes_on_to_the_same_bytes(tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    rehearse(whole).save(whole)
+    rehearse(part, PLAN.replace("trials = 4", "trials = 2"))
+    first = {path.name: path.stat().st_mtime_ns for path in (part / "blocks").iterdir()}
+    rehearse(part).save(part)
+    for name in ("answers.json", "table.md", "manifest.json"):
+        assert (part / name).read_bytes() == (whole / name).read_bytes()
+    for path in (whole / "blocks").iterdir():
+        assert (part / "blocks" / path.name).read_bytes() == path.read_bytes()
+    assert all((part / "blocks" / name).stat().st_mtime_ns == when for name, when in first.items())
+
+
+def test_results_of_another_plan_are_refused(tmp_path):
+    rehearse(tmp_path / "mine", PLAN.replace("trials = 4", "trials = 2"))
+    with pytest.raises(
+        sf.InputError, match=r"holds the results of another rehearsal \(another plan\); choose another folder"
+    ):
+        rehearse(tmp_path / "mine", "seed = 3\n" + PLAN)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").touch()
+    with pytest.raises(sf.InputError, match="is there and is not a rehearsal"):
+        rehearse(tmp_path / "other")
+
+
+def test_a_rehearsal_shows_itself(found, tmp_path):
+    page = found.to_html(tmp_path / "page.html", source="no pilot")
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert page.count("<svg") == 6
+    assert found.overall.sentence.split(":")[0] in found.summary().replace("\n", " ")
+    data = json.loads(json.dumps(found.to_dict()))
+    assert len(data["answers"]) == 2 * 7
+    assert data["manifest"]["plan"]["keys"]["seed"] == 0
+    frame = found.to_frame()
+    assert {"environment", "candidate", "outcome", "outcome_error", "rejections_error"} <= set(frame.column_names)
+
+
+def test_engines_that_are_not_there_are_refused():
+    with pytest.raises(sf.InputError, match=r"there is no engine 'daks' \(did you mean 'dask'"):
+        rehearse(engine="daks")
+    with pytest.raises(sf.InputError, match="scheduler is for engine 'dask'"):
+        rehearse(scheduler="tcp://127.0.0.1:1")
+
+
+@pytest.mark.slow
+def test_a_killed_rehearsal_loses_at_most_a_block(tmp_path, found):
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "plan.toml").write_text(PLAN)
+    arguments = ["--plan", "plan.toml", "--jobs", "1", "--out", "killed"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(sf.__file__).parents[1])}
+
+    def start():
+        command = [sys.executable, "-m", "surefoot", "rehearse", *arguments]
+        return subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)  # noqa: S603 - our own command
+
+    killed = start()
+    blocks = tmp_path / "killed" / "blocks"
+    while not list(blocks.glob("*trials*.json")):
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    before = {path.name: path.stat().st_mtime_ns for path in blocks.glob("environment*.json")}
+    assert 3 <= len(before) < 6
+    start().communicate()
+    found.save(tmp_path)
+    assert (tmp_path / "killed/answers.json").read_bytes() == (tmp_path / "answers.json").read_bytes()
+    assert all((blocks / name).stat().st_mtime_ns == when for name, when in before.items())
