@@ -18,6 +18,7 @@ import numpy as np
 import surefoot as sf
 from surefoot.experiments.s5 import FITTERS, SCENARIOS, coefficient_errors, make_problems, skewed_rewards
 from surefoot.experiments.s5_figures import FIGURE_SCENARIOS, errors_figure, skewness_figure
+from surefoot.reports.render import save_svg
 from surefoot.simulators.measures import long_run_average_reward
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,8 +88,8 @@ def main():
     path = ROOT / "benchmarks" / "robustness.json"
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     curves = coefficient_errors(FIGURE_SCENARIOS, participants=100, seeds=2, peer_participants=20)
-    errors_figure(curves).savefig(ROOT / "docs" / "robustness-errors.png", dpi=110)
-    skewness_figure().savefig(ROOT / "docs" / "robustness-skewness.png", dpi=110)
+    save_svg(errors_figure(curves), ROOT / "docs" / "robustness-errors.svg", "Coefficient error by share touched")
+    save_svg(skewness_figure(), ROOT / "docs" / "robustness-skewness.svg", "Two measures of skewness")
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def test_s5_writes_its_table_and_says_what_held(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["reproduce", "s5", "--quick", "--jobs", "1", "--out", str(tmp_path), "--json"])
     limits = json.loads(done.stdout)["s5"]["limits"]
     assert [row["data"] for row in limits][:2] == ["clean", "sensor 4 %"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s5.csv", "s5.json", "s5.md", "s5.parquet", "s5.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s5.csv", "s5.json", "s5.md", "s5.parquet", "s5.svg"]
     table = (tmp_path / "s5.md").read_text()
     for words in ("high-breakdown / oracle", "huber", "careless 30 %", "no method can know", "Skewed but clean"):
         assert words in table

@@ -48,7 +48,7 @@ def test_it_is_found_by_name_and_writes_table_figure_and_limits(rows, monkeypatc
     monkeypatch.setattr(s7_outputs, "LIMITS", (limit,))
     monkeypatch.setattr(s7_outputs, "SHOWN", ("HeartSteps", "50 × 42"))
     summary = s7_outputs._write([rows, rows], s7_outputs.S7Settings(replicates=2), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"s7.json", "s7.md", "s7.parquet", "s7.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"s7.json", "s7.md", "s7.parquet", "s7.svg"}
     page = (tmp_path / "s7.md").read_text(encoding="utf-8")
     assert "| HeartSteps, 50 × 42 | prompted 10 % |" in page
     assert "(missed)" in page

@@ -44,7 +44,7 @@ def test_limits():
 
 def test_what_is_written(rows, tmp_path):
     summary = write_people([rows, rows], {"replicates": 2}, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {f"s7-people.{end}" for end in ("json", "md", "parquet", "png")}
+    assert {path.name for path in tmp_path.iterdir()} == {f"s7-people.{end}" for end in ("json", "md", "parquet", "svg")}
     assert json.loads((tmp_path / "s7-people.json").read_text())["results"] == summary["results"]
     page = (tmp_path / "s7-people.md").read_text()
     assert "| 42 decision points | spread 1 |" in page

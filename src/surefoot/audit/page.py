@@ -149,7 +149,7 @@ def _draw_send_rates(audit: AuditFindings) -> tuple[Markup, str]:
     axes.axvline(audit.measures.fitted.critic_.strictness, color=GREY, linewidth=0.8, label="this fit")
     axes.set_ylim(0, 100)
     _set_logarithmic(axes, taus)
-    label_axes(axes, x="τ (how high the limit is)", y="%", title="Sending and limit")
+    label_axes(axes, x="τ (how high the limit is)", y="decision points (%)", title="Sending and limit")
     add_legend(figure, axes)
     return inline_svg(figure, "Send rate and share removed at several limits"), "At the logged states."
 

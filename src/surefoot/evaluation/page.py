@@ -12,13 +12,13 @@ from surefoot.evaluation.values import LOGGED, PolicyValues
 from surefoot.inference.intervals import describe_roughness
 from surefoot.reports.figures import (
     BLUE,
+    BROWN,
     GREEN,
     GREY,
     INK,
+    NAVY,
     ORANGE,
     PURPLE,
-    SKY,
-    YELLOW,
     add_legend,
     interval_bars,
     label_axes,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = (GREY, ORANGE, GREEN, BLUE, PURPLE, YELLOW, SKY)
+COLOURS = (GREY, ORANGE, GREEN, BLUE, PURPLE, BROWN, NAVY)
 """Of the estimators, in their order."""
 
 

@@ -10,7 +10,7 @@ from surefoot.experiments.replicate import scene_title
 from surefoot.experiments.results import Results
 from surefoot.experiments.settings import RATIOS, SCENES, STRENGTHS, SWEPT_TAUS, TYPES, Cell, Settings
 from surefoot.inference.intervals import mean_interval
-from surefoot.reports.figures import BLUE, GREEN, GREY, INK, ORANGE, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREEN, GREY, LEGEND, ORANGE, label_axes, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def _legend(figure: Figure) -> None:
         )
     ]
     handles.append(Line2D([], [], color=GREY, linestyle=":", label="oracle-myopic"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False, fontsize="small", labelcolor=INK)
+    figure.legend(handles=handles, loc="outside lower center", ncols=7, **LEGEND)
 
 
 def _curve(axes: Axes, at: Sequence[float], values: Sequence[Any], kind: str, *, robust: bool) -> None:

@@ -25,8 +25,8 @@ FIGURE_SCENARIOS = (
 LINES = {
     "oracle": (figures.GREY, "--", ""),
     "least squares": (figures.ORANGE, "-", "s"),
-    "kalman": (figures.SKY, "-", "v"),
-    "capped": (figures.YELLOW, "-", "D"),
+    "kalman": (figures.NAVY, "-", "v"),
+    "capped": (figures.BROWN, "-", "D"),
     "huber": (figures.PURPLE, ":", "x"),
     "ransac": (figures.GREEN, ":", "+"),
     "high-breakdown": (figures.BLUE, "-", "o"),

@@ -21,6 +21,7 @@ from surefoot.experiments.s5 import (
     skewed_rewards,
     summarise_errors,
 )
+from surefoot.reports.render import save_svg
 from surefoot.version import __version__
 
 LIMITS = {"clean": 1.04, "sensor": 1.05, "prompted 10 %": 1.06, "prompted 20 %": 1.30}
@@ -99,8 +100,7 @@ def _write(table: CoefficientErrors, settings: S5Settings, out: Path) -> dict[st
         parquet.write_table(frame, temporary)
     with atomic_write(out / "s5.csv") as temporary:
         csv.write_csv(frame, temporary)
-    with atomic_write(out / "s5.png") as temporary:
-        errors_figure(table).savefig(temporary, format="png", dpi=110, metadata={"Software": None})
+    save_svg(errors_figure(table), out / "s5.svg", "Coefficient error by share of decision points touched")
     with atomic_write(out / "s5.md") as temporary:
         temporary.write_text(_page(table, summary), encoding="utf-8")
     with atomic_write(out / "s5.json") as temporary:

@@ -17,6 +17,7 @@ from surefoot.experiments.further import FurtherExperiment, SummaryTable
 from surefoot.experiments.progress import UnitProgress
 from surefoot.experiments.s6 import ARTEFACTS, DECISION_POINTS, METHODS, OURS, RATIOS, Row, run_study, summarise
 from surefoot.reports import figures
+from surefoot.reports.render import save_svg
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ def _write(rows: list[Row], summary: dict[str, Any], out: Path) -> None:
         parquet.write_table(frame, temporary)
     with atomic_write(out / "s6.csv") as temporary:
         csv.write_csv(frame, temporary)
-    with atomic_write(out / "s6.png") as temporary:
-        draw_errors(rows).savefig(temporary, format="png", dpi=110, metadata={"Software": None})
+    save_svg(draw_errors(rows), out / "s6.svg", "Coefficient error by artefact and share touched")
     with atomic_write(out / "s6.md") as temporary:
         temporary.write_text(_page(rows, summary), encoding="utf-8")
     with atomic_write(out / "s6.json") as temporary:
@@ -157,7 +157,7 @@ def _page(rows: Sequence[Row], summary: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-COLOURS = {"accb": figures.ORANGE, "filter-accb (kalman)": figures.SKY, "ro-accb": figures.YELLOW, "hb-accb": figures.BLUE}
+COLOURS = {"accb": figures.ORANGE, "filter-accb (kalman)": figures.PURPLE, "ro-accb": figures.BROWN, "hb-accb": figures.BLUE}
 
 
 def draw_errors(rows: Sequence[Row]) -> Figure:
@@ -180,9 +180,8 @@ def draw_errors(rows: Sequence[Row]) -> Figure:
         panel.set_axis_off()
     for row_of_panels in axes:
         row_of_panels[0].set_ylabel("coefficient error\n(accb on clean data = 1)")
-    panels[-1].legend(
-        *panels[0].get_legend_handles_labels(), frameon=False, loc="center", title="dashed: without the screen"
-    )
+    shown = panels[0].get_legend_handles_labels()
+    panels[-1].legend(*shown, loc="center", title="dashed: without the screen", **figures.LEGEND)
     return figure
 
 

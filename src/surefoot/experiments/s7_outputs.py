@@ -29,6 +29,7 @@ from surefoot.experiments.s7_people import PeopleRow, run_people
 from surefoot.experiments.s7_people_outputs import write_people
 from surefoot.reports import figures
 from surefoot.reports.numbers import format_signed
+from surefoot.reports.render import save_svg
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -126,8 +127,7 @@ def _write(found: list[list[Any]], settings: S7Settings, out: Path) -> dict[str,
     }
     with atomic_write(out / "s7.parquet") as temporary:
         parquet.write_table(frame, temporary)
-    with atomic_write(out / "s7.png") as temporary:
-        draw_figure(table).savefig(temporary, format="png", dpi=110, metadata={"Software": None})
+    save_svg(draw_figure(table), out / "s7.svg", "Long-run reward beside never prompting")
     with atomic_write(out / "s7.md") as temporary:
         temporary.write_text(write_page(table, summary), encoding="utf-8")
     with atomic_write(out / "s7.json") as temporary:

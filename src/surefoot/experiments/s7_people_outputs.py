@@ -12,6 +12,7 @@ from surefoot.data.frames import make_frame
 from surefoot.experiments.s7_people import FITS, POINTS, SPREADS, PeopleRow, PeopleSummary, summarise_people
 from surefoot.reports import figures
 from surefoot.reports.numbers import format_signed
+from surefoot.reports.render import save_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,8 +71,7 @@ def write_people(replicates: list[list[Any]], parameters: dict[str, Any], out: P
     limits = compare_people(table)
     with atomic_write(out / "s7-people.parquet") as temporary:
         parquet.write_table(frame, temporary)
-    with atomic_write(out / "s7-people.png") as temporary:
-        draw_people(table).savefig(temporary, format="png", dpi=110, metadata={"Software": None})
+    save_svg(draw_people(table), out / "s7-people.svg", "Error and reward by how much people differ")
     with atomic_write(out / "s7-people.md") as temporary:
         temporary.write_text(write_page(table, limits, len(replicates)), encoding="utf-8")
     summary = {"limits": limits, "results": [row._asdict() for row in table], "parameters": parameters}
@@ -113,7 +113,7 @@ def draw_people(table: list[PeopleSummary]) -> Figure:
     figures.label_axes(errors, x="spread between people", y=f"error ({unit})", title="Coefficients of the reward")
     figures.label_axes(gains, x="spread between people", y=f"{unit}\nmore than never", title="Long-run reward")
     for axes in (errors, gains):
-        axes.legend(frameon=False, fontsize="small")
+        axes.legend(**figures.LEGEND)
     return figure
 
 

@@ -1,7 +1,8 @@
-"""How figures look: one style, in colours that colour-blind readers can tell apart (Okabe and Ito), by day and by night.
+"""How figures look: one style, in colours that colour-blind readers can tell apart, by day and by night.
 
-Figures are drawn in the colours of `LIGHT`. Inside a page each of them becomes a CSS variable, so that the same drawing
-follows the reader's dark mode.
+The colours by day are those of Okabe and Ito (2008), with brown and navy for lines where their yellow and sky blue are too
+pale on white; those by night are lighter ones. Figures are drawn in `LIGHT`. In a page, and in a file of their own, each
+colour becomes a CSS variable, so that the same drawing follows the reader's dark mode.
 """
 
 from __future__ import annotations
@@ -23,24 +24,32 @@ LIGHT = {
     "purple": "#cc79a7",
     "yellow": "#e69f00",
     "sky": "#56b4e9",
+    "brown": "#7a3d00",
+    "navy": "#1f1f7a",
     "grey": "#6e7681",
     "ink": "#1c2430",
     "grid": "#e3e7ec",
+    "paper": "#ffffff",
 }
 DARK = {
     "blue": "#5fb3ee",
     "orange": "#ff9147",
     "green": "#3ccfa0",
-    "purple": "#e6a3cb",
+    "purple": "#e060c0",
     "yellow": "#f4bd3f",
     "sky": "#a2d8f7",
+    "brown": "#fff3c4",
+    "navy": "#8a80ff",
     "grey": "#a5aeb9",
     "ink": "#e7eaee",
     "grid": "#38414d",
+    "paper": "#14181d",
 }
-BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, GREY, INK, GRID = LIGHT.values()
-SERIES = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY)
-"""For the lines of one plot, in this order."""
+BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, BROWN, NAVY, GREY, INK, GRID, PAPER = LIGHT.values()
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, BROWN, NAVY)
+"""For the lines of one plot, in this order; yellow and sky are for areas only."""
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "labelcolor": INK}
+"""How a legend looks that `add_legend` cannot make."""
 
 
 def new_figure(
@@ -77,8 +86,7 @@ def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
 def add_legend(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
     """What the marks of the axes mean, below the figure, where it covers nothing."""
     handles, labels = axes.get_legend_handles_labels()
-    look = {"frameon": False, "fontsize": "small", "labelcolor": INK}
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **LEGEND)
 
 
 def interval_bars(intervals: Sequence[Any], scale: float = 1.0) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
 
-from surefoot.reports.figures import DARK, LIGHT
-from surefoot.reports.numbers import format_beside, format_interval, format_number, format_percent, format_value
+from surefoot.atomic_files import write_texts
+from surefoot.reports.figures import DARK, INK, LIGHT
+from surefoot.reports.numbers import (
+    format_beside,
+    format_interval,
+    format_number,
+    format_percent,
+    format_signed,
+    format_value,
+)
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -27,7 +36,7 @@ def render(template: str, *, package: str = "surefoot.reports", **context: Any) 
         lstrip_blocks=True,
     )
     formats = {"number": format_number, "value": format_value, "interval": format_interval, "percent": format_percent}
-    environment.filters |= {**formats, "digits_of": format_beside}
+    environment.filters |= {**formats, "digits_of": format_beside, "signed": format_signed}
     page = environment.get_template(template).render(surefoot_version=__version__, light=LIGHT, dark=DARK, **context)
     return page.replace(" %", "\N{NO-BREAK SPACE}%")  # A number and its sign stay on one line.
 
@@ -51,7 +60,17 @@ def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Mar
     text = buffer.getvalue()
     drawing = text[text.index("<svg") :]
     drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
+    # What nobody gave a colour is black, which is not written down.
+    drawing = drawing.replace("<svg ", f'<svg role="img" aria-label="{Markup.escape(description)}" fill="{INK}" ', 1)
     for name in FRAME if raster else LIGHT:
         drawing = drawing.replace(LIGHT[name], f"var(--{name})")
-    label = Markup.escape(description)
-    return Markup(drawing.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))  # noqa: S704 - our own figure
+    return Markup(drawing)  # noqa: S704 - our own figure
+
+
+def save_svg(figure: Figure, path: Path, description: str) -> None:
+    """Write a figure as an SVG file of its own, on paper of its own: it too follows the dark mode of whoever looks at it."""
+    day, night = (" ".join(f"--{name}: {colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))
+    style = f"<style>:root {{ {day} }} @media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}</style>"
+    paper = '<rect width="100%" height="100%" fill="var(--paper)"/>'
+    opening, rest = str(inline_svg(figure, description)).split(">", 1)
+    write_texts({path: f"{opening}>{style}{paper}{rest}"})

@@ -28,7 +28,7 @@ def _power_curve(trial: SizedTrial) -> tuple[Markup, str]:
     axes.axvline(trial.size.people, color=GREY, linewidth=0.8, linestyle="--", label="this trial")
     axes.axhline(100 * trial.size.power, color=GREY, linewidth=0.8, linestyle="--")
     axes.set_ylim(0, 100)
-    label_axes(axes, x="participants", y="power in %", title="Power")
+    label_axes(axes, x="participants", y="power (%)", title="Power")
     add_legend(figure, axes)
     note = f"Dashed: {trial.size.people} participants with {100 * trial.size.power:.1f} % power."
     return inline_svg(figure, f"Power by number of participants; {note}"), note

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
-from surefoot.reports.figures import GREEN, GREY, INK, ORANGE, PURPLE, SKY, label_axes, new_figure
+from surefoot.reports.figures import DARK, GREY, LEGEND, LIGHT, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render
 from surefoot.screening.not_worn import NotWorn
 from surefoot.screening.screen import Screen, ScreenTotals
 from surefoot.screening.stuck import Stuck
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from matplotlib.figure import Figure
 
 SHOWN_PEOPLE = 100
 """The map shows at most so many people, those with most flags."""
 MEANINGS = (
-    ("no decision point", "#FFFFFF"),
-    ("as measured", "#CFE3F1"),
-    ("as measured, sent", SKY),
-    ("missing", "#D9D9D9"),
-    ("not worn", ORANGE),
-    ("stuck", PURPLE),
-    ("flagged otherwise", GREEN),
+    ("no decision point", "paper"),
+    ("as measured", "grid"),
+    ("as measured, sent", "sky"),
+    ("missing", "grey"),
+    ("not worn", "orange"),
+    ("stuck", "purple"),
+    ("flagged otherwise", "green"),
 )
-"""What a cell of the map can be, the later ones over the earlier."""
+"""What a cell of the map can be, with its colour, the later ones over the earlier."""
 
 
 def render_page(screen: Screen, totals: ScreenTotals, *, title: str, source: str = "") -> str:
@@ -67,23 +68,22 @@ def map_cells(screen: Screen) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return logs.participants[shown], grid
 
 
-def heat_map(screen: Screen) -> Figure:
-    """Participants × decision points: worn, not worn, stuck, missing, sent."""
+def heat_map(screen: Screen, palette: Mapping[str, str] = LIGHT) -> Figure:
+    """Participants × decision points: worn, not worn, stuck, missing, sent. An image, so it is drawn for day or night."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     people, grid = map_cells(screen)
     figure, axes = new_figure(width=9.0, height=min(2.2 + 0.11 * len(people), 12.0))
-    colours = ListedColormap([colour for _, colour in MEANINGS])
+    colours = ListedColormap([palette[colour] for _, colour in MEANINGS])
     axes.imshow(grid, cmap=colours, vmin=-0.5, vmax=len(MEANINGS) - 0.5, aspect="auto", interpolation="nearest")
     label_axes(axes, x="decision point", y="participant", title="What was recorded")
     axes.grid(visible=False)
     step = -(-len(people) // 25)
     axes.set_yticks(range(0, len(people), step), [str(name) for name in people[::step]], fontsize=7)
     present = [place for place in range(1, len(MEANINGS)) if (grid == place).any()]
-    handles = [Patch(facecolor=MEANINGS[place][1], edgecolor=GREY, label=MEANINGS[place][0]) for place in present]
-    look = {"frameon": False, "fontsize": "small", "labelcolor": INK}
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), **look)
+    handles = [Patch(facecolor=palette[MEANINGS[place][1]], edgecolor=GREY, label=MEANINGS[place][0]) for place in present]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), **LEGEND)
     return figure
 
 
@@ -92,7 +92,8 @@ def _chart(screen: Screen) -> tuple[Markup, str]:
     whom = f"the {SHOWN_PEOPLE} of {people} people with most flags" if people > SHOWN_PEOPLE else f"all {people} people"
     note = f"Every line is a participant, every cell a decision point; {whom}. Long coloured stretches are worth a call."
     words = "Map of participants and decision points: worn, not worn, stuck, missing, sent"
-    return inline_svg(heat_map(screen), words, raster=True), note
+    day, night = (inline_svg(heat_map(screen, palette), words, raster=True) for palette in (LIGHT, DARK))
+    return Markup('<span class="day">{}</span><span class="night">{}</span>').format(day, night), note
 
 
 def _people(screen: Screen) -> list[dict[str, Any]]:
