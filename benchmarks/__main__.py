@@ -2,9 +2,10 @@
 
     make bench                          everything
     python -m benchmarks fitting        one part; the others stay as they were in results.json
+    python -m benchmarks --check        measures, compares with results.json, names what became slower; writes nothing
 
-Writes benchmarks/results.json and benchmarks/results.md. What `gpu.py`, `million.py`, `service.py` and `threads.py`
-measured, each at its own time and place, goes in with it.
+Writes benchmarks/results.json and benchmarks/results.md, which begins with every goal and whether it holds. What `gpu.py`,
+`insight.py`, `million.py`, `service.py` and `threads.py` measured, each at its own time and place, goes in with it.
 """
 
 import argparse
@@ -19,10 +20,11 @@ import warnings
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.goals import find_slower, list_goals
 from benchmarks.measuring import best_of
 
 PARTS = ("fitting", "deciding", "simulating", "scaling", "quality", "starting")
-ELSEWHERE = ("gpu", "million", "service", "threads")
+ELSEWHERE = ("gpu", "insight", "million", "service", "threads")
 FOLDER = Path(__file__).resolve().parent
 COMPARED = ("surefoot", "numpy", "scipy", "scikit-learn", "mabwiser", "contextualbandits", "vowpalwabbit", "gymnasium")
 
@@ -30,23 +32,45 @@ COMPARED = ("surefoot", "numpy", "scipy", "scikit-learn", "mabwiser", "contextua
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
-    wanted = parser.parse_args().parts or PARTS
+    parser.add_argument("--check", action="store_true", help="compare with results.json instead of writing it")
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
     path = FOLDER / "results.json"
-    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for name in wanted:
-        print(f"measuring {name} …", file=sys.stderr, flush=True)
-        part = starting() if name == "starting" else importlib.import_module(f"benchmarks.{name}").measure()
-        results[name] = rounded({"measured": datetime.datetime.now(datetime.UTC).date().isoformat(), **part})
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if asked.check:
+        return check(before, {**before, **dict(measure_parts(asked.parts or PARTS))})
+    results = dict(before)
+    for name, part in measure_parts(asked.parts or PARTS):
+        results[name] = part
         results["versions"] = {**{package: version(package) for package in COMPARED}, "python": platform.python_version()}
         results["machine"] = {"cores": len(os.sched_getaffinity(0)), "processor": platform.machine()}
-        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write(path, results)
     for name in ELSEWHERE:
         results[name] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write(path, results)
     table = markdown(results)
     (FOLDER / "results.md").write_text(table, encoding="utf-8")
     print(table)
+    return 0
+
+
+def measure_parts(names):
+    """(name, figures) of every part, as soon as it is measured."""
+    for name in names:
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        part = starting() if name == "starting" else importlib.import_module(f"benchmarks.{name}").measure()
+        yield name, rounded({"measured": datetime.datetime.now(datetime.UTC).date().isoformat(), **part})
+
+
+def check(before, now):
+    """Say what became slower; the exit code says whether anything did."""
+    slower = find_slower(before, now)
+    print("\n".join(slower) or "nothing became slower by more than 15 %")
+    return 1 if slower else 0
+
+
+def write(path, results):
+    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def starting():
@@ -55,13 +79,17 @@ def starting():
         "import surefoot as sf; s = sf.simulators.HeartSteps(participants=50);"
         "sf.method('ro-accb').fit(s.collect(sf.policies.coin(2), decision_points=210, seed=0))"
     )
-    programs = {"nothing": "", "import surefoot": "import surefoot", "import, simulate and fit 50 people": fit}
-    return {
-        "seconds": {
-            name: best_of(lambda program=program: subprocess.run([sys.executable, "-c", program], check=True), 3)
-            for name, program in programs.items()
-        }
+    commands = {
+        "nothing": ["-c", ""],
+        "import surefoot": ["-c", "import surefoot"],
+        "surefoot --help": ["-m", "surefoot", "--help"],
+        "import, simulate and fit 50 people": ["-c", fit],
     }
+    return {"seconds": {name: best_of(lambda command=command: _run(command), 5) for name, command in commands.items()}}
+
+
+def _run(command):
+    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
 
 
 def rounded(value):
@@ -73,7 +101,13 @@ def rounded(value):
 
 
 def markdown(results):
-    lines = ["# Measured side by side", "", "Made by `make bench`; the numbers are in `results.json`.", ""]
+    lines = [
+        "# Measured side by side",
+        "",
+        "Made by `make bench`; the numbers are in `results.json`.",
+        "",
+        *list_goals(results),
+    ]
     units = {"microseconds_per_person": "µs per participant", "microseconds": "µs", "nanoseconds": "ns", "seconds": "s"}
     for name in ("fitting", "deciding", "simulating", "starting"):
         part = results.get(name, {})
@@ -85,13 +119,8 @@ def markdown(results):
             lines += ["| ratio | |", "|---|---:|"]
             lines += [f"| {what} | {value:,.1f} |" for what, value in part["ratios"].items()] + [""]
     if "scaling" in results:
-        exponents = results["scaling"]["exponents"]
-        lines += [
-            "## Scaling of ro-accb",
-            "",
-            f"Exponent over people {exponents['people']:.2f}, over decision points {exponents['tuples']:.2f}.",
-        ]
-        lines += [""]
+        lines += ["## Growth of the cost", "", "| exponent over | |", "|---|---:|"]
+        lines += [f"| {what} | {value:.2f} |" for what, value in results["scaling"]["exponents"].items()] + [""]
     if "quality" in results:
         lines += _quality(results["quality"]["rows"])
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
@@ -115,4 +144,4 @@ def _quality(rows):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

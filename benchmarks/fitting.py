@@ -26,6 +26,7 @@ def measure():
         "literal / surefoot ro-accb": literal / microseconds["surefoot ro-accb, 1,000 people"],
         "MABWiser LinUCB / surefoot ro-accb": mabwiser / microseconds["surefoot ro-accb, 1,000 people"],
         "MABWiser LinUCB / surefoot ro-linucb": mabwiser / microseconds["surefoot ro-linucb, 1,000 people"],
+        "MABWiser LinUCB / surefoot hb-accb": mabwiser / microseconds["surefoot hb-accb, 1,000 people"],
         "surefoot hb-accb / ro-accb": microseconds["surefoot hb-accb, 1,000 people"]
         / microseconds["surefoot ro-accb, 1,000 people"],
     }

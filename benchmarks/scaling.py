@@ -1,30 +1,83 @@
-"""How the cost of ro-accb grows with people and with decision points: the exponents of two power laws."""
+"""How the cost of a fit grows with people, decision points and state variables (exponents of power laws), and its memory."""
+
+import json
+import tracemalloc
 
 import numpy as np
 
 import surefoot as sf
 from benchmarks.measuring import best_of, study
+from surefoot.screening import screen
 
 PEOPLE = (100, 1_000, 10_000, 100_000)
-TUPLES = (50, 160, 500, 1_600, 5_000)
+DECISION_POINTS = (50, 160, 500, 1_600, 5_000)
+VARIABLES = (3, 6, 12, 24, 40)
+OTHERS = {
+    "partial": lambda logs: sf.method("accb", pooling="partial").fit(logs),
+    "ahead": lambda logs: sf.method("ahead").fit(logs),
+    "screen": screen,
+}
 
 
 def measure():
     people = {count: _seconds(count, 210) for count in PEOPLE}
-    points = {count: _seconds(max(50, 500_000 // count), count) for count in TUPLES}
+    points = {count: _seconds(max(50, 500_000 // count), count) for count in DECISION_POINTS}
     per_participant = {count: seconds / max(50, 500_000 // count) for count, seconds in points.items()}
+    variables = {count: _fit_variables(count) for count in VARIABLES}
+    exponents = {
+        "people": _exponent(people),
+        "decision points": _exponent(per_participant),
+        "variables": _exponent(variables),
+    }
+    for name, run in OTHERS.items():
+        exponents |= {f"{what}, {name}": exponent for what, exponent in _growth(run).items()}
     return {
         "seconds_by_people": people,
-        "microseconds_per_person_by_tuples": {count: 1e6 * seconds for count, seconds in per_participant.items()},
-        "exponents": {"people": _exponent(people), "decision_points": _exponent(per_participant)},
+        "microseconds_per_person_by_decision_points": {count: 1e6 * seconds for count, seconds in per_participant.items()},
+        "microseconds_per_person_by_variables": {count: 1e6 * seconds for count, seconds in variables.items()},
+        "exponents": exponents,
+        "kilobytes_per_person": _kilobytes(),
     }
 
 
-def _seconds(people, points):
+def _seconds(people, points, run=lambda logs: sf.method("ro-accb").fit(logs)):
     logs, _ = study(people, points)
-    return best_of(lambda: sf.method("ro-accb").fit(logs), 3 if people < 50_000 else 1)
+    return best_of(lambda: run(logs), 3 if people < 50_000 else 1)
+
+
+def _growth(run):
+    """Exponents over people, decision points and variables of something that takes logs."""
+    people = {count: _seconds(count, 210, run) for count in (100, 400, 1_600)}
+    points = {count: _seconds(100, count, run) for count in (100, 400, 1_600)}
+    variables = {count: _fit_variables(count, run) for count in (3, 12, 40)}
+    return {"people": _exponent(people), "decision points": _exponent(points), "variables": _exponent(variables)}
+
+
+def _fit_variables(variables, run=lambda logs: sf.method("ro-accb").fit(logs), people=200, points=210):
+    """Seconds per participant with so many state variables."""
+    rng = np.random.default_rng(variables)
+    state, action = rng.standard_normal((people, points, variables)), rng.integers(0, 2, (people, points))
+    reward = state[..., 0] + action * state[..., 1] + rng.standard_normal((people, points))
+    logs = sf.Trajectories.from_arrays(state, action, reward, probability=np.full((people, points), 0.5))
+    return best_of(lambda: run(logs), 3) / people
+
+
+def _kilobytes():
+    """The peak of what a fit allocates beside the logs: what 4,000 people take more than 2,000."""
+    peaks = []
+    for people in (2_000, 4_000):
+        logs, _ = study(people)
+        tracemalloc.start()
+        sf.method("ro-accb").fit(logs)
+        peaks.append(tracemalloc.get_traced_memory()[1] / 1024)
+        tracemalloc.stop()
+    return (peaks[1] - peaks[0]) / 2_000
 
 
 def _exponent(times):
     slope, _ = np.polyfit(np.log(list(times)), np.log(list(times.values())), 1)
     return float(slope)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=1))
