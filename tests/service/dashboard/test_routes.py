@@ -1,16 +1,19 @@
 from datetime import datetime, timedelta
 
+import pytest
+
 from surefoot.service.access import keys
 from surefoot.service.dashboard import overview, policy_views
+from surefoot.service.database import clock
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import queries, updates
 from surefoot.study import Study
-from tests.service.dashboard.pages import live, sign_in, token
+from tests.service.dashboard.pages import PAGES, live, sign_in, token
 from tests.service.support.client import request
-from tests.service.support.seeded_trial import BEGIN, NASTY, Clock, seed
+from tests.service.support.seeded_trial import BEGIN, NASTY, Clock
 from tests.service.support.trials import STUDY, fill
 
 
@@ -19,6 +22,14 @@ def test_pages_that_are_not_there_are_pages(browser):
     for path in ("/policies/99", "/policies/0", "/policies/x", "/updates/99", "/policies/99/activate"):
         answer = browser.get(path)
         assert answer.status_code == 404 and "text/html" in answer.headers["content-type"], path
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_trial_without_anything_has_all_its_pages(browser):
+    sign_in(browser, "admin")
+    assert {path: browser.get(path).status_code for path in PAGES} == dict.fromkeys(PAGES, 200)
+    asked = browser.get("/what-if?state.weather=1&state.engagement=1&state.place=home").text
+    assert "no rule for somebody new yet" in asked and "<b>0.500</b>" in asked
 
 
 def test_activating_and_rolling_back(seeded_browser):
@@ -34,17 +45,16 @@ def test_activating_and_rolling_back(seeded_browser):
     assert "key " + keys.FORM.fullmatch(browser.keys["admin"])[1] in browser.get("/policies").text
 
 
-def test_what_is_shown_is_what_is_stored(browser, monkeypatch, tmp_path):
-    clock = Clock(monkeypatch, tmp_path)
-    seed(browser.trial, clock)
+def test_what_is_shown_is_what_is_stored(seeded_browser):
+    browser, at = seeded_browser, clock.now()
     sign_in(browser, "analyst")
     trial = browser.trial
-    days = overview.count_days(trial, clock.moment)
+    days = overview.count_days(trial, at)
     assert [day.decisions for day in days[-4:]] == [15, 15, 15, 3] and sum(day.decisions for day in days) == 4 * 50 - 15 + 3
-    people = overview.list_participants(trial, clock.moment)
+    people = overview.list_participants(trial, at)
     assert [one.id for one in people[:2]] == ["p4", "p1"] and people[0].last_contact is None
     assert (people[1].last_contact, people[1].decisions) == (BEGIN + timedelta(days=6, hours=10), 35)
-    counts = overview.count_outcomes(trial, clock.moment)
+    counts = overview.count_outcomes(trial, at)
     assert sum(counts[name] for name in ("known", "reported missing", "awaited", "never came")) == sum(
         day.available for day in days
     )
@@ -60,12 +70,12 @@ def test_what_is_shown_is_what_is_stored(browser, monkeypatch, tmp_path):
 def test_days_are_those_of_the_studys_zone(url, monkeypatch, tmp_path):
     """Also on the day that has only 23 hours."""
     opened = open_trial(Study.parse(STUDY.replace("[trial]", '[trial]\ntime_zone = "Europe/Zurich"', 1)), url)
-    clock = Clock(monkeypatch, tmp_path)
+    set_clock = Clock(monkeypatch, tmp_path)
     fill(opened, people=1, points=0)
     for index, moment in enumerate(("2026-03-28T22:59Z", "2026-03-28T23:00Z", "2026-03-29T21:59Z", "2026-03-29T22:00Z")):
-        clock.set(datetime.fromisoformat(moment))
+        set_clock.set(datetime.fromisoformat(moment))
         decide(opened, DecisionRequest(**request("p0", index, timestamp=moment)))
-    found = overview.count_days(opened, clock.moment, 4)
+    found = overview.count_days(opened, set_clock.moment, 4)
     opened.close()
     assert {str(day.date): day.decisions for day in found[1:]} == {"2026-03-28": 1, "2026-03-29": 2, "2026-03-30": 1}
 

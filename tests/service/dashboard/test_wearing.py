@@ -76,9 +76,12 @@ def test_who_has_not_worn_the_device_for_two_days_is_listed(opened, monkeypatch,
         browser.follow_redirects = False
         sign_in(browser, "analyst")
         page = browser.get("/not-worn").text
+        timeline = browser.get("/participants/p1").text
+        assert timeline.count('unworn" cx') == timeline.count("; device not worn") > 10
+        assert "unworn" not in browser.get("/participants/p0").text.partition("</style>")[2]
     assert "1 participant has not worn the device for two days" in page
-    assert "<td>p1</td>" in page
-    assert "<td>p3</td>" not in page
+    assert 'href="/participants/p1"' in page
+    assert "/participants/p3" not in page
     state, status = update(opened)
     assert state == "done"
     assert status["result"]["flagged"]["not worn"] >= 60

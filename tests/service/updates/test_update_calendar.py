@@ -69,12 +69,13 @@ def test_a_month_says_what_became_of_every_night(trial):
         4: [("interrupted", ids[3]), ("failed", ids[4])],
         5: [("inactive", ids[5])],
         6: [("skipped", None)],
-        7: [("done", ids[6])],
+        7: [("done", ids[6]), ("skipped", None)],
         8: [("planned", None)],
     }
     assert month.counts == {
-        **{WORDS[kind][1]: 1 for kind in ("waiting", "refused", "failed", "interrupted", "inactive", "skipped", "planned")},
+        **{WORDS[kind][1]: 1 for kind in ("waiting", "refused", "failed", "interrupted", "inactive", "planned")},
         "done": 2,
+        "skipped": 2,
     }
     reasons = {one.update_id: one.reason for week in month.weeks for day in week for one in day.entries}
     assert reasons[ids[2]] == "send rate: too far" and reasons[ids[1]] == ""

@@ -67,7 +67,7 @@ def create_key(database: Database, role: str, label: str = "", *, days: float = 
     row = {"prefix": prefix, "digest": _digest(key), "role": role, "label": label, "created_at": moment}
     with database.transaction() as connection:
         insert_recorded(connection, "key", {**row, "expires_at": moment + timedelta(days=days)})
-        record_action(connection, by, "created a key", prefix, f"{role}: {label}")
+        record_action(connection, by, "created a key", prefix, f"{role}: {label}" if label else role)
     return key
 
 

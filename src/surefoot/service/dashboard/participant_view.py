@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from surefoot.service.dashboard.wearing import find_unworn_points
 from surefoot.service.database.schema import decisions, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.outcomes import CURRENT
@@ -19,7 +20,7 @@ from surefoot.trial_rules.dose_limits import DOSE
 PAGE = 100
 """Decision points on one page."""
 STATES = ("sent", "not sent", "available", "unavailable")
-BLIND_COLUMNS = ("decision_idx", "decided_at", "received_at", "state", "reasons", "outcome_state")
+BLIND_COLUMNS = ("decision_idx", "decided_at", "received_at", "state", "reasons", "outcome_state", "unworn")
 COLUMNS = (*BLIND_COLUMNS, "action_name", "probability", "source", "outcome")
 """What a download has of every decision point."""
 
@@ -40,6 +41,8 @@ class Point:
     outcome: float | None
     outcome_state: str
     """`known`, `reported missing`, `never came`, `awaited`, `erased`, or nothing where none can come."""
+    unworn: bool = False
+    """Whether the device was not worn."""
 
     @property
     def delay(self) -> str:
@@ -88,7 +91,8 @@ def describe_participant(
             raise ApiError(404, "unknown_participant", "there is no such participant")
         found = connection.execute(own.order_by(decisions.c.decision_idx.desc())).mappings().all()
     describe = _describe_blindly if blind else _describe_point
-    points = [describe(trial, row, at) for row in found]
+    unworn = find_unworn_points(trial, participant_id, at)
+    points = [replace(describe(trial, row, at), unworn=row["decision_idx"] in unworn) for row in found]
     shown = [point for point in points if before is None or point.decision_idx < before][:PAGE]
     last = shown[-1].decision_idx if shown else 0
     more = any(point.decision_idx < last for point in points[-1:])

@@ -45,7 +45,9 @@ def _mark(point: Point, moment: datetime, first: date) -> Markup | None:
     row = (moment.date() - first).days
     if row < 0:
         return None
-    kind = point.state.replace(" ", "-") + (" lost" if point.outcome_state == "never came" else "")
+    missing = point.outcome_state in ("never came", "reported missing")
+    kind = point.state.replace(" ", "-") + " lost" * missing + " unworn" * point.unworn
     hour = moment.hour + moment.minute / 60
     told = f"{point.decision_idx}: {moment:%d %b %H:%M}, {point.state}, outcome {point.outcome_state or 'not asked for'}"
+    told += ", device not worn" if point.unworn else ""
     return MARK.format(kind, _place(hour), ROW * (row + 0.5), 5, told)

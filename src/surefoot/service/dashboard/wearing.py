@@ -53,6 +53,12 @@ def flag_unworn(trial: Trial, since: datetime) -> list[tuple[Any, bool]]:
     return list(zip(rows, unworn.tolist(), strict=True))
 
 
+def find_unworn_points(trial: Trial, participant_id: str, at: datetime) -> set[int]:
+    """The decision points of one participant, by their index, at which the device was not worn."""
+    flagged = flag_unworn(trial, at - LOOK_BACK)
+    return {row["decision_idx"] for row, off in flagged if off and row["participant_id"] == participant_id}
+
+
 def list_unworn(trial: Trial, at: datetime) -> list[Unworn]:
     """Participants who have not worn the device for two days, the longest first."""
     by_participant: dict[str, list[tuple[Any, bool]]] = {}

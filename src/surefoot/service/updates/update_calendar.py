@@ -101,15 +101,16 @@ def find_month(trial: Trial, month: str, at: datetime) -> Month:
         found = connection.execute(EVENTS.where(around)).mappings().all()
         began = connection.scalar(sa.select(sa.func.min(studies.c.first_used)))
     entries: dict[date, list[Entry]] = {}
-    for row in found:
-        night = read_night(row["started_by"]) or row["created_at"].astimezone(zone).date()
-        entries.setdefault(night, []).append(_describe_update(row))
+    nights = [read_night(row["started_by"]) for row in found]
+    for row, night in zip(found, nights, strict=True):
+        entries.setdefault(night or row["created_at"].astimezone(zone).date(), []).append(_describe_update(row))
     weeks = []
     for days in dates:
         week = []
         for day in days:
-            own = entries.get(day) or _describe_empty_night(trial, day, began, at)
-            week.append(CalendarDay(day, day.month == first.month, day == today, own))
+            # An update that somebody started is not the night's.
+            more = [] if day in nights else _describe_empty_night(trial, day, began, at)
+            week.append(CalendarDay(day, day.month == first.month, day == today, [*entries.get(day, []), *more]))
         weeks.append(week)
     kinds = [entry.words for week in weeks for day in week if day.in_month for entry in day.entries]
     return Month(first, weeks, {words: kinds.count(words) for _, words in WORDS.values() if words in kinds})
