@@ -67,6 +67,45 @@ def test_going_on_equals_a_fit_to_all(files, name, pooling):
     assert sorted(found.weights["row"].to_pylist()) == list(range(300))
 
 
+@pytest.mark.parametrize(("name", "pooling"), [("ts", "partial"), ("linucb", "person"), ("accb", "person")])
+def test_an_outcome_that_comes_late_counts_once(files, name, pooling):
+    """Of the first logs some outcomes are missing; they come with the later ones, and one comes still later."""
+    study = write_study(files, name, pooling)
+    rows = pyarrow.csv.read_csv(files / "all.csv").to_pylist()
+    late = [row for row in rows if row["time"] < 30 and row["participant"] != 4 and row["time"] % 7 == 3]
+    assert len(late) > 10
+    without = [{**row, "reward": None} if row in late else row for row in rows]
+    parts = {
+        "first": [row for row in without if row["time"] < 30 and row["participant"] != 4],
+        "later": [*late[1:], {**late[0], "reward": None}, *(row for row in rows if row["participant"] == 4)],
+        "last": [late[0], *(row for row in rows if row["time"] >= 30 and row["participant"] != 4)],
+    }
+    since = None
+    for part, content in parts.items():
+        pyarrow.csv.write_csv(pa.Table.from_pylist(content), files / f"{part}.csv")
+        found = fit_study(files / f"{part}.csv", study, files / f"to-{part}", keep=True, since=since)
+        since = files / f"to-{part}"
+    whole = fit_study(files / "all.csv", study)
+    for column in whole.critic.column_names[1:]:
+        assert_allclose(found.critic[column].to_numpy(), whole.critic[column].to_numpy(), rtol=1e-9, atol=1e-9)
+    for key in ("people", "decision_points", "available", "used", "missing", "reward_range"):
+        assert found.manifest[key] == whole.manifest[key], key
+    assert found.policies.training.fingerprint == whole.policies.training.fingerprint
+    with pytest.raises(sf.InputError, match="1 of the later decision points were learned from already"):
+        pyarrow.csv.write_csv(pa.Table.from_pylist(late[:1]), files / "again.csv")
+        fit_study(files / "again.csv", study, files / "no", since=since)
+
+
+def test_moments_are_kept_instead_of_decision_points(files):
+    """One row for each participant, which holds no value of any decision point beyond the ends of the ranges."""
+    study = write_study(files)
+    fit_study(files / "first.csv", study, files / "one", keep=True)
+    assert not (files / "one" / "decision_points.parquet").exists()
+    assert pq.read_table(files / "one" / "moments.parquet").num_rows == 5
+    fit_study(files / "first.csv", write_study(files, "accb"), files / "two", keep=True)
+    assert not (files / "two" / "moments.parquet").exists() and (files / "two" / "decision_points.parquet").exists()
+
+
 def test_it_goes_on_and_on_at_the_command_line(files):
     study = write_study(files)
     run = CliRunner()
@@ -84,7 +123,7 @@ def test_it_goes_on_and_on_at_the_command_line(files):
 def test_what_it_cannot_go_on_from_is_refused(files):
     study = write_study(files)
     fit_study(files / "first.csv", study, files / "plain")
-    with pytest.raises(sf.InputError, match="keeps no decision points to go on from; fit the first logs with --keep"):
+    with pytest.raises(sf.InputError, match="keeps nothing to go on from; fit the first logs with --keep"):
         fit_study(files / "later.csv", study, files / "two", since=files / "plain")
     fit_study(files / "first.csv", study, files / "one", keep=True)
     with pytest.raises(sf.InputError, match="another study file"):
@@ -97,12 +136,13 @@ def test_what_it_cannot_go_on_from_is_refused(files):
             fit_study(files / "first.csv", write_study(files, more=more), files / "other", keep=True)
 
 
-def test_a_file_of_another_version_is_refused(files):
-    study = write_study(files)
+@pytest.mark.parametrize(("name", "kept"), [("ts", "moments"), ("accb", "decision-points")])
+def test_a_file_of_another_version_is_refused(files, name, kept):
+    study = write_study(files, name)
     fit_study(files / "first.csv", study, files / "one", keep=True)
-    path = files / "one" / "decision_points.parquet"
+    path = files / "one" / f"{kept.replace('-', '_')}.parquet"
     table = pq.read_table(path)
-    header = {**json.loads(table.schema.metadata[b"surefoot"]), "format": "surefoot-decision-points-0"}
+    header = {**json.loads(table.schema.metadata[b"surefoot"]), "format": f"surefoot-{kept}-0"}
     pq.write_table(pa.table(table).replace_schema_metadata({"surefoot": json.dumps(header)}), path)
-    with pytest.raises(sf.InputError, match="its format is 'surefoot-decision-points-0'"):
+    with pytest.raises(sf.InputError, match=f"its format is 'surefoot-{kept}-0'"):
         fit_study(files / "later.csv", study, files / "two", since=files / "one")

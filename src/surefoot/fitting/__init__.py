@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from surefoot.errors import FitWarning, InputError, did_you_mean
-from surefoot.fitting import kept_logs
+from surefoot.fitting import kept_logs, kept_moments
 from surefoot.fitting.checkpoint import Checkpoint
 from surefoot.fitting.dask import fit_on_cluster
 from surefoot.fitting.kept_logs import continue_logs, make_table, refuse_changing_past
+from surefoot.fitting.kept_moments import KeptMoments, continue_fit
 from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.partition import Partition
@@ -168,6 +170,11 @@ def fit_study(
     done = progress or (lambda people, total: None)
     if in_memory:
         read = logs if isinstance(logs, StudyLogs) else study.read(logs)
+        if since is not None and (Path(since) / kept_moments.FILE).is_file():
+            part, kept = continue_fit(Path(since), study, read)
+            return _write_fit(
+                study, part, kept.inputs, kept.summaries, out, force, {kept_moments.FILE: kept.to_table(study)}
+            )
         read = read if since is None else continue_logs(since, study, read)
         return _from_memory(read, study, out, force, engine, keep=keep or since is not None)
     return _through_parts(Path(cast(str, logs)), study, Path(cast(str, out)), force, done, engine, scheduler)
@@ -194,12 +201,33 @@ def _from_memory(
     if keep:
         refuse_changing_past(study)
     part = fit_part(study, logs, engine)
-    manifest = make_manifest(study, list(logs.inputs) or hash_arrays(logs.logs), [part.summary])
+    kept = {} if not keep else _keep_for_later(study, logs, part)
+    return _write_fit(study, part, list(logs.inputs) or hash_arrays(logs.logs), [part.summary], out, force, kept)
+
+
+def _keep_for_later(study: Study, logs: StudyLogs, part: PartFit) -> dict[str, pa.Table]:
+    """Everybody's moments where the fit follows from them, else the decision points."""
+    if part.method.why_rows is None:
+        return {kept_moments.FILE: KeptMoments.of_fit(study, logs, part.summary).to_table(study)}
+    return {kept_logs.FILE: make_table(study, logs)}
+
+
+def _write_fit(
+    study: Study,
+    part: PartFit,
+    inputs: list[dict[str, Any]],
+    summaries: list[dict[str, Any]],
+    out: str | Path | None,
+    force: bool,
+    kept: Mapping[str, pa.Table],
+) -> FittedStudy:
+    """Manifest and, where `out` names one, the folder; `kept` are further tables by file name."""
+    manifest = make_manifest(study, inputs, summaries)
     _require_rewards(study, manifest)
     if out is not None:
         with Checkpoint(Path(out), manifest["key"], force) as checkpoint:
             checkpoint.keep(0, part)
-            checkpoint.publish(1, manifest, study.text, {kept_logs.FILE: make_table(study, logs)} if keep else {})
+            checkpoint.publish(1, manifest, study.text, kept)
     _warn(manifest)
     return FittedStudy(manifest, None if out is None else Path(out), part)
 

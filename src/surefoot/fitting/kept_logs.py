@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot.data.joined_logs import join_logs
+from surefoot.data.joined_logs import find_lasting, join_logs
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study, StudyLogs
@@ -76,7 +76,7 @@ def continue_logs(folder: str | Path, study: Study, later: StudyLogs) -> StudyLo
         raise InputError(f"{folder}: was fitted with another study file, or an earlier version of it; fit all logs anew")
     first = _restore_logs(table, later.logs)
     joined = join_logs(first, later.logs)
-    earlier = len(first)
+    lasting, earlier = find_lasting(first, later.logs), int(table["row"].to_numpy().max()) + 1
     counts = {}
     for name, own in later.implausible.items():
         counts[name] = np.zeros(len(joined.participants), dtype=np.int64)
@@ -85,9 +85,9 @@ def continue_logs(folder: str | Path, study: Study, later: StudyLogs) -> StudyLo
     return replace(
         later,
         logs=joined,
-        raw_reward=np.concatenate([table["raw_reward"].to_numpy(), later.raw_reward]),
+        raw_reward=np.concatenate([table["raw_reward"].to_numpy()[lasting], later.raw_reward]),
         implausible=counts,
-        row=np.concatenate([table["row"].to_numpy(), earlier + later.row]),
+        row=np.concatenate([table["row"].to_numpy()[lasting], earlier + later.row]),
         inputs=(*header["inputs"], *later.inputs),
     )
 
@@ -96,7 +96,7 @@ def _read_table(folder: Path) -> tuple[pa.Table, dict[str, Any]]:
     from pyarrow import parquet
 
     if not (folder / FILE).is_file():
-        raise InputError(f"{folder}: keeps no decision points to go on from; fit the first logs with --keep")
+        raise InputError(f"{folder}: keeps nothing to go on from; fit the first logs with --keep")
     try:
         table = parquet.read_table(folder / FILE)
         header = json.loads((table.schema.metadata or {})[b"surefoot"])

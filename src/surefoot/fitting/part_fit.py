@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot.data.mean_weights import MeanWeights
 from surefoot.data.suspect_columns import find_suspicions
@@ -18,6 +19,7 @@ from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies, join_metadata
+from surefoot.policies.training import Training
 from surefoot.study import Study, StudyLogs
 from surefoot.study.policy_reading import describe_reading
 
@@ -53,24 +55,40 @@ class PartFit:
 
 def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
     """Fit the study's method to these people; warnings are kept in the summary, so that a resumed run has them too."""
+    method = study.method()
+    told = collect_fit(lambda: method.fit_some(logs.logs, engine=engine))
+    told += [] if logs.screen is None else logs.screen.warnings()
+    used, weights = ~np.isnan(method.weights_), method.weights_
+    counts = {"used": int(used.sum()), "removed": int((weights[used] == 0).sum())}
+    policies, critic = describe_policies(study, method), describe_critic(method, method.unit_, weights)
+    return PartFit(policies, critic, describe_weights(method, logs), summarise(study, logs, told) | counts, method)
+
+
+def collect_fit(fit: Callable[[], object]) -> list[str]:
+    """Fit, and the warnings about it as text."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FitWarning)
-        method = study.method().fit_some(logs.logs, engine=engine)
+        fit()
     for warning in caught:
         if not issubclass(warning.category, FitWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    told = [str(warning.message) for warning in caught if issubclass(warning.category, FitWarning)]
-    told += [] if logs.screen is None else logs.screen.warnings()
-    policies = replace(method.policies_, made_for=describe_reading(study))
-    return PartFit(policies, _critic(method), _weights(method, logs), _summary(study, method, logs, told), method)
+    return [str(warning.message) for warning in caught if issubclass(warning.category, FitWarning)]
 
 
-def _critic(method: Method) -> pa.Table:
+def describe_policies(study: Study, method: Method, training: Training | None = None) -> Policies:
+    """The policies of a fitted method, with how the study reads states and, where it is more than the method's logs, what
+    they were learned from."""
+    found: Policies = method.policies_
+    return replace(found, made_for=describe_reading(study), training=training or found.training)
+
+
+def describe_critic(method: Method, unit: NDArray[np.int64], weights: NDArray[np.float64]) -> pa.Table:
+    """One row per fit, from the fit and the weight of every row that belongs to it."""
     import pyarrow as pa
 
-    logs, unit = method.logs_, method.unit_
+    logs = method.logs_
     names = [f"{action}: {feature}" for action, feature in critic_feature_names(logs.state_names, logs.action_names)]
-    used = ~np.isnan(method.weights_)
+    used = ~np.isnan(weights)
     units = len(method.participants_)
     return pa.table(
         {
@@ -80,18 +98,19 @@ def _critic(method: Method) -> pa.Table:
             "n_iter": method.n_iter_,
             "decision_points": np.bincount(unit, minlength=units),
             "used": np.bincount(unit[used], minlength=units),
-            "removed": np.bincount(unit[used & (method.weights_ == 0)], minlength=units),
+            "removed": np.bincount(unit[used & (weights == 0)], minlength=units),
             **{name: np.ascontiguousarray(method.critic_coef_[:, j]) for j, name in enumerate(names)},
         }
     )
 
 
-def _weights(method: Method, logs: StudyLogs) -> pa.Table:
+def describe_weights(method: Method, logs: StudyLogs, rows_before: int = 0) -> pa.Table:
+    """One row per decision point; `rows_before` were read before these."""
     import pyarrow as pa
 
     return pa.table(
         {
-            "row": logs.row,
+            "row": rows_before + logs.row,
             "participant": logs.logs.participant,
             "time": logs.logs.time,
             "weight": pa.array(method.weights_, from_pandas=True),
@@ -100,17 +119,18 @@ def _weights(method: Method, logs: StudyLogs) -> pa.Table:
     )
 
 
-def _summary(study: Study, method: Method, logs: StudyLogs, told: list[str]) -> dict[str, Any]:
+def summarise(study: Study, logs: StudyLogs, told: list[str]) -> dict[str, Any]:
+    """Counts of what was read, and what there is to say about it."""
     data, free = logs.logs, logs.logs.available
     missing = {name: np.isnan(data.state[free, j]) for j, name in enumerate(data.state_names)}
     firsts = {variable: missing[study.columns_of(variable)[0]] for variable in study.state}
-    used, weights = ~np.isnan(method.weights_), MeanWeights.of(data)
+    weights = MeanWeights.of(data)
     return {
         "people": len(data.participants),
         "decision_points": len(data),
         "available": int(free.sum()),
-        "used": int(used.sum()),
-        "removed": int((method.weights_[used] == 0).sum()),
+        "used": int(data.usable.sum()),
+        "removed": 0,
         "missing": {
             **{name: int(n.sum()) for name, n in firsts.items()},
             data.names.reward: int(np.isnan(data.reward[free]).sum()),

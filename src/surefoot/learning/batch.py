@@ -39,6 +39,12 @@ class Batch:
     """The probabilities at which actions are centred, (people, decision points, actions − 1); None: they are not."""
 
     @property
+    def arms(self) -> int:
+        """How often x repeats the same features; a centred action is not 0 or 1, so no product of features is one of them
+        again."""
+        return self.actions if self.centre is None else 1
+
+    @property
     def features(self) -> Array:
         """x(s, a) as the critic sees it, (people, decision points, features)."""
         return critic_features(self.state * self.critic_sees, self.action, self.actions, self.centre)
@@ -72,6 +78,22 @@ class Batch:
             centre=None if centre is None else engine.to_device(np.where(usable[..., None], centre[rows], 0.0)),
             **{name: engine.to_device(values) for name, values in more.items()},
         )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CompressedBatch(Batch):
+    """Rows that stand for people's decision points: they have the same moments, and nothing else is known of them."""
+
+    compressed: Array
+    """x of every row, (people, rows, features)."""
+
+    @property
+    def arms(self) -> int:
+        return 1
+
+    @property
+    def features(self) -> Array:
+        return self.compressed
 
 
 def _take(values: NDArray[Any], rows: NDArray[np.int64], out: NDArray[np.bool_]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.learning.batch import BatchFit
 from surefoot.learning.critics import Critic
 from surefoot.learning.horizon import Horizon, JointFit, Outlook
+from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.pooling import Pooling, Posterior
 from surefoot.numerics.engines import Engine
@@ -73,6 +74,8 @@ class Fitted:
     horizon: Horizon
     joint: JointFit | None
     """What was learned of everybody before the decision rules were; None where every fit stands by itself."""
+    roots: MomentRoots | None = None
+    """Everybody's moments, where the fit was made from them."""
 
     @property
     def outlook(self) -> Outlook | None:

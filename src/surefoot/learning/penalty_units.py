@@ -1,8 +1,9 @@
 """What the penalties of critic and policy are counted in.
 
-In *standard* units a penalty is counted in the spread of the reward and in the widths of the states, measured by quartiles
-for every fit: minutes or milliseconds, kilometres or miles, °C or °F give the same policy. In *absolute* units, those of the
-paper, it is counted in whatever the reward and the states come in.
+In *standard* units a penalty is counted in the spread of the reward and in the widths of the states, measured for every
+fit: minutes or milliseconds, kilometres or miles, °C or °F give the same policy. Quartiles measure them; where the whole fit
+follows from sums of squares and products, means and standard deviations do, which follow from them too. In *absolute* units,
+those of the paper, it is counted in whatever the reward and the states come in.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from surefoot.registry import Registry
 
 QUARTILES_TO_DEVIATION = 1.349
 """The distance of the quartiles of normal noise in standard deviations."""
+
+CONSTANT = 1e-10
+"""A standard deviation below this share of the mean is rounding."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,14 @@ class PenaltyUnits(ABC):
     @abstractmethod
     def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         """The units of each fit, from (fits, rows, variables), (fits, rows) and 1.0 where a row can be used."""
+
+    def measure_deviations(self, constant: Array, values: Array, weights: Array) -> FitScales:
+        """The units of fits that follow from moments: means and standard deviations, which do so too.
+
+        `values` are the states and, last, the reward, (fits, rows, variables + 1), `constant` is the intercept's feature at
+        every row, and `weights` is how much the row counts, (fits, rows).
+        """
+        return self.measure(values[..., :-1], values[..., -1], weights)
 
     @abstractmethod
     def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
@@ -102,6 +114,16 @@ class StandardUnits(PenaltyUnits):
         width = xp.where(width > 0, width, 1.0)
         middle = xp.where(known, middle, 0.0)
         return FitScales(middle[:, :-1], width[:, :-1], width[:, -1])
+
+    def measure_deviations(self, constant: Array, values: Array, weights: Array) -> FitScales:
+        xp = array_namespace(values)
+        count = xp.sum(weights * constant**2, axis=1)
+        count = xp.where(count > 0, count, 1.0)[:, None]
+        mean = xp.sum((weights * constant)[..., None] * values, axis=1) / count
+        apart = values - mean[:, None, :] * constant[..., None]
+        width = xp.sqrt(xp.sum(weights[..., None] * apart**2, axis=1) / count)
+        width = xp.where(width > CONSTANT * xp.abs(mean), width, 1.0)
+        return FitScales(mean[:, :-1], width[:, :-1], width[:, -1])
 
     def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
         xp = array_namespace(scaling.width)

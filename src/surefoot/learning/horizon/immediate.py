@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from surefoot.learning.horizon.posteriors import (
 from surefoot.learning.horizon.transitions import Transitions
 from surefoot.learning.moments import Moments
 from surefoot.learning.pooling import Block
+from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.parallel import map_threads
 
 
@@ -45,18 +46,37 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     seen = np.maximum(task.critic_sees, task.policy_sees)
     judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
     moments = _reward_moments(task, data, judgement)
-    states, d = len(logs.state_names), moments.gram.shape[-1]
-    posteriors = fit_posteriors(
-        moments,
-        task.penalties(d),
-        states=states,
+    penalty = task.penalties(moments.gram.shape[-1])
+    return pool_partially(
+        *(moments, penalty, judgement, logs.participants),
         actions=logs.actions,
         correlated=task.correlated_differences,
-        variance_left=estimate_variance_left(moments, judgement.threshold, task.penalties(d)),
         prior=task.prior,
     )
-    warn_of_few_people(posteriors[0], logs.participants)
-    own, new = immediate_advantages(posteriors[0], moments, logs.actions)
+
+
+def pool_partially(
+    moments: Moments,
+    penalty: NDArray[np.float64],
+    judgement: Judgement,
+    participants: NDArray[Any],
+    *,
+    actions: int,
+    correlated: bool,
+    prior: PlacedPrior | None,
+) -> JointFit:
+    """Everybody's coefficients of the reward from their moments; `penalty` is ζ of β, (d,)."""
+    posteriors = fit_posteriors(
+        moments,
+        penalty,
+        states=moments.gram.shape[-1] // actions - 1,
+        actions=actions,
+        correlated=correlated,
+        variance_left=estimate_variance_left(moments, judgement.threshold, penalty),
+        prior=prior,
+    )
+    warn_of_few_people(posteriors[0], participants)
+    own, new = immediate_advantages(posteriors[0], moments, actions)
     total = moments.total().gram
     anybody = JointFit(clear_thresholds(judgement), posteriors[0].population[None], total, new)
     return JointFit(judgement, posteriors[0].mean, moments.gram, own, posteriors, anybody)

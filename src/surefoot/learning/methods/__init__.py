@@ -7,10 +7,23 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.methods.actor_critic import ACCB, SACCB
 from surefoot.learning.methods.composition import CriticResult, Method
 from surefoot.learning.methods.linucb import LinUCB
+from surefoot.learning.methods.moment_fit import MomentFit, fit_moments
 from surefoot.learning.methods.pessimist import Pessimist
 from surefoot.learning.methods.posterior_sampling import PosteriorSampler
 
-__all__ = ["ACCB", "METHODS", "SACCB", "CriticResult", "LinUCB", "Method", "Pessimist", "PosteriorSampler", "method"]
+__all__ = [
+    "ACCB",
+    "METHODS",
+    "SACCB",
+    "CriticResult",
+    "LinUCB",
+    "Method",
+    "MomentFit",
+    "Pessimist",
+    "PosteriorSampler",
+    "fit_moments",
+    "method",
+]
 
 AHEAD = {"pooling": "all", "horizon": "long-run"}
 METHODS: dict[str, tuple[type[Method], dict[str, str]]] = {

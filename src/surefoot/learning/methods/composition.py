@@ -25,6 +25,8 @@ from surefoot.learning.fitted import FitArrays, Fitted, join_rules
 from surefoot.learning.forgetting import check_forgetting, discount_rows
 from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
 from surefoot.learning.methods.estimator import EstimatorInterface
+from surefoot.learning.methods.moment_fit import fit_moments
+from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.penalty_units import FitScales, find_penalty_units
 from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.learning.priors import PlacedPrior
@@ -125,6 +127,8 @@ class Method(EstimatorInterface, ABC):
 
     needs_coefficients: ClassVar[bool] = True
     """Whether the decision rule is made of the critic's coefficients, and not only of what it expects."""
+    why_rule_needs_rows: ClassVar[str | None] = None
+    """Why the decision rule is learned from the decision points themselves; None where the critic's fit is enough."""
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty",)
     _positive: ClassVar[tuple[str, ...]] = ("tau",)
 
@@ -157,7 +161,18 @@ class Method(EstimatorInterface, ABC):
                 f"filter = '{self.filter}' looks at a participant's whole series, of which only the cleaned values are "
                 "left; fit all logs anew"
             )
-        return self.fit(join_logs(self.logs_, logs), engine=engine)
+        joined = join_logs(self.logs_, logs)
+        if self.why_rows is not None:
+            return self.fit(joined, engine=engine)
+        Learnable.of_logs(joined).require(logs.names.reward)
+        roots = (self.roots_ or self.find_roots(self.logs_)) + self.find_roots(logs)
+        names, training = (logs.state_names, logs.action_names), KnownTraining.of_logs(joined)
+        self.fitted_ = fit_moments(self, roots, names, training).describe_rows(joined)
+        return self
+
+    def find_roots(self, logs: Trajectories) -> MomentRoots:
+        """Everybody's moments, as a fit that follows from them needs them."""
+        return MomentRoots.of_logs(logs, self.list_seen(logs.state_names)["critic_sees"], self.list_centres(logs))
 
     def fit_some(self, logs: Trajectories, *, engine: str = "numpy", discount: NDArray[np.float64] | None = None) -> Self:
         """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one.
@@ -165,7 +180,7 @@ class Method(EstimatorInterface, ABC):
         `discount` says how much every row counts, where the rows themselves do not tell when they were.
         """
         self.check_names(logs.state_names, logs.action_names)
-        where, sees = find_engine(engine), self._list_seen(logs)
+        where, sees = find_engine(engine), self.list_seen(logs.state_names)
         cleaned = logs if self.filter is None else find_filter(self.filter).clean(logs)
         pooling, can_use, centre = find_pooling(self.pooling), cleaned.usable, self.list_centres(cleaned)
         discount = discount_rows(cleaned, self.forgetting) if discount is None else discount
@@ -201,11 +216,11 @@ class Method(EstimatorInterface, ABC):
         warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
         return self
 
-    def _list_seen(self, logs: Trajectories) -> dict[str, Any]:
+    def list_seen(self, state_names: Sequence[str]) -> dict[str, Any]:
         """Which state variables critic and policy see."""
         chosen = {"critic_sees": self.critic_variables, "policy_sees": self.policy_variables}
         return {
-            name: _mask_variables(variables, logs.state_names, name.replace("sees", "variables"))
+            name: _mask_variables(variables, tuple(state_names), name.replace("sees", "variables"))
             for name, variables in chosen.items()
         }
 
@@ -232,6 +247,7 @@ class Method(EstimatorInterface, ABC):
             centre=self.list_centres(logs),
             engine=engine,
             prior=self.place_prior(logs.state_names, logs.action_names),
+            units_follow_moments=self.units_follow_moments,
         )
 
     def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit:
@@ -243,14 +259,17 @@ class Method(EstimatorInterface, ABC):
         xp = array_namespace(batch.state)
         x = batch.features
         units = find_penalty_units(self.penalty_units)
-        scaling = units.measure(batch.state, batch.reward, batch.usable)
+        if self.units_follow_moments:
+            size = x.shape[-1] // batch.actions
+            values = xp.concat([x[..., 1:size], batch.reward[..., None]], axis=-1)
+            scaling = units.measure_deviations(x[..., 0], values, batch.usable)
+        else:
+            scaling = units.measure(batch.state, batch.reward, batch.usable)
         penalty = units.penalise_critic(
             scaling, self.critic_penalty, actions=batch.actions, intercept=self.penalize_intercept
         )
         seen = xp.maximum(batch.critic_sees, batch.policy_sees)
-        # A centred action is not 0 or 1: no product of features is one of them again.
-        arms = batch.actions if batch.centre is None else 1
-        data = CriticBatch(x, batch.reward, batch.weights, batch.state, batch.action, penalty, arms, seen)
+        data = CriticBatch(x, batch.reward, batch.weights, batch.state, batch.action, penalty, batch.arms, seen)
         fit, penalty = self.regress(batch, data, scaling) if outlook is None else (outlook.critic, penalty)
         ahead = None if outlook is None else outlook.advantage
         found = CriticResult.of_fit(batch, x, fit, scaling, penalty, ahead)
@@ -298,6 +317,26 @@ class Method(EstimatorInterface, ABC):
     @abstractmethod
     def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
         """The decision rules of the block's people, and for whom the search for them converged."""
+
+    @property
+    def units_follow_moments(self) -> bool:
+        """Whether the penalties' units are means and standard deviations, and not quartiles: wherever moments are enough for
+        critic and decision rule."""
+        return self.make_critic().follows_moments and self.why_rule_needs_rows is None
+
+    @property
+    def why_rows(self) -> str | None:
+        """Why a fit needs the decision points themselves; None where it follows from sums of squares and products."""
+        critic = self.make_critic()
+        if self.filter is not None:
+            return f"filter = '{self.filter}' looks at whole series"
+        if not critic.follows_moments:
+            return f"{critic.title} judges every decision point anew"
+        if self.forgetting < 1:
+            return "what is forgotten counts less with every later decision point"
+        if find_horizon(self.horizon).looks_ahead:
+            return "a look ahead needs what followed each decision point"
+        return self.why_rule_needs_rows
 
     def make_critic(self) -> Critic:
         """The critic with this method's parameters."""

@@ -21,6 +21,8 @@ first people do not differ, at the second they have nothing in common."""
 EM_STEPS, NEWTON_STEPS, FULL_STEPS = 3, 100, 2000
 NOISE_ROUNDS, SETTLED = 50, 1e-9
 """With a prior σ² is found when a round changes it by less than this share."""
+LEAST_FULL = 1e-4
+"""The least diagonal of a full L: with a smaller one its deviance is rounding."""
 PROMISED = 1e-9
 """The search ends after a step that promised less than this of the deviance."""
 CUT = 3.841458820694124
@@ -200,8 +202,8 @@ def _search_full(likelihood: Likelihood, start: LikelihoodPoint) -> tuple[Likeli
         slope = 2 * np.linalg.solve(root.T, _to_numpy(found.slope()))
         return found.deviance, np.asarray(slope[places], dtype=np.float64)
 
-    bounds = [(LEAST**0.5, None) if row == column else (None, None) for row, column in zip(*places, strict=True)]
-    options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-14, "gtol": 1e-6, "maxcor": 50}
+    bounds = [(LEAST_FULL, None) if row == column else (None, None) for row, column in zip(*places, strict=True)]
+    options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-12, "gtol": 1e-6, "maxcor": 50}
     found = minimize(deviance, first[places], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return likelihood.at(xp.asarray(fill(found.x))), int(found.nfev), bool(found.success)
 
