@@ -102,7 +102,8 @@ def test_moments_are_kept_instead_of_decision_points(files):
     fit_study(files / "first.csv", study, files / "one", keep=True)
     assert not (files / "one" / "decision_points.parquet").exists()
     assert pq.read_table(files / "one" / "moments.parquet").num_rows == 5
-    fit_study(files / "first.csv", write_study(files, "accb"), files / "two", keep=True)
+    found = fit_study(files / "first.csv", write_study(files, "accb"), files / "two", keep=True)
+    assert found.manifest["kept"] == "all decision points, because an actor searches over all states"
     assert not (files / "two" / "moments.parquet").exists() and (files / "two" / "decision_points.parquet").exists()
 
 
@@ -113,6 +114,7 @@ def test_it_goes_on_and_on_at_the_command_line(files):
     assert run.invoke(app, ["fit", str(files / "first.csv"), *arguments, str(files / "one"), "--keep"]).exit_code == 0
     done = run.invoke(app, ["fit", str(files / "later.csv"), *arguments, str(files / "two"), "--since", str(files / "one")])
     assert done.exit_code == 0 and "6 people, 300 decision points" in done.stdout
+    assert "Kept for --since: everybody's moments and no decision points" in done.stdout
     again = run.invoke(
         app, ["fit", str(files / "later.csv"), *arguments, str(files / "three"), "--since", str(files / "two")]
     )

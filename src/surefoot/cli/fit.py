@@ -31,7 +31,7 @@ def fit(
         str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the decision points beside the results, for a later --since.")
+        bool, typer.Option("--keep", help="Keep moments, or decision points where it needs them, for a later --since.")
     ] = False,
     since: Annotated[
         Path | None,
@@ -87,4 +87,6 @@ def _print_fit(out: Path, manifest: dict[str, Any]) -> None:
         counts = {name: count for name, count in manifest[what].items() if count}
         if counts:
             typer.echo(f"  {what} {meaning}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
+    if "kept" in manifest:
+        typer.echo(f"Kept for --since: {manifest['kept']}")
     typer.echo(f"Written: {out}/ (policies, critic, weights, manifest)")

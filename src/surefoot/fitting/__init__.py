@@ -21,6 +21,7 @@ from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.partition import Partition
 from surefoot.learning.diagnostics import Learnable
+from surefoot.learning.methods import Method
 from surefoot.numerics.engines import ENGINES, find_engine
 from surefoot.numerics.parallel import Progress, prefetch
 from surefoot.policies import policies
@@ -138,7 +139,8 @@ def fit_study(
     scheduler
         Where the cluster is; this machine unless given.
     keep
-        Whether to keep the decision points beside the results, so that a later fit can go on from them.
+        Whether to keep beside the results what a later fit goes on from: everybody's moments where the method follows from
+        them, else the decision points. `manifest["kept"]` tells which, and why.
     since
         The folder of an earlier fit with `keep`: the logs are later ones, and the result is that of a fit to all of them.
 
@@ -212,6 +214,13 @@ def _keep_for_later(study: Study, logs: StudyLogs, part: PartFit) -> dict[str, p
     return {kept_logs.FILE: make_table(study, logs)}
 
 
+def _describe_kept(method: Method) -> str:
+    """What a later fit goes on from, in words."""
+    if method.why_rows is None:
+        return "everybody's moments and no decision points"
+    return f"all decision points, because {method.why_rows}"
+
+
 def _write_fit(
     study: Study,
     part: PartFit,
@@ -224,6 +233,8 @@ def _write_fit(
     """Manifest and, where `out` names one, the folder; `kept` are further tables by file name."""
     manifest = make_manifest(study, inputs, summaries)
     _require_rewards(study, manifest)
+    if kept:
+        manifest["kept"] = _describe_kept(part.method)
     if out is not None:
         with Checkpoint(Path(out), manifest["key"], force) as checkpoint:
             checkpoint.keep(0, part)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.learning.batch import BatchFit, CompressedBatch
-from surefoot.learning.critics import CriticFit
+from surefoot.learning.batch import Batch, BatchFit, CompressedBatch
+from surefoot.learning.critics import Critic, CriticFit
 from surefoot.learning.diagnostics import NOT_CONVERGED, describe_troubles, find_moment_troubles, warn_of_troubles
 from surefoot.learning.fitted import Fitted
 from surefoot.learning.horizon import BatchOutlook, JointFit, find_horizon, pool_partially
@@ -23,18 +24,34 @@ from surefoot.policies.features import critic_features
 from surefoot.policies.policies import Policies
 from surefoot.policies.training import Training
 
-if TYPE_CHECKING:
-    from surefoot.learning.methods.composition import Method
-
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 """Of the state variables, and of the actions."""
+
+
+class MomentMethod(Protocol):
+    """What is asked of a method here; `surefoot.learning.methods.Method` has it all."""
+
+    pooling: str
+    penalty_units: str
+    critic_penalty: float
+    penalize_intercept: bool
+    correlated_differences: bool
+    centre_actions: bool
+    horizon: str
+
+    def list_seen(self, state_names: Sequence[str]) -> dict[str, Any]: ...
+    def list_centres(self, logs: Trajectories) -> NDArray[np.float64] | None: ...
+    def make_critic(self) -> Critic: ...
+    def check_parameters(self) -> None: ...
+    def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None: ...
+    def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit: ...
 
 
 @dataclass(frozen=True, eq=False)
 class MomentFit:
     """What a method learned from moments."""
 
-    method: Method
+    method: MomentMethod
     roots: MomentRoots
     """Of everybody."""
     participants: NDArray[Any]
@@ -75,7 +92,7 @@ class MomentFit:
         )
 
 
-def fit_moments(method: Method, roots: MomentRoots, names: Names, training: Training | None = None) -> MomentFit:
+def fit_moments(method: MomentMethod, roots: MomentRoots, names: Names, training: Training | None = None) -> MomentFit:
     """Fit a method that follows from moments (`why_rows` is None) to those of everybody.
 
     Warnings are those of a fit to the decision points.
@@ -97,7 +114,7 @@ def fit_moments(method: Method, roots: MomentRoots, names: Names, training: Trai
     return MomentFit(method, roots, fits.participants, learned, policies, joint)
 
 
-def _pool_partially(method: Method, roots: MomentRoots, actions: int) -> JointFit:
+def _pool_partially(method: MomentMethod, roots: MomentRoots, actions: int) -> JointFit:
     """As `ImmediateHorizon` does, with the units of everybody together."""
     x, reward, weight = roots.total().compress()
     values = np.concatenate([x[..., 1 : x.shape[-1] // actions], reward[..., None]], axis=-1)
@@ -110,7 +127,7 @@ def _pool_partially(method: Method, roots: MomentRoots, actions: int) -> JointFi
     return pool_partially(roots.moments, penalty, judgement, roots.participants, actions=actions, correlated=correlated)
 
 
-def _fit_units(method: Method, units: MomentRoots, names: Names, joint: JointFit | None) -> BatchFit:
+def _fit_units(method: MomentMethod, units: MomentRoots, names: Names, joint: JointFit | None) -> BatchFit:
     """Critic and decision rule of each unit, from rows with the same moments."""
     x, reward, weight = units.compress()
     states, actions = len(names[0]), len(names[1])
