@@ -45,6 +45,7 @@ def test_it_equals_a_fit_to_all(logs, name, more):
     [
         ("ts", {"allocation": "smooth"}),
         ("ts", {"centre_actions": True}),
+        ("ts", {"prior": {"send": {"mean": 5.0, "scale": 20.0}}}),
         ("linucb", {"penalty_units": "absolute"}),
         ("linucb", {"critic_variables": ("weather",)}),
     ],

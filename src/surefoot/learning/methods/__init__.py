@@ -5,7 +5,8 @@ from typing import Any
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.methods.actor_critic import ACCB, SACCB
-from surefoot.learning.methods.composition import CriticResult, Method
+from surefoot.learning.methods.composition import Method
+from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.linucb import LinUCB
 from surefoot.learning.methods.moment_fit import MomentFit, fit_moments
 from surefoot.learning.methods.pessimist import Pessimist

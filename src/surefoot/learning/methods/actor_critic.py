@@ -9,7 +9,8 @@ import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.learning.actor import optimise
-from surefoot.learning.methods.composition import CriticResult, Method
+from surefoot.learning.methods.composition import Method
+from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import Boltzmann

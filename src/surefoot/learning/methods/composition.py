@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot.data.joined_logs import join_logs
@@ -23,7 +22,8 @@ from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_tro
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
 from surefoot.learning.forgetting import check_forgetting, discount_rows
-from surefoot.learning.horizon import Advantage, BatchOutlook, HorizonTask, find_horizon, immediate_advantage
+from surefoot.learning.horizon import BatchOutlook, HorizonTask, find_horizon
+from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.estimator import EstimatorInterface
 from surefoot.learning.methods.moment_fit import fit_moments
 from surefoot.learning.moment_roots import MomentRoots
@@ -36,51 +36,6 @@ from surefoot.numerics.parallel import map_threads
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import DecisionRule
 from surefoot.policies.training import KnownTraining
-
-
-@dataclass(frozen=True, eq=False)
-class CriticResult:
-    """What a decision rule is learned from: the critic's fit to a batch, or the advantages ahead."""
-
-    batch: Batch
-    features: Array
-    """x(s, a), (people, decision points, features)."""
-    fit: CriticFit
-    scale: Array
-    scaling: FitScales
-    penalty: Array
-    """ζ of every feature, (people, features)."""
-    residuals: Array
-    ahead: Advantage | None = None
-    """With a long-run horizon."""
-
-    @classmethod
-    def of_fit(
-        cls,
-        batch: Batch,
-        features: Array,
-        fit: CriticFit,
-        scaling: FitScales,
-        penalty: Array,
-        ahead: Advantage | None = None,
-    ) -> CriticResult:
-        """With the residuals that the fit leaves, and their scale."""
-        xp = array_namespace(features)
-        residuals = fit.find_residuals(features, batch.reward)
-        total, squares = xp.sum(fit.weights, axis=1), xp.sum(fit.weights * residuals**2, axis=1)
-        scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
-        return cls(batch, features, fit, scale, scaling, penalty, residuals, ahead)
-
-    @property
-    def system(self) -> Array:
-        """XᵀUX + ζ, (people, features, features)."""
-        xp = array_namespace(self.penalty)
-        eye = xp.eye(self.penalty.shape[1], dtype=self.penalty.dtype, device=device(self.penalty))
-        return self.fit.gram + self.penalty[:, None, :] * eye
-
-    def immediate_advantage(self, system: Array, scale: Array) -> Advantage:
-        """The advantages in the next outcome alone, with covariance scale² system⁻¹."""
-        return immediate_advantage(self.fit, system, scale, self.batch.actions, self.batch.critic_sees)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from array_api_compat import device
 
-from surefoot.learning.methods.composition import CriticResult, Method
+from surefoot.learning.methods.composition import Method
+from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.numerics.arrays import Array, array_namespace, contiguous
 from surefoot.numerics.batched_cholesky import Cholesky
 from surefoot.policies.features import critic_features

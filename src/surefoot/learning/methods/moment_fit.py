@@ -19,6 +19,7 @@ from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.penalty_units import find_penalty_units
 from surefoot.learning.pooling import find_pooling
+from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.engines import find_engine
 from surefoot.policies.features import critic_features
 from surefoot.policies.policies import Policies
@@ -42,6 +43,7 @@ class MomentMethod(Protocol):
     def list_seen(self, state_names: Sequence[str]) -> dict[str, Any]: ...
     def list_centres(self, logs: Trajectories) -> NDArray[np.float64] | None: ...
     def make_critic(self) -> Critic: ...
+    def place_prior(self, state: Sequence[str], actions: Sequence[str]) -> PlacedPrior | None: ...
     def check_parameters(self) -> None: ...
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None: ...
     def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit: ...
@@ -103,7 +105,7 @@ def fit_moments(method: MomentMethod, roots: MomentRoots, names: Names, training
     pooling = find_pooling(method.pooling)
     fits = roots.total() if pooling.shared else roots
     features = int((method.list_seen(states)["critic_sees"].sum() + 1) * len(actions))
-    joint = _pool_partially(method, roots, len(actions)) if pooling.borrows else None
+    joint = _pool_partially(method, roots, names) if pooling.borrows else None
     learned = _fit_units(method, fits, names, joint)
     policies = Policies(None if pooling.shared else roots.participants, learned.rule, actions, states, training=training)
     if joint is not None and joint.anybody is not None:
@@ -114,8 +116,9 @@ def fit_moments(method: MomentMethod, roots: MomentRoots, names: Names, training
     return MomentFit(method, roots, fits.participants, learned, policies, joint)
 
 
-def _pool_partially(method: MomentMethod, roots: MomentRoots, actions: int) -> JointFit:
+def _pool_partially(method: MomentMethod, roots: MomentRoots, names: Names) -> JointFit:
     """As `ImmediateHorizon` does, with the units of everybody together."""
+    actions = len(names[1])
     x, reward, weight = roots.total().compress()
     values = np.concatenate([x[..., 1 : x.shape[-1] // actions], reward[..., None]], axis=-1)
     units = find_penalty_units(method.penalty_units)
@@ -123,8 +126,12 @@ def _pool_partially(method: MomentMethod, roots: MomentRoots, actions: int) -> J
     kept = (scaling, method.critic_penalty)
     penalty = units.penalise_critic(*kept, actions=actions, intercept=method.penalize_intercept)[0]
     judgement = Judgement.of_everything(len(roots.participants), np.zeros(0), np.zeros(0, dtype=bool))
-    correlated = method.correlated_differences
-    return pool_partially(roots.moments, penalty, judgement, roots.participants, actions=actions, correlated=correlated)
+    return pool_partially(
+        *(roots.moments, penalty, judgement, roots.participants),
+        actions=actions,
+        correlated=method.correlated_differences,
+        prior=method.place_prior(*names),
+    )
 
 
 def _fit_units(method: MomentMethod, units: MomentRoots, names: Names, joint: JointFit | None) -> BatchFit:

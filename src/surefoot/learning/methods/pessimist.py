@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.learning.methods.composition import CriticResult, Method
+from surefoot.learning.methods.composition import Method
+from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.policies.rules import Pessimistic
 

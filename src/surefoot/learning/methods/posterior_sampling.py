@@ -13,7 +13,8 @@ from surefoot.learning.batch import Batch
 from surefoot.learning.critics import CriticBatch, CriticFit
 from surefoot.learning.critics.ridge import residuals
 from surefoot.learning.horizon import Advantage, find_horizon
-from surefoot.learning.methods.composition import CriticResult, Method
+from surefoot.learning.methods.composition import Method
+from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.priors import PlacedPrior, Prior, check_prior, place_prior
 from surefoot.numerics.arrays import Array, array_namespace
