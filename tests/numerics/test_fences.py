@@ -73,6 +73,11 @@ def test_adaptive_fence_is_the_literal_rule(seed, count, outlying):
     assert_allclose(fence[0], literal_fence(scores, 2.5, 3.5), atol=1e-5)
 
 
+def test_adaptive_fence_of_a_tail_that_is_shorter_than_expected():
+    scores = np.append(np.linspace(0, 1, 287), 2.6)[None]
+    assert fences.adaptive_fence(scores, everywhere(scores), 2.5, 3.5, fences.half_normal_cdf) == [2.6]
+
+
 def test_adaptive_fence_keeps_clean_values_and_finds_outliers():
     rng = np.random.default_rng(5)
     scores = np.abs(rng.standard_normal((200, 200)))

@@ -133,6 +133,7 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     earlier = _places(in_order)[-largest.shape[-1] :]
     tail = xp.isfinite(largest) & (largest >= start)
     excess = xp.max(xp.where(tail, cdf(largest) - earlier / n, 0.0), axis=-1, keepdims=True)
+    excess = xp.maximum(excess, xp.zeros_like(excess))  # Below zero where a whole tail is shorter than expected.
     # A hair more than n d: whole numbers must not fall short by rounding.
     rejected = xp.astype(xp.floor(n * excess + 1e-9), xp.int64)
     last = xp.maximum(count - rejected - 1, xp.zeros_like(count))
