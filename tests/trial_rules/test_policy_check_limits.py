@@ -8,6 +8,7 @@ import pytest
 from surefoot import Study, Trajectories
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
+from surefoot.trial_rules.influence import Influence
 from surefoot.trial_rules.policy_checks import (
     ROUNDING,
     check_coefficients,
@@ -46,8 +47,12 @@ def make_logs():
 
 
 def check(new, old=None, *, used=10, removed=2, **limits):
-    fit = SimpleNamespace(summary={"used": used, "removed": removed})
-    return {one.check: one for one in check_policy(make_study(**limits), make_logs(), fit, new, old)}
+    return {one.check: one for one in check_policy(make_study(**limits), make_logs(), weigh(used, removed), new, old)}
+
+
+def weigh(used, removed):
+    """Weights of so many used rows, some of them removed, and of two that were not used."""
+    return np.array([np.nan, np.nan] + [0.0] * removed + [1.0] * (used - removed))
 
 
 def test_all_checks_in_order_with_their_numbers():
@@ -74,8 +79,7 @@ def test_all_checks_in_order_with_their_numbers():
     [(10, 5, 0.5, True, 0.5), (10, 6, 0.5, False, 0.6), (0, 0, 0.0, True, 0.0), (1, 1, 0.9, False, 1.0)],
 )
 def test_as_much_as_is_allowed_may_be_removed(used, removed, allowed, passed, share):
-    fit = SimpleNamespace(summary={"used": used, "removed": removed})
-    found = check_policy(make_study(removed=allowed), make_logs(), fit, make_policies([0.0]), None)[1]
+    found = check_policy(make_study(removed=allowed), make_logs(), weigh(used, removed), make_policies([0.0]), None)[1]
     assert (found.passed, found.found, found.allowed) == (passed, share, allowed)
 
 
@@ -180,7 +184,7 @@ def test_one_known_standard_error_is_enough():
     ],
 )
 def test_influence_names_the_smallest_thing_that_explains_a_refusal(changes, allowed, passed, found, named):
-    given = [SimpleNamespace(what=f"thing {place}", change=change) for place, change in enumerate(changes)]
+    given = [Influence(f"thing {place}", change) for place, change in enumerate(changes)]
     finding = check_influence(given, allowed)
     assert (finding.check, finding.passed, finding.found, finding.allowed) == ("influence", passed, found, allowed)
     assert named in finding.message

@@ -53,15 +53,34 @@ class PartFit:
         (folder / "summary.json").write_text(json.dumps(self.summary), encoding="utf-8")
 
 
+@dataclass(frozen=True, eq=False)
+class StudyFit:
+    """The study's method as it was fitted to some people, its policies, and what it warned of."""
+
+    method: Method
+    policies: Policies
+    warnings: list[str]
+
+
 def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
     """Fit the study's method to these people; warnings are kept in the summary, so that a resumed run has them too."""
+    return describe_fit(study, logs, fit_study(study, logs, engine))
+
+
+def fit_study(study: Study, logs: StudyLogs, engine: str = "numpy") -> StudyFit:
+    """Fit the study's method to these people."""
     method = study.method()
     told = collect_fit(lambda: method.fit_some(logs.logs, engine=engine))
-    told += [] if logs.screen is None else logs.screen.warnings()
+    return StudyFit(method, describe_policies(study, method), told)
+
+
+def describe_fit(study: Study, logs: StudyLogs, fit: StudyFit) -> PartFit:
+    """A fit with its tables and its summary."""
+    method, told = fit.method, fit.warnings + ([] if logs.screen is None else logs.screen.warnings())
     used, weights = ~np.isnan(method.weights_), method.weights_
     counts = {"used": int(used.sum()), "removed": int((weights[used] == 0).sum())}
-    policies, critic = describe_policies(study, method), describe_critic(method, method.unit_, weights)
-    return PartFit(policies, critic, describe_weights(method, logs), summarise(study, logs, told) | counts, method)
+    critic = describe_critic(method, method.unit_, weights)
+    return PartFit(fit.policies, critic, describe_weights(method, logs), summarise(study, logs, told) | counts, method)
 
 
 def collect_fit(fit: Callable[[], object]) -> list[str]:

@@ -161,6 +161,28 @@ def compute_influences(fitted: Method, *, with_policy: bool = True, analytic: bo
     return Influences(critic, policy, _count_policy_features(fitted))
 
 
+def estimate_row_influences(fitted: Method) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+    """Every used row of a pooled fit, and what the policy's coefficients would lose without it, to first order.
+
+    As `compute_influences`, with (H − h xxᵀ)⁻¹ g = H⁻¹ g / (1 − h xᵀH⁻¹x) for a single row; None where there is no such
+    formula: without coefficients, with a look ahead, or where the cap cuts too densely.
+    """
+    if not (fitted.pooled_ and isinstance(fitted, ACCB) and fitted.joint_ is None and fitted.critic_.has_coefficients):
+        return None
+    rows = _Rows.of(fitted)
+    rows = replace(rows, starts=np.arange(len(rows.rows)))
+    weight, penalty = rows.kept - rows.cap * rows.at_cap, fitted.penalty_[0]
+    hessian = (rows.x * weight[:, None]).T @ rows.x + np.diag(penalty)
+    used = np.diagonal(hessian) != 0
+    if not used.any() or np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
+        return None
+    toward = np.zeros_like(rows.x)
+    toward[:, used] = np.linalg.solve(hessian[np.ix_(used, used)], rows.x[:, used].T).T
+    left = np.maximum(1 - weight * (toward * rows.x).sum(axis=1), 1e-9)
+    critic = toward * (rows.kept * rows.residual / left)[:, None]
+    return rows.rows, _policy(fitted, rows, critic)
+
+
 def _count_policy_features(fitted: Method) -> int:
     return int(fitted.policy_sees_.sum()) + 1
 

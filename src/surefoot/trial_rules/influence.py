@@ -1,18 +1,31 @@
-"""How much of a new policy hangs on one decision point, or on one participant: refitted without those that matter most."""
+"""How much of a new policy hangs on one decision point, or on one participant: refitted without those that matter most.
+
+Where one policy serves everybody, first-order influences in closed form say what matters, and refits are made only of what
+may come near the limit.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning
+from surefoot.inference.sandwich import Influences, estimate_row_influences
+from surefoot.learning.methods import Method
+from surefoot.policies.features import policy_features
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs
 
+Floats = NDArray[np.float64]
 CANDIDATES = 3
 """Decision points, and participants, that are left out in turn."""
+NEAR = 0.25
+"""A change that is estimated above this share of what is allowed is refitted."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +36,15 @@ class Influence:
     """Which decision point, or which participant."""
     change: float
     """Mean change of the probabilities; with a policy for each participant, of the one who changes most."""
+    refitted: bool = True
+    """False: estimated to first order, and far below the limit."""
 
 
-def cook_distances(logs: StudyLogs, weights: NDArray[np.float64], *, pooled: bool) -> NDArray[np.float64]:
+def cook_distances(data: Trajectories, weights: Floats, *, pooled: bool) -> Floats:
     """Cook's distance rᵢ² hᵢ / (1 − hᵢ)² of every row in a least-squares fit of the reward on [1, s] × [1, actions].
 
     NaN where a row was not used, or was removed as an outlier. Only an order of candidates: what is reported is refitted.
     """
-    data = logs.logs
     used = weights > 0
     distances = np.full(len(data), np.nan)
     groups = (
@@ -57,36 +71,114 @@ def cook_distances(logs: StudyLogs, weights: NDArray[np.float64], *, pooled: boo
 def find_influences(
     study: Study,
     logs: StudyLogs,
-    weights: NDArray[np.float64],
+    method: Method,
     policies: Policies,
-    refit: Callable[[NDArray[np.bool_]], Policies],
+    own: Influences | None,
+    allowed: float,
     label: Callable[[int], str],
 ) -> list[Influence]:
     """The influence of the most influential rows and, where participants share a policy, participants.
 
-    `refit` fits to some of the rows; `label` names a row of the input.
+    `own` are participants' influences on a shared policy, `label` names a row of the input. Changes that are estimated far
+    below `allowed` are not refitted.
     """
-    distances = cook_distances(logs, weights, pooled=policies.participants is None)
-    order = np.argsort(np.where(np.isnan(distances), -1.0, distances))[::-1][:CANDIDATES]
+    if not policies.serves_anybody:
+        return _find_own_influences(study, logs, method, policies, label)
+    data, influences = logs.logs, []
+    rows, people = _estimate_changes(method, own)
+    for place in _list_largest(rows):
+        name = label(int(logs.row[place]))
+        influences.append(_measure(study, logs, policies, name, rows[place], allowed, np.arange(len(data)) != place))
+    if len(data.participants) > CANDIDATES:
+        for number in _list_largest(people):
+            name = f"participant {data.participants[number]}"
+            others = data.participant_index != number
+            influences.append(_measure(study, logs, policies, name, people[number], allowed, others))
+    return influences
+
+
+def _list_largest(changes: Floats) -> list[int]:
+    """Places of the largest, without those that are not known."""
+    order = np.argsort(np.where(np.isnan(changes), -1.0, changes), kind="stable")[::-1][:CANDIDATES]
+    return [int(place) for place in order if not np.isnan(changes[place])]
+
+
+def _measure(
+    study: Study,
+    logs: StudyLogs,
+    policies: Policies,
+    name: str,
+    estimate: float,
+    allowed: float,
+    kept: NDArray[np.bool_],
+) -> Influence:
+    """The influence of what is not kept: estimated, and refitted where the estimate comes near the limit."""
+    if estimate <= NEAR * allowed:
+        return Influence(name, float(estimate), refitted=False)
+    return Influence(name, _change(study, logs, policies, _refit(study, logs.logs[kept])))
+
+
+def _refit(study: Study, some: Trajectories) -> Policies:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # That too little is left is what the comparison shows.
+        refitted: Policies = study.method().fit_some(some).policies_
+        return refitted
+
+
+def _estimate_changes(method: Method, own: Influences | None) -> tuple[Floats, Floats]:
+    """About the largest mean change of a probability without each row, and without each participant.
+
+    A logit that moves by δ moves a probability by at most |δ| / 4 (two actions) or |δ| / 2; the mean of |δ| is at most its
+    root mean square, √(Δθᵀ Σ Δθ). Where there is no closed form, Cook's distances give the order, each beyond any limit.
+    """
+    logs, found = method.logs_, estimate_row_influences(method)
+    if found is None or own is None or own.policy is None:
+        rows = cook_distances(logs, np.nan_to_num(method.weights_), pooled=method.policies_.participants is None)
+        totals = np.bincount(logs.participant_index, np.nan_to_num(rows), len(logs.participants))
+        return rows + 2.0, totals.astype(np.float64) + 2.0
+    used, moves = found
+    seen = policy_features(logs.state[used] * method.policy_sees_)
+    metric, steepest = seen.T @ seen / len(used), 4 if logs.actions == 2 else 2
+    rows, people = (np.full(size, np.nan) for size in (len(logs), len(logs.participants)))
+    rows[used] = _size(moves, metric) / steepest
+    people[np.unique(logs.participant_index[used])] = _size(own.policy, metric) / steepest
+    return rows, people
+
+
+def _size(moves: Floats, metric: Floats) -> Floats:
+    """√(Σ_a Δθ_aᵀ Σ Δθ_a) of every row; what cannot be told counts as beyond any limit."""
+    steps = moves.reshape(len(moves), -1, len(metric))
+    return np.asarray(np.nan_to_num(np.sqrt(((steps @ metric) * steps).sum(axis=(1, 2))), nan=np.inf))
+
+
+def _find_own_influences(
+    study: Study, logs: StudyLogs, method: Method, policies: Policies, label: Callable[[int], str]
+) -> list[Influence]:
+    """The influence of rows where everybody has a policy of their own: each of the candidates refitted, all at once."""
+    data = logs.logs
+    distances = cook_distances(data, np.nan_to_num(method.weights_), pooled=False)
+    distances[~policies.covers(data.participant)] = np.nan
+    places = _list_largest(distances)
+    if not places:
+        return []
+    own = [np.flatnonzero(data.participant_index == data.participant_index[place]) for place in places]
+    left = [rows[rows != place] for rows, place in zip(own, places, strict=True)]
+    chosen, index = np.concatenate(left), np.repeat(np.arange(len(left)), [len(rows) for rows in left])
+    columns = ("time", "state", "available", "action", "probability", "reward")
+    some = {name: getattr(data, name)[chosen] for name in columns}
+    without = _refit(study, replace(data, participants=np.arange(len(left)), participant_index=index, **some))
     influences = []
-    for place in order[~np.isnan(distances[order])]:
-        without = refit(np.arange(len(logs.row)) != place)
-        influences.append(Influence(label(int(logs.row[place])), _change(study, logs, policies, without)))
-    if policies.serves_anybody and len(logs.logs.participants) > CANDIDATES:
-        people = np.bincount(logs.logs.participant_index, np.nan_to_num(distances), minlength=len(logs.logs.participants))
-        for number in np.argsort(people)[::-1][:CANDIDATES]:
-            without = refit(logs.logs.participant_index != number)
-            name = f"participant {logs.logs.participants[number]}"
-            influences.append(Influence(name, _change(study, logs, policies, without)))
+    for number, (place, rows) in enumerate(zip(places, own, strict=True)):
+        states = data.state[rows[data.available[rows] & ~np.isnan(data.state[rows]).any(axis=1)]]
+        rules = (policies[data.participant[place]].rule, without.rule[number])
+        before, after = (study.clip_probabilities(rule.probabilities(states)) for rule in rules)
+        influences.append(Influence(label(int(logs.row[place])), float(np.abs(before - after).max(axis=1).mean())))
     return influences
 
 
 def _change(study: Study, logs: StudyLogs, policies: Policies, without: Policies) -> float:
     data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1)
-    for one in (policies, without):
-        if one.participants is not None:
-            chosen &= np.isin(data.participant, one.participants)
     if not chosen.any():
         return 0.0
     people, states = data.participant[chosen], data.state[chosen]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.fitting.part_fit import PartFit
 from surefoot.policies.policies import Policies
 from surefoot.screening import Screen
 from surefoot.study import Study, StudyLogs, TrialSection
@@ -31,11 +30,16 @@ class PolicyFinding:
         return asdict(self)
 
 
-def check_policy(study: Study, logs: StudyLogs, fit: PartFit, new: Policies, old: Policies | None) -> list[PolicyFinding]:
-    """All checks, whether or not an earlier one failed; `old` decided until now, the warm-up where there is none."""
+def check_policy(
+    study: Study, logs: StudyLogs, weights: NDArray[np.float64], new: Policies, old: Policies | None
+) -> list[PolicyFinding]:
+    """All checks, whether or not an earlier one failed; `old` decided until now, the warm-up where there is none.
+
+    `weights` (rows) are 0 where the critic removed a row, NaN where it was not used.
+    """
     settings = study.trial or TrialSection()
     finite = _check_finite(new)
-    removed = _check_removed(fit, settings.guard_rails.max_removed)
+    removed = _check_removed(weights, settings.guard_rails.max_removed)
     screened = [] if logs.screen is None else [_check_screen(logs.screen)]
     if not finite.passed:
         return [finite, removed, *screened]
@@ -62,8 +66,8 @@ def _check_screen(screen: Screen) -> PolicyFinding:
     return PolicyFinding("screen", screen.blind, None, None, message)
 
 
-def _check_removed(fit: PartFit, allowed: float) -> PolicyFinding:
-    used, removed = fit.summary["used"], fit.summary["removed"]
+def _check_removed(weights: NDArray[np.float64], allowed: float) -> PolicyFinding:
+    used, removed = int((~np.isnan(weights)).sum()), int((weights == 0).sum())
     share = removed / used if used else 0.0
     return PolicyFinding("removed", share <= allowed, share, allowed, f"{removed} of {used} rows removed as outliers")
 
@@ -98,7 +102,8 @@ def check_influence(influences: list[Influence], allowed: float) -> PolicyFindin
     largest = max(influences, key=lambda one: one.change)
     # Decision points come first: the smallest thing that explains a refusal is named.
     most = next((one for one in influences if one.change > allowed), largest)
-    message = f"without {most.what} the probabilities would move by {most.change:.3f} on average"
+    about = "" if most.refitted else "about "
+    message = f"without {most.what} the probabilities would move by {about}{most.change:.3f} on average"
     return PolicyFinding("influence", most.change <= allowed, most.change, allowed, message)
 
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from surefoot.fitting.part_fit import PartFit, fit_part
+from surefoot.fitting.part_fit import StudyFit, fit_study
+from surefoot.learning.methods import Method
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs, TrialSection
 from surefoot.study.log_reader import finish_logs
 from surefoot.study.measured_logs import MeasuredLogs
 from surefoot.trial_rules import policy_checks
-from surefoot.trial_rules.influence import Influence, find_influences
+from surefoot.trial_rules.influence import find_influences
 from surefoot.trial_rules.plausibility import ImplausibleValue, blank_implausible
 from surefoot.trial_rules.policy_checks import PolicyFinding
 from surefoot.trial_rules.policy_version import select_participants
-from surefoot.trial_rules.standard_errors import estimate_errors
+from surefoot.trial_rules.standard_errors import estimate_errors, find_shared_influences
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Proposal:
 
     state: str
     message: str | None
-    fit: PartFit
+    fit: StudyFit
     logs: StudyLogs
     implausible: list[ImplausibleValue]
     policies: Policies | None = None
@@ -79,26 +79,23 @@ def propose_policy(
         Told `checking` when the fit is done.
     """
     settings = study.trial or TrialSection()
-    study_of_fit = choose_screen(study)
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
-    logs = finish_logs(study_of_fit, measured)
-    fit = fit_part(study, logs)
-    ready = find_ready_participants(settings, fit)
+    logs = finish_logs(choose_screen(study), measured)
+    fit = fit_study(study, logs)
+    ready = find_ready_participants(settings, fit.method)
     if not ready:
         message = f"nobody has {settings.warm_up_decision_points} complete decision points yet"
         return Proposal("waiting", message, fit, logs, implausible)
     report("checking")
     new = select_participants(fit.policies, ready)
-    findings, coefficients = policy_checks.check_policy(study, logs, fit, new, live), []
+    findings, coefficients = policy_checks.check_policy(study, logs, fit.method.weights_, new, live), []
     if findings[0].passed:  # every number is finite
         rails = settings.guard_rails
-        coefficients = estimate_errors(fit.method)
+        shared = find_shared_influences(fit.method)
+        coefficients = estimate_errors(fit.method, shared)
         findings.append(policy_checks.check_coefficients(coefficients, live_coefficients, rails.max_coefficient_change))
-
-        def refit(kept: NDArray[np.bool_]) -> Policies:
-            return fit_part(study, finish_logs(study_of_fit, measured[kept])).policies
-
-        findings.append(policy_checks.check_influence(_influences(study, logs, fit, new, refit, label), rails.max_influence))
+        influences = find_influences(study, logs, fit.method, new, shared, rails.max_influence, label)
+        findings.append(policy_checks.check_influence(influences, rails.max_influence))
     failed = "; ".join(f"{one.check}: {one.message}" for one in findings if not one.passed)
     state = "refused" if failed else "done"
     return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients)
@@ -110,21 +107,10 @@ def choose_screen(study: Study) -> Study:
     return study if study.screen is not None else study.model_copy(update={"questionnaire": {}}).with_screen()
 
 
-def find_ready_participants(settings: TrialSection, fit: PartFit) -> list[str]:
+def find_ready_participants(settings: TrialSection, method: Method) -> list[str]:
     """Who has enough complete decision points; where there is a policy for anybody, everyone or nobody."""
-    used = dict(zip(fit.critic["participant"].to_pylist(), fit.critic["used"].to_pylist(), strict=True))
-    if fit.policies.serves_anybody:
-        used = dict.fromkeys(used, sum(used.values()))
-    return [participant for participant, count in used.items() if count >= settings.warm_up_decision_points]
-
-
-def _influences(
-    study: Study,
-    logs: StudyLogs,
-    fit: PartFit,
-    new: Policies,
-    refit: Callable[[NDArray[np.bool_]], Policies],
-    label: Callable[[int], str],
-) -> list[Influence]:
-    weights = np.nan_to_num(fit.weights["weight"].to_numpy(zero_copy_only=False))
-    return find_influences(study, logs, weights, new, refit, label)
+    people = method.participants_.tolist()
+    used = np.bincount(method.unit_[method.used_], minlength=len(people))
+    if method.policies_.serves_anybody:
+        used[:] = used.sum()
+    return [one for one, count in zip(people, used, strict=True) if count >= settings.warm_up_decision_points]

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
 
+from surefoot.errors import InputError
 from surefoot.inference.intervals import mean_interval
-from surefoot.inference.sandwich import compute_influences
+from surefoot.inference.sandwich import Influences, compute_influences
 from surefoot.learning.methods import Method
 
-log = logging.getLogger("surefoot.trial_rules")
+
+def find_shared_influences(method: Method) -> Influences | None:
+    """Every participant's influence on one policy for all, in closed form; None where there is none."""
+    try:
+        return compute_influences(method, analytic=True) if method.pooled_ else None
+    except (InputError, np.linalg.LinAlgError):
+        # One participant, or a critic without coefficients: a policy is worth having without them.
+        return None
 
 
-def estimate_errors(method: Method) -> list[dict[str, Any]]:
+def estimate_errors(method: Method, shared: Influences | None) -> list[dict[str, Any]]:
     """Action, feature, value and standard error of every coefficient of the policy; empty where it has none.
 
     Of one policy for everybody by the sandwich clustered by participant, however few there are; of a policy for each
     participant the mean over people, with the error of a mean. They are half a 95 % interval over 1.96: with Student's t,
     larger where people are few. An error that cannot be had is None.
     """
-    try:
-        return _estimate(method)
-    except Exception as error:
-        # A policy is worth having without them.
-        log.error("the standard errors failed with %s", type(error).__name__)
+    part = next((one for one in method.coefficient_parts_ if one.part == "policy"), None)
+    if part is None:
         return []
+    logs = method.logs_
+    seen = {"intercept", *(name for name, there in zip(logs.state_names, part.sees, strict=True) if there)}
+    if not method.pooled_:
+        present = np.unique(logs.participant_index[logs.usable])
+        means = [mean_interval(column[present]) for column in part.values.T]
+        found, half = np.array([one.value for one in means]), np.array([one.high - one.value for one in means])
+    elif shared is None or shared.policy is None:
+        found, half = part.values[0], np.full(part.values.shape[1], np.nan)
+    else:
+        found, half = part.values[0], shared.half_width("policy")
+    return [
+        {"action": action, "feature": feature, "value": float(value), "standard_error": _finite(error / 1.96)}
+        for (action, feature), value, error in zip(part.names, found, half, strict=True)
+        if feature in seen
+    ]
 
 
-def _estimate(method: Method) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for part, names, values, sees in method.coefficient_parts_:
-        if part != "policy":
-            continue
-        logs = method.logs_
-        seen = {"intercept", *(name for name, there in zip(logs.state_names, sees, strict=True) if there)}
-        if method.pooled_:
-            found, half = values[0], compute_influences(method, analytic=True).half_width(part)
-        else:
-            present = np.unique(logs.participant_index[logs.usable])
-            means = [mean_interval(values[present, place]) for place in range(values.shape[1])]
-            found, half = np.array([one.value for one in means]), np.array([one.high - one.value for one in means])
-        for place, (action, feature) in enumerate(names):
-            if feature in seen:
-                error = float(half[place]) / 1.96 if np.isfinite(half[place]) else None
-                row = {"action": action, "feature": feature, "value": float(found[place]), "standard_error": error}
-                rows.append(row)
-    return rows
+def _finite(number: float) -> float | None:
+    return float(number) if np.isfinite(number) else None

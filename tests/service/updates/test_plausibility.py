@@ -116,7 +116,7 @@ def test_cooks_distance_is_the_textbooks(trial, study):
     with trial.database.snapshot() as connection:
         logs = trial_logs.make_study_logs(study, trial_logs.read_rows(connection))
     weights = logs.logs.usable.astype(float)
-    found = cook_distances(logs, weights, pooled=True)
+    found = cook_distances(logs.logs, weights, pooled=True)
     rows = np.flatnonzero(weights)
     data = logs.logs
     state = np.column_stack([np.ones(len(rows)), data.state[rows]])

@@ -38,14 +38,14 @@ def test_a_failed_check_leaves_the_old_policy_live_and_raises_an_alert(trial, ur
 
 def test_numbers_that_are_not_finite_never_become_a_policy(trial, monkeypatch):
     fill(trial, people=1, points=40)
-    real = proposals.fit_part
+    real = proposals.fit_study
 
     def spoiled(study, logs):
         fit = real(study, logs)
         fit.policies.rule.coef[0, 0, 0] = np.nan
         return fit
 
-    monkeypatch.setattr(proposals, "fit_part", spoiled)
+    monkeypatch.setattr(proposals, "fit_study", spoiled)
     state, status = update(trial)
     assert state == "refused" and not status["findings"][0]["passed"]
     assert trial.policies.live() is None and column(trial, policy_rows.c.id) == []
@@ -71,8 +71,8 @@ def test_the_send_rate_before_is_within_the_studys_limits(trial):
     fit = fit_part(trial.study, logs)
     eager = Boltzmann(np.array([[[0.0, 0.0, 0.0, 9.0]]]))
     policies = Policies(None, eager, fit.policies.action_names, fit.policies.state_names)
-    finding = policy_checks.check_policy(trial.study, logs, fit, policies, policies)[-1]
+    finding = policy_checks.check_policy(trial.study, logs, fit.method.weights_, policies, policies)[-1]
     assert finding.check == "send rate" and finding.found == pytest.approx(0, abs=1e-12)
     assert "0.900 before, 0.900 after" in finding.message
-    moved = policy_checks.check_policy(trial.study, logs, fit, policies, None)[-1]
+    moved = policy_checks.check_policy(trial.study, logs, fit.method.weights_, policies, None)[-1]
     assert moved.found == pytest.approx(0.4), "0.5 in warm-up"

@@ -107,7 +107,7 @@ def test_a_failure_is_recorded_without_its_words(trial, monkeypatch):
     def fails(study, logs):
         raise RuntimeError("participant p0 said 17")
 
-    monkeypatch.setattr(proposals, "fit_part", fails)
+    monkeypatch.setattr(proposals, "fit_study", fails)
     update_id = updates.begin_update(trial, "test")
     with pytest.raises(RuntimeError):
         updates.run_update(trial, update_id)

@@ -15,6 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
+from surefoot.fitting.part_fit import describe_fit
 from surefoot.policies.policies import Policies
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
@@ -171,7 +172,7 @@ def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
 
 def _describe_result(trial: Trial, proposal: Proposal, found: list[Any]) -> dict[str, Any]:
     """Counts, the rows that the critic removed with what it expected there, and values that were not plausible."""
-    fit, logs = proposal.fit, proposal.logs
+    fit, logs = describe_fit(trial.study, proposal.logs, proposal.fit), proposal.logs
     weights = fit.weights["weight"].to_numpy(zero_copy_only=False)
     residuals = fit.weights["residual"].to_numpy(zero_copy_only=False)
     thresholds = dict(zip(fit.critic["participant"].to_pylist(), fit.critic["threshold"].to_pylist(), strict=True))
