@@ -95,4 +95,6 @@ def test_without_a_design_nothing_is_said_to_be_missing(browser):
     for wrong in ("?participant=nobody", "?order=action", "?span=year", "?by=x"):
         assert browser.get(f"/adherence{wrong}").status_code == 404, wrong
     found = describe_adherence(browser.trial, BEGIN, SPANS["day"], "decided_at")
-    assert list_cells(found)[0][:4] == ("p0", None, 0, 0)
+    cells = list_cells(found)
+    assert cells[0][:4] == ("p0", found.first, None, 0) and len(cells) == 1 + 14
+    assert cells[-1][:2] == ("everybody", BEGIN.date())

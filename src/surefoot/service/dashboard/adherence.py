@@ -58,6 +58,8 @@ class Adherence:
     worn: int
     last_seen: datetime | None = None
     status: str | None = None
+    begins: date | None = None
+    """The first day, of a row that is a day or a week."""
 
     @property
     def shares(self) -> dict[str, float | None]:
@@ -92,19 +94,21 @@ ORDERS = {
     "worn": "worn",
 }
 COLUMNS = (
-    *("of", "expected", "arrived of these", "arrived", "available", "outcomes due", "outcomes known"),
+    *("participant", "from", "expected", "arrived of these", "arrived", "available", "outcomes due", "outcomes known"),
     *("judged", "worn", "last seen", "status"),
 )
 
 
-def list_cells(view: AdherenceView) -> list[tuple[Any, ...]]:
-    """Everybody, then every day or week, as rows of a table."""
+def list_cells(view: AdherenceView, participant: str = "") -> list[tuple[Any, ...]]:
+    """Everybody from the first day on, then every day or week of the study or of one participant, as rows of a table."""
+    people = [(one.label, view.first, one) for one in view.people]
+    spans = [(participant or "everybody", one.begins, one) for one in view.spans]
     return [
         (
-            *(one.label, one.expected, one.punctual, one.arrived, one.available, one.due, one.known),
+            *(name, begins, one.expected, one.punctual, one.arrived, one.available, one.due, one.known),
             *(one.judged, one.worn, one.last_seen, one.status),
         )
-        for one in (*view.people, *view.spans)
+        for name, begins, one in (*people, *spans)
     ]
 
 
@@ -112,10 +116,7 @@ def describe_adherence(
     trial: Trial, at: datetime, spans: Spans, moment: str, participant: str = "", order: Order = "seen"
 ) -> AdherenceView:
     """The last days or weeks, today last; by the decision points' own time (`decided_at`) or by arrival (`received_at`)."""
-    zone = trial.settings.zone
-    today = at.astimezone(zone).date()
-    days = [today - timedelta(days=back) for back in reversed(range(spans.number * spans.days))]
-    midnights = [datetime.combine(day, datetime.min.time(), zone) for day in (*days, today + timedelta(days=1))]
+    days, midnights = overview.find_days(trial, at, spans.number * spans.days)
     people = overview.list_participants(trial, at)
     places = {one.id: place for place, one in enumerate(people)}
     if participant and participant not in places:
@@ -134,7 +135,7 @@ def describe_adherence(
     rows = []
     for first in range(0, len(days), spans.days):
         chosen = slice(first, first + spans.days)
-        rows.append(_sum_up(counts, own, chosen, per_day, _label_span(days[chosen])))
+        rows.append(replace(_sum_up(counts, own, chosen, per_day, _label_span(days[chosen])), begins=days[first]))
     return AdherenceView(rows, _sort_people(seen, order), days[0], per_day, wearing.names_a_device(trial))
 
 
@@ -161,7 +162,6 @@ def _count_points(
     trial: Trial, at: datetime, places: dict[str, int], midnights: list[datetime], moment: sa.Column[Any]
 ) -> Counts:
     """Decision points of every participant and day by what became of them, in one query."""
-    day = sa.case(*((moment < end, place) for place, end in enumerate(midnights[1:]))).label("day")
     available = sa.or_(decisions.c.available, decisions.c.fallback_reasons.startswith(f'["{DOSE}'))
     closed = decisions.c.decided_at <= at - timedelta(hours=trial.settings.outcome_hours)
     due = sa.and_(available, closed, decisions.c.salt.is_not(None))
@@ -173,7 +173,7 @@ def _count_points(
     }
     sums = [sa.func.sum(sa.case((which, 1), else_=0)).label(name) for name, which in numbers.items()]
     joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
-    counted = sa.select(decisions.c.participant_id, day, *sums).select_from(joined)
+    counted = sa.select(decisions.c.participant_id, overview.place_in_days(moment, midnights), *sums).select_from(joined)
     counted = counted.where(moment >= midnights[0], moment < midnights[-1]).group_by(decisions.c.participant_id, "day")
     counts = {name: np.zeros((len(places), len(midnights) - 1), dtype=np.int64) for name in numbers}
     with trial.database.snapshot() as connection:

@@ -54,21 +54,31 @@ def list_cells(day: Day) -> list[Any]:
 
 def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "received_at") -> list[Day]:
     """The last days, today last; by arrival, or by the decision points' own time (`decided_at`)."""
+    moment = decisions.c[by]
+    days, midnights = find_days(trial, at, number)
+    sent = sa.func.sum(sa.case((decisions.c.action > 0, 1), else_=0))
+    columns = (place_in_days(moment, midnights), decisions.c.source, sa.func.count().label("number"), sent.label("sent"))
+    counted = sa.select(*columns).where(moment >= midnights[0], moment < midnights[-1])
+    with trial.database.snapshot() as connection:
+        rows = connection.execute(counted.group_by("day", decisions.c.source)).all()
+    own = [[row for row in rows if row.day == place] for place in range(number)]
+    return [
+        Day(day, {row.source: row.number for row in found}, sum(row.sent for row in found))
+        for day, found in zip(days, own, strict=True)
+    ]
+
+
+def find_days(trial: Trial, at: datetime, number: int) -> tuple[list[date], list[datetime]]:
+    """The last days of the study's time zone, today last, and the midnights around them: a day may have 23 or 25 hours."""
     zone = trial.settings.zone
     today = at.astimezone(zone).date()
-    with trial.database.snapshot() as connection:
-        return [_day(connection, zone, decisions.c[by], today - timedelta(days=back)) for back in reversed(range(number))]
+    days = [today - timedelta(days=back) for back in reversed(range(number))]
+    return days, [datetime.combine(day, datetime.min.time(), zone) for day in (*days, today + timedelta(days=1))]
 
 
-def _day(connection: sa.Connection, zone: Any, moment: sa.Column[Any], day: date) -> Day:
-    # From midnight to midnight, also where a day has 23 or 25 hours.
-    begin, end = (datetime.combine(day + timedelta(days=more), datetime.min.time(), zone) for more in (0, 1))
-    sent = sa.func.sum(sa.case((decisions.c.action > 0, 1), else_=0))
-    counted = sa.select(decisions.c.source, sa.func.count().label("number"), sent.label("sent")).where(
-        moment >= begin, moment < end
-    )
-    rows = connection.execute(counted.group_by(decisions.c.source)).all()
-    return Day(day, {row.source: row.number for row in rows}, sum(row.sent for row in rows))
+def place_in_days(moment: sa.Column[Any], midnights: Sequence[datetime]) -> sa.Label[int]:
+    """Which of the days between these midnights a moment is in, as the column `day` of a query."""
+    return sa.case(*((moment < end, place) for place, end in enumerate(midnights[1:]))).label("day")
 
 
 @dataclass(frozen=True)

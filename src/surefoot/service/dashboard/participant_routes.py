@@ -122,7 +122,7 @@ def adherence_page(
     spans = adherence.SPANS[span]
     found = adherence.describe_adherence(viewer.trial, clock.now(), spans, MOMENTS[by], participant, order)
     if download:
-        return send_csv(viewer, "adherence", adherence.COLUMNS, adherence.list_cells(found))
+        return send_csv(viewer, "adherence", adherence.COLUMNS, adherence.list_cells(found, participant))
     return viewer.page(
         "adherence",
         found=found,
