@@ -38,4 +38,5 @@ def _describe(name: str, command: Any) -> str:
     lines += ["```text", " ".join([name, *command.collect_usage_pieces(context)]), "```", ""]
     records = (part.get_help_record(context) for part in command.params)
     rows = [f"| `{spelling}` | {said.replace('|', '/')} |" for spelling, said in filter(None, records)]
+    lines += [(command.epilog or "").replace("\b", ""), ""]
     return "\n".join([*lines, "| | |", "|---|---|", *rows, ""])

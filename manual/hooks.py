@@ -10,6 +10,7 @@ from mkdocs.structure.files import File
 
 from manual import api_reference, command_reference, repository_pages, study_reference
 from manual.foreign_hosts import list_foreign_loads
+from manual.tutorials import FOLDER, run_tutorials
 
 
 def on_config(config: Any) -> None:
@@ -20,19 +21,22 @@ def on_config(config: Any) -> None:
 
 
 def on_files(files: Any, config: Any) -> None:
-    """Add the pages that are made from the code and those that live elsewhere in the repository."""
+    """Add pages that are made from the code or live elsewhere in the repository, and tutorials with their results."""
     generated = {
         **{page: repository_pages.read_page(page) for page in repository_pages.PAGES},
         **api_reference.write_pages(),
         command_reference.PAGE: command_reference.write_page(),
         study_reference.PAGE: study_reference.write_page(),
     }
-    for page, text in generated.items():
-        files.append(File.generated(config, page, content=text))
+    for page, tutorial in run_tutorials().items():
+        files.remove(files.get_file_from_path(page))
+        generated |= {page: tutorial.text, **{f"{FOLDER}/{name}": image for name, image in tutorial.figures.items()}}
+    for page, content in generated.items():
+        files.append(File.generated(config, page, content=content))
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links that leave docs/, and tutorials with what their blocks printed and drew."""
+    """Links that leave docs/ become words."""
     return repository_pages.move_links(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
 
 

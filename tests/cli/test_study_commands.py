@@ -132,16 +132,6 @@ def test_help_does_not_load_what_it_does_not_need():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_examples_of_the_documentation_load():
-    """Every TOML block in docs/study-file.md that is a whole study is one."""
-    text = (Path(__file__).parents[2] / "docs" / "study-file.md").read_text(encoding="utf-8")
-    blocks = [block.split("```")[0] for block in text.split("```toml\n")[1:]]
-    whole = [block for block in blocks if "[columns]" in block and "[state" in block]
-    assert whole
-    for block in whole:
-        sf.Study.parse(block, "docs/study-file.md")
-
-
 def test_the_documentation_knows_every_method_and_every_kind():
     from surefoot.data.column_kinds import KINDS
     from surefoot.learning.methods import METHODS

@@ -1,8 +1,5 @@
 """scikit-learn's manners."""
 
-import doctest
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -108,8 +105,3 @@ def test_rows_of_logs(logs):
             logs[rows]
     with pytest.raises(sf.InputError, match=r"logs\.to_frame"):
         list(logs)
-
-
-def test_the_examples_of_the_page_run():
-    failed, tried = doctest.testfile(str(Path(__file__).parents[2] / "docs/scikit-learn.md"), module_relative=False)
-    assert (failed, tried > 5) == (0, True)
