@@ -35,7 +35,7 @@ def test_habituation_is_found_and_the_remedy_named(logs):
     found = check(faded, "hb-linucb")
     assert found.verdict == "look"
     assert "the mean effect of sending changes by −" in found.reason
-    assert "write [method] forgetting = 0.967" in found.remedy
+    assert "write [method] forgetting = 0.967 or" in found.remedy and "random_walk = 'estimate'" in found.remedy
     assert found.numbers["effect_change"]["high"] < 0 and found.numbers["effect_p_value"] < 0.005
     forgetting = check(faded, forgetting=0.967)
     assert (forgetting.verdict, forgetting.remedy) == ("fine", "")

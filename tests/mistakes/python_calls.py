@@ -95,7 +95,7 @@ MISTAKES = [
     Mistake(
         "method with a parameter that it does not have",
         lambda: sf.method("linucb", actor_penalty=0.1),
-        "linucb has no parameter 'actor_penalty' (did you mean 'critic_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'forgetting', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'centre_actions', 'policy_variables', 'exploration']",
+        "linucb has no parameter 'actor_penalty' (did you mean 'critic_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'forgetting', 'random_walk', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'centre_actions', 'policy_variables', 'exploration']",
     ),
     Mistake(
         "method with a word where a number is meant",
@@ -195,7 +195,7 @@ MISTAKES = [
     Mistake(
         "set_params with a parameter that does not exist",
         lambda: sf.method("accb").set_params(actor_penatly=1.0),
-        "ACCB has no parameter 'actor_penatly' (did you mean 'actor_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'forgetting', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'centre_actions', 'policy_variables', 'actor_penalty']",
+        "ACCB has no parameter 'actor_penatly' (did you mean 'actor_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'forgetting', 'random_walk', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'centre_actions', 'policy_variables', 'actor_penalty']",
     ),
     Mistake(
         "set_params of a critic that has no parameters of its own",

@@ -260,6 +260,29 @@ MISTAKES = [
         "study.toml: line 26, key 'method.forgetting': forgetting weighs decision points, which the random forest does not; take critic = 'capped', 'ridge' or 'high-breakdown', or leave forgetting out",
     ),
     Mistake(
+        "A random walk in other words",
+        key('name = "ro-accb"', 'name = "ro-accb"\npooling = "partial"\nrandom_walk = "slow"'),
+        "study.toml: line 27, key 'method.random_walk': random_walk is 'slow'; it is 'estimate', or the variance of a step from one decision point to the next as a share of that between people, such as 0.005",
+    ),
+    Mistake(
+        "A random walk of people who share nothing",
+        key('name = "ro-accb"', 'name = "ro-accb"\nrandom_walk = "estimate"'),
+        "study.toml: line 26, key 'method.random_walk': random_walk is of how people differ from the population, which pooling = 'person' does not estimate; write pooling = 'partial', or forgetting = 0.99 instead of a random walk",
+    ),
+    Mistake(
+        "A random walk that also forgets",
+        key('name = "ro-accb"', 'name = "ro-accb"\npooling = "partial"\nrandom_walk = 0.01\nforgetting = 0.99'),
+        "study.toml: line 27, key 'method.random_walk': random_walk forgets by itself, as fast as people change; leave forgetting out",
+    ),
+    Mistake(
+        "A random walk with a prior",
+        key(
+            'name = "ro-accb"',
+            'name = "ts"\npooling = "partial"\nrandom_walk = 0.01\n[method.prior]\nsend = { scale = 1.0 }',
+        ),
+        "study.toml: line 28, key 'method.prior': it is of a population whose people do not change; leave the prior or random_walk out",
+    ),
+    Mistake(
         "Probability limits the wrong way round",
         add("[probability_limits]\nminimum = 0.9\nmaximum = 0.1\n"),
         "study.toml: line 26, key 'probability_limits': minimum 0.9 is above maximum 0.1",

@@ -44,11 +44,12 @@ def check_drift(measures: Measures, effect: Interval) -> Check:
     if moved:
         action, feature = critic_feature_names(fitted.logs_.state_names, fitted.logs_.action_names)[found.largest]
         reason += f"; coefficients move (p = {found.p_value:.2g}), most of all that of '{feature}' under '{action}'"
-    if fitted.forgetting < 1:
-        return Check(NAME, "fine", f"{reason}; the fit allows for it, as it forgets", "", numbers)
+    if fitted.forgetting < 1 or fitted.random_walk:
+        return Check(NAME, "fine", f"{reason}; the fit allows for it, as it follows people", "", numbers)
     remedy = (
-        f"the fit is of the average over the study: write [method] forgetting = {_suggest_rate(found):g}, so that it "
-        "follows people as they change"
+        "the fit is of the average over the study; so that it follows people as they change, write [method] forgetting = "
+        f"{_suggest_rate(found):g} or, where they change each in their own way, pooling = 'partial' and random_walk = "
+        "'estimate'"
     )
     return Check(NAME, "look", reason, remedy, numbers)
 

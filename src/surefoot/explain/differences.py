@@ -27,7 +27,7 @@ class Difference:
         β.
     spread
         The standard deviation between people, √ψ, with its interval by profile likelihood; no ends with correlated
-        differences.
+        differences, or where people change.
     own
         What each participant's own decision points say, (people,); NaN for those with fewer than there are features.
     drawn
@@ -92,8 +92,8 @@ def find_differences(fitted: Method) -> tuple[Difference, ...]:
 def _measure_spread(
     fitted: Method, to_mean_state: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """√ψ with its ends; a full Ψ has no ends."""
-    if not fitted.correlated_differences:
+    """√ψ with its ends; a full Ψ, and one of people who change, has no ends."""
+    if not fitted.correlated_differences and not fitted.posterior_.walk:
         found = profile_spread(fitted.posterior_)
         return found.deviation, found.low, found.high
     spread = to_mean_state @ fitted.posterior_.spread @ to_mean_state.T

@@ -195,6 +195,11 @@ def _describe_data(explained: ExplainedPolicy) -> tuple[str, ...]:
         sentences.append(
             f"People change: a decision point k before a participant's last one counts {fitted.forgetting:g}^k times."
         )
+    if fitted.posterior_ is not None and fitted.posterior_.walk:
+        sentences.append(
+            "People change: from one decision point to the next a participant's coefficients vary by "
+            f"{fitted.posterior_.walk:.2g} of the variance between people; the policies are of their last ones."
+        )
     if fitted.centre_actions:
         sentences.append(
             "Actions are centred at their logged probabilities: a wrong model of what happens without one does not bias the "

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from surefoot.learning.methods import Method
 
-OWN_KEYS = ("prior", "forgetting")
+OWN_KEYS = ("prior", "forgetting", "random_walk")
 """Parameters of a method that are keys of `[method]` itself, and with whose name what is wrong with them begins."""
 SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary", *OWN_KEYS)
 """Parameters of a method that other keys of the study decide."""
@@ -62,6 +62,8 @@ class MethodChoice(Section):
     horizon: str | None = None
     forgetting: float | None = None
     """A decision point that lies k before the participant's last one counts forgetting^k times."""
+    random_walk: bool | int | float | str | None = None
+    """With partial pooling: q of people whose coefficients move, or `estimate`."""
     parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
     prior: dict[str, CoefficientPrior] = Field(default_factory=dict)
     """Of coefficients by name, for a method that samples from the posterior."""
@@ -264,7 +266,8 @@ class Study(LogDescription):
 
             choice = self.method_choice
             seen = {"critic_variables": self._columns_used_by("critic"), "policy_variables": self._columns_used_by("policy")}
-            parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon, "forgetting": choice.forgetting}
+            parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon}
+            parts |= {"forgetting": choice.forgetting, "random_walk": choice.random_walk}
             if self.trial is not None:
                 parts |= {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
             if choice.prior:

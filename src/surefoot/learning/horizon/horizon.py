@@ -40,6 +40,8 @@ class HorizonTask:
     correlated_differences: bool
     discount: NDArray[np.float64]
     """How much every row counts, (rows,): less where it is forgotten."""
+    random_walk: float | str | None
+    """q of everybody's coefficients, or `estimate`; None: people do not change."""
     centre: NDArray[np.float64] | None
     """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
     engine: Engine

@@ -20,7 +20,7 @@ from surefoot.learning.horizon.posteriors import (
 )
 from surefoot.learning.horizon.transitions import Transitions
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import Block
+from surefoot.learning.pooling import Block, TimeBlocks, Walk
 from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.parallel import map_threads
 
@@ -45,13 +45,15 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     data = Followed.of_logs(logs, Transitions.without(len(logs)), task.critic_sees, task.discount, task.centre)
     seen = np.maximum(task.critic_sees, task.policy_sees)
     judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
-    moments = _reward_moments(task, data, judgement)
+    kept = np.nan_to_num(judgement.kept)
+    moments = _reward_moments(task, data, kept)
     penalty = task.penalties(moments.gram.shape[-1])
     return pool_partially(
         *(moments, penalty, judgement, logs.participants),
         actions=logs.actions,
         correlated=task.correlated_differences,
         prior=task.prior,
+        walk=_cut_into_blocks(task, data, kept),
     )
 
 
@@ -64,6 +66,7 @@ def pool_partially(
     actions: int,
     correlated: bool,
     prior: PlacedPrior | None,
+    walk: Walk | None = None,
 ) -> JointFit:
     """Everybody's coefficients of the reward from their moments; `penalty` is ζ of β, (d,)."""
     posteriors = fit_posteriors(
@@ -74,6 +77,7 @@ def pool_partially(
         correlated=correlated,
         variance_left=estimate_variance_left(moments, judgement.threshold, penalty),
         prior=prior,
+        walk=walk,
     )
     warn_of_few_people(posteriors[0], participants)
     own, new = immediate_advantages(posteriors[0], moments, actions)
@@ -82,9 +86,18 @@ def pool_partially(
     return JointFit(judgement, posteriors[0].mean, moments.gram, own, posteriors, anybody)
 
 
-def _reward_moments(task: HorizonTask, data: Followed, judgement: Judgement) -> Moments:
-    """Of every participant, from the rows that count."""
-    engine, kept = task.engine, np.append(np.nan_to_num(judgement.kept), 0.0)
+def _cut_into_blocks(task: HorizonTask, data: Followed, kept: NDArray[np.float64]) -> Walk | None:
+    """What a random walk is fitted from; None where people do not change."""
+    if task.random_walk is None:
+        return None
+    blocks = TimeBlocks.of_logs(task.logs)
+    parts = (_reward_moments(task, data, kept * (blocks.place == block)) for block in range(blocks.count))
+    return Walk(blocks, tuple(parts), task.random_walk)
+
+
+def _reward_moments(task: HorizonTask, data: Followed, kept: NDArray[np.float64]) -> Moments:
+    """Of every participant, from the rows as far as they count."""
+    engine, kept = task.engine, np.append(kept, 0.0)
     size = (len(task.logs.state_names) + 1) * task.logs.actions
 
     def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:

@@ -19,7 +19,7 @@ from surefoot.learning.horizon.posteriors import PeopleAhead, clear_thresholds, 
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import Block, find_pooling
+from surefoot.learning.pooling import Block, TimeBlocks, Walk, find_pooling
 from surefoot.numerics.parallel import map_threads
 
 
@@ -39,8 +39,12 @@ class LongRunHorizon(Horizon):
         learner = _Learner(task, data, judgement)
         moments = learner.moments(moved)
         if task.critic.removal is not None:
-            moments = learner.moments(learner.judge_transitions(moved, learner.model(moments)))
-        outlook = (_look_at_people if task.pooling.borrows else _look_at_fits)(task, learner, moments, judgement)
+            moved = learner.judge_transitions(moved, learner.model(moments))
+            moments = learner.moments(moved)
+        if task.pooling.borrows:
+            outlook = _look_at_people(task, learner, moments, judgement, learner.cut_into_blocks(moved))
+        else:
+            outlook = _look_at_fits(task, learner, moments, judgement)
         warn_of_doubts(task, outlook, _has_enough(task, outlook))
         return outlook
 
@@ -61,14 +65,17 @@ class _Learner:
         logs = self._task.logs
         return list(find_pooling("person").list_blocks(logs, choose_block_cells(len(logs))))
 
-    def moments(self, moved: NDArray[np.bool_]) -> TransitionMoments:
-        """Of every participant, from the rows that count and the transitions that do."""
+    def moments(self, moved: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> TransitionMoments:
+        """Of every participant, from the rows that count and the transitions that do, all or `among` some."""
         engine, weights = self._task.engine, np.append(moved * self._data.discount, 0.0)
+        kept = self._kept
+        if among is not None:
+            kept, weights = (part * np.append(among, False) for part in (kept, weights))
 
         def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
             people, rows = block
             batch = HorizonBatch.of_rows(self._data, rows, engine)
-            found = batch.moments(engine.to_device(self._kept[rows]), engine.to_device(weights[rows]))
+            found = batch.moments(engine.to_device(kept[rows]), engine.to_device(weights[rows]))
             parts = (*vars(found.reward).values(), *vars(found.state).values())
             return people, [engine.to_numpy(part) for part in parts]
 
@@ -77,12 +84,22 @@ class _Learner:
         joined = [np.concatenate(parts)[back] for parts in zip(*found, strict=True)]
         return TransitionMoments(Moments(*joined[:3]), Moments(*joined[3:]))
 
-    def people(self, moments: TransitionMoments) -> PeopleAhead:
+    def cut_into_blocks(self, moved: NDArray[np.bool_]) -> tuple[Walk | None, Walk | None]:
+        """What random walks of the reward and of the states are fitted from; None where people do not change."""
+        step = self._task.random_walk
+        if step is None:
+            return None, None
+        blocks = TimeBlocks.of_logs(self._task.logs)
+        parts = [self.moments(moved, blocks.place == block) for block in range(blocks.count)]
+        return Walk(blocks, tuple(one.reward for one in parts), step), Walk(blocks, tuple(one.state for one in parts), step)
+
+    def people(self, moments: TransitionMoments, walks: tuple[Walk | None, Walk | None] = (None, None)) -> PeopleAhead:
         task = self._task
         return PeopleAhead.of_moments(
             *(moments, self.penalty, task.logs.actions),
             correlated=task.correlated_differences,
             variance_left=estimate_variance_left(moments.reward, self._threshold, self.penalty),
+            walks=walks,
         )
 
     def model(self, moments: TransitionMoments) -> LookAhead:
@@ -126,9 +143,15 @@ def _look_at_fits(task: HorizonTask, learner: _Learner, moments: TransitionMomen
     return replace(found, advantage=_where(found.advantage, _has_enough(task, found)))
 
 
-def _look_at_people(task: HorizonTask, learner: _Learner, moments: TransitionMoments, judgement: Judgement) -> Outlook:
+def _look_at_people(
+    task: HorizonTask,
+    learner: _Learner,
+    moments: TransitionMoments,
+    judgement: Judgement,
+    walks: tuple[Walk | None, Walk | None],
+) -> Outlook:
     """One model of each, from partially pooled coefficients."""
-    people = learner.people(moments)
+    people = learner.people(moments, walks)
     warn_of_few_people(people.posteriors[0], task.logs.participants)
     own, new = people.advantages(moments.state.count)
     d = people.model.share.shape[1] * people.model.coef.shape[-1]

@@ -16,7 +16,7 @@ from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, improve_policy
 from surefoot.learning.horizon.uncertainty import OfPosteriors
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import Posterior, fit_mixed_effects
+from surefoot.learning.pooling import Posterior, Walk, fit_mixed_effects, fit_random_walk
 from surefoot.learning.priors import PlacedPrior
 
 FEW_PEOPLE = 5
@@ -33,11 +33,13 @@ def fit_posteriors(
     correlated: bool,
     variance_left: float = 1.0,
     prior: PlacedPrior | None = None,
+    walk: Walk | None = None,
 ) -> tuple[Posterior, ...]:
-    """Of every response of everybody's moments on x(s, a), and nuisances after it."""
+    """Of every response of everybody's moments on x(s, a), and nuisances after it; with a `walk` of everybody's
+    last coefficients."""
     basis = centre_states(moments, states, actions)
     given = None if prior is None else (prior.mean, prior.scale)
-    return tuple(
+    found = tuple(
         fit_mixed_effects(
             *(moments, penalty),
             response=response,
@@ -48,6 +50,7 @@ def fit_posteriors(
         )
         for response in range(moments.cross.shape[-1])
     )
+    return found if walk is None else tuple(fit_random_walk(one, walk, response) for response, one in enumerate(found))
 
 
 def estimate_variance_left(moments: Moments, threshold: NDArray[np.float64], penalty: NDArray[np.float64]) -> float:
@@ -111,12 +114,14 @@ class PeopleAhead:
         *,
         correlated: bool,
         variance_left: float,
+        walks: tuple[Walk | None, Walk | None] = (None, None),
     ) -> PeopleAhead:
-        """Fit the reward and every next state variable apart, and improve on everybody's logging policy."""
+        """Fit the reward and every next state variable apart, and improve on everybody's logging policy; `walks` are of
+        the reward and of the states."""
         parts = {"states": moments.state.cross.shape[-1], "actions": actions, "correlated": correlated}
         posteriors = (
-            *fit_posteriors(moments.reward, penalty, **parts, variance_left=variance_left),
-            *fit_posteriors(moments.state, penalty, **parts),
+            *fit_posteriors(moments.reward, penalty, **parts, variance_left=variance_left, walk=walks[0]),
+            *fit_posteriors(moments.state, penalty, **parts, walk=walks[1]),
         )
         everybody, own = moments.total().count_shares(actions), moments.count_shares(actions)
         count = moments.state.count[:, None]

@@ -28,7 +28,7 @@ from surefoot.learning.methods.estimator import EstimatorInterface
 from surefoot.learning.methods.moment_fit import fit_moments
 from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.penalty_units import FitScales, find_penalty_units
-from surefoot.learning.pooling import Block, Pooling, find_pooling
+from surefoot.learning.pooling import Block, Pooling, check_random_walk, find_pooling
 from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
 from surefoot.numerics.engines import Engine, find_engine
@@ -65,6 +65,9 @@ class Method(EstimatorInterface, ABC):
     """With partial pooling: whether people's coefficients may differ together; of few people that cannot be told."""
     forgetting: float = 1.0
     """A decision point that lies k before the participant's last one counts forgetting^k times: for people who change."""
+    random_walk: float | str | None = None
+    """With partial pooling: by which share of the variance between people a participant's coefficients vary from one
+    decision point to the next, or `estimate`. The policy is then of their last ones."""
     horizon: str = "immediate"
     """`immediate`: only the next outcome counts. `long-run`: what an action changes in all later ones counts too."""
     max_gap: int = 1
@@ -199,6 +202,7 @@ class Method(EstimatorInterface, ABC):
             day_boundary=self.day_boundary,
             correlated_differences=self.correlated_differences,
             discount=discount,
+            random_walk=self.random_walk,
             centre=self.list_centres(logs),
             engine=engine,
             prior=self.place_prior(logs.state_names, logs.action_names),
@@ -289,6 +293,8 @@ class Method(EstimatorInterface, ABC):
             return f"{critic.title} judges every decision point anew"
         if self.forgetting < 1:
             return "what is forgotten counts less with every later decision point"
+        if self.random_walk:
+            return "a random walk needs to know when each decision point was"
         if find_horizon(self.horizon).looks_ahead:
             return "a look ahead needs what followed each decision point"
         return self.why_rule_needs_rows
@@ -322,12 +328,7 @@ class Method(EstimatorInterface, ABC):
                 "'immediate' or leave centre_actions out"
             )
         find_penalty_units(self.penalty_units)
-        check_forgetting(self.forgetting)
-        if self.forgetting < 1 and not critic.has_coefficients:
-            raise InputError(
-                f"forgetting weighs decision points, which {critic.title} does not; take critic = 'capped', 'ridge' or "
-                "'high-breakdown', or leave forgetting out"
-            )
+        self._check_change(critic)
         if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
             raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")
         for name in (*self._non_negative, *self._positive):
@@ -335,6 +336,27 @@ class Method(EstimatorInterface, ABC):
             if not np.isfinite(value) or value < 0 or (value == 0 and name in self._positive):
                 least = "above 0" if name in self._positive else "of at least 0"
                 raise InputError(f"{name} is {value}; it must be a finite number {least}")
+
+    def _check_change(self, critic: Critic) -> None:
+        """Refuse ways for people to change that cannot be, or do not go together."""
+        check_forgetting(self.forgetting)
+        check_random_walk(self.random_walk)
+        if self.forgetting < 1 and not critic.has_coefficients:
+            raise InputError(
+                f"forgetting weighs decision points, which {critic.title} does not; take critic = 'capped', 'ridge' or "
+                "'high-breakdown', or leave forgetting out"
+            )
+        if self.random_walk is None:
+            return
+        if not find_pooling(self.pooling).borrows:
+            raise InputError(
+                f"random_walk is of how people differ from the population, which pooling = '{self.pooling}' does not "
+                "estimate; write pooling = 'partial', or forgetting = 0.99 instead of a random walk"
+            )
+        if self.correlated_differences:
+            raise InputError("random_walk is of differences that are independent; leave correlated_differences out")
+        if self.forgetting < 1:
+            raise InputError("random_walk forgets by itself, as fast as people change; leave forgetting out")
 
     def coefficients(self, backend: str | None = None) -> Any:
         """One row per participant and coefficient: participant, part (critic or policy), action, feature, value.

@@ -117,6 +117,8 @@ class PosteriorSampler(Method):
                 "prior: it is about the next outcome, and a look ahead also learns what the next state will be; leave the "
                 "prior out or use horizon = 'immediate'"
             )
+        if self.prior and self.random_walk is not None:
+            raise InputError("prior: it is of a population whose people do not change; leave the prior or random_walk out")
         if self.allocation not in ALLOCATIONS:
             near = did_you_mean(str(self.allocation), ALLOCATIONS)
             raise InputError(f"allocation is {self.allocation!r}{near}; choose from {list(ALLOCATIONS)}")

@@ -5,6 +5,7 @@ from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.learning.pooling.partial import PartialPooling
 from surefoot.learning.pooling.person import PersonPooling
 from surefoot.learning.pooling.pooling import POOLINGS, Block, Pooling, find_pooling, register_pooling
+from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, check_random_walk, fit_random_walk
 from surefoot.learning.pooling.reml import SpreadIntervals, fit_mixed_effects, profile_spread
 
 __all__ = [
@@ -16,8 +17,12 @@ __all__ = [
     "Pooling",
     "Posterior",
     "SpreadIntervals",
+    "TimeBlocks",
+    "Walk",
+    "check_random_walk",
     "find_pooling",
     "fit_mixed_effects",
+    "fit_random_walk",
     "profile_spread",
     "register_pooling",
 ]

@@ -57,6 +57,8 @@ class Posterior:
     converged: bool
     likelihood: Likelihood
     """What it was found from."""
+    walk: float = 0.0
+    """q: by which share of Ψ a participant's coefficients vary from one decision point to the next; `mean` is the last."""
 
     @property
     def new_covariance(self) -> Array:

@@ -110,7 +110,7 @@ def _fit_with_prior(
 ) -> Posterior:
     """In deviations from the prior's mean, where it is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays."""
     mean, scale = prior
-    moments = moments.subtract(mean[:, None])
+    given, moments = moments, moments.subtract(mean[:, None])
     best, steps, _ = _search(Likelihood.of_moments(moments, response, *data), correlated)
     noise, settled = best.noise, False
     for _ in range(NOISE_ROUNDS):
@@ -121,7 +121,8 @@ def _fit_with_prior(
         if settled:
             break
     found = _make_posterior(best, steps, settled)
-    return replace(found, population=found.population + mean, mean=found.mean + mean)
+    told = replace(found.likelihood, moments=given)
+    return replace(found, population=found.population + mean, mean=found.mean + mean, likelihood=told)
 
 
 def search_spread(

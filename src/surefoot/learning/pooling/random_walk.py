@@ -1,0 +1,259 @@
+"""Coefficients that differ between people and move: everybody's difference from the population is a random walk.
+
+    w = β + bᵢ at first, bᵢ ~ N(0, Ψ);   from one decision point to the next bᵢ moves by N(0, q Ψ)
+
+A participant's decision points are cut into blocks, the last of which ends with the last one, and bᵢ moves between blocks.
+In coordinates in which bᵢ has the covariance σ² I at first, and with q for a whole block, Kalman's filter takes block after
+block, S = XᵀUX and Y = [y, X] for outcomes and for what β explains of them, a the mean and P the covariance before it:
+
+    g = XᵀU(Y − X a),   E = (I + P S)⁻¹,   a ← a + E P g,   P ← E P + q I
+    K = Σ YᵀUY − aᵀXᵀUY − YᵀUX a + aᵀS a − gᵀE P g,   A = K_XX + ζ,   β = A⁻¹ K_Xy
+    −2 log likelihood = Σ log det (I + P S) + log det A + (N − d) log σ²,   σ² = (K_yy − βᵀK_Xy) / (N − d)
+
+and everybody's last bᵢ is a_y − a_X β, wᵢ with the covariance σ² (E P + (I − a_X) A⁻¹ (I − a_X)ᵀ). Backwards, r ← Eᵀ(g + r)
+and N ← Eᵀ(S + N E) give the slopes in Ψ and q (Koopman, 1993). With q = 0 all of this is `mixed_effects`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError
+from surefoot.learning.forgetting import count_back
+from surefoot.learning.moments import Moments
+from surefoot.learning.pooling.mixed_effects import Likelihood, Posterior
+from surefoot.learning.pooling.reml import LEAST, MOST
+from surefoot.numerics.batched_cholesky import invert
+
+Numbers = NDArray[np.float64]
+MOST_BLOCKS = 12
+ESTIMATE = "estimate"
+STARTS = (0.03, 0.3, 3.0)
+"""The search begins with the best of these shares of Ψ that a participant's coefficients move in the whole study."""
+AT_FIRST = 1e-2
+"""… and with at least this much of λ, so that a coefficient in which people are alike at first may move."""
+LEAST_STEP, MOST_STEP = 1e-8, 1e2
+CUT = 2.705543454095404
+"""The 90 % point of χ² with one degree of freedom: what q = 0, on the boundary, exceeds in one of 20 studies."""
+
+
+def check_random_walk(step: float | str | None) -> None:
+    """Refuse what is neither a variance nor the wish for an estimate."""
+    number = isinstance(step, int | float | np.number) and not isinstance(step, bool)
+    if step is None or step == ESTIMATE or (number and np.isfinite(float(step)) and float(step) >= 0):
+        return
+    raise InputError(
+        f"random_walk is {step!r}; it is 'estimate', or the variance of a step from one decision point to the next as a "
+        "share of that between people, such as 0.005"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TimeBlocks:
+    """Every participant's decision points in blocks of consecutive ones; the last block ends with the last one."""
+
+    place: NDArray[np.int64]
+    """The block of every row."""
+    first: NDArray[np.int64]
+    """Everybody's first block."""
+    count: int
+    points: int
+    """Decision points in a block."""
+
+    @classmethod
+    def of_logs(cls, logs: Trajectories, most: int = MOST_BLOCKS) -> TimeBlocks:
+        """At most so many blocks.
+
+        >>> logs = Trajectories.from_arrays(np.zeros((1, 5, 1)), np.ones((1, 5)), np.zeros((1, 5)))
+        >>> TimeBlocks.of_logs(logs, most=3).place
+        array([0, 1, 1, 2, 2])
+        """
+        lengths = np.diff(logs.starts)
+        points = max(-(-int(lengths.max(initial=1)) // most), 1)
+        count = -(-int(lengths.max(initial=1)) // points)
+        return cls(count - 1 - count_back(logs) // points, count + (-lengths) // points, count, points)
+
+
+class Walk(NamedTuple):
+    """What a random walk is fitted from: the moments of every block, and how far people move."""
+
+    blocks: TimeBlocks
+    moments: tuple[Moments, ...]
+    step: float | str
+    """q, or `estimate`."""
+
+
+@dataclass(frozen=True, eq=False)
+class WalkLikelihood:
+    """The restricted likelihood of one output as a function of λ and q, in the coordinates of a likelihood without q."""
+
+    still: Likelihood
+    gram: Numbers
+    """XᵀUX, (blocks, people, d, d)."""
+    cross: Numbers
+    """XᵀUy, (blocks, people, d)."""
+    begun: NDArray[np.bool_]
+    """Who has had a block before, (blocks, people): they move."""
+
+    @classmethod
+    def of_walk(cls, still: Likelihood, walk: Walk, response: int) -> WalkLikelihood:
+        """Of one response of the moments, whose sum over blocks `still` was made of."""
+        informed = np.asarray(still.gram.sum(axis=0)).diagonal() > 0
+        basis = np.asarray(still.basis) * informed
+        gram = np.stack([basis.T @ np.asarray(part.gram) @ basis for part in walk.moments])
+        cross = np.stack([np.asarray(part.cross)[:, :, response] @ basis for part in walk.moments])
+        return cls(still, gram, cross, np.arange(walk.blocks.count)[:, None] > walk.blocks.first)
+
+    def at(self, scale: Numbers, step: float) -> WalkPoint:
+        """At λ, (d,), and q for a whole block."""
+        root, (_, people, d) = np.sqrt(scale), self.cross.shape
+        gram, cross = self.gram * (root[:, None] * root), self.cross * root
+        eye = np.eye(d)
+        mean, known = np.zeros((people, d, 1 + d)), np.broadcast_to(eye, (people, d, d))
+        total, determinant, shrunk, pulled = np.zeros((1 + d, 1 + d)), 0.0, [], []
+        for s, c, begun in zip(gram, cross, self.begun, strict=True):
+            known = known + step * begun[:, None, None] * eye
+            data = np.concatenate([c[..., None], s], axis=-1)
+            pull = data - s @ mean
+            shrink = np.linalg.inv(eye + known @ s)
+            determinant -= float(np.linalg.slogdet(shrink)[1].sum())
+            known = shrink @ known
+            known = (known + np.swapaxes(known, 1, 2)) / 2
+            before, mean = mean, mean + known @ pull
+            total[1:] += np.sum(data, axis=0)
+            total[0, 1:] += np.sum(c, axis=0)
+            total -= np.sum(np.swapaxes(before, 1, 2) @ data + np.swapaxes(pull, 1, 2) @ mean, axis=0)
+            shrunk.append(shrink)
+            pulled.append(pull)
+        last = _Filtered(mean, known, total, determinant, np.stack(shrunk), np.stack(pulled))
+        return WalkPoint.of_filtered(self, scale, step, gram, last)
+
+
+class _Filtered(NamedTuple):
+    """What the filter has found after the last block."""
+
+    mean: Numbers
+    """[a_y, a_X], (people, d, 1 + d)."""
+    known: Numbers
+    """P, (people, d, d)."""
+    total: Numbers
+    """K but for Σ yᵀUy, (1 + d, 1 + d)."""
+    determinant: float
+    shrunk: Numbers
+    """E of every block."""
+    pulled: Numbers
+    """g of every block."""
+
+
+@dataclass(frozen=True, eq=False)
+class WalkPoint:
+    """The likelihood at one λ and q."""
+
+    likelihood: WalkLikelihood
+    scale: Numbers
+    step: float
+    gram: Numbers
+    filtered: _Filtered
+    system: Numbers
+    """A⁻¹, (d, d)."""
+    beta: Numbers
+    noise: float
+    deviance: float
+
+    @classmethod
+    def of_filtered(
+        cls, likelihood: WalkLikelihood, scale: Numbers, step: float, gram: Numbers, filtered: _Filtered
+    ) -> WalkPoint:
+        """With β, σ² and the deviance that follow."""
+        still, root = likelihood.still, np.sqrt(scale)
+        shrink = np.asarray(still.penalty) * (root[:, None] * root)
+        system, whole = (part[0] for part in invert((filtered.total[1:, 1:] + shrink)[None]))
+        beta = system @ filtered.total[1:, 0]
+        left = still.squares + filtered.total[0, 0] - filtered.total[1:, 0] @ beta
+        noise = max(left, float(np.finfo(np.float64).tiny)) / still.free
+        logs = float(np.log(scale)[np.diagonal(system) > 0].sum())
+        deviance = filtered.determinant + float(whole) - logs + still.free * float(np.log(noise))
+        return cls(likelihood, scale, step, gram, filtered, system, beta, noise, deviance)
+
+    def slopes(self) -> Numbers:
+        """Of the deviance in log λ, (d,), and in log q."""
+        people, d = self.filtered.mean.shape[:2]
+        back, doubt = np.zeros((people, d, 1 + d)), np.zeros((people, d, d))
+        moved = np.zeros(d)
+        for block in range(len(self.gram) - 1, -1, -1):
+            shrink, across = self.filtered.shrunk[block], np.swapaxes(self.filtered.shrunk[block], 1, 2)
+            back = across @ (self.filtered.pulled[block] + back)
+            doubt = across @ (self.gram[block] + doubt @ shrink)
+            moved += self._slope(back, doubt, self.likelihood.begun[block]) * self.step
+        return np.append(moved + self._slope(back, doubt, np.ones(people)), moved.sum())
+
+    def _slope(self, back: Numbers, doubt: Numbers, who: Numbers | NDArray[np.bool_]) -> Numbers:
+        """Σ N − r_X A⁻¹ r_Xᵀ − r rᵀ / σ² over people, its diagonal."""
+        toward = back[..., 0] - back[..., 1:] @ self.beta
+        known = np.einsum("pij,jk,pik->pi", back[..., 1:], self.system, back[..., 1:])
+        return np.asarray(who @ (np.diagonal(doubt, axis1=1, axis2=2) - known - toward**2 / self.noise))
+
+    def posterior(self, points: int, n_iter: int, converged: bool) -> Posterior:
+        """In the coordinates of the moments; blocks have so many `points`."""
+        still, mean = self.likelihood.still, self.filtered.mean
+        here = np.asarray(still.basis) * np.sqrt(self.scale)
+        differs = here * (self.scale > LEAST)
+        left = np.eye(len(here)) - mean[..., 1:]
+        known = self.filtered.known + left @ self.system @ np.swapaxes(left, 1, 2)
+        return Posterior(
+            population=here @ self.beta,
+            population_covariance=self.noise * (here @ self.system @ here.T),
+            spread=self.noise * (differs @ differs.T),
+            noise=self.noise,
+            mean=(mean[..., 0] + left @ self.beta) @ here.T,
+            covariance=self.noise * (here @ known @ here.T),
+            deviance=self.deviance,
+            n_iter=n_iter,
+            converged=converged,
+            likelihood=still,
+            walk=self.step / points,
+        )
+
+
+def fit_random_walk(found: Posterior, walk: Walk, response: int = 0) -> Posterior:
+    """The same people, who move: everybody's last coefficients, from a fit to people who do not.
+
+    An estimated q stays 0, and the fit as it was, unless the likelihood ratio speaks against that at 5 %.
+    """
+    step = walk.step if isinstance(walk.step, str) else float(walk.step) * walk.blocks.points
+    if step == 0 or found.likelihood.people < 2 or walk.blocks.count < 2:
+        return found
+    likelihood = WalkLikelihood.of_walk(found.likelihood, walk, response)
+    inside = np.linalg.pinv(np.asarray(found.likelihood.basis))
+    start = np.diagonal(inside @ np.asarray(found.spread) @ inside.T) / found.noise
+    start = np.clip(np.maximum(start, AT_FIRST), LEAST, MOST)
+    steps = [share / (walk.blocks.count - 1) for share in STARTS] if isinstance(step, str) else [step]
+    first = min((likelihood.at(start, one) for one in steps), key=lambda point: point.deviance)
+    best, evaluations, converged = _search(likelihood, first, free=isinstance(step, str))
+    if isinstance(step, str) and found.deviance - best.deviance < CUT:
+        return replace(found, n_iter=found.n_iter + evaluations)
+    return best.posterior(walk.blocks.points, found.n_iter + evaluations, converged)
+
+
+def _search(likelihood: WalkLikelihood, first: WalkPoint, *, free: bool) -> tuple[WalkPoint, int, bool]:
+    """λ, and q where it is free, with the lowest deviance, from a first point on."""
+    from scipy.optimize import minimize
+
+    d = len(first.scale)
+
+    def deviance(values: Numbers) -> tuple[float, Numbers]:
+        point = likelihood.at(np.exp(values[:d]), float(np.exp(values[d])))
+        slopes = point.slopes()
+        return point.deviance, slopes if free else np.append(slopes[:d], 0.0)
+
+    ends = np.log(first.step), np.log(first.step)
+    bounds = [*[(np.log(LEAST), np.log(MOST))] * d, (np.log(LEAST_STEP), np.log(MOST_STEP)) if free else ends]
+    options = {"maxiter": 200, "ftol": 1e-9, "gtol": 1e-4}
+    start = np.log(np.append(first.scale, first.step))
+    found = minimize(deviance, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return likelihood.at(np.exp(found.x[:d]), float(np.exp(found.x[d]))), int(found.nfev), bool(found.success)
