@@ -15,8 +15,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot import fitting
-from surefoot.fitting import FittedStudy, fit_study, part_fit, partition
+from surefoot.fitting import FittedStudy, checkpoint, fit_study, part_fit, part_work, partition
 from surefoot.policies import policies
 
 STUDY = """
@@ -92,9 +91,10 @@ def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
-def test_parts_are_put_together_some_people_at_a_time(table, text, tmp_path, monkeypatch):
+@pytest.mark.parametrize("merged", [100, 5], ids=["one file", "folder of parts"])
+def test_parts_are_put_together(table, text, merged, tmp_path, monkeypatch):
     monkeypatch.setattr(partition, "PART_ROWS", 130)
-    monkeypatch.setattr(part_fit, "MERGED_PEOPLE", 5)
+    monkeypatch.setattr(checkpoint, "MERGED_PEOPLE", merged)
     monkeypatch.setattr(policies, "PIECE", 3)
     folder = one_file_per(table, tmp_path / "people", "participant", 5)
     if text:
@@ -108,8 +108,24 @@ def test_parts_are_put_together_some_people_at_a_time(table, text, tmp_path, mon
     fitted = fit_study(folder, study(), tmp_path / "fitted")
     assert_same_fit(fitted, study().method().fit(read.logs), read)
     assert fitted.critic["participant"].to_pylist() == read.logs.participants.tolist()
-    fitted.policies.save(tmp_path / "again.json")
-    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "fitted" / "policies.json").read_bytes()
+    assert (tmp_path / "fitted" / "policies.parquet").is_dir() == (merged == 5)
+    if merged == 100:
+        fitted.policies.save(tmp_path / "again.json")
+        assert (tmp_path / "again.json").read_bytes() == (tmp_path / "fitted" / "policies.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_files_to_the_last_bit(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(partition, "PART_ROWS", 130)
+    monkeypatch.setenv("SUREFOOT_THREADS", "2")
+    folder = one_file_per(table, tmp_path / "people", "participant", 5)
+    done = []
+    fit_study(folder, study(), tmp_path / "here", engine="numpy")
+    monkeypatch.setattr(part_work, "ENOUGH_PARTS", 4)
+    fit_study(folder, study(), tmp_path / "processes", progress=lambda people, total: done.append((people, total)))
+    assert done[-1] == (12, 12) and len(done) > 3
+    for name in RESULTS:
+        assert (tmp_path / "processes" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 def test_a_part_needs_few_files_when_people_are_in_one_file_each(table, tmp_path, monkeypatch):
@@ -256,7 +272,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     (working / "unfinished-x").mkdir()
     calls = []
     monkeypatch.setattr(
-        fitting, "fit_part", lambda study, logs, engine: calls.append(logs) or part_fit.fit_part(study, logs)
+        part_work, "fit_part", lambda study, logs, engine: calls.append(logs) or part_fit.fit_part(study, logs)
     )
     described = sf.Study.load(tmp_path / "study.toml")
     fitted = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")

@@ -25,8 +25,8 @@ def fit(
     ),
     out: Annotated[Path, typer.Option(help="Folder for the results; it appears when everything is done.")] = Path("fitted"),
     engine: Annotated[
-        str, typer.Option(help="numpy, torch, gpu (one CUDA device) or dask (a cluster). None of them changes a result.")
-    ] = "numpy",
+        str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). None changes a result.")
+    ] = "auto",
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
     ] = None,

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +14,7 @@ from surefoot.errors import InputError
 from surefoot.experiments.progress import UnitProgress
 from surefoot.experiments.replicate import COLUMNS, run_unit
 from surefoot.experiments.settings import Settings
+from surefoot.numerics.processes import run_in_processes
 
 ResultRows = list[dict[str, Any]]
 """One row per experiment, method and setting of a replicate."""
@@ -73,7 +68,7 @@ def run_units(
     missing = [unit for unit in units if not _unit_file(folder, unit).exists()]
     progress.begin(len(units) - len(missing), len(units))
     try:
-        here = ((unit, work(unit)) for unit in missing) if jobs == 1 else _run_in_processes(missing, work, jobs)
+        here = ((unit, work(unit)) for unit in missing) if jobs == 1 else run_in_processes(missing, work, jobs)
         for unit, result in here if elsewhere is None else elsewhere(missing, work):
             # Python writes a float so that it reads back as the same float; NaN is written as NaN.
             with atomic_write(_unit_file(folder, unit)) as temporary:
@@ -91,50 +86,3 @@ def _unit_file(folder: Path, unit: WorkUnit) -> Path:
 def remove_folder(folder: Path) -> None:
     """Remove the finished units once the results that they went into are written."""
     shutil.rmtree(folder)
-
-
-def _run_in_processes(units: list[WorkUnit], work: Callable[[Any], Any], jobs: int) -> Iterator[tuple[WorkUnit, Any]]:
-    """Run units in `jobs` processes and give each back as it ends; on an interruption stop them all at once."""
-    with _single_threaded_libraries():
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(jobs, max(1, len(units))), mp_context=context, initializer=_begin_worker)
-        try:
-            running: dict[Future[Any], WorkUnit] = {pool.submit(work, unit): unit for unit in units}
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        except BaseException:
-            for process in list((pool._processes or {}).values()):
-                process.terminate()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _begin_worker() -> None:
-    # Ctrl-C reaches the whole process group; the parent alone decides what to do about it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def leave_with_parent() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=leave_with_parent, daemon=True).start()
-
-
-@contextmanager
-def _single_threaded_libraries() -> Iterator[None]:
-    """Workers inherit the environment: one thread each, or they would fight for the cores."""
-    names = ("SUREFOOT_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -13,17 +13,17 @@ import numpy as np
 
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting import kept_logs, kept_moments
-from surefoot.fitting.checkpoint import Checkpoint
-from surefoot.fitting.dask import fit_on_cluster
+from surefoot.fitting.checkpoint import Checkpoint, write_part
 from surefoot.fitting.kept_logs import continue_logs, make_table, refuse_changing_past
 from surefoot.fitting.kept_moments import KeptMoments, continue_fit
 from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
+from surefoot.fitting.part_work import fit_parts, open_workers
 from surefoot.fitting.partition import Partition
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.numerics.engines import ENGINES, find_engine
-from surefoot.numerics.parallel import Progress, prefetch
+from surefoot.numerics.parallel import Progress
 from surefoot.policies import policies
 from surefoot.policies.policies import Policies
 from surefoot.policies.training import KnownTraining
@@ -74,7 +74,7 @@ class FittedStudy:
     def critic(self) -> pa.Table:
         """One row per participant (or one for everyone): threshold, scale, iterations, counts, one column per
         coefficient."""
-        return self._part.critic if self._part else self._table("critic")
+        return self._part.critic if self._part else self._table("critic").sort_by("participant")
 
     @property
     def weights(self) -> pa.Table:
@@ -112,7 +112,7 @@ def fit_study(
     *,
     force: bool = False,
     progress: Progress | None = None,
-    engine: str = "numpy",
+    engine: str = "auto",
     scheduler: str | None = None,
     keep: bool = False,
     since: str | Path | None = None,
@@ -135,7 +135,8 @@ def fit_study(
     progress
         Told how many people are done, of how many.
     engine
-        `numpy`, `torch`, `gpu`, or `dask` for files fitted on a cluster.
+        `auto` (processes for files of several parts, else threads), `numpy`, `torch`, `gpu`, or `dask` for files fitted
+        on a cluster. None of them changes a result.
     scheduler
         Where the cluster is; this machine unless given.
     keep
@@ -183,16 +184,16 @@ def fit_study(
 
 
 def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
-    if engine not in (*ENGINES, "dask"):
-        known = [*ENGINES, "dask"]
+    known = ["auto", *ENGINES, "dask"]
+    if engine not in known:
         near = f" (did you mean '{OTHER_NAMES[engine.lower()]}'?)" if engine.lower() in OTHER_NAMES else ""
         near = near or did_you_mean(engine, known)
         raise InputError(f"there is no engine '{engine}'{near}; choose from {known}")
     if scheduler is not None and engine != "dask":
         raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
-    if engine != "dask":
+    if engine in ENGINES:
         find_engine(engine)
-    elif not from_files:
+    elif engine == "dask" and not from_files:
         raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
 
 
@@ -202,7 +203,7 @@ def _from_memory(
     """Everyone at once, without files in between."""
     if keep:
         refuse_changing_past(study)
-    part = fit_part(study, logs, engine)
+    part = fit_part(study, logs, engine if engine in ENGINES else "numpy")
     kept = {} if not keep else _keep_for_later(study, logs, part)
     return _write_fit(study, part, list(logs.inputs) or hash_arrays(logs.logs), [part.summary], out, force, kept)
 
@@ -237,7 +238,7 @@ def _write_fit(
         manifest["kept"] = _describe_kept(part.method)
     if out is not None:
         with Checkpoint(Path(out), manifest["key"], force) as checkpoint:
-            checkpoint.keep(0, part)
+            write_part(checkpoint.folder, 0, part)
             checkpoint.publish(1, manifest, study.text, kept)
     _warn(manifest)
     return FittedStudy(manifest, None if out is None else Path(out), part)
@@ -247,22 +248,20 @@ def _through_parts(
     path: Path, study: Study, out: Path, force: bool, progress: Progress, engine: str, scheduler: str | None
 ) -> FittedStudy:
     Checkpoint.check(out, force)
-    partition = Partition.of(study, path)
-    parts, inputs = partition.parts, partition.inputs
-    # Parts of another size hold other participants: their size belongs to the name of the folder.
-    key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
-    with Checkpoint(out, key, force) as checkpoint:
-        missing = [number for number in range(len(parts)) if not checkpoint.has(number)]
-        people = partition.people - sum(len(parts[number]) for number in missing)
-        read = prefetch((number, partition.read(number)) for number in missing)
-        here = ((number, fit_part(study, logs, engine)) for number, logs in read)
-        for number, part in fit_on_cluster(partition, missing, scheduler) if engine == "dask" and missing else here:
-            checkpoint.keep(number, part)
-            people += len(parts[number])
-            progress(people, partition.people)
-        manifest = make_manifest(study, inputs, [checkpoint.summary(number) for number in range(len(parts))])
-        _require_rewards(study, manifest)
-        checkpoint.publish(len(parts), manifest, study.text)
+    with open_workers(engine, scheduler) as run:
+        partition = Partition.of(study, path, run=run)
+        parts, inputs = partition.parts, partition.inputs
+        # Parts of another size hold other participants: their size belongs to the name of the folder.
+        key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
+        with Checkpoint(out, key, force) as checkpoint:
+            missing = [number for number in range(len(parts)) if not checkpoint.has(number)]
+            people = partition.people - sum(len(parts[number]) for number in missing)
+            for number in fit_parts(partition, missing, checkpoint.folder, engine, run):
+                people += len(parts[number])
+                progress(people, partition.people)
+            manifest = make_manifest(study, inputs, [checkpoint.summary(number) for number in range(len(parts))])
+            _require_rewards(study, manifest)
+            checkpoint.publish(len(parts), manifest, study.text)
     _warn(manifest)
     return FittedStudy.load(out)
 

@@ -6,13 +6,15 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from surefoot.atomic_files import check_output, open_to_others, refuse_unwritable
 from surefoot.errors import InputError
 from surefoot.fitting.manifest import FORMAT
-from surefoot.fitting.part_fit import PartFit, merge_tables
+from surefoot.fitting.part_fit import PartFit
+from surefoot.fitting.part_tables import MERGED_PEOPLE, merge_tables, move_tables
 from surefoot.policies.policies import parquet_to_json
 
 if TYPE_CHECKING:
@@ -56,44 +58,55 @@ class Checkpoint:
             shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.close()
 
-    def _part(self, number: int) -> Path:
-        return self.folder / f"part-{number:06d}"
-
     def has(self, number: int) -> bool:
-        return self._part(number).is_dir()
-
-    def keep(self, number: int, part: PartFit) -> None:
-        """Write a part, whole or not at all."""
-        if self.has(number):
-            return
-        temporary = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
-        part.save(temporary)
-        temporary.rename(self._part(number))
+        return find_part(self.folder, number).is_dir()
 
     def summary(self, number: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self._part(number) / "summary.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((find_part(self.folder, number) / "summary.json").read_text(encoding="utf-8"))
         return found
 
     def publish(
         self, parts: int, manifest: dict[str, Any], study: str, tables: Mapping[str, pa.Table] | None = None
     ) -> None:
         """Put the parts together, with further tables by file name, and let the result appear under its name in one
-        step."""
+        step.
+
+        Up to `MERGED_PEOPLE` people are one file of each kind; more are a folder of the parts' files, which readers of
+        Parquet take as one table, and which nobody has to copy.
+        """
         from pyarrow import parquet
 
-        folders = [self._part(number) for number in range(parts)]
+        folders = [find_part(self.folder, number) for number in range(parts)]
         final = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
+        put_together = merge_tables if manifest["people"] <= MERGED_PEOPLE else move_tables
         for name, by_participant in (("policies", True), ("critic", True), ("weights", False)):
-            merge_tables(folders, f"{name}.parquet", final / f"{name}.parquet", by_participant=by_participant)
+            put_together(folders, final / f"{name}.parquet", by_participant=by_participant)
         for name, table in (tables or {}).items():
             parquet.write_table(table, final / name)
-        parquet_to_json(final / "policies.parquet", final / "policies.json")
+        if (final / "policies.parquet").is_file():
+            parquet_to_json(final / "policies.parquet", final / "policies.json")
         (final / "study.toml").write_text(study, encoding="utf-8", newline="")
         (final / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         open_to_others(final)
         if self.out.exists():
             self.out.rename(self.folder / "replaced")
         final.rename(self.out)
+
+
+def find_part(folder: Path, number: int) -> Path:
+    """Where a part of a fit is kept."""
+    return folder / f"part-{number:06d}"
+
+
+def write_part(folder: Path, number: int, part: PartFit) -> None:
+    """Write a part beside the others, whole or not at all."""
+    place = find_part(folder, number)
+    if place.is_dir():
+        return
+    temporary = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
+    part.save(temporary)
+    with suppress(FileExistsError):  # Another worker was taken for dead, and was not.
+        temporary.rename(place)
 
 
 def _try_lock(file: IO[str]) -> bool:

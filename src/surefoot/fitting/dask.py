@@ -1,64 +1,69 @@
-"""Parts of a fit on a Dask cluster: the same parts, the same numbers, on other machines."""
+"""Work on a Dask cluster: the same work, the same numbers, on other machines."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surefoot.errors import InputError
-from surefoot.fitting.part_fit import PartFit, fit_part
-from surefoot.fitting.partition import Partition
 from surefoot.numerics.parallel import count_cores
+from surefoot.numerics.processes import Run
 
 if TYPE_CHECKING:
     from distributed import Client
 
 Item = TypeVar("Item")
 AHEAD = 2
-"""Parts per worker that are on their way at once: results wait on the cluster until they are fetched, so not all are."""
+"""Items per worker that are on their way at once: results wait on the cluster until they are fetched, so not all are."""
 RETRIES = 5
-"""How often a part is begun again when its worker dies; after that the part itself must be what kills it."""
+"""How often an item is begun again when its worker dies; after that the item itself must be what kills it."""
 
 
-def fit_on_cluster(partition: Partition, numbers: list[int], scheduler: str | None) -> Iterator[tuple[int, PartFit]]:
-    """Fit the parts of these numbers, in whatever order they end.
+@contextmanager
+def open_cluster(scheduler: str | None) -> Iterator[Run]:
+    """The workers of a cluster, until the block ends.
 
-    The workers read the input by its path, so they must see the same files. Without a scheduler's address a cluster is
+    They read and write files by their paths, so they must see the same ones. Without a scheduler's address a cluster is
     started on this machine, one process per core.
     """
-    return run_on_cluster(numbers, lambda number: (_fit_one_part, partition.only(number)), scheduler)
-
-
-def run_on_cluster(
-    items: Sequence[Item], task: Callable[[Item], tuple[Callable[[Any], Any], Any]], scheduler: str | None
-) -> Iterator[tuple[Item, Any]]:
-    """Every item with what its task, a function and its argument, gives on a worker; in whatever order they end."""
     try:
-        from distributed import LocalCluster, as_completed
+        from distributed import LocalCluster
     except ImportError:
         raise InputError("engine 'dask' needs Dask; install it with: pip install 'surefoot[cluster]'") from None
     with ExitStack() as stack:
         if scheduler is None:
-            workers = min(count_cores(), max(1, len(items)))
-            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            cluster = LocalCluster(n_workers=count_cores(), threads_per_worker=1, dashboard_address=None)
             scheduler = stack.enter_context(cluster).scheduler_address
-        client = stack.enter_context(_connect(scheduler))
-        waiting = list(reversed(items))
-        ahead = max(1, AHEAD * len(client.scheduler_info(n_workers=-1)["workers"]))
-        running = {}
-        for _ in range(min(ahead, len(waiting))):
-            item = waiting.pop()
-            running[client.submit(*task(item), pure=False, retries=RETRIES)] = item
-        for future in (ended := as_completed(list(running), loop=client.loop)):
-            yield running.pop(future), future.result()
-            if waiting:
-                item = waiting.pop()
-                following = client.submit(*task(item), pure=False, retries=RETRIES)
-                running[following] = item
-                ended.add(following)
+        yield partial(_run_on_workers, stack.enter_context(_connect(scheduler)))
+
+
+def run_on_cluster(items: Sequence[Item], work: Callable[[Item], Any], scheduler: str | None) -> Iterator[tuple[Item, Any]]:
+    """Every item with what `work` makes of it on a worker, in whatever order they end."""
+    with open_cluster(scheduler) as run:
+        yield from run(items, work)
+
+
+def _run_on_workers(client: Client, items: Sequence[Any], work: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    from distributed import as_completed
+
+    waiting = list(reversed(items))
+    ahead = max(1, AHEAD * len(client.scheduler_info(n_workers=-1)["workers"]))
+    running = {}
+
+    def submit() -> Any:
+        item = waiting.pop()
+        future = client.submit(_work_alone, work, item, pure=False, retries=RETRIES)
+        running[future] = item
+        return future
+
+    for future in (ended := as_completed([submit() for _ in range(min(ahead, len(waiting)))], loop=client.loop)):
+        yield running.pop(future), future.result()
+        if waiting:
+            ended.add(submit())
 
 
 def _connect(scheduler: str) -> Client:
@@ -72,11 +77,11 @@ def _connect(scheduler: str) -> Client:
         ) from error
 
 
-def _fit_one_part(partition: Partition) -> PartFit:
-    """On a worker: read and fit the one part of the partition. The cluster decides how many run beside each other."""
+def _work_alone(work: Callable[[Item], Any], item: Item) -> Any:
+    """On a worker: the cluster decides how many run beside each other."""
     os.environ["SUREFOOT_THREADS"] = "1"
     _keep_freed_memory()
-    return fit_part(partition.study, partition.read(0))
+    return work(item)
 
 
 def _keep_freed_memory() -> None:

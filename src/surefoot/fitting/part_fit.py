@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,13 @@ from surefoot.errors import FitWarning
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.policies.features import critic_feature_names
-from surefoot.policies.policies import Policies, join_metadata
+from surefoot.policies.policies import Policies
 from surefoot.policies.training import Training
 from surefoot.study import Study, StudyLogs
 from surefoot.study.policy_reading import describe_reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MERGED_PEOPLE = 2**18
-"""So many people are put in order at a time when parts are put together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,46 +157,3 @@ def summarise(study: Study, logs: StudyLogs, told: list[str]) -> dict[str, Any]:
         "mean_weights": None if weights is None else weights.to_dict(),
         "warnings": told + [str(one) for one in find_suspicions(data, scaling=study.scaling, raw_reward=logs.raw_reward)],
     }
-
-
-def merge_tables(folders: list[Path], name: str, out: Path, *, by_participant: bool) -> None:
-    """The tables of several parts as one file: part after part, or sorted by participant; never all of them in memory."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    files = [folder / name for folder in folders]
-    schemas = [parquet.read_schema(file) for file in files]
-    described = all(b"surefoot" in (schema.metadata or {}) for schema in schemas)
-    metadata = join_metadata([schema.metadata for schema in schemas]) if described else schemas[0].metadata
-    schema = pa.unify_schemas(schemas, promote_options="permissive").with_metadata(metadata)
-    tables = (
-        _sort_by_participant(files, schema) if by_participant else (parquet.read_table(file).cast(schema) for file in files)
-    )
-    with parquet.ParquetWriter(out, schema) as writer:
-        for table in tables:
-            writer.write_table(table)
-
-
-def _sort_by_participant(files: list[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Everybody's rows in the order of their ids, some hundred thousand people at a time."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import parquet
-
-    def participants(file: Path) -> pa.ChunkedArray:
-        return parquet.read_table(file, columns=["participant"])["participant"].cast(schema.field("participant").type)
-
-    ids = [participants(file) for file in files]
-    ends = [pc.min_max(part).as_py() for part in ids]
-    everyone = pa.chunked_array([chunk for part in ids for chunk in part.chunks]).sort()
-    starts = [everyone[place].as_py() for place in range(0, len(everyone), MERGED_PEOPLE)]
-    del ids, everyone
-    for place, start in enumerate(starts):
-        stop = starts[place + 1] if place + 1 < len(starts) else None
-        found = []
-        for file, end in zip(files, ends, strict=True):
-            if end["max"] >= start and (stop is None or end["min"] < stop):
-                table = parquet.read_table(file).cast(schema)
-                wanted = pc.greater_equal(table["participant"], start)
-                found.append(table.filter(wanted if stop is None else pc.and_(wanted, pc.less(table["participant"], stop))))
-        yield pa.concat_tables(found).sort_by("participant")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from numpy.typing import NDArray
 
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
+from surefoot.numerics.processes import Run
 from surefoot.screening.screener import Usual, sample_people
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import log_layout, parse_logs, study_files
 
+ENOUGH_FILES = 4
+"""Fewer files are looked at sooner than others could be asked to."""
 PART_ROWS = 2**19
 """Decision points in a part: some hundred megabytes while it is fitted."""
 
@@ -48,21 +52,26 @@ class Partition:
         return sum(len(part) for part in self.parts)
 
     @classmethod
-    def of(cls, study: Study, path: Path, *, together: bool | None = None) -> Partition:
+    def of(cls, study: Study, path: Path, *, together: bool | None = None, run: Run | None = None) -> Partition:
         """Hash every file and look at the ids in it; of a folder nothing else is kept.
 
-        `together` keeps everybody in one part; the study's pooling says so unless given.
+        `together` keeps everybody in one part; the study's pooling says so unless given. `run` has others look at the files
+        of a folder.
         """
         files = study_files(study, path)
         layout = log_layout(study)
         only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
-        ids, counts, first_rows, inputs = [], [], [0], []
-        for file in (LogFile(file) for file in files):
-            inputs.append(file.fingerprint(path))
-            rows = file.rows(layout if len(files) == 1 else only_ids)
-            ids.append(rows.participants)
-            counts.append(np.bincount(rows.participant_index, minlength=len(rows.participants)))
-            first_rows.append(first_rows[-1] + len(rows))
+        if len(files) == 1:
+            file = LogFile(files[0])
+            inputs, rows = [file.fingerprint(path)], file.rows(layout)
+            ids, counts = [rows.participants], [_count_rows(rows)]
+        else:
+            look = partial(_look_at_file, layout=only_ids, path=path)
+            seen = dict(
+                run(files, look) if run is not None and len(files) >= ENOUGH_FILES else ((f, look(f)) for f in files)
+            )
+            inputs, ids, counts = (list(column) for column in zip(*(seen[file] for file in files), strict=True))
+        first_rows = [0, *np.cumsum([int(count.sum()) for count in counts]).tolist()]
         together = find_pooling(study.pooling).needs_everybody if together is None else together
         parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
@@ -104,6 +113,17 @@ class Partition:
             rows = LogFile(self.files[number]).rows(log_layout(self.study), self.first_rows[number])
             self._last = number, rows
         return self._last[1]
+
+
+def _look_at_file(file: Path, layout: LogLayout, path: Path) -> tuple[dict[str, Any], NDArray[Any], NDArray[np.int64]]:
+    """What a file is, who is in it, and how many rows they have there."""
+    found = LogFile(file)
+    rows = found.rows(layout)
+    return found.fingerprint(path), rows.participants, _count_rows(rows)
+
+
+def _count_rows(rows: LogRows) -> NDArray[np.int64]:
+    return np.bincount(rows.participant_index, minlength=len(rows.participants))
 
 
 def _divide(

@@ -265,7 +265,7 @@ def load(path: str | Path) -> Policies:
     Parameters
     ----------
     path
-        A .json or a .parquet file.
+        A .json or a .parquet file, or a folder of Parquet files as a fit of many people writes.
 
     Returns
     -------
@@ -285,7 +285,7 @@ def load(path: str | Path) -> Policies:
     path = Path(path)
     if path.suffix not in (".json", ".parquet"):
         raise InputError(f"{path}: policies are kept as .json or .parquet")
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"{path}: there is no such file; check the name and the folder")
     try:
         header, columns = _read_json(path) if path.suffix == ".json" else _read_parquet(path)
@@ -302,7 +302,7 @@ def load(path: str | Path) -> Policies:
         training = FiledTraining(header["training"]) if header.get("training") else None
         made = Policies(None if header["pooled"] else participants, kind(**arrays), *names, header.get("made_for"), training)
         return made if header.get("anybody") is None else replace(made, anybody=_read_anybody(header))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
 
 
@@ -327,7 +327,12 @@ def _read_json(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_parquet(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from pyarrow import parquet
 
-    table = parquet.read_table(path)
+    if path.is_dir():
+        schemas = [parquet.read_schema(file) for file in sorted(path.glob("*.parquet"))]
+        metadata = join_metadata([schema.metadata or {} for schema in schemas])
+        table = parquet.read_table(path).sort_by("participant").replace_schema_metadata(metadata)
+    else:
+        table = parquet.read_table(path)
     header = json.loads((table.schema.metadata or {})[b"surefoot"])
     columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in header["shapes"]}
     return header, {**columns, "participants": table["participant"].to_pylist()}

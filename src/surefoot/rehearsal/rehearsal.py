@@ -139,7 +139,7 @@ def _choose_engine(
         return None
     from surefoot.fitting.dask import run_on_cluster
 
-    return lambda units, work: run_on_cluster(units, lambda unit: (work, unit), scheduler)
+    return partial(run_on_cluster, scheduler=scheduler)
 
 
 @contextmanager

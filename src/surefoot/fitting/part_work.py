@@ -1,0 +1,62 @@
+"""Parts of a fit as work for processes and clusters: each is read, fitted and written by whoever does it.
+
+The process that asked learns no more than that a part is done: what was fitted lies beside the other parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from surefoot.fitting.checkpoint import write_part
+from surefoot.fitting.dask import open_cluster
+from surefoot.fitting.part_fit import fit_part
+from surefoot.fitting.partition import Partition
+from surefoot.numerics.engines import ENGINES
+from surefoot.numerics.parallel import count_cores, prefetch
+from surefoot.numerics.processes import Run, open_processes
+
+ENOUGH_PARTS = 4
+"""With fewer parts, starting processes takes longer than they save."""
+
+
+@contextmanager
+def open_workers(engine: str, scheduler: str | None) -> Iterator[Run | None]:
+    """Who does the parts of a fit until the block ends; None: this process, which reads the next part while it fits one."""
+    with ExitStack() as stack:
+        if engine == "dask":
+            yield stack.enter_context(open_cluster(scheduler))
+        elif engine == "auto" and count_cores() > 1:
+            yield stack.enter_context(open_processes(count_cores()))
+        else:
+            yield None
+
+
+@dataclass(frozen=True)
+class PartWork:
+    """One part: its number, who is in it, and where it is written."""
+
+    number: int
+    partition: Partition
+    folder: Path
+
+    def run(self) -> None:
+        write_part(self.folder, self.number, fit_part(self.partition.study, self.partition.read(0)))
+
+
+def fit_parts(partition: Partition, numbers: Sequence[int], folder: Path, engine: str, run: Run | None) -> Iterator[int]:
+    """Fit the parts of these numbers into the folder; each number when it is done."""
+    # The rows of a single file are here already: others would read all of it again for each part.
+    few = engine != "dask" and (len(partition.files) == 1 or len(numbers) < ENOUGH_PARTS)
+    if run is None or few:
+        used = engine if engine in ENGINES else "numpy"
+        for number, logs in prefetch((number, partition.read(number)) for number in numbers):
+            write_part(folder, number, fit_part(partition.study, logs, used))
+            yield number
+        return
+    # Workers may start in another folder.
+    works = [PartWork(number, partition.only(number), folder.resolve()) for number in numbers]
+    for work, _ in run(works, PartWork.run):
+        yield work.number
