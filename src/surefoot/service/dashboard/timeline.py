@@ -26,7 +26,8 @@ def draw_timeline(points: Sequence[Point], zone: tzinfo, moment: str = "decided_
     first = newest - timedelta(days=days - 1)
     height = ROW * days
     parts = [LINE.format(_place(hour), 0, _place(hour), height) for hour in range(0, 25, 6)]
-    parts += [TEXT.format(_place(hour), height + 16, "middle", f"{hour:02d}:00") for hour in range(0, 25, 6)]
+    for hour in range(0, 25, 6):
+        parts.append(TEXT.format(_place(hour), height + 16, "end" if hour == 24 else "middle", f"{hour:02d}:00"))
     parts += [TEXT.format(0, ROW * (row + 0.65), "start", f"{first + timedelta(days=row):%d %b}") for row in range(days)]
     parts += [mark for point in points if (mark := _mark(point, getattr(point, moment).astimezone(zone), first)) is not None]
     counts = Counter(point.state for point in points)
