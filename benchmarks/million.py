@@ -41,15 +41,20 @@ pooling = "person"
 def make(folder, people):
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(people // PER_FILE):
-        path = folder / f"{number:05d}.parquet"
-        if path.exists():
-            continue
-        logs = sf.simulators.HeartSteps(participants=PER_FILE).collect(sf.policies.coin(2), decision_points=210, seed=number)
-        table = logs.to_frame("pyarrow")
-        participants = np.asarray(table["participant"]) + number * PER_FILE
-        table = table.set_column(table.schema.get_field_index("participant"), "participant", [participants])
-        pq.write_table(table, path.with_suffix(".unfinished"))
-        path.with_suffix(".unfinished").rename(path)
+        make_file(folder, number)
+
+
+def make_file(folder, number):
+    """One file of people who are in no other, if it is not there."""
+    path = folder / f"{number:05d}.parquet"
+    if path.exists():
+        return
+    logs = sf.simulators.HeartSteps(participants=PER_FILE).collect(sf.policies.coin(2), decision_points=210, seed=number)
+    table = logs.to_frame("pyarrow")
+    participants = np.asarray(table["participant"]) + number * PER_FILE
+    table = table.set_column(table.schema.get_field_index("participant"), "participant", [participants])
+    pq.write_table(table, path.with_suffix(".unfinished"))
+    path.with_suffix(".unfinished").rename(path)
 
 
 def fit(folder, logs, kill):
