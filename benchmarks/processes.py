@@ -35,6 +35,7 @@ def main():
     parser.add_argument("--people", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cores", type=int, nargs="+", help="default: 2, 4, 8, … up to all")
     asked = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     everyone, tenth = asked.folder / "everyone", asked.folder / "tenth"
@@ -47,7 +48,7 @@ def main():
             os.link(path, tenth / path.name)
     alone, _ = seconds(tenth, asked.folder / "fitted", 1)
     per_participant, asking = {1: 1e6 * alone / (max(1, files // 10) * PER_FILE)}, {}
-    for count in [2**k for k in range(1, 10) if 2**k <= cores]:
+    for count in asked.cores or [2**k for k in range(1, 10) if 2**k <= cores]:
         taken, spent = seconds(everyone, asked.folder / "fitted", count)
         per_participant[count], asking[count] = 1e6 * taken / (files * PER_FILE), 1e6 * spent / (files * PER_FILE)
         print(
