@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
 
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide_batch
@@ -15,68 +16,87 @@ LARGEST = 64
 """Decisions of one transaction."""
 GATHER_SECONDS = 0.002
 """While others asked a moment ago, a transaction waits for so long at most until as many have asked again."""
+Waiting = tuple[DecisionRequest, "asyncio.Future[str]"]
 
 
 class DecisionRecorder:
-    """Collects requests while a transaction is under way; the next one takes all that came meanwhile."""
+    """Collects requests while a transaction is under way; the next one takes all that came meanwhile.
+
+    Transactions have a thread of their own. Everything else happens on the event loop, so that nothing needs a lock.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._waiting: deque[tuple[DecisionRequest, asyncio.Future[str]]] = deque()
-        self._task: asyncio.Task[None] | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._waiting: deque[Waiting] = deque()
+        self._batches: SimpleQueue[tuple[asyncio.AbstractEventLoop, list[Waiting]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._busy = False
         self._expected = 0
-        self._enough: asyncio.Event | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """End the thread, after the transaction that is under way; the next decision makes another."""
         if self._thread is not None:
-            self._thread.shutdown()
+            self._batches.put(None)
+            self._thread.join()
             self._thread = None
 
     async def decide(self, request: DecisionRequest) -> str:
         """The reply to a request, once it is on the disk."""
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[str] = loop.create_future()
         self._waiting.append((request, future))
-        if self._enough is not None and len(self._waiting) >= self._expected:
-            self._enough.set()
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
+        if not self._busy:
+            self._gather(loop)
         return await future
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._thread = self._thread or ThreadPoolExecutor(1, "decisions")
-        while self._waiting:
-            await self._gather()
-            batch = self._take_batch()
-            self._expected = len(batch)
+    def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Who was answered together asks again at nearly the same time: one transaction takes them all."""
+        if len(self._waiting) >= self._expected:
+            self._hand_over(loop)
+        elif self._timer is None:
+            self._timer = loop.call_later(GATHER_SECONDS, self._hand_over, loop)
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="decisions", daemon=True)
+            self._thread.start()
+        batch = self._take_batch()
+        self._busy, self._expected = True, len(batch)
+        self._batches.put((loop, batch))
+
+    def _work(self) -> None:
+        while (handed := self._batches.get()) is not None:
+            loop, batch = handed
+            replies: list[str | Exception]
             try:
-                asked = [request for request, _ in batch]
-                replies = await loop.run_in_executor(self._thread, decide_batch, self._trial, asked)
+                replies = decide_batch(self._trial, [request for request, _ in batch])
             except Exception as error:
                 replies = [error] * len(batch)
-            for (_, future), reply in zip(batch, replies, strict=True):
-                if future.cancelled():
-                    continue
-                if isinstance(reply, Exception):
-                    future.set_exception(reply)
-                else:
-                    future.set_result(reply)
+            # A loop that was closed meanwhile has nobody waiting.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._answer, loop, batch, replies)
 
-    async def _gather(self) -> None:
-        """Who was answered together asks again at nearly the same time: one transaction takes them all."""
-        if len(self._waiting) < self._expected:
-            self._enough = asyncio.Event()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._enough.wait(), GATHER_SECONDS)
-            self._enough = None
+    def _answer(self, loop: asyncio.AbstractEventLoop, batch: list[Waiting], replies: list[str | Exception]) -> None:
+        for (_, future), reply in zip(batch, replies, strict=True):
+            if future.cancelled():
+                continue
+            if isinstance(reply, Exception):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+        self._busy = False
+        if self._waiting:
+            self._gather(loop)
 
-    def _take_batch(self) -> list[tuple[DecisionRequest, asyncio.Future[str]]]:
+    def _take_batch(self) -> list[Waiting]:
         """In the order of arrival; a second decision point of a participant waits for the next batch."""
-        batch: list[tuple[DecisionRequest, asyncio.Future[str]]] = []
+        batch: list[Waiting] = []
         points: dict[str, int] = {}
-        later: deque[tuple[DecisionRequest, asyncio.Future[str]]] = deque()
+        later: deque[Waiting] = deque()
         while self._waiting and len(batch) < LARGEST:
             request, future = self._waiting.popleft()
             if points.setdefault(request.participant_id, request.decision_idx) == request.decision_idx:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,6 @@ from sqlalchemy.engine import make_url
 from surefoot.errors import InputError
 from surefoot.service.database.faults import DatabaseMovedError
 from surefoot.service.database.ledger import PENDING, write_pending
-from surefoot.service.database.pipeline import execute_in_pipeline, open_pipeline
 
 DEFAULT_URL = "sqlite:///surefoot.db"
 NO_TRIAL = (
@@ -66,28 +66,33 @@ class Database:
             yield connection
 
     @contextmanager
-    def transaction(self, *, pipelined: bool = False) -> Iterator[sa.Connection]:
-        """One transaction, with what it recorded in the ledger; committed, to the disk, when it ends without an error.
-
-        Pipelined, PostgreSQL gets statements that are `UNANSWERED` without a wait after each.
-        """
+    def transaction(self) -> Iterator[sa.Connection]:
+        """One transaction, with what it recorded in the ledger; committed, to the disk, when it ends without an error."""
         self._check_file()
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
-        with (
-            self._turn if self.is_sqlite else nullcontext(),
-            self.engine.connect() as connection,
-            open_pipeline(connection) if pipelined and not self.is_sqlite else nullcontext(),
-            connection.begin(),
-        ):
+        with self._turn if self.is_sqlite else nullcontext(), self.engine.begin() as connection:
             connection.info.pop(PENDING, None)
             yield connection
             write_pending(connection)
 
-    def insert(self, statement: sa.Executable, row: dict[str, Any]) -> None:
-        """One statement that is a transaction by itself; committed, to the disk, when this returns."""
+    @contextmanager
+    def driver_transaction(self) -> Iterator[Any]:
+        """A transaction of SQLite's own driver, for `SqliteStatement`s; the ledger is the caller's."""
         self._check_file()
-        with self._turn if self.is_sqlite else nullcontext(), self._quick.connect() as connection:
-            connection.execute(statement, row)
+        with self._turn, closing(self.engine.raw_connection()) as connection:
+            driver: Any = connection.driver_connection
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+                yield driver
+                driver.execute("COMMIT")
+            except sqlite3.Error as error:
+                # As SQLAlchemy's errors, which everybody else knows; the pool rolls back.
+                raise sa.exc.DBAPIError.instance(None, None, error, sqlite3.Error, hide_parameters=True) from error
+
+    def execute(self, statement: sa.Executable, given: dict[str, Any]) -> Any:
+        """The value of one statement that is a transaction by itself; committed, to the disk, when this returns."""
+        with self.autocommit() as connection:
+            return connection.scalar(statement, given)
 
     def _check_file(self) -> None:
         """SQLite goes on writing to a file that was renamed or deleted under it."""
@@ -142,9 +147,7 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
         "hide_parameters": True,
         "connect_args": {"connect_timeout": POOL_SECONDS, "options": limits},
     }
-    engine = sa.create_engine(parsed, **options)
-    sa.event.listen(engine, "do_execute", execute_in_pipeline)
-    return Database(engine, text)
+    return Database(sa.create_engine(parsed, **options), text)
 
 
 def _identify(path: str) -> tuple[int, int] | None:

@@ -17,15 +17,15 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import EVIDENCE
-from surefoot.service.database.pipeline import UNANSWERED
-from surefoot.service.database.schema import ledger, to_microseconds
+from surefoot.service.database.schema import Instant, ledger, to_microseconds
 
 BEGINNING = bytes(32)
 """The hash before the first block."""
 PENDING = "surefoot_ledger"
-_LAST = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
-_INSERT = sa.insert(ledger)
-_EXTEND = sa.text("SELECT surefoot_extend_ledger(:recorded_at, :entries, :digest)").execution_options(**UNANSWERED)
+LAST = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
+INSERT = sa.insert(ledger)
+RECORDED_AT = sa.bindparam("recorded_at", type_=Instant)
+_EXTEND = sa.text("SELECT surefoot_extend_ledger(:recorded_at, :entries, :digest)").bindparams(RECORDED_AT)
 
 
 def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any]]) -> None:
@@ -69,16 +69,25 @@ def write_pending(connection: sa.Connection) -> None:
 
 def extend(connection: sa.Connection, entries: list[list[Any]]) -> None:
     """Add one block to the chain; one transaction at a time."""
-    moment, text = now(), json.dumps(entries, separators=(",", ":"))
-    digest = digest_block(moment, text)
+    block = make_block(entries)
     if connection.dialect.name == "postgresql":
         # One statement: it waits for its turn, reads the last hash and adds the block.
-        connection.execute(_EXTEND, {"recorded_at": to_microseconds(moment), "entries": text, "digest": digest})
-        return
-    last = connection.execute(_LAST).first()
-    position, before = (0, BEGINNING) if last is None else (last.position, last.hash)
-    block = {"position": position + 1, "recorded_at": moment, "entries": text, "hash": chain(before, digest)}
-    connection.execute(_INSERT, block)
+        connection.execute(_EXTEND, block)
+    else:
+        connection.execute(INSERT, chain_block(connection.execute(LAST).mappings().first(), block))
+
+
+def make_block(entries: list[list[Any]]) -> dict[str, Any]:
+    """A block that has no place in the chain yet."""
+    moment, text = now(), json.dumps(entries, separators=(",", ":"))
+    return {"recorded_at": moment, "entries": text, "digest": digest_block(moment, text)}
+
+
+def chain_block(last: Mapping[Any, Any] | None, block: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a block that follows the last one; None: it is the first."""
+    position, before = (0, BEGINNING) if last is None else (last["position"], last["hash"])
+    kept = {name: block[name] for name in ("recorded_at", "entries")}
+    return {"position": position + 1, **kept, "hash": chain(before, block["digest"])}
 
 
 def digest_block(moment: datetime, entries: str) -> bytes:

@@ -7,30 +7,24 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from secrets import token_bytes
 from typing import Any
 
-import sqlalchemy as sa
-
 from surefoot.data.column_kinds import Cell
 from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import SALT_BYTES
-from surefoot.service.database.ledger import record
-from surefoot.service.database.pipeline import UNANSWERED
-from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.context import Observation, check_types, contexts_to_states
 from surefoot.service.trial.derived import derive_now
-from surefoot.service.trial.point_query import Point, lock_participants, read_points
+from surefoot.service.trial.point_query import Point
+from surefoot.service.trial.point_records import DecidedPoints
 from surefoot.service.trial.standing import Standing, check_consent, check_order, find_standings, find_stop
 from surefoot.service.trial.trial import Trial
 from surefoot.trial_rules.choices import Choice, LivePolicy, choose
 from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
-
-INSERT = sa.insert(decisions).execution_options(**UNANSWERED)
 
 
 def decide(trial: Trial, request: DecisionRequest) -> str:
@@ -47,26 +41,15 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
     At most one new decision point of each participant: the order of two could not be told.
     """
     received = now()
-    with trial.database.transaction(pipelined=True) as connection:
-        points = [_point(request) for request in requests]
-        lock_participants(connection, points)
-        found = read_points(connection, points)
-        new, wrong = _decide_new(trial, connection, requests, found, received)
-        if new:
-            connection.execute(INSERT, list(new.values()))
-            record(connection, "decision", new.values())
-    return [_reply(request, new, found, wrong) for request in requests]
+    points = [_point(request) for request in requests]
+    decided = trial.points.record(points, lambda found: _decide_points(trial, requests, found, received))
+    return [_reply(request, decided) for request in requests]
 
 
-def _decide_new(
-    trial: Trial,
-    connection: sa.Connection,
-    requests: Sequence[DecisionRequest],
-    found: dict[Point, Any],
-    received: datetime,
-) -> tuple[dict[Point, dict[str, Any]], dict[Point, Exception]]:
-    """Rows of the decision points that are new, and what is wrong with those that cannot be decided."""
-    standings = find_standings(trial, connection, found)
+def _decide_points(
+    trial: Trial, requests: Sequence[DecisionRequest], found: Mapping[Point, Any], received: datetime
+) -> DecidedPoints:
+    standings = find_standings(trial, found)
     asked: dict[Point, DecisionRequest] = {}
     wrong: dict[Point, Exception] = {}
     for request in requests:
@@ -78,28 +61,34 @@ def _decide_new(
                 wrong[point] = error
             else:
                 asked[point] = request
-    derived = [derive_now(trial.study, connection, *point, received) for point in asked]
+    derived = _derive(trial, asked, received)
     contexts = [request.context for request in asked.values()]
     first = next(iter(found.values()))
     live = trial.read_live(None if first["live_id"] is None else (first["live_id"], first["live_since"]))
     new = {}
     for (point, request), seen in zip(asked.items(), contexts_to_states(trial.study, contexts, derived), strict=True):
         new[point] = _make_row(trial, request, standings[request.participant_id], seen, live, received)
-    return new, wrong
+    return DecidedPoints(found, new, wrong)
+
+
+def _derive(trial: Trial, points: Collection[Point], received: datetime) -> list[dict[str, float]]:
+    """The derived states of each decision point."""
+    if not trial.study.derived_states:
+        return [{}] * len(points)
+    with trial.database.autocommit() as connection:
+        return [derive_now(trial.study, connection, *point, received) for point in points]
 
 
 def _point(request: DecisionRequest) -> Point:
     return request.participant_id, request.decision_idx
 
 
-def _reply(
-    request: DecisionRequest, new: dict[Point, Any], found: dict[Point, Any], wrong: dict[Point, Exception]
-) -> str | Exception:
+def _reply(request: DecisionRequest, decided: DecidedPoints) -> str | Exception:
     point = _point(request)
-    if point in wrong:
-        return wrong[point]
+    if point in decided.wrong:
+        return decided.wrong[point]
     try:
-        return _repeat(request, new[point] if point in new else found[point])
+        return _repeat(request, decided.new[point] if point in decided.new else decided.found[point])
     except ApiError as error:
         return error
 

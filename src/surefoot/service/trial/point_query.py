@@ -1,8 +1,7 @@
-"""What the database knows about the decision points of a batch, read by one query for all of them."""
+"""What the database knows about the decision points of a batch, by one query for all of them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
@@ -10,34 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from surefoot.service.database.pipeline import UNANSWERED
 from surefoot.service.database.schema import activations, decisions, participant_events, participants
 
 PAUSED, RESUMED, WITHDRAWN = "paused", "resumed", "withdrawn"
 Point = tuple[str, int]
 """A participant and a decision_idx."""
 ONE: Any = sa.literal_column("1")
-
-
-def lock_participants(connection: sa.Connection, points: Collection[Point]) -> None:
-    """Let no other transaction decide for them before this one ends; SQLite has one writer at a time anyway.
-
-    A statement of its own: one that both waits and reads would read what was there before it waited.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.execute(LOCK, {"ids": sorted({participant for participant, _ in points})})
-
-
-def read_points(connection: sa.Connection, points: Collection[Point]) -> dict[Point, Any]:
-    """Of every decision point one row: who is known, what came last, what was answered before, and which policy is live."""
-    ordered = list(dict.fromkeys(points))
-    if connection.dialect.name == "postgresql":
-        ids, indices = map(list, zip(*ordered, strict=True))
-        given: dict[str, Any] = {"ids": ids, "indices": indices}
-    else:
-        given = {"points": json.dumps(ordered)}
-    found = connection.execute(QUERIES[connection.dialect.name], given).mappings()
-    return {(row["participant_id"], row["decision_idx"]): row for row in found}
 
 
 def find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, list[datetime]]:
@@ -68,9 +45,11 @@ def _unpack_for_postgresql() -> tuple[Any, Any, Any]:
 def _make_query(asked: Any, participant: Any, index: Any) -> sa.Select[Any]:
     earlier, stored = decisions.alias("earlier"), decisions.alias("stored")
     own = earlier.c.participant_id == participant
-    newest = participant_events.c.id.desc()
+    its, nobodys = participant_events.c.participant_id == participant, participant_events.c.participant_id.is_(None)
+    newest = sa.select(sa.func.max(participant_events.c.id))
     kind = participant_events.c.kind
-    event = sa.select(kind).where(sa.or_(kind == PAUSED, kind == RESUMED, kind == WITHDRAWN)).order_by(newest).limit(ONE)
+    event = sa.select(kind).where(sa.or_(kind == PAUSED, kind == RESUMED, kind == WITHDRAWN))
+    event = event.order_by(participant_events.c.id.desc()).limit(ONE)
     live = sa.select(activations).order_by(activations.c.id.desc()).limit(ONE)
     point = sa.and_(stored.c.participant_id == participant, stored.c.decision_idx == index)
     return sa.select(
@@ -84,8 +63,11 @@ def _make_query(asked: Any, participant: Any, index: Any) -> sa.Select[Any]:
         .limit(ONE)
         .scalar_subquery()
         .label("last_at"),
-        event.where(participant_events.c.participant_id == participant).scalar_subquery().label("own_event"),
-        event.where(participant_events.c.participant_id.is_(None)).scalar_subquery().label("study_event"),
+        event.where(its).scalar_subquery().label("own_event"),
+        event.where(nobodys).scalar_subquery().label("study_event"),
+        newest.where(its).scalar_subquery().label("own_event_id"),
+        newest.where(nobodys).scalar_subquery().label("study_event_id"),
+        sa.select(sa.func.max(activations.c.id)).scalar_subquery().label("activation_id"),
         live.with_only_columns(activations.c.policy_id).scalar_subquery().label("live_id"),
         live.with_only_columns(activations.c.activated_at).scalar_subquery().label("live_since"),
         *(stored.c[name] for name in STORED),
@@ -94,12 +76,7 @@ def _make_query(asked: Any, participant: Any, index: Any) -> sa.Select[Any]:
 
 STORED = ("decided_at", "available", "availability_reasons", "source", "fallback_reasons", "context", "reply", "salt")
 """What a retry is compared with; all null where the decision point is new."""
-QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
-"""Made once: every execution finds its compiled form."""
-LOCK = (
-    sa.select(participants.c.id)
-    .where(participants.c.id == sa.any_(sa.bindparam("ids", type_=postgresql.ARRAY(sa.Text))))
-    .order_by(participants.c.id)
-    .with_for_update(key_share=True)
-    .execution_options(**UNANSWERED)
-)
+TOKENS = ("last_idx", "own_event_id", "study_event_id", "activation_id")
+"""While these stay the same, so does everything else that is found of a participant whose decision point is new."""
+SQLITE_QUERY = _make_query(*_unpack_for_sqlite())
+POSTGRESQL_QUERY = _make_query(*_unpack_for_postgresql())

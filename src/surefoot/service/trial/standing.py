@@ -1,6 +1,6 @@
 """A participant's standing: paused or not, the last decision point, the prompts of the last week.
 
-Read inside the transaction that records the next decision, with the participant locked: asking twice does not draw twice.
+What it was when the next decision is recorded: asking twice does not draw twice (see `point_records`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ class Standing:
     """When anything was sent in the last week before the last decision point, by the decision points' own time."""
 
 
-def find_standings(trial: Trial, connection: sa.Connection, found: Mapping[Point, Any]) -> dict[str, Standing]:
-    """The standing of every participant that is registered, from what `read_points` found."""
+def find_standings(trial: Trial, found: Mapping[Point, Any]) -> dict[str, Standing]:
+    """The standing of every participant that is registered, from what is known of their decision points."""
     known = {row["participant_id"]: row for row in found.values() if row["known"] is not None}
-    prompts = find_prompts(connection, known) if trial.settings.dose.is_limited else {}
+    prompts = {}
+    if trial.settings.dose.is_limited:
+        with trial.database.autocommit() as connection:
+            prompts = find_prompts(connection, known)
     return {
         one: Standing(
             paused=_find_pause(row),

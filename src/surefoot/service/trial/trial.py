@@ -15,6 +15,7 @@ from surefoot.service.database import databases, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded
+from surefoot.service.trial.point_records import PointRecords
 from surefoot.service.trial.policy_versions import PolicyVersions
 from surefoot.study import Study, TrialSection
 from surefoot.trial_rules.choices import LivePolicy
@@ -23,13 +24,14 @@ from surefoot.trial_rules.policy_version import PolicyVersion
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Everything that a request needs: no state of its own that another worker would not have."""
+    """Everything that a request needs; what it remembers, the database has, and is asked whether it still holds."""
 
     database: Database
     study: Study
     study_id: str
     secret: bytes = field(repr=False)
     policies: PolicyVersions
+    points: PointRecords
 
     @property
     def settings(self) -> TrialSection:
@@ -74,7 +76,7 @@ def open_trial(study: Study, url: str | None = None) -> Trial:
         insert_new_recorded(connection, "study", database.insert_new(schema.studies), [text], "id")
         secret = {"name": "draws", "value": random_source.token_bytes(32)}
         insert_new_recorded(connection, "secret", database.insert_new(schema.secrets), [secret], "name")
-    return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database))
+    return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database), PointRecords(database))
 
 
 def check_servable(study: Study) -> None:
