@@ -74,6 +74,16 @@ def test_json_values_of_another_kind_are_none(kind, value, cell):
         column.problems.raise_any()
 
 
+@pytest.mark.parametrize(
+    "kind", [Number(range=(0, 5), centre=1, scale=2), Number(), YesNo(), Category(levels=("a", "b", "c"))]
+)
+def test_cells_of_json_and_columns_of_logs_are_read_alike(kind):
+    cells = [kind.from_json(value) for value in (0, 1, 2.5, 7, None, "a", "c", True)]
+    quick, column = kind.read_cells(cells), kind.read(LogColumn("x", pa.array(cells, kind.arrow_type())))
+    np.testing.assert_array_equal(quick.values, column.values)
+    np.testing.assert_array_equal(quick.implausible, column.implausible)
+
+
 def test_kinds_describe_themselves():
     assert Number().describe() == "number"
     assert Number(range=(0, 50), centre=20, scale=10).describe() == (

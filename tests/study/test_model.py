@@ -2,7 +2,7 @@ import re
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from surefoot import ACCB, InputError, Study
 
@@ -114,3 +114,5 @@ def test_limits_hold_and_keep_the_proportions_of_the_other_actions():
     study = Study.parse(STUDY + "[probability_limits]\nminimum = 0.2\nmaximum = 0.8\n")
     given = np.array([[1.0, 0.0, 0.0], [0.5, 0.4, 0.1], [0.0, 0.25, 0.75]])
     assert_allclose(study.clip_probabilities(given), [[0.8, 0.1, 0.1], [0.5, 0.4, 0.1], [0.2, 0.2, 0.6]])
+    many = np.concatenate([given, np.random.default_rng(1).dirichlet([1, 1, 1], 50), [[np.nan] * 3]])
+    assert_array_equal([study.clip_row(row) for row in many.tolist()], study.clip_probabilities(many))

@@ -6,6 +6,7 @@ A new kind is a class here and a line in `KINDS`; the study file, `surefoot init
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
@@ -86,6 +87,12 @@ class VariableKind(ABC):
         """What somebody chose or wrote in a form, as a context spells it; the text itself where it is not of this kind."""
         return text
 
+    def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
+        """What `read` makes of a column of cells that `from_json` made; kinds of numbers do it without Arrow."""
+        import pyarrow as pa
+
+        return self.read(LogColumn(self.name, pa.array(cells, self.arrow_type())))
+
     def arrow_type(self) -> pa.DataType:
         """The type of a column of cells that `from_json` made."""
         import pyarrow as pa
@@ -136,7 +143,12 @@ class Number(VariableKind):
     json_types: ClassVar[tuple[type, ...]] = (int, float)
 
     def read(self, column: LogColumn) -> StateValues:
-        values = column.numbers()
+        return self._read_numbers(column.numbers())
+
+    def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
+        return self._read_numbers(np.array(cells, dtype=np.float64))
+
+    def _read_numbers(self, values: NDArray[np.float64]) -> StateValues:
         outside = None
         if self.range is not None:
             outside = (values < self.range[0]) | (values > self.range[1])
@@ -206,6 +218,9 @@ class YesNo(VariableKind):
 
     def read(self, column: LogColumn) -> StateValues:
         return StateValues(read_yes_no(column)[:, None])
+
+    def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
+        return StateValues(np.array(cells, dtype=np.float64)[:, None])
 
     def from_json(self, value: Cell) -> float | None:
         return float(value) if isinstance(value, int | float) and value in (0, 1) else None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import VariableKind
+from surefoot.data.column_kinds import StateValues, VariableKind
 from surefoot.data.column_roles import read_actions, read_times, read_yes_no
 from surefoot.data.log_columns import LogColumn
 from surefoot.data.log_files import LogRows
@@ -65,6 +65,10 @@ def read_state(
     columns: Mapping[str, LogColumn], state: Mapping[str, tuple[str, VariableKind]]
 ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.bool_]]]:
     """(rows, state columns) and, for every variable with a plausible range, the rows that lay outside it."""
-    read = {name: kind.read(columns[column]) for name, (column, kind) in state.items()}
+    return join_values({name: kind.read(columns[column]) for name, (column, kind) in state.items()})
+
+
+def join_values(read: Mapping[str, StateValues]) -> tuple[NDArray[np.float64], dict[str, NDArray[np.bool_]]]:
+    """What `read_state` gives, from every variable's values."""
     outside = {name: one.implausible for name, one in read.items() if one.implausible is not None}
     return np.concatenate([one.values for one in read.values()], axis=1), outside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import product
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -115,17 +116,16 @@ def policy_probabilities(
     study: Study, version: PolicyVersion, participant_id: str, state: list[float | None]
 ) -> list[float]:
     """What the policy says, within the study's limits."""
-    limited = study.clip_probabilities(version.probabilities(participant_id, state))[0]
-    if not np.isfinite(limited).all():
+    limited = study.clip_row(version.probabilities(participant_id, state)[0].tolist())
+    if not all(map(isfinite, limited)):
         raise InputError("the policy gave no finite probabilities")
-    return [float(probability) for probability in limited]
+    return limited
 
 
 def fixed_probabilities(study: Study, send: float) -> list[float]:
     """The same whatever the state: `send` shared equally by all actions but the first, within the study's limits."""
     others = len(study.actions.names) - 1
-    row = np.array([[1 - send, *[send / others] * others]])
-    return [float(probability) for probability in study.clip_probabilities(row)[0]]
+    return study.clip_row([1 - send, *[send / others] * others])
 
 
 def unavailable_probabilities(study: Study) -> list[float]:

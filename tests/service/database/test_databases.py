@@ -5,8 +5,8 @@ from alembic.runtime.migration import MigrationContext
 
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
-from surefoot.service.database.pipeline import UNANSWERED
 from surefoot.service.database.schema import APPEND_ONLY, metadata, participants
+from surefoot.service.database.sqlite_statements import SqliteStatement
 
 
 def test_the_tables_are_what_the_code_thinks(empty):
@@ -26,19 +26,28 @@ def test_an_older_database_is_refused_with_the_remedy(empty):
         databases.prepare(empty)
 
 
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_in_a_pipeline_the_cause_of_a_failure_is_told_and_nothing_stays(trial):
-    twice = sa.insert(participants).execution_options(**UNANSWERED)
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_transaction_of_sqlites_driver_happens_whole_or_not_at_all(trial):
+    insert, select = SqliteStatement(sa.insert(participants)), SqliteStatement(sa.select(participants))
     row = {"id": "p1", "registered_at": now()}
-    with pytest.raises(sa.exc.IntegrityError), trial.database.transaction(pipelined=True) as connection:
-        connection.execute(twice, row)
-        connection.execute(twice, row)
-        connection.execute(sa.select(participants)).all()
-    with pytest.raises(sa.exc.IntegrityError), trial.database.transaction(pipelined=True) as connection:
-        connection.execute(twice, row)
-        connection.execute(twice, row)
-    with trial.database.transaction(pipelined=True) as connection:
-        assert connection.execute(sa.select(participants)).all() == []
-        connection.execute(twice, row)
+    with pytest.raises(sa.exc.IntegrityError), trial.database.driver_transaction() as driver:
+        insert.write(driver, [row])
+        insert.write(driver, [row])
+    with trial.database.driver_transaction() as driver:
+        assert select.fetch(driver, {}) == []
+        insert.write(driver, [row])
+    with trial.database.autocommit() as connection:
+        assert connection.execute(sa.select(participants)).mappings().all() == [row]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_call_of_postgresqls_driver_is_a_transaction_and_outlives_a_lost_connection(trial):
+    call = trial.database.call_driver
+    register = "INSERT INTO participants VALUES (%s, 1) RETURNING id"
+    with pytest.raises(sa.exc.OperationalError):
+        call("SELECT pg_terminate_backend(pg_backend_pid())", ())
+    assert call(register, ["p1"]) == "p1", "the next call has another connection"
+    with pytest.raises(sa.exc.IntegrityError):
+        call(register, ["p1"])
     with trial.database.autocommit() as connection:
         assert connection.scalar(sa.select(participants.c.id)) == "p1"

@@ -42,12 +42,8 @@ def test_a_full_disk_is_not_ready_and_is_logged(client, caplog):
     client.register("p1")
     assert client.get("/readyz").status_code == 200 and client.decide().status_code == 200
 
-    def fill_up(connection, _record, _proxy):
+    with client.trial.database.driver_transaction() as connection:
         connection.execute("PRAGMA max_page_count = 1").close()
-
-    sa.event.listen(client.trial.database.engine, "checkout", fill_up)
-    with client.trial.database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA max_page_count = 1")
     large = {"weather": 0.5, "engagement": 1.0, "place": "x" * 200}
     statuses = {client.decide(index=index, context=large).status_code for index in range(1, 40)}
     assert statuses == {200, 503}, "the pages that are there are filled first"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from contextlib import suppress
 from queue import SimpleQueue
 
 from surefoot.service.trial.api_models import DecisionRequest
@@ -32,7 +31,7 @@ class DecisionRecorder:
         self._thread: threading.Thread | None = None
         self._busy = False
         self._expected = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._next: asyncio.Handle | None = None
 
     def close(self) -> None:
         """End the thread, after the transaction that is under way; the next decision makes another."""
@@ -46,21 +45,25 @@ class DecisionRecorder:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[str] = loop.create_future()
         self._waiting.append((request, future))
-        if not self._busy:
-            self._gather(loop)
+        if not self._busy and (self._next is None or len(self._waiting) == self._expected):
+            self._schedule(loop)
         return await future
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Gather after everything that has arrived by now was looked at."""
+        if self._next is not None:
+            self._next.cancel()
+        self._next = loop.call_soon(self._gather, loop)
 
     def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
         """Who was answered together asks again at nearly the same time: one transaction takes them all."""
         if len(self._waiting) >= self._expected:
             self._hand_over(loop)
-        elif self._timer is None:
-            self._timer = loop.call_later(GATHER_SECONDS, self._hand_over, loop)
+        else:
+            self._next = loop.call_later(GATHER_SECONDS, self._hand_over, loop)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next = None
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="decisions", daemon=True)
             self._thread.start()
@@ -76,9 +79,10 @@ class DecisionRecorder:
                 replies = decide_batch(self._trial, [request for request, _ in batch])
             except Exception as error:
                 replies = [error] * len(batch)
-            # A loop that was closed meanwhile has nobody waiting.
-            with suppress(RuntimeError):
+            try:
                 loop.call_soon_threadsafe(self._answer, loop, batch, replies)
+            except RuntimeError:  # the loop was closed meanwhile: nobody waits
+                self._busy = False
 
     def _answer(self, loop: asyncio.AbstractEventLoop, batch: list[Waiting], replies: list[str | Exception]) -> None:
         for (_, future), reply in zip(batch, replies, strict=True):
@@ -90,7 +94,7 @@ class DecisionRecorder:
                 future.set_result(reply)
         self._busy = False
         if self._waiting:
-            self._gather(loop)
+            self._schedule(loop)
 
     def _take_batch(self) -> list[Waiting]:
         """In the order of arrival; a second decision point of a participant waits for the next batch."""

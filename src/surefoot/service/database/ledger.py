@@ -24,8 +24,9 @@ BEGINNING = bytes(32)
 PENDING = "surefoot_ledger"
 LAST = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
 INSERT = sa.insert(ledger)
-RECORDED_AT = sa.bindparam("recorded_at", type_=Instant)
-_EXTEND = sa.text("SELECT surefoot_extend_ledger(:recorded_at, :entries, :digest)").bindparams(RECORDED_AT)
+_EXTEND = sa.text("SELECT surefoot_extend_ledger(:recorded_at, :entries, :digest)").bindparams(
+    sa.bindparam("recorded_at", type_=Instant)
+)
 
 
 def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any]]) -> None:

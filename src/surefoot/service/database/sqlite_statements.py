@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-DIALECT = sqlite.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+DIALECT = sqlite.dialect(paramstyle="named")
 
 
 class SqliteStatement:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.data.column_kinds import Cell
-from surefoot.data.decision_points import read_state
-from surefoot.data.log_columns import LogColumn
+from surefoot.data.decision_points import join_values
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.study import Study
 from surefoot.study.log_reader import join_states
@@ -46,8 +45,7 @@ def contexts_to_states(
         return []
     kinds = study.state_kinds
     readable = [{name: kind.from_json(context.get(name)) for name, (_, kind) in kinds.items()} for context in contexts]
-    columns = {column: LogColumn(column, cells) for column, cells in context_columns(study, readable).items()}
-    read, outside = read_state(columns, kinds)
+    read, outside = join_values({name: kinds[name][1].read_cells([one[name] for one in readable]) for name in kinds})
     names = derived[0].keys()
     state = join_states(study, read, {name: np.array([one[name] for one in derived]) for name in names})
     observations = []

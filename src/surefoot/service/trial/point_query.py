@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,22 @@ PAUSED, RESUMED, WITHDRAWN = "paused", "resumed", "withdrawn"
 Point = tuple[str, int]
 """A participant and a decision_idx."""
 ONE: Any = sa.literal_column("1")
+
+
+def read_points(connection: sa.Connection, points: Collection[Point]) -> dict[Point, dict[str, Any]]:
+    """Of every decision point one row: who is known, what came last, what was answered before, and which policy is live."""
+    ordered = list(dict.fromkeys(points))
+    if connection.dialect.name == "postgresql":
+        ids, indices = map(list, zip(*ordered, strict=True))
+        given: dict[str, Any] = {"ids": ids, "indices": indices}
+    else:
+        given = {"points": json.dumps(ordered)}
+    return index_points(map(dict, connection.execute(QUERIES[connection.dialect.name], given).mappings()))
+
+
+def index_points(rows: Iterable[dict[str, Any]]) -> dict[Point, dict[str, Any]]:
+    """What `QUERIES` found, by decision point."""
+    return {(row["participant_id"], row["decision_idx"]): row for row in rows}
 
 
 def find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, list[datetime]]:
@@ -78,5 +95,5 @@ STORED = ("decided_at", "available", "availability_reasons", "source", "fallback
 """What a retry is compared with; all null where the decision point is new."""
 TOKENS = ("last_idx", "own_event_id", "study_event_id", "activation_id")
 """While these stay the same, so does everything else that is found of a participant whose decision point is new."""
-SQLITE_QUERY = _make_query(*_unpack_for_sqlite())
-POSTGRESQL_QUERY = _make_query(*_unpack_for_postgresql())
+QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
+"""Made once: every execution finds its compiled form."""

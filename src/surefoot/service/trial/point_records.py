@@ -1,7 +1,7 @@
 """Recording decision points: what they are decided on is what the database holds at the moment that they are added.
 
-SQLite has one writer: it reads, decides and adds in one transaction. PostgreSQL is on the other side of a wire: what is known
-of a participant is remembered, and one call adds the decisions if it still holds, or else nothing, and it is read again.
+SQLite has one writer: it reads, decides and adds in one transaction. PostgreSQL is on the other side of a wire: what is
+known of a participant is remembered, and one call adds the decisions if it still holds; else nothing, and it is read again.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from surefoot.service.database import ledger
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions, to_microseconds
 from surefoot.service.database.sqlite_statements import SqliteStatement
-from surefoot.service.trial.point_query import POSTGRESQL_QUERY, SQLITE_QUERY, STORED, TOKENS, Point
+from surefoot.service.trial.point_query import QUERIES, STORED, TOKENS, Point, index_points, read_points
 
 Row = dict[str, Any]
 ATTEMPTS = 20
 """Each that fails means that another worker decided for one of these participants meanwhile."""
 REMEMBERED = 10_000
 """Participants of whom a process remembers what it last read."""
-READ, INSERT = SqliteStatement(SQLITE_QUERY), SqliteStatement(sa.insert(decisions))
+READ, INSERT = SqliteStatement(QUERIES["sqlite"]), SqliteStatement(sa.insert(decisions))
 LAST_BLOCK, INSERT_BLOCK = SqliteStatement(ledger.LAST), SqliteStatement(ledger.INSERT)
-RECORD = sa.text(
-    "SELECT surefoot_record_decisions(CAST(:assumed AS json), CAST(:added AS json), :recorded_at, :entries, :digest)"
-).bindparams(ledger.RECORDED_AT)
+RECORD = "SELECT surefoot_record_decisions(%s::json, %s::json, %s, %s, %s)"
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class PointRecords:
     def _record_in_sqlite(self, points: Collection[Point], decide: Decide) -> DecidedPoints:
         with self._database.driver_transaction() as driver:
             given = {"points": json.dumps(list(dict.fromkeys(points)))}
-            decided = decide({_point(row): row for row in READ.fetch(driver, given)})
+            decided = decide(index_points(READ.fetch(driver, given)))
             if decided.new:
                 INSERT.write(driver, list(decided.new.values()))
                 last = LAST_BLOCK.fetch(driver, {})
@@ -101,22 +99,17 @@ class PointRecords:
             self._known[participant] |= {"last_idx": index, "last_at": row["decided_at"]}
 
     def _read(self, points: Collection[Point]) -> dict[Point, Row]:
-        ids, indices = map(list, zip(*dict.fromkeys(points), strict=True))
         with self._database.autocommit() as connection:
-            rows = connection.execute(POSTGRESQL_QUERY, {"ids": ids, "indices": indices}).mappings()
-            return {_point(row): dict(row) for row in rows}
+            return read_points(connection, points)
 
     def _add_if_unchanged(self, decided: DecidedPoints) -> bool:
         assumed = [
             {"participant_id": point[0], **{name: decided.found[point][name] for name in TOKENS}} for point in decided.new
         ]
         added = [_to_json(row) for row in decided.new.values()]
-        given = {"assumed": json.dumps(assumed), "added": json.dumps(added), **_make_block(decided)}
-        return bool(self._database.execute(RECORD, given))
-
-
-def _point(row: Mapping[Any, Any]) -> Point:
-    return row["participant_id"], row["decision_idx"]
+        block = _make_block(decided)
+        sealed = (to_microseconds(block["recorded_at"]), block["entries"], block["digest"])
+        return bool(self._database.call_driver(RECORD, (json.dumps(assumed), json.dumps(added), *sealed)))
 
 
 def _make_block(decided: DecidedPoints) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _find_standing(
     found = read_points(connection, [(participant_id, 0)])
     (row,) = found.values()
     live = None if row["live_id"] is None else (row["live_id"], row["live_since"])
-    known = find_standings(trial, connection, found)
+    known = find_standings(trial, found)
     if participant_id and participant_id not in known:
         raise ApiError(404, "unknown_participant", "there is no such participant")
     return known.get(participant_id, Standing()), live

@@ -7,13 +7,12 @@ from alembic import op
 revision = "0007"
 down_revision = "0006"
 
-# Each statement of the function sees what was committed before it began: the locks first, then whether anything changed.
+# Each statement of the function sees what was committed before it began: the lock first, then whether anything changed. The
+# lock is the ledger's, which every decision waits for anyway.
 RECORD = """
 CREATE FUNCTION surefoot_record_decisions(assumed json, added json, moment bigint, content text, digest bytea)
 RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-  PERFORM FROM participants
-    WHERE id = ANY (ARRAY (SELECT one ->> 'participant_id' FROM json_array_elements(assumed) AS one))
-    ORDER BY id FOR NO KEY UPDATE;
+  PERFORM pg_advisory_xact_lock(7355204);
   IF EXISTS (
     SELECT FROM json_to_recordset(assumed)
       AS one (participant_id text, last_idx integer, own_event_id bigint, study_event_id bigint, activation_id bigint)
