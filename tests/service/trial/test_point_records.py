@@ -73,3 +73,29 @@ def test_when_others_are_always_first_nothing_is_recorded_and_it_ends(workers, m
     with pytest.raises(sa.exc.TimeoutError):
         answer(one, "p0", 1)
     assert column(one, decisions.c.decision_idx) == [0]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("step", ["_read", "_add_if_unchanged"])
+def test_a_connection_that_ends_in_the_middle_of_a_decision_is_503(client, monkeypatch, step):
+    client.register("p1")
+    points, database = client.trial.points, client.trial.database
+    original = getattr(points, step)
+
+    def call_other(statement):
+        with database.autocommit() as connection:
+            return connection.scalar(sa.text(statement))
+
+    calls = [call_other, lambda statement: database.call_driver(statement, ())]
+    use, end = calls if step == "_read" else reversed(calls)
+
+    def fail(given):
+        assert end(f"SELECT pg_terminate_backend({use('SELECT pg_backend_pid()')})")
+        return original(given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(points, step, fail)
+        reply = client.decide("p1")
+    assert (reply.status_code, reply.headers.get("retry-after") is not None) == (503, True), reply.text
+    assert column(client.trial, decisions.c.id) == [], "nothing was recorded"
+    assert client.decide("p1").status_code == 200
