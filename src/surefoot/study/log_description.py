@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -106,7 +105,7 @@ class LogDescription(Section):
         chosen = (self.screen or ScreenSection()).model_copy(update={"on": True})
         return self.model_copy(update={"screen": chosen})
 
-    @cached_property
+    @property
     def state_kinds(self) -> dict[str, tuple[str, VariableKind]]:
         """For every state variable that is read its column in the log and its kind."""
         return {
