@@ -25,3 +25,13 @@ def test_a_whole_trial_is_accounted_for(tmp_path):
     assert summary["removed_artefacts"] > 0
     log = (tmp_path / "trial" / "server.log").read_text()
     assert "weather" not in log and "sf_" not in log and "ERROR" not in log
+
+
+def test_the_trial_can_be_rehearsed(tmp_path):
+    command = [sys.executable, str(EXAMPLE.with_name("rehearse.py")), "--trials", "2", "--days", "3", "--out", str(tmp_path)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "SUREFOOT_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)  # noqa: S603
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = json.loads((tmp_path / "blocks" / "answers.json").read_text())
+    assert {one["candidate"] for one in answers["answers"]} >= {"coin", "never", "always", "ro-saccb", "hb-ahead"}
+    assert "Recommended:" in done.stdout and (tmp_path / "rehearsal.html").exists()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surefoot.rehearsal.candidate_answers import CandidateAnswers, join_blocks
+from surefoot.rehearsal.candidate_answers import CandidateAnswers, JoinedBlocks
 
 
 def make_answers(rng, trials=40, *, candidate="mine", shift=0.0, is_null=False, same_truth=True, **changes):
@@ -72,7 +72,9 @@ def test_refused_updates_are_a_share_of_those_with_a_policy():
 
 
 def test_blocks_are_joined_in_their_order():
-    blocks = [{"a": {"outcome": [1.0, 2.0], "no_analysis": ["", "why"]}}, {"a": {"outcome": [3.0], "no_analysis": ["why"]}}]
-    values, reasons = join_blocks(blocks, "a")
-    assert values["outcome"].tolist() == [1, 2, 3]
-    assert reasons == ("why",)
+    first = {"outcome": [1.0, 2.0], "no_analysis": ["", "why"], "refused_by": [["rate"], []]}
+    second = {"outcome": [3.0], "no_analysis": ["why"], "refused_by": [["influence", "rate"]]}
+    found = JoinedBlocks.of([{"a": first}, {"a": second}], "a")
+    assert found.values["outcome"].tolist() == [1, 2, 3]
+    assert found.reasons == ("why",)
+    assert found.refusals == {"rate": 2, "influence": 1}

@@ -1,5 +1,7 @@
 """`rehearsal.toml`."""
 
+from pathlib import Path
+
 import pytest
 
 import surefoot as sf
@@ -32,6 +34,15 @@ def test_candidates_are_methods_with_the_studys_pooling_or_as_they_are_written()
     assert found["ro-accb"].study.pooling == "all"
     assert (found["mine"].study.method_name, found["mine"].study.pooling) == ("ts", "person")
     assert found["fixed 0.3"].send == 0.3
+
+
+def test_the_plan_of_the_docs_is_one():
+    page = (Path(__file__).parents[2] / "docs" / "rehearsal.md").read_text(encoding="utf-8")
+    plan = RehearsalPlan.parse(page.split('title="rehearsal.toml"\n')[1].split("```")[0])
+    assert [one.name for one in plan.list_candidates(STUDY)][3:] == ["fixed 0.3", "saccb", "hb-ahead", "generous"]
+    assert len(plan.list_environments(PilotEffect(1.0, 0.5, 0.2, 2.0))) == 3
+    written = {name for name in RehearsalPlan.model_fields if name in plan.model_fields_set}
+    assert written == set(RehearsalPlan.model_fields)
 
 
 def test_effects_combine():

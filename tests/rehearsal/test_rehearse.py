@@ -13,6 +13,7 @@ import pytest
 
 import surefoot as sf
 from surefoot.rehearsal.plan import RehearsalPlan
+from surefoot.rehearsal.rehearsal_manifest import make_manifest
 
 STUDY = """
 [columns]
@@ -52,6 +53,9 @@ days = 4
 per_day = 3
 update_every = 2
 """
+
+
+SMALL = PLAN.replace('[[candidate]]\nlabel = "two"\nname = "saccb"\npooling = "all"\n', "").replace("days = 4", "days = 2")
 
 
 def rehearse(folder=None, plan=PLAN, **more):
@@ -99,10 +103,10 @@ def test_with_the_same_seed_everything_is_the_same_whatever_the_blocks(found):
 
 def test_what_was_interrupted_goes_on_to_the_same_bytes(tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
-    rehearse(whole).save(whole)
-    rehearse(part, PLAN.replace("trials = 4", "trials = 2"))
+    rehearse(whole, SMALL).save(whole)
+    rehearse(part, SMALL.replace("trials = 4", "trials = 2"))
     first = {path.name: path.stat().st_mtime_ns for path in (part / "blocks").iterdir()}
-    rehearse(part).save(part)
+    rehearse(part, SMALL).save(part)
     for name in ("answers.json", "table.md", "manifest.json"):
         assert (part / name).read_bytes() == (whole / name).read_bytes()
     for path in (whole / "blocks").iterdir():
@@ -111,7 +115,9 @@ def test_what_was_interrupted_goes_on_to_the_same_bytes(tmp_path):
 
 
 def test_results_of_another_plan_are_refused(tmp_path):
-    rehearse(tmp_path / "mine", PLAN.replace("trials = 4", "trials = 2"))
+    (tmp_path / "mine").mkdir()
+    manifest = make_manifest(sf.Study.parse(STUDY), RehearsalPlan.parse(PLAN), [])
+    (tmp_path / "mine" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(
         sf.InputError, match=r"holds the results of another rehearsal \(another plan\); choose another folder"
     ):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ class CandidateAnswers:
     values: Mapping[str, Floats]
     reasons: tuple[str, ...] = ()
     """Why some trials could not be analysed."""
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    """Check → how many updates it refused, over all trials."""
 
     @property
     def trials(self) -> int:
@@ -104,6 +107,7 @@ class CandidateAnswers:
             "trials": self.trials,
             "analysed": int(self._analysed.sum()),
             "not_analysed_because": list(self.reasons),
+            "updates_refused_by": dict(self.refusals),
             **found,
             **{name: value._asdict() for name, value in more.items()},
             "curves": curves,
@@ -136,13 +140,21 @@ def _leave_out_ratios(estimate: Floats, error: Floats) -> Floats:
     return np.asarray(np.sqrt(left / (count - 2)) / ((errors - error) / (count - 1)))
 
 
-def join_blocks(
-    blocks: Iterable[Mapping[str, Mapping[str, list[Any]]]], candidate: str
-) -> tuple[dict[str, Floats], tuple[str, ...]]:
-    """The values of one candidate over all blocks, in their order, and why some trials were not analysed."""
-    joined: dict[str, list[Any]] = {}
-    for block in blocks:
-        for name, values in block[candidate].items():
-            joined.setdefault(name, []).extend(values)
-    reasons = tuple(dict.fromkeys(text for text in joined.pop("no_analysis") if text))
-    return {name: np.asarray(values, dtype=np.float64) for name, values in joined.items()}, reasons
+@dataclass(frozen=True, eq=False)
+class JoinedBlocks:
+    """What one candidate's blocks hold, in the order of the trials."""
+
+    values: dict[str, Floats]
+    reasons: tuple[str, ...]
+    refusals: dict[str, int]
+
+    @classmethod
+    def of(cls, blocks: Iterable[Mapping[str, Mapping[str, list[Any]]]], candidate: str) -> JoinedBlocks:
+        joined: dict[str, list[Any]] = {}
+        for block in blocks:
+            for name, values in block[candidate].items():
+                joined.setdefault(name, []).extend(values)
+        reasons = tuple(dict.fromkeys(text for text in joined.pop("no_analysis") if text))
+        refusals = Counter(check for checks in joined.pop("refused_by") for check in checks)
+        numbers = {name: np.asarray(values, dtype=np.float64) for name, values in joined.items()}
+        return cls(numbers, reasons, dict(refusals.most_common()))

@@ -120,7 +120,7 @@ class SafetyRule(Section):
 
 DEFAULT_ENVIRONMENTS = (
     EnvironmentPlan(effect=0.2),
-    EnvironmentPlan(name="effect 0.2, costs later", effect=0.2, burden=BurdenPlan(response=0.1, baseline=0.02)),
+    EnvironmentPlan(name="effect 0.2, costs later", effect=0.2, burden=BurdenPlan(response=0.3, baseline=0.02)),
 )
 
 

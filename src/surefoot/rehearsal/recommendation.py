@@ -29,6 +29,8 @@ from surefoot.rehearsal.plan import SafetyRule
 from surefoot.reports.numbers import format_number, format_percent
 
 NONE = "no candidate is safely better than a coin"
+MOSTLY = 0.5
+"""Guard rails that refuse more than this share of the updates are named."""
 Floats = NDArray[np.float64]
 
 
@@ -124,7 +126,7 @@ def recommend(
     better = [one for one in verdicts if one.is_better]
     where = coin.environment
     if not better:
-        return Recommendation(where, None, _explain_none(verdicts, coin, never), verdicts)
+        return Recommendation(where, None, _explain_none(verdicts, cells), verdicts)
     best = max(better, key=lambda one: one.over_coin.value)
     alike = [one.candidate for one in better if one is not best and _are_alike(cells[best.candidate], cells[one.candidate])]
     more = f"; not told apart from it: {', '.join(alike)}" if alike else ""
@@ -196,13 +198,23 @@ def _explain_gain(best: Verdict, answers: CandidateAnswers) -> str:
     )
 
 
-def _explain_none(verdicts: Sequence[Verdict], coin: CandidateAnswers, never: CandidateAnswers) -> str:
+def _explain_refusals(one: CandidateAnswers) -> str:
+    """A sentence where the guard rails hold a candidate up most of the time."""
+    share = one.refused_updates.value
+    if not share > MOSTLY:
+        return ""
+    return f". The guard rails refused {format_percent(share, 0)} of its updates, most often by '{next(iter(one.refusals))}'"
+
+
+def _explain_none(verdicts: Sequence[Verdict], cells: Mapping[str, CandidateAnswers]) -> str:
+    coin, never = cells[COIN], cells[NEVER]
     if not verdicts:
         return "there is no candidate beside the references"
     if coin.is_null:
         return "what is sent changes nothing here"
     nearest = max(verdicts, key=lambda one: one.over_coin.value)
     why = f"the best of them is {nearest.candidate}, but {'; and '.join((*nearest.unsafe, *nearest.doubts))}"
+    why += _explain_refusals(cells[nearest.candidate])
     silent = compare_pairs(never.values["over_coin"], 1)
     return why + (f". Sending nothing is better than a coin here, by {_show(silent)}" if silent.low > 0 else "")
 

@@ -18,7 +18,7 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.experiments.progress import NoProgress, UnitProgress
 from surefoot.experiments.runner import run_units
 from surefoot.numerics.parallel import count_cores
-from surefoot.rehearsal.candidate_answers import CandidateAnswers, join_blocks
+from surefoot.rehearsal.candidate_answers import CandidateAnswers, JoinedBlocks
 from surefoot.rehearsal.pilot_checks import PilotChecks, check_pilot_model
 from surefoot.rehearsal.pilot_effect import PilotEffect, estimate_pilot_effect
 from surefoot.rehearsal.pilot_fit import fit_pilot
@@ -220,7 +220,7 @@ def _conclude(
         blocks = [result for block, result in found.items() if block.environment == place]
         answers[environment.name] = {}
         for candidate in stage.list_candidates(place):
-            values, reasons = join_blocks(blocks, candidate.name)
+            joined = JoinedBlocks.of(blocks, candidate.name)
             answers[environment.name][candidate.name] = CandidateAnswers(
                 environment=environment.name,
                 candidate=candidate.name,
@@ -228,8 +228,9 @@ def _conclude(
                 level=plan.rule.level,
                 is_null=not environment.effects,
                 same_truth=not environment.varies_by_trial,
-                values=values,
-                reasons=reasons,
+                values=joined.values,
+                reasons=joined.reasons,
+                refusals=joined.refusals,
             )
     null = next(iter(answers.values()))
     each = tuple(recommend(cells, null, plan.rule) for cells in answers.values())

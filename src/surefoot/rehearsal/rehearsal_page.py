@@ -31,7 +31,7 @@ def render_rehearsal(found: RehearsalFindings, *, title: str, source: str) -> st
             charts = [_draw_gains(cells, found.unit), _draw_learning(cells, found.unit), *charts]
         sections.append(
             {"name": environment.name, "effects": environment.describe(), "recommendation": one, "rows": tabulate(cells),
-             "charts": charts, "tuned": tuned, "reasons": _list_reasons(cells)}
+             "charts": charts, "tuned": tuned, "reasons": _list_reasons(cells), "refusals": _list_refusals(cells)}
         )  # fmt: skip
     legend = explain_table(found.trials, found.harm, found.unit)
     return render(
@@ -42,6 +42,16 @@ def render_rehearsal(found: RehearsalFindings, *, title: str, source: str) -> st
 def _list_reasons(cells: Mapping[str, CandidateAnswers]) -> list[str]:
     """Why trials were not analysed, one sentence for each candidate; never and always leave nothing to compare."""
     return [f"{name}: {one.reasons[0]}" for name, one in cells.items() if one.reasons and one.sends not in (0, 1)]
+
+
+def _list_refusals(cells: Mapping[str, CandidateAnswers]) -> list[str]:
+    """Which checks refused how many of a candidate's updates."""
+    found = []
+    for name, one in cells.items():
+        judged = int(one.values["updates_done"].sum() + one.values["updates_refused"].sum())
+        counts = ", ".join(f"{check} {count} of {judged}" for check, count in one.refusals.items())
+        found += [f"{name}: {counts}"] if counts else []
+    return found
 
 
 def _draw_gains(cells: Mapping[str, CandidateAnswers], unit: str) -> tuple[Markup, str]:

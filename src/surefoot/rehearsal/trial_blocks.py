@@ -148,6 +148,7 @@ def _summarise_trials(
         row = {
             **summarise_paths(paths, **others, harm=stage.harm, per_day=stage.design.per_day),
             **count_updates(update.state for update in record.updates),
+            "refused_by": [check for update in record.updates for check in update.refused_by],
             "left": float(np.mean(~np.isnan(record.left))),
             **analyse_trial(candidate.study, record, stage.analysis, stage.estimator),
         }
