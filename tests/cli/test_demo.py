@@ -33,6 +33,8 @@ def made(typed, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo_trial, "PEOPLE", 12)
         patch.setattr(demo_trial, "DAYS", 10)
+        plan = demo_trial.plan_text().replace("trials = 3", "trials = 2").replace("days = 10", "days = 3")
+        patch.setattr(demo_trial, "plan_text", lambda: plan)
         patch.setattr(demo_steps, "app", record)
         result = run("demo", "--folder", folder, "--json", "--seed", 4)
     return folder, result.stdout, result.stderr
@@ -64,6 +66,7 @@ def test_it_tells_what_every_command_found(made):
     assert "it would send at" in words["Explain"]
     assert "is worth" in words["Evaluate"]
     assert "A suggestion" in words["Effect"]
+    assert "No effect: no candidate is safely better than a coin" in words["Rehearse"]
 
 
 def list_commands(folder):

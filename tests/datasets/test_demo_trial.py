@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from surefoot.datasets import demo_trial
+from surefoot.rehearsal import RehearsalPlan
 from surefoot.study import Study
 
 
@@ -48,3 +49,4 @@ def test_its_study_can_be_served():
     study = Study.parse(demo_trial.study_text())
     assert study.trial is not None
     assert study.screen.on
+    assert RehearsalPlan.parse(demo_trial.plan_text()).design.per_day == len(demo_trial.HOURS)

@@ -1,5 +1,6 @@
 """`[screen]`, `device` and `[questionnaire.NAME]`: what they mean, and what is refused."""
 
+import pickle
 import re
 
 import numpy as np
@@ -155,3 +156,9 @@ def test_items_outside_the_state_and_enrolment_are_read(tmp_path):
     assert_array_equal(np.flatnonzero(np.isnan(read.logs.state[:, 0])), np.arange(0, count, 20))
     assert not np.isnan(read.logs.state[:, 1]).any()
     assert read.screen.counts()["before enrolment"] == 8
+
+
+def test_a_study_with_a_screen_goes_to_another_process():
+    study = sf.Study.parse(STUDY + "[screen]\n[screen.stuck]\nthreshold = 0.8\n")
+    again = pickle.loads(pickle.dumps(study))  # noqa: S301 - our own
+    assert again.model_dump() == study.model_dump()

@@ -15,7 +15,7 @@ from surefoot.cli.application import app
 from surefoot.cli.loaded_study import AsJson, print_json
 
 FORMAT = "surefoot demo 1"
-INPUTS = ("logs.csv", "study.toml")
+INPUTS = ("logs.csv", "study.toml", "rehearsal.toml")
 
 
 @app.command()
@@ -86,13 +86,14 @@ def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
 
     from surefoot.atomic_files import json_text
     from surefoot.cli.demo_steps import NEXT, STEPS
-    from surefoot.datasets.demo_trial import describe_trial, simulate_logs, study_text
+    from surefoot.datasets.demo_trial import describe_trial, plan_text, simulate_logs, study_text
     from surefoot.reports.render import render
 
     with _show_steps(len(STEPS) + 1) as show:
         show("Simulate")
         csv.write_csv(simulate_logs(seed), folder / "logs.csv")
         (folder / "study.toml").write_text(study_text(), encoding="utf-8")
+        (folder / "rehearsal.toml").write_text(plan_text(), encoding="utf-8")
         done = []
         for step in STEPS:
             show(step.title)

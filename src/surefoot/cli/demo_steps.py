@@ -68,6 +68,12 @@ def _tell_explain(found: Found) -> list[str]:
     return list(found["card"]["What it does"])
 
 
+def _tell_rehearsal(found: Found) -> list[str]:
+    told = [f"{one['environment'].capitalize()}: {one['text']}." for one in found["by_environment"]]
+    first = f"From {found['trials']} simulated trials of each kind, for a first look: {found['recommendation']['text']}."
+    return [first, *told]
+
+
 def _tell_sentences(found: Found) -> list[str]:
     return list(found["sentences"])
 
@@ -114,6 +120,13 @@ STEPS = (
         "surefoot effects logs.csv --html effects.html",
         "effects.html",
         _tell_sentences,
+    ),
+    Step(
+        "Rehearse",
+        "What would the next trial do, before its first participant?",
+        "surefoot rehearse logs.csv --plan rehearsal.toml --jobs 1 --html rehearsal.html",
+        "rehearsal.html",
+        _tell_rehearsal,
     ),
 )
 NEXT = (

@@ -31,6 +31,11 @@ def study_text() -> str:
     return files("surefoot.datasets").joinpath("demo_trial.toml").read_text(encoding="utf-8")
 
 
+def plan_text() -> str:
+    """The commented `rehearsal.toml` of the trial that may follow."""
+    return files("surefoot.datasets").joinpath("demo_rehearsal.toml").read_text(encoding="utf-8")
+
+
 def describe_trial() -> str:
     """What is simulated, and what is wrong with it, in words."""
     asked = f"{PEOPLE} people were asked {len(HOURS)} times a day for {DAYS} days."

@@ -60,6 +60,8 @@ def _section_of(detector: type[Detector]) -> type[DetectorSection]:
 
 
 DETECTOR_SECTIONS = {name: _section_of(detector) for name, detector in DETECTORS.items()}
+# A study that goes to another process is unpickled there, which looks its classes up in this module.
+globals().update({section.__name__: section for section in DETECTOR_SECTIONS.values()})
 
 
 class ScreenKeys(Section):
