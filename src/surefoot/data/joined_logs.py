@@ -71,8 +71,8 @@ def find_lasting(first: Trajectories, later: Trajectories) -> NDArray[np.bool_]:
 
 
 def find_waiting(logs: Trajectories) -> NDArray[np.bool_]:
-    """Decision points that only lack their outcome."""
-    return np.asarray(logs.available & np.isnan(logs.reward) & ~np.isnan(logs.state).any(axis=1))
+    """Available decision points that lack their outcome."""
+    return np.asarray(logs.available & np.isnan(logs.reward))
 
 
 def find_again(first: DecisionTimes, later: DecisionTimes) -> NDArray[np.int64]:

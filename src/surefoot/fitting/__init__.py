@@ -175,9 +175,7 @@ def fit_study(
         read = logs if isinstance(logs, StudyLogs) else study.read(logs)
         if since is not None and (Path(since) / kept_moments.FILE).is_file():
             part, kept = continue_fit(Path(since), study, read)
-            return _write_fit(
-                study, part, kept.inputs, kept.summaries, out, force, {kept_moments.FILE: kept.to_table(study)}
-            )
+            return _write_fit(study, part, kept.inputs, out, force, {kept_moments.FILE: kept.to_table(study)})
         read = read if since is None else continue_logs(since, study, read)
         return _from_memory(read, study, out, force, engine, keep=keep or since is not None)
     return _through_parts(Path(cast(str, logs)), study, Path(cast(str, out)), force, done, engine, scheduler)
@@ -205,13 +203,13 @@ def _from_memory(
         refuse_changing_past(study)
     part = fit_part(study, logs, engine if engine in ENGINES else "numpy")
     kept = {} if not keep else _keep_for_later(study, logs, part)
-    return _write_fit(study, part, list(logs.inputs) or hash_arrays(logs.logs), [part.summary], out, force, kept)
+    return _write_fit(study, part, list(logs.inputs) or hash_arrays(logs.logs), out, force, kept)
 
 
 def _keep_for_later(study: Study, logs: StudyLogs, part: PartFit) -> dict[str, pa.Table]:
     """Everybody's moments where the fit follows from them, else the decision points."""
     if part.method.why_rows is None:
-        return {kept_moments.FILE: KeptMoments.of_fit(study, logs, part.summary).to_table(study)}
+        return {kept_moments.FILE: KeptMoments.of_logs(study, logs).to_table(study)}
     return {kept_logs.FILE: make_table(study, logs)}
 
 
@@ -226,13 +224,12 @@ def _write_fit(
     study: Study,
     part: PartFit,
     inputs: list[dict[str, Any]],
-    summaries: list[dict[str, Any]],
     out: str | Path | None,
     force: bool,
     kept: Mapping[str, pa.Table],
 ) -> FittedStudy:
     """Manifest and, where `out` names one, the folder; `kept` are further tables by file name."""
-    manifest = make_manifest(study, inputs, summaries)
+    manifest = make_manifest(study, inputs, [part.summary])
     _require_rewards(study, manifest)
     if kept:
         manifest["kept"] = _describe_kept(part.method)

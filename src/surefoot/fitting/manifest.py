@@ -45,27 +45,28 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
         "method": {"name": study.method_name, "parameters": parameters},
     }
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+    total = add_summaries(summaries)
+    weights = total.pop("mean_weights")
+    problem = None if weights is None else MeanWeights.from_dict(weights).problem()
+    # What is wrong with the logged probabilities is only a warning: a fit does without them.
+    total["warnings"] = list(dict.fromkeys(([] if problem is None else [problem]) + total["warnings"]))
+    return {"format": FORMAT, "key": key, **made_of, "seeds": [], **total}
+
+
+def add_summaries(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The summaries of several parts as one."""
     counts = ("people", "decision_points", "available", "used", "removed")
     by_column: dict[str, Counter[str]] = {"missing": Counter(), "implausible": Counter(), "flagged": Counter()}
     for name, counter in by_column.items():
         for summary in summaries:
             counter.update(summary[name])
     ends = [summary["reward_range"] for summary in summaries if summary["reward_range"] is not None]
+    weights = [MeanWeights.from_dict(one["mean_weights"]) for one in summaries if one["mean_weights"] is not None]
     return {
-        "format": FORMAT,
-        "key": key,
-        **made_of,
-        "seeds": [],
         **{name: sum(summary[name] for summary in summaries) for name in counts},
         **{name: dict(counter) for name, counter in by_column.items()},
         "reward_range": [min(end[0] for end in ends), max(end[1] for end in ends)] if ends else None,
+        "mean_weights": sum(weights[1:], start=weights[0]).to_dict() if weights else None,
         # What holds of the whole data is said by every part.
-        "warnings": list(dict.fromkeys(_check_weights(summaries) + [text for one in summaries for text in one["warnings"]])),
+        "warnings": list(dict.fromkeys(text for one in summaries for text in one["warnings"])),
     }
-
-
-def _check_weights(summaries: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with the logged probabilities, over all parts; a fit does without them, so this is only a warning."""
-    found = [MeanWeights.from_dict(one["mean_weights"]) for one in summaries if one["mean_weights"] is not None]
-    problem = sum(found[1:], start=found[0]).problem() if found else None
-    return [] if problem is None else [problem]

@@ -17,6 +17,7 @@ from surefoot.data.suspect_columns import find_suspicions
 from surefoot.errors import FitWarning
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
+from surefoot.learning.moment_roots import MomentRoots
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.policies.training import Training
@@ -99,13 +100,12 @@ def describe_policies(study: Study, method: Method, training: Training | None = 
 
 
 def describe_critic(method: Method, unit: NDArray[np.int64], weights: NDArray[np.float64]) -> pa.Table:
-    """One row per fit, from the fit and the weight of every row that belongs to it."""
+    """One row per fit, from the fit and the weights of rows that belong to it."""
     import pyarrow as pa
 
     logs = method.logs_
     names = [f"{action}: {feature}" for action, feature in critic_feature_names(logs.state_names, logs.action_names)]
-    used = ~np.isnan(weights)
-    units = len(method.participants_)
+    used, units = ~np.isnan(weights), len(method.participants_)
     return pa.table(
         {
             "participant": method.participants_,
@@ -113,11 +113,19 @@ def describe_critic(method: Method, unit: NDArray[np.int64], weights: NDArray[np
             "scale": method.scale_,
             "n_iter": method.n_iter_,
             "decision_points": np.bincount(unit, minlength=units),
-            "used": np.bincount(unit[used], minlength=units),
+            "used": count_used(method),
             "removed": np.bincount(unit[used & (weights == 0)], minlength=units),
             **{name: np.ascontiguousarray(method.critic_coef_[:, j]) for j, name in enumerate(names)},
         }
     )
+
+
+def count_used(method: Method) -> NDArray[np.int64]:
+    """How many decision points each fit used; moments may be of more than the rows that are there."""
+    if method.roots_ is None:
+        return np.bincount(method.unit_[method.used_], minlength=len(method.participants_))
+    roots: MomentRoots = method.roots_.total() if method.pooled_ else method.roots_
+    return roots.used
 
 
 def describe_weights(method: Method, logs: StudyLogs, rows_before: int = 0) -> pa.Table:

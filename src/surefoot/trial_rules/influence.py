@@ -115,7 +115,7 @@ def _measure(
     """The influence of what is not kept: estimated, and refitted where the estimate comes near the limit."""
     if estimate <= NEAR * allowed:
         return Influence(name, float(estimate), refitted=False)
-    return Influence(name, _change(study, logs, policies, _refit(study, logs.logs[kept])))
+    return Influence(name, compare_policies(study, logs, policies, _refit(study, logs.logs[kept])))
 
 
 def _refit(study: Study, some: Trajectories) -> Policies:
@@ -176,7 +176,8 @@ def _find_own_influences(
     return influences
 
 
-def _change(study: Study, logs: StudyLogs, policies: Policies, without: Policies) -> float:
+def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without: Policies) -> float:
+    """The mean change of the probabilities; with a policy for each participant, of the one who changes most."""
     data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1)
     if not chosen.any():

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from surefoot.fitting.part_fit import StudyFit, fit_study
+from surefoot.fitting.kept_moments import KeptMoments
+from surefoot.fitting.part_fit import StudyFit, count_used, fit_study
 from surefoot.learning.methods import Method
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs, TrialSection
@@ -16,6 +15,7 @@ from surefoot.study.log_reader import finish_logs
 from surefoot.study.measured_logs import MeasuredLogs
 from surefoot.trial_rules import policy_checks
 from surefoot.trial_rules.influence import find_influences
+from surefoot.trial_rules.onward_fit import EarlierUpdate, fit_onwards
 from surefoot.trial_rules.plausibility import ImplausibleValue, blank_implausible
 from surefoot.trial_rules.policy_checks import PolicyFinding
 from surefoot.trial_rules.policy_version import select_participants
@@ -40,6 +40,8 @@ class Proposal:
         Of the policy, with standard errors, for the next update to compare with.
     fit, logs, implausible
         What it was found from, and the values that counted as missing.
+    kept
+        Of an update that went on from moments: what the next one goes on from.
     """
 
     state: str
@@ -50,6 +52,7 @@ class Proposal:
     policies: Policies | None = None
     findings: tuple[PolicyFinding, ...] = ()
     coefficients: list[dict[str, Any]] = field(default_factory=list)
+    kept: KeptMoments | None = None
 
 
 def propose_policy(
@@ -60,6 +63,7 @@ def propose_policy(
     *,
     label: Callable[[int], str],
     report: Callable[[str], None] = lambda state: None,
+    earlier: EarlierUpdate | None = None,
 ) -> Proposal:
     """Fit to logs as measured, and check the policy against the one that is live.
 
@@ -77,28 +81,35 @@ def propose_policy(
         What a row of the input is called in messages.
     report
         Told `checking` when the fit is done.
+    earlier
+        What the fit goes on from: `measured` is what came since, and is what the checks look at.
     """
     settings = study.trial or TrialSection()
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
     logs = finish_logs(choose_screen(study), measured)
-    fit = fit_study(study, logs)
+    onward = None if earlier is None else fit_onwards(study, earlier, logs)
+    fit, kept = (fit_study(study, logs), None) if onward is None else (onward.fit, onward.kept)
     ready = find_ready_participants(settings, fit.method)
     if not ready:
         message = f"nobody has {settings.warm_up_decision_points} complete decision points yet"
-        return Proposal("waiting", message, fit, logs, implausible)
+        return Proposal("waiting", message, fit, logs, implausible, kept=kept)
     report("checking")
     new = select_participants(fit.policies, ready)
     findings, coefficients = policy_checks.check_policy(study, logs, fit.method.weights_, new, live), []
     if findings[0].passed:  # every number is finite
         rails = settings.guard_rails
-        shared = find_shared_influences(fit.method)
-        coefficients = estimate_errors(fit.method, shared)
+        # Of what follows from moments the policy has no coefficients of its own.
+        shared = find_shared_influences(fit.method) if onward is None else None
+        coefficients = estimate_errors(fit.method, shared) if onward is None else []
         findings.append(policy_checks.check_coefficients(coefficients, live_coefficients, rails.max_coefficient_change))
-        influences = find_influences(study, logs, fit.method, new, shared, rails.max_influence, label)
+        if onward is None:
+            influences = find_influences(study, logs, fit.method, new, shared, rails.max_influence, label)
+        else:
+            influences = onward.find_influences(new, label)
         findings.append(policy_checks.check_influence(influences, rails.max_influence))
     failed = "; ".join(f"{one.check}: {one.message}" for one in findings if not one.passed)
     state = "refused" if failed else "done"
-    return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients)
+    return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients, kept)
 
 
 def choose_screen(study: Study) -> Study:
@@ -107,10 +118,24 @@ def choose_screen(study: Study) -> Study:
     return study if study.screen is not None else study.model_copy(update={"questionnaire": {}}).with_screen()
 
 
+def find_need_for_rows(study: Study) -> str | None:
+    """Why every update reads everything; None where moments are enough."""
+    screen, why = choose_screen(study).screen, study.method().why_rows
+    if why is not None:
+        return why
+    if screen is not None and screen.on:
+        return "the screen judges everybody's whole series"
+    kinds = {name: kind for name, (_, kind) in study.state_kinds.items()}
+    open_ended = [name for name, kind in kinds.items() if "range" in kind.takes and kind.range is None]
+    if open_ended:
+        return f"limits of what is plausible are found from all values of {', '.join(open_ended)}; give them a range"
+    return None
+
+
 def find_ready_participants(settings: TrialSection, method: Method) -> list[str]:
     """Who has enough complete decision points; where there is a policy for anybody, everyone or nobody."""
     people = method.participants_.tolist()
-    used = np.bincount(method.unit_[method.used_], minlength=len(people))
+    used = count_used(method)
     if method.policies_.serves_anybody:
         used[:] = used.sum()
     return [one for one, count in zip(people, used, strict=True) if count >= settings.warm_up_decision_points]

@@ -26,6 +26,7 @@ from surefoot.service.trial.policy_versions import to_text
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
 from surefoot.service.updates.coefficient_intervals import coefficient_intervals
+from surefoot.service.updates.moment_store import keep_moments, read_update_rows
 from surefoot.trial_rules.proposals import Proposal, propose_policy
 
 BEAT_SECONDS = 2.0
@@ -141,7 +142,8 @@ def _heartbeat(trial: Trial, update_id: int) -> Iterator[None]:
 def _fit_and_publish(trial: Trial, update_id: int) -> str:
     _set_state(trial, update_id, "fitting")
     with trial.database.snapshot() as connection:
-        found = trial_logs.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
+        read = read_update_rows(trial, connection)
+    found = read.rows
     if not found:
         return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
     live = trial.read_live(trial.policies.live())
@@ -153,8 +155,12 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
         [] if before is None else _live_coefficients(trial),
         label=lambda row: f"decision point {found[row]['decision_idx']} of participant {found[row]['participant_id']}",
         report=lambda state: _set_state(trial, update_id, state),
+        earlier=read.earlier,
     )
-    result = _describe_result(trial, proposal, found)
+    keep_moments(trial, update_id, proposal, read.marks)
+    made = {"rows_read": len(found), "why_all_rows": read.why_all}
+    counts = {} if proposal.kept is None else proposal.kept.summarise_fit(proposal.fit.warnings)
+    result = {**_describe_result(trial, proposal, found), **counts, **made}
     if proposal.policies is None:
         return _finish_update(trial, update_id, proposal.state, result=result, message=proposal.message)
     return _publish_policy(trial, update_id, proposal, proposal.policies, result)
