@@ -70,12 +70,16 @@ def compare(method, arrays):
     there = fit_batch(method, few, COMPARED)[0]
     host = [array.cpu().numpy() for array in few]
     here = method.fit_batch(Batch(*host, actions=2, critic_sees=np.ones(3), policy_sees=np.ones(3)))
-    pairs = [
-        (there.critic.coef, here.critic.coef),
-        (there.rule.coef, here.rule.coef),
-        (there.critic.weights, here.critic.weights),
-    ]
-    return [float(np.max(np.abs(gpu.cpu().numpy() - cpu) / np.maximum(np.abs(cpu), 1.0))) for gpu, cpu in pairs]
+    rules = zip(there.rule.arrays().values(), here.rule.arrays().values(), strict=True)
+    return {
+        "critic": difference(there.critic.coef, here.critic.coef),
+        "policy": max(difference(gpu, cpu) for gpu, cpu in rules),
+        "weights": difference(there.critic.weights, here.critic.weights),
+    }
+
+
+def difference(gpu, cpu):
+    return float(np.max(np.abs(gpu.cpu().numpy() - cpu) / np.maximum(np.abs(cpu), 1.0)))
 
 
 def simulate():
@@ -103,7 +107,7 @@ def fit(people, block, results):
         seconds, _ = timed(lambda method=method, size=size: fit_batch(method, arrays, size))
         results[f"{name}_seconds"] = [round(value, 3) for value in seconds]
         print(name, seconds, flush=True)
-        differences = dict(zip(("critic", "policy", "weights"), compare(method, arrays), strict=True))
+        differences = compare(method, arrays)
         results["largest_difference_from_numpy" if name == "ro-accb" else f"{name}_difference_from_numpy"] = differences
         print(differences, flush=True)
     results["peak_device_memory_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)

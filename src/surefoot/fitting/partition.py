@@ -138,8 +138,16 @@ def _divide(
     home[np.bincount(position) > 1] = len(ids)
     order = np.argsort(home, kind="stable")
     before = np.cumsum(rows[order]) - rows[order]
-    number = np.zeros(len(everyone), dtype=np.int64)
-    number[order] = (before // limit).astype(np.int64)
-    _, number = np.unique(number, return_inverse=True)
-    parts = [everyone[number == part] for part in range(number.max() + 1)]
-    return parts, [np.unique(owner[number[position] == part]) for part in range(len(parts))]
+    _, placed = np.unique((before // limit).astype(np.int64), return_inverse=True)
+    number = np.empty(len(everyone), dtype=np.int64)
+    number[order] = placed
+    parts = _split(everyone, number)
+    # Every pair of a part and a file that holds somebody of it, once.
+    pairs = np.unique(number[position] * len(ids) + owner)
+    return parts, _split(pairs % len(ids), pairs // len(ids))
+
+
+def _split(values: NDArray[Any], number: NDArray[np.int64]) -> list[NDArray[Any]]:
+    """Values by their part's number, each in the order they came."""
+    by_part = np.argsort(number, kind="stable")
+    return np.split(values[by_part], np.cumsum(np.bincount(number))[:-1])
