@@ -40,8 +40,17 @@ def test_habituation_is_found_and_the_remedy_named(logs):
     forgetting = check(faded, forgetting=0.967)
     assert (forgetting.verdict, forgetting.remedy) == ("fine", "")
     assert "the fit allows for it" in forgetting.reason
-    page = sf.audit.audit(sf.method("linucb", pooling="all").fit(faded)).to_html()
-    assert "forgetting" in page and "people change" in page
+    told = " ".join(sf.audit.audit(sf.method("linucb", pooling="all").fit(faded)).summary().split())
+    assert "look people change" in told and "forgetting = 0.967" in told
+
+
+@pytest.mark.parametrize(("step", "verdict"), [(0.0, "look"), (0.05, "fine")])
+def test_a_random_walk_allows_for_it_unless_it_stands_still(logs, step, verdict):
+    faded = fade(logs, np.array([0, 0, 0, 0, -5000.0, 0, 0, 0]))
+    fitted = sf.method("linucb", pooling="partial", random_walk=step).fit(faded)
+    audit = sf.audit.audit(fitted)
+    assert audit.check("people change").verdict == verdict
+    assert audit.effect.low < fitted.critic_coef_[:, 4].mean() < audit.effect.high
 
 
 def test_another_coefficient_that_moves_is_named(logs):

@@ -123,6 +123,12 @@ def test_influences_are_those_of_leaving_each_person_out(logs, name):
     assert np.isfinite(own.policy).all()
 
 
+def test_who_forgets_nearly_all_is_told(logs):
+    with pytest.warns(sf.FitWarning, match="forgetting = 0.8 leaves what about 5 decision points hold, fewer than the crit"):
+        sf.method("linucb", forgetting=0.8).fit(logs)
+    sf.method("linucb", forgetting=0.8, pooling="all").fit(logs)
+
+
 @pytest.mark.parametrize("rate", [0.0, -0.5, 1.01, np.nan])
 def test_rates_that_cannot_be_are_refused(rate):
     with pytest.raises(sf.InputError, match=r"forgetting is .*above 0 and at most 1"):
@@ -137,9 +143,10 @@ def test_a_critic_without_weights_refuses_to_forget():
 def test_bootstrap_draws_keep_the_weights_of_the_rows_that_they_draw(logs):
     from surefoot.inference.participant_bootstrap import bootstrap_coefficients
 
-    steep = sf.method("accb", forgetting=0.5).fit(logs)
+    moved = logs.with_values(reward=logs.reward + 1000.0 * logs.time)
+    steep, plain = (sf.method("linucb", forgetting=rate).fit(moved) for rate in (0.9, 1.0))
     found = bootstrap_coefficients(steep, draws=40, most_people=2)
-    plain = bootstrap_coefficients(sf.method("accb").fit(logs), draws=40, most_people=2)
     known = np.isfinite(found.critic_low).all(axis=1)
-    width, usual = (np.median(one.critic_high[known] - one.critic_low[known]) for one in (found, plain))
-    assert known.sum() == 2 and width > 2 * usual
+    middle = (found.critic_low + found.critic_high)[known, 0] / 2
+    apart, usual = (np.abs(middle - one.critic_coef_[known, 0]) for one in (steep, plain))
+    assert known.sum() == 2 and (apart < 0.4 * usual).all()

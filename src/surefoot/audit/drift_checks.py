@@ -44,7 +44,7 @@ def check_drift(measures: Measures, effect: Interval) -> Check:
     if moved:
         action, feature = critic_feature_names(fitted.logs_.state_names, fitted.logs_.action_names)[found.largest]
         reason += f"; coefficients move (p = {found.p_value:.2g}), most of all that of '{feature}' under '{action}'"
-    if fitted.forgetting < 1 or fitted.random_walk:
+    if fitted.forgetting < 1 or (fitted.posterior_ is not None and fitted.posterior_.walk):
         return Check(NAME, "fine", f"{reason}; the fit allows for it, as it follows people", "", numbers)
     remedy = (
         "the fit is of the average over the study; so that it follows people as they change, write [method] forgetting = "

@@ -154,7 +154,11 @@ def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
         )
     if fitted.posterior_ is not None:
         direction = _mean_contrast(z.mean(axis=0), logs.actions)
-        known = fitted.posterior_.population_covariance[: len(direction), : len(direction)]
+        posterior, d = fitted.posterior_, len(direction)
+        known = posterior.population_covariance[:d, :d]
+        if posterior.walk:
+            # The mean of what people have come to is not β; what is not known of each one's way adds to it.
+            known = known + posterior.covariance[:, :d, :d].mean(axis=0) / people
         effect = t_interval(gain.mean(), float(np.sqrt(direction @ known @ direction)), max(people - 1, 1))
     send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
     return Sensitivity(

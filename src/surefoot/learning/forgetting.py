@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError
+from surefoot.errors import FitWarning, InputError
 
 FORGOTTEN = 1e-30
 """The least weight: 0 would say that a decision point cannot be used, or that a critic left it out."""
@@ -30,6 +32,17 @@ def discount_rows(logs: Trajectories, rate: float) -> NDArray[np.float64]:
     so nothing was learned, is nobody's reason to forget.
     """
     return np.maximum(rate ** count_back(logs).astype(np.float64), FORGOTTEN)
+
+
+def warn_of_oblivion(rate: float, features: int, people: int) -> None:
+    """Where fewer decision points are remembered, by so many people who share a fit, than there are features."""
+    remembered = people / (1 - rate) if rate < 1 else np.inf
+    if remembered < features:
+        text = (
+            f"forgetting = {rate:g} leaves what about {remembered:.2g} decision points hold, fewer than the critic's "
+            f"{features} features, so the penalty decides the rest; take a rate nearer to 1, or pool people"
+        )
+        warnings.warn(text, FitWarning, stacklevel=4)
 
 
 def check_forgetting(rate: float) -> None:

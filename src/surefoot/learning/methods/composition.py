@@ -21,7 +21,7 @@ from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_criti
 from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
-from surefoot.learning.forgetting import check_forgetting, discount_rows
+from surefoot.learning.forgetting import check_forgetting, discount_rows, warn_of_oblivion
 from surefoot.learning.horizon import BatchOutlook, HorizonTask, find_horizon
 from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.estimator import EstimatorInterface
@@ -146,6 +146,7 @@ class Method(EstimatorInterface, ABC):
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
         texts = describe_troubles(logs.state_names, logs.action_names, features, pooling)
         arrays, troubles = FitArrays(len(participants), logs), np.zeros((len(participants), len(texts)), dtype=bool)
+        warn_of_oblivion(self.forgetting, features, len(cleaned.participants) if pooling.needs_everybody else 1)
         keep_freed_memory()
         horizon = find_horizon(self.horizon)
         joint = horizon.look(self._horizon_task(cleaned, pooling, sees, discount, where))
