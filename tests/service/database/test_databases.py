@@ -51,3 +51,10 @@ def test_a_call_of_postgresqls_driver_is_a_transaction_and_outlives_a_lost_conne
         call(register, ["p1"])
     with trial.database.autocommit() as connection:
         assert connection.scalar(sa.select(participants.c.id)) == "p1"
+
+
+def test_a_postgresql_that_is_not_there_is_the_databases_fault():
+    away = databases.connect("postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(sa.exc.OperationalError):
+        away.call_driver("SELECT 1", ())
+    away.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -81,27 +80,24 @@ class Database:
     def driver_transaction(self) -> Iterator[Any]:
         """A transaction of SQLite's own driver, for `SqliteStatement`s; the ledger is the caller's."""
         self._check_file()
-        with self._turn:
+        with self._turn, _translate_errors(self.engine):
             driver = self._writer.driver_connection
             try:
                 driver.execute("BEGIN IMMEDIATE")
                 yield driver
                 driver.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise _translate_error(error, self.engine) from error
             finally:
                 driver.rollback()  # nothing after a commit
 
     def call_driver(self, statement: str, given: Sequence[Any]) -> Any:
         """The value of one statement of PostgreSQL's own driver, a transaction by itself; on the disk when this returns."""
-        with closing(self._direct.raw_connection()) as connection:
+        with _translate_errors(self._direct), closing(self._direct.raw_connection()) as connection:
             driver: Any = connection.driver_connection
             try:
                 return driver.execute(statement, given, prepare=True).fetchone()[0]
-            except self._direct.dialect.loaded_dbapi.Error as error:
+            finally:
                 if driver.closed:
                     connection.invalidate()
-                raise _translate_error(error, self._direct) from error
 
     def _check_file(self) -> None:
         """SQLite goes on writing to a file that was renamed or deleted under it."""
@@ -182,10 +178,14 @@ def _identify(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _translate_error(error: Exception, engine: sa.Engine) -> Exception:
-    """A driver's error as SQLAlchemy's, which everybody else knows."""
+@contextmanager
+def _translate_errors(engine: sa.Engine) -> Iterator[None]:
+    """A driver's errors become SQLAlchemy's, which everybody else knows."""
     kinds: Any = engine.dialect.loaded_dbapi.Error
-    return sa.exc.DBAPIError.instance(None, None, error, kinds, hide_parameters=True)
+    try:
+        yield
+    except kinds as error:
+        raise sa.exc.DBAPIError.instance(None, None, error, kinds, hide_parameters=True) from error
 
 
 def lift_time_limit(connection: sa.Connection) -> None:
