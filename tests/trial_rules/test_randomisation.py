@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
+from surefoot.trial_rules.randomisation import draw_action, draw_actions, draw_uniform, draw_uniforms, random_key
 
 SECRET = bytes(range(32))
 PEOPLE, POINTS = 1000, 1000
@@ -58,3 +58,17 @@ def test_an_impossible_action_is_never_drawn(number, weights):
     action = draw_action(number, probabilities)
     assert probabilities[action] > 0
     assert sum(probabilities[:action]) <= number or number >= sum(probabilities) - 1e-9
+
+
+@given(st.lists(st.text("abc-019", min_size=1, max_size=8), max_size=5), st.integers(0, 10**6))
+def test_many_draws_are_those_of_each(names, index):
+    keys = [random_key(name, index) for name in names]
+    assert draw_uniforms(SECRET, keys).tolist() == [draw_uniform(SECRET, key) for key in keys]
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=4), st.floats(0, 1, exclude_max=True))
+def test_actions_of_arrays_are_those_of_each(weights, number):
+    probabilities = [weight / (sum(weights) or 1) for weight in weights]
+    if sum(probabilities) > 0:
+        found = draw_actions(np.array([number]), np.array([probabilities]))
+        assert found.tolist() == [draw_action(number, probabilities)]

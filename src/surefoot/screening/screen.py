@@ -231,10 +231,11 @@ def screen_values(
 
     These are positions among the state variables, with the reward after the last.
     """
-    time = as_seconds(logs.time)
+    time, flags = as_seconds(logs.time), None
     if usual is None:
-        usual = learn_usual(logs, screener, values)
-    flags = screen_columns(screener, values, time, (rows for _, rows in logs.blocks()), usual)
+        usual, flags = _learn_and_find(logs, screener, values)
+    if flags is None:
+        flags = screen_columns(screener, values, time, (rows for _, rows in logs.blocks()), usual)
     marked, columns = screener.marks(flags), screener.column_names(flags)
     state, reward = logs.state.copy(), logs.reward.copy()
     for name in dict.fromkeys(columns[marked].tolist()):
@@ -246,10 +247,12 @@ def screen_values(
     return Screen(logs.with_values(state=state, reward=reward), screener, flags, where, usual, flagged)
 
 
-def learn_usual(logs: Trajectories, screener: Screener, values: NDArray[np.float64]) -> Usual:
-    """What every detector learns from a sample of the participants."""
+def _learn_and_find(logs: Trajectories, screener: Screener, values: NDArray[np.float64]) -> tuple[Usual, Flags | None]:
+    """What every detector learns from a sample of the participants, and the flags where these are everybody."""
     sample = sample_rows(logs.order, logs.starts)
-    return screener.learn(Block.pad_rows(screener.layout, values, as_seconds(logs.time), sample))
+    usual, flags = screener.learn_and_find(Block.pad_rows(screener.layout, values, as_seconds(logs.time), sample))
+    whole = len(sample) == len(logs.participants) and np.ptp(np.diff(logs.starts)) == 0
+    return usual, flags if whole else None
 
 
 def as_seconds(time: NDArray[Any]) -> NDArray[np.float64]:

@@ -75,22 +75,24 @@ class Screener:
 
     def learn(self, sample: Block) -> Usual:
         """What is usual; a detector does not see what those before it flag in the sample."""
-        usual: Usual = {}
-        for detector in self.detectors:
-            usual[detector.name] = detector.learn(sample)
-            sample = sample.without(_select_marking(detector, detector.find(sample, usual[detector.name])))
-        return usual
+        return self.learn_and_find(sample)[0]
 
     def find(self, block: Block, usual: Usual) -> Flags:
         """All flags of a block."""
-        parts = []
+        return self.learn_and_find(block, usual)[1]
+
+    def learn_and_find(self, block: Block, usual: Usual | None = None) -> tuple[Usual, Flags]:
+        """What is usual, learned from the block unless it is given, and all flags of the block."""
+        parts, known = [], dict(usual or {})
         for place, detector in enumerate(self.detectors):
-            found = [one for one in detector.find(block, usual[detector.name]) if one.flagged.any()]
+            if usual is None:
+                known[detector.name] = detector.learn(block)
+            found = [one for one in detector.find(block, known[detector.name]) if one.flagged.any()]
             for one in found:
                 reason = list(detector.reasons).index(one.reason)
                 parts.append(_flags(block, self._column(one.column), place, reason, one))
             block = block.without(_select_marking(detector, found))
-        return Flags.join(parts)
+        return known, Flags.join(parts)
 
     def _column(self, name: str) -> int:
         return -1 if name == self.layout.time else self.layout.place(name)

@@ -36,6 +36,10 @@ RARE = 1e-5
 """The least share of a unit, for a participant who alone has it."""
 
 
+References = dict[int, tuple[Array, Array, NDArray[np.int64]]]
+"""Centre, scales and number of values by the length of the record."""
+
+
 class Usual(NamedTuple):
     """What is usual in the population, per column."""
 
@@ -116,8 +120,9 @@ class Units(Detector):
         columns = len(usual.centre)
         usual = usual._replace(degrees=np.full(columns, degrees), share=np.full((columns, len(self.factors)), 0.01))
         count = np.maximum((~np.isnan(values)).sum(axis=(1, 2)), 1)[:, None]
+        references: References = {}
         for _ in range(ROUNDS):
-            total = self._chances(values, usual)[1].sum(axis=1)
+            total = self._chances(values, usual, references)[1].sum(axis=1)
             usual = usual._replace(share=np.maximum(np.maximum(total - LEAST_VALUES, 0.0) / count, RARE))
         return usual
 
@@ -194,22 +199,36 @@ class Units(Detector):
                 found.append(Found(name, "unit", np.where(one >= self.threshold, one, np.nan)))
         return found
 
-    def _chances(self, values: Array, usual: Usual) -> tuple[Array, Array]:
-        """How likely each value is in another unit, and how many of each participant's are: (columns, participants, …)."""
+    def _chances(self, values: Array, usual: Usual, references: References | None = None) -> tuple[Array, Array]:
+        """How likely each value is in another unit, and how many of each participant's are: (columns, participants, …).
+
+        `references` keeps what records say while everything in them is trusted, for the same values with other shares.
+        """
         values = _on_scale(values, usual.positive)
         chance = np.zeros(values.shape)
         so_far = np.zeros((*values.shape[:2], len(self.factors)))
         points, begin = values.shape[2], 0
         while begin < points:
             end = min(max(2 * begin, FIRST_RECORD), points)
-            known = values[..., :begin]
-            trusted = ~np.isnan(known) & (chance[..., :begin] < 0.5)
-            count = trusted.sum(axis=2)
-            centre, scales = _reference(known, trusted, count, usual)
+            centre, scales, count = self._refer(values[..., :begin], chance[..., :begin] < 0.5, usual, references)
             own = (self.weight * usual.share[:, None] + so_far) / (self.weight + count)[..., None]
             self._judge(values[..., begin:end], centre, scales, own, usual, chance[..., begin:end], so_far)
             begin = end
         return chance, so_far
+
+    def _refer(
+        self, known: Array, ordinary: NDArray[np.bool_], usual: Usual, references: References | None
+    ) -> tuple[Array, Array, NDArray[np.int64]]:
+        """Centre, scales and number of the values so far that are ordinary."""
+        kept = known.shape[2] if references is not None and ordinary.all() else None
+        if references is not None and kept in references:
+            return references[kept]
+        trusted = ~np.isnan(known) & ordinary
+        count = trusted.sum(axis=2)
+        found = (*_reference(known, trusted, count, usual), count)
+        if references is not None and kept is not None:
+            references[kept] = found
+        return found
 
     def _judge(
         self,

@@ -1,0 +1,38 @@
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surefoot.study.trial_section import Dose
+from surefoot.trial_rules.choices import SOURCES, find_source, find_sources
+from surefoot.trial_rules.dose_limits import find_dose_stop
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NAMES = ("available", "complete", "covered", "usable")
+
+
+def test_sources_of_arrays_are_those_of_each():
+    cases = list(product((False, True), repeat=4))
+    found = find_sources(**dict(zip(NAMES, map(list, zip(*cases, strict=True)), strict=True)))
+    assert [SOURCES[one] for one in found] == [find_source(**dict(zip(NAMES, case, strict=True))) for case in cases]
+
+
+@given(
+    st.lists(st.integers(-60, 12000), max_size=12),
+    st.one_of(st.none(), st.integers(1, 4)),
+    st.one_of(st.none(), st.integers(1, 9)),
+    st.sampled_from([0, 30, 90.5]),
+)
+def test_the_first_limit_that_is_reached_is_named(minutes, per_day, per_week, gap):
+    dose = Dose(prompts_per_day=per_day, prompts_per_week=per_week, minimum_gap_minutes=gap)
+    prompts = [NOW - timedelta(minutes=one) for one in minutes]
+    day, week = (sum(0 <= one < span for one in minutes) for span in (1440, 10080))
+    expected = None
+    if any(0 <= one < gap for one in minutes):
+        expected = f"dose: a prompt less than {gap:g} minutes ago"
+    if per_week is not None and week >= per_week:
+        expected = f"dose: {per_week} prompts in 7 days"
+    if per_day is not None and day >= per_day:
+        expected = f"dose: {per_day} prompts in 24 hours"
+    assert find_dose_stop(dose, prompts, NOW) == expected
