@@ -143,10 +143,7 @@ class _Trials:
         state = self._reading.scale(self._reading.measure(now.state))
         source, probabilities = self._choose(state, available, moment)
         actions = np.zeros(active.shape, dtype=np.int64)
-        for trial, secret in enumerate(self._secrets):
-            people = np.flatnonzero(available[trial])
-            keys = map(random_key, [self._ids[one] for one in people.tolist()], time[trial, people].tolist())
-            actions[trial, people] = draw_actions(draw_uniforms(secret, keys), probabilities[trial, people])
+        actions[available] = draw_actions(self._draw(time, available), probabilities[available])
         taken = np.where(available, np.take_along_axis(probabilities, actions[..., None], axis=-1)[..., 0], 1.0)
         place = (*(rows[active] for rows in self._rows), time[active])
         self._available[place], self._probability[place] = available[active], taken[active]
@@ -156,6 +153,17 @@ class _Trials:
         self._attendance.add_prompts(sent, active)
         if self._settings.dose.is_limited:
             self._prompts.append((moment, sent))
+
+    def _draw(self, time: NDArray[np.int64], available: Marks) -> Floats:
+        """The number of everybody who is available, trial after trial."""
+        drawn = []
+        for secret, own, free in zip(self._secrets, time, available, strict=True):
+            people = np.flatnonzero(free)
+            drawn.append(draw_uniforms(secret, map(random_key, self._names_of(people), own[people].tolist())))
+        return np.concatenate(drawn)
+
+    def _names_of(self, people: NDArray[np.int64]) -> list[str]:
+        return self._ids if len(people) == len(self._ids) else [self._ids[one] for one in people.tolist()]
 
     def _find_stops(self, moment: timedelta) -> Marks:
         """Whom a limit on prompts keeps from getting anything."""

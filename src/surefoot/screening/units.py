@@ -250,12 +250,11 @@ class Units(Detector):
         column, participant, _ = candidates
         x, logarithm = values[candidates], usual.positive[column]
         about = (centre[column, participant], *scales[column, participant].T, usual.degrees[column])
-        here = share[column, participant]
-        density = [(1 - here.sum(axis=1)) * _density(x, *about)]
-        for place, factor in enumerate(self.factors):
-            other = np.where(logarithm, x - np.log(factor), x / factor)
-            density.append(here[:, place] * _density(other, *about) / np.where(logarithm, 1.0, factor))
-        likely = np.stack(density[1:], axis=1) / np.maximum(sum(density), 1e-300)[:, None]
+        here, factors = share[column, participant].T, np.array([1.0, *self.factors])[:, None]
+        # In its own unit, then in every other: (units, candidates).
+        density = _density(np.where(logarithm, x - np.log(factors), x / factors), *about)
+        density *= np.concatenate([1 - here.sum(axis=0, keepdims=True), here]) / np.where(logarithm, 1.0, factors)
+        likely = (density[1:] / np.maximum(density.sum(axis=0), 1e-300)).T
         chance[candidates] = likely.sum(axis=1)
         np.add.at(so_far, (column, participant), likely)
 

@@ -7,7 +7,7 @@ may come near the limit.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,8 @@ CANDIDATES = 3
 """Decision points, and participants, that are left out in turn."""
 NEAR = 0.25
 """A change that is estimated above this share of what is allowed is refitted."""
+FEW_ROWS = 500
+"""With fewer rows first-order estimates are too rough to rely on: twice as many candidates, by two orders, are refitted."""
 
 
 @dataclass(frozen=True)
@@ -84,23 +86,30 @@ def find_influences(
     """
     if not policies.serves_anybody:
         return _find_own_influences(study, logs, method, policies, label)
-    data, influences = logs.logs, []
-    rows, people = _estimate_changes(method, own)
-    for place in _list_largest(rows):
-        name = label(int(logs.row[place]))
-        influences.append(_measure(study, logs, policies, name, rows[place], allowed, np.arange(len(data)) != place))
+    data, closed = logs.logs, _estimate_changes(method, own)
+    few = int(method.used_.sum()) < FEW_ROWS
+    orders = [] if closed is None else [closed]
+    orders += [_sum_distances(method)] if few or closed is None else []
+    near = NEAR * allowed if len(orders) == 1 and closed is not None else -np.inf
+    count = 2 * CANDIDATES if few else CANDIDATES
+    influences = []
+    for place in _list_largest([rows for rows, _ in orders], count):
+        name, kept = label(int(logs.row[place])), np.arange(len(data)) != place
+        influences.append(_measure(study, logs, policies, name, orders[0][0][place], near, kept))
     if len(data.participants) > CANDIDATES:
-        for number in _list_largest(people):
-            name = f"participant {data.participants[number]}"
-            others = data.participant_index != number
-            influences.append(_measure(study, logs, policies, name, people[number], allowed, others))
+        for number in _list_largest([people for _, people in orders], count):
+            name, kept = f"participant {data.participants[number]}", data.participant_index != number
+            influences.append(_measure(study, logs, policies, name, orders[0][1][number], near, kept))
     return influences
 
 
-def _list_largest(changes: Floats) -> list[int]:
-    """Places of the largest, without those that are not known."""
-    order = np.argsort(np.where(np.isnan(changes), -1.0, changes), kind="stable")[::-1][:CANDIDATES]
-    return [int(place) for place in order if not np.isnan(changes[place])]
+def _list_largest(orders: Sequence[Floats], count: int) -> list[int]:
+    """Places of the largest by any of the orders, without those that are not known."""
+    places: dict[int, None] = {}
+    for changes in orders:
+        largest = np.argsort(np.where(np.isnan(changes), -1.0, changes), kind="stable")[::-1][:count]
+        places |= {int(place): None for place in largest if not np.isnan(changes[place])}
+    return list(places)
 
 
 def _measure(
@@ -109,11 +118,11 @@ def _measure(
     policies: Policies,
     name: str,
     estimate: float,
-    allowed: float,
+    near: float,
     kept: NDArray[np.bool_],
 ) -> Influence:
-    """The influence of what is not kept: estimated, and refitted where the estimate comes near the limit."""
-    if estimate <= NEAR * allowed:
+    """The influence of what is not kept: estimated, and refitted where the estimate is above `near`."""
+    if estimate <= near:
         return Influence(name, float(estimate), refitted=False)
     return Influence(name, compare_policies(study, logs, policies, _refit(study, logs.logs[kept])))
 
@@ -125,17 +134,22 @@ def _refit(study: Study, some: Trajectories) -> Policies:
         return refitted
 
 
-def _estimate_changes(method: Method, own: Influences | None) -> tuple[Floats, Floats]:
+def _sum_distances(method: Method) -> tuple[Floats, Floats]:
+    """Cook's distance of every row, and the sum of each participant's."""
+    logs = method.logs_
+    rows = cook_distances(logs, np.nan_to_num(method.weights_), pooled=method.policies_.participants is None)
+    return rows, np.bincount(logs.participant_index, np.nan_to_num(rows), len(logs.participants)).astype(np.float64)
+
+
+def _estimate_changes(method: Method, own: Influences | None) -> tuple[Floats, Floats] | None:
     """About the largest mean change of a probability without each row, and without each participant.
 
     A logit that moves by δ moves a probability by at most |δ| / 4 (two actions) or |δ| / 2; the mean of |δ| is at most its
-    root mean square, √(Δθᵀ Σ Δθ). Where there is no closed form, Cook's distances give the order, each beyond any limit.
+    root mean square, √(Δθᵀ Σ Δθ). None where there is no closed form.
     """
     logs, found = method.logs_, estimate_row_influences(method)
     if found is None or own is None or own.policy is None:
-        rows = cook_distances(logs, np.nan_to_num(method.weights_), pooled=method.policies_.participants is None)
-        totals = np.bincount(logs.participant_index, np.nan_to_num(rows), len(logs.participants))
-        return rows + 2.0, totals.astype(np.float64) + 2.0
+        return None
     used, moves = found
     seen = policy_features(logs.state[used] * method.policy_sees_)
     metric, steepest = seen.T @ seen / len(used), 4 if logs.actions == 2 else 2
@@ -158,7 +172,7 @@ def _find_own_influences(
     data = logs.logs
     distances = cook_distances(data, np.nan_to_num(method.weights_), pooled=False)
     distances[~policies.covers(data.participant)] = np.nan
-    places = _list_largest(distances)
+    places = _list_largest([distances], CANDIDATES)
     if not places:
         return []
     own = [np.flatnonzero(data.participant_index == data.participant_index[place]) for place in places]
