@@ -2,6 +2,7 @@
 
 from surefoot.rehearsal.candidate_answers import CandidateAnswers
 from surefoot.rehearsal.candidates import Candidate
+from surefoot.rehearsal.design import TrialDesign
 from surefoot.rehearsal.environments import (
     EFFECTS,
     NO_EFFECT,
@@ -25,6 +26,8 @@ from surefoot.rehearsal.recommendation import Recommendation, Verdict
 from surefoot.rehearsal.rehearsal import rehearse
 from surefoot.rehearsal.rehearsal_result import Rehearsal
 from surefoot.rehearsal.study_model import from_study
+from surefoot.rehearsal.trial_record import TrialRecord
+from surefoot.rehearsal.trial_run import run_trials
 
 __all__ = [
     "EFFECTS",
@@ -47,11 +50,14 @@ __all__ = [
     "Rehearsal",
     "RehearsalPlan",
     "Standardised",
+    "TrialDesign",
+    "TrialRecord",
     "Verdict",
     "check_pilot_model",
     "estimate_pilot_effect",
     "fit_pilot",
     "from_study",
     "rehearse",
+    "run_trials",
     "standardised_effect",
 ]
