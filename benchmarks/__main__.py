@@ -5,7 +5,7 @@
     python -m benchmarks --check        measures, compares with results.json, names what became slower; writes nothing
 
 Writes benchmarks/results.json and benchmarks/results.md, which begins with every goal and whether it holds. What `gpu.py`,
-`insight.py`, `million.py`, `service.py` and `threads.py` measured, each at its own time and place, goes in with it.
+`insight.py`, `million.py`, `processes.py`, `service.py` and `threads.py` measured, each at its own time and place, goes in with it.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from benchmarks.goals import find_slower, list_goals
 from benchmarks.measuring import best_of
 
 PARTS = ("fitting", "deciding", "simulating", "scaling", "quality", "starting")
-ELSEWHERE = ("gpu", "insight", "million", "service", "threads")
+ELSEWHERE = ("gpu", "insight", "million", "processes", "service", "threads")
 FOLDER = Path(__file__).resolve().parent
 COMPARED = ("surefoot", "numpy", "scipy", "scikit-learn", "mabwiser", "contextualbandits", "vowpalwabbit", "gymnasium")
 

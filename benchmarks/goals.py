@@ -103,6 +103,14 @@ GOALS = (
         lambda found: found["million"]["everyone"]["peak_memory_mib"],
         at_least=False,
     ),
+    Goal("processes", "a million people, 16 cores / one", 10, lambda found: found["processes"]["times_one_core"]["16"]),
+    Goal(
+        "processes",
+        "processor time of the process that asks, µs per participant",
+        3,
+        lambda found: found["processes"]["processor_microseconds_per_participant_of_the_asking_process"]["16"],
+        at_least=False,
+    ),
     Goal(
         "gpu",
         "ro-accb, a million people on an H200, seconds",
