@@ -4,8 +4,8 @@
     python -m benchmarks fitting        one part; the others stay as they were in results.json
     python -m benchmarks --check        measures, compares with results.json, names what became slower; writes nothing
 
-Writes benchmarks/results.json and benchmarks/results.md, which begins with every goal and whether it holds. What `gpu.py`,
-`insight.py`, `million.py`, `processes.py`, `service.py` and `threads.py` measured, each at its own time and place, goes in with it.
+Writes benchmarks/results.json and benchmarks/results.md, which begins with every goal and whether it holds. What other
+files here measured, each at its own time and place (`ELSEWHERE`), goes in with it.
 """
 
 import argparse
