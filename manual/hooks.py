@@ -8,7 +8,7 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-from manual import api_reference, command_reference, repository_pages, study_reference
+from manual import api_reference, command_reference, gallery, repository_pages, study_reference
 from manual.foreign_hosts import list_foreign_loads
 from manual.tutorials import FOLDER, run_tutorials
 
@@ -27,6 +27,7 @@ def on_files(files: Any, config: Any) -> None:
         **api_reference.write_pages(),
         command_reference.PAGE: command_reference.write_page(),
         study_reference.PAGE: study_reference.write_page(),
+        gallery.PAGE: gallery.write_page(),
     }
     for page, tutorial in run_tutorials().items():
         files.remove(files.get_file_from_path(page))
