@@ -53,12 +53,10 @@ def write_page(commands: list[str] | None = None) -> str:
             name = command.split()[1]
             parts.append(f"## {name.capitalize()}\n\n```sh\n{command}\n```\n\n{_show(_run(command, Path(folder)))}")
     parts.append("## Reproduce\n")
-    parts += [f"```sh\n{command}\n```\n\n![]({_in_docs(file)})" for file, command in REPRODUCTION.items()]
+    parts += [
+        f"```sh\n{command}\n```\n\n![What {command} draws](reproduction/{file})" for file, command in REPRODUCTION.items()
+    ]
     return "\n\n".join(parts) + "\n"
-
-
-def _in_docs(file: str) -> str:
-    return f"reproduction/{file}"
 
 
 def _run(command: str, folder: Path) -> list[str]:
@@ -95,6 +93,6 @@ def _style() -> str:
 {dark} .gallery {{ {night} }}
 .gallery figure {{ margin: 0; padding: .4rem; max-width: none; width: auto; background: var(--paper); }}
 .gallery .panorama {{ grid-column: 1 / -1; overflow-x: auto; }}
-.gallery svg {{ width: 100%; height: auto; }}
+.gallery svg {{ width: 100%; height: auto; }} .gallery .panorama svg {{ min-width: 40rem; }}
 .gallery .night, {dark} .gallery .day {{ display: none; }} {dark} .gallery .night {{ display: inline; }}
 </style>"""

@@ -49,4 +49,4 @@ def test_the_gallery_shows_the_figures_under_their_commands(monkeypatch):
         assert f'```sh\n{command}\n```\n\n<div class="gallery">\n<figure' in page
     assert page.count("<figure") == 3
     assert "var(--blue)" in page
-    assert all((drawings.ROOT / "docs" / file).exists() for file in re.findall(r"!\[\]\((.*?)\)", page))
+    assert all((drawings.ROOT / "docs" / file).exists() for file in re.findall(r"!\[.*?\]\((.*?)\)", page))
