@@ -92,11 +92,11 @@ class PointRecords:
     def _remember(self, decided: DecidedPoints) -> None:
         if len(self._known) > REMEMBERED:
             self._known.clear()
-        for (participant, _), row in decided.found.items():
+        for point, row in decided.found.items():
             if row["known"] is not None:
-                self._known[participant] = {**row, **dict.fromkeys(STORED)}
-        for (participant, index), row in decided.new.items():
-            self._known[participant] |= {"last_idx": index, "last_at": row["decided_at"]}
+                new = decided.new.get(point)
+                last = {} if new is None else {"last_idx": point[1], "last_at": new["decided_at"]}
+                self._known[point[0]] = {**row, **dict.fromkeys(STORED), **last}
 
     def _read(self, points: Collection[Point]) -> dict[Point, Row]:
         with self._database.autocommit() as connection:
