@@ -15,6 +15,7 @@ from tests.manual.example_files import STUDY, copy_example_files, make_example_f
 from tests.service.support.servers import running
 from tests.service.support.trials import STUDY as SERVED
 
+EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "manual" / "examples").glob("*.md"))
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 WITHOUT = {
     "README.md": ["study.toml", "fitted"],
@@ -75,12 +76,12 @@ def answer_once(application, *_, **__):
         assert client.get("/readyz").status_code == 200
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES, *EXAMPLES])
 def test_the_blocks_of_a_page_run(page, example_files, folder):
     blocks = [block for block in read(page) if block.is_run]
     if not any(block.language != "text" for block in blocks):
         return
-    if "tutorials/" in page:
+    if page in EXAMPLES or "tutorials/" in page:
         copy_example_files(example_files, folder, ["study.toml", "fitted", "*logs.csv", "pilot.csv", "trial.csv"])
     else:
         copy_example_files(example_files, folder, WITHOUT.get(page, ()))

@@ -1,7 +1,6 @@
 """What the manual generates from the code is whole."""
 
 import inspect
-import re
 
 import pytest
 
@@ -14,15 +13,27 @@ from manual import api_reference, command_reference, repository_pages, study_ref
 from surefoot.study.screen_section import DETECTOR_SECTIONS
 
 
+def list_public():
+    for name, module in api_reference.list_modules().items():
+        for part in set(module.__all__) - {"__version__"}:
+            if not inspect.ismodule(getattr(module, part)):
+                yield name, module, part
+
+
 def test_the_python_reference_names_every_public_name():
-    pages = api_reference.write_pages()
     modules = [getattr(sf, name) for name in sf.__all__ if inspect.ismodule(getattr(sf, name))]
-    assert len(pages) == 1 + len(modules)
-    written = set(re.findall(r"^::: (\S+)$", "\n".join(pages.values()), re.MULTILINE))
-    for module in (sf, *modules):
-        for name in set(module.__all__) - {"__version__"}:
-            if not inspect.ismodule(getattr(module, name)):
-                assert f"{module.__name__}.{name}" in written
+    assert list(api_reference.list_modules().values()) == [sf, *modules]
+    for name, module, part in list_public():
+        assert f"::: {module.__name__}.{part}\n" in api_reference.write_page(name, module, {})
+
+
+def test_every_public_name_has_an_example():
+    """In its docstring, where doctest runs it, or in manual/examples, where the test of the blocks does."""
+    for name, module, part in list_public():
+        path = api_reference.find_examples(name)
+        shown = api_reference.split_examples(path.read_text(encoding="utf-8"), "") if path.is_file() else {}
+        documented = inspect.getdoc(getattr(module, part)) if callable(getattr(module, part)) else ""
+        assert part in shown or ">>>" in (documented or ""), f"{name}.{part}"
 
 
 def test_the_command_reference_has_every_command_and_option():
