@@ -28,7 +28,7 @@ def test_the_python_reference_names_every_public_name():
 
 
 def test_every_public_name_has_an_example():
-    """In its docstring, where doctest runs it, or in manual/examples, where the test of the blocks does."""
+    """In its docstring, which doctest runs, or in manual/examples, which `make docs` runs."""
     for name, module, part in list_public():
         path = api_reference.find_examples(name)
         shown = api_reference.split_examples(path.read_text(encoding="utf-8"), "") if path.is_file() else {}
