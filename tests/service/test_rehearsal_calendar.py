@@ -171,6 +171,8 @@ def test_the_service_repeats_a_rehearsal_to_the_last_draw(tmp_path, write_clock,
     assert [row.available for row in rows] == logs.available.tolist()
     assert [row.action for row in rows] == logs.action.tolist()
     np.testing.assert_allclose([row.probability for row in rows], logs.probability, rtol=1e-9)
+    states = np.array([json.loads(row.state) for row in rows], dtype=np.float64)  # None becomes NaN
+    np.testing.assert_allclose(states, logs.state, rtol=1e-12)
     reasons = " ".join(row.fallback_reasons for row in rows)
     assert all(word in reasons for word in ("stale policy", "missing: fatigue", "implausible: weather", "dose: 5 prompts"))
     assert len({row.source for row in rows}) == 4 and np.isfinite(record.left).any()

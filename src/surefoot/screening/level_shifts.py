@@ -57,19 +57,22 @@ class LevelShifts(Detector):
             raise InputError(f"level_shifts needs threshold > 0, size >= 0 and shortest >= 2; got {self}")
 
     def find(self, block: Block, usual: Any) -> list[Found]:
-        found = []
-        for place in block.layout.measured:
-            if block.values.shape[2] < 2 * self.shortest:
-                continue
-            z, present = _standardise(block.values[place])
-            name = block.layout.columns[place].name
-            for reason, series in (("level shift", z), ("scale shift", np.abs(z) / SIZE_DEVIATION)):
-                score = np.full(z.shape, np.nan)
-                likely = _could_change(series, present, self.threshold)
-                score[likely] = self._change(series[likely], present[likely])
-                if not np.isnan(score).all():
-                    found.append(Found(name, reason, score))
-        return found
+        columns, shape = list(block.layout.measured), block.values.shape
+        if not columns or shape[2] < 2 * self.shortest:
+            return []
+        z, present = _standardise(block.values[columns].reshape(-1, shape[2]))
+        scores = {}
+        for reason, series in (("level shift", z), ("scale shift", np.abs(z) / SIZE_DEVIATION)):
+            score = np.full(z.shape, np.nan)
+            likely = _could_change(series, present, self.threshold)
+            score[likely] = self._change(series[likely], present[likely])
+            scores[reason] = score.reshape(len(columns), *shape[1:])
+        return [
+            Found(block.layout.columns[column].name, reason, score[place])
+            for place, column in enumerate(columns)
+            for reason, score in scores.items()
+            if not np.isnan(score[place]).all()
+        ]
 
     def _change(self, z: Array, present: NDArray[np.bool_]) -> Array:
         """The statistic at the first decision point after the largest change of each participant; NaN elsewhere."""

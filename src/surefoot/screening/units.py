@@ -124,6 +124,9 @@ class Units(Detector):
         for _ in range(ROUNDS):
             total = self._chances(values, usual, references)[1].sum(axis=1)
             usual = usual._replace(share=np.maximum(np.maximum(total - LEAST_VALUES, 0.0) / count, RARE))
+            if (usual.share == RARE).all():
+                # No unit has more than chance: with smaller shares even fewer values would be in one.
+                break
         return usual
 
     def _whole_records(self, values: Array, usual: Usual) -> tuple[Array, tuple[Array, ...]]:
