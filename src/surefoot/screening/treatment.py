@@ -76,12 +76,17 @@ nothing."""
 def count_flags(logs: Trajectories, flagged: dict[str, NDArray[np.bool_]]) -> Counts:
     """For every detector (name → flagged rows of the logs) and every action other than nothing."""
     people, nothing = len(logs.participants), logs.available & (logs.action == 0)
+
+    def count(group: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return sum_by_participant(logs.participant_index, people, group) if group.any() else np.zeros(people)
+
     found: Counts = {}
+    without = count(nothing)
     for code in range(1, logs.actions):
         treated = logs.available & (logs.action == code)
+        given = count(treated)
         for name, rows in flagged.items():
-            groups = (rows & treated, treated, rows & nothing, nothing)
-            counted = [sum_by_participant(logs.participant_index, people, group) for group in groups]
+            counted = (count(rows & treated), given, count(rows & nothing), without)
             found[name, logs.action_names[code]] = np.stack(counted, axis=1)
     return found
 

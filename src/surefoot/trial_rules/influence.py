@@ -107,7 +107,10 @@ def _list_largest(orders: Sequence[Floats], count: int) -> list[int]:
     """Places of the largest by any of the orders, without those that are not known."""
     places: dict[int, None] = {}
     for changes in orders:
-        largest = np.argsort(np.where(np.isnan(changes), -1.0, changes), kind="stable")[::-1][:count]
+        known = np.where(np.isnan(changes), -1.0, changes)
+        # Only the largest need an order.
+        some = np.argpartition(known, -min(count, len(known)))[-count:]
+        largest = some[np.argsort(known[some], kind="stable")[::-1]]
         places |= {int(place): None for place in largest if not np.isnan(changes[place])}
     return list(places)
 
