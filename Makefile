@@ -48,7 +48,7 @@ mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test 
 
 docs: $(VENV)/dev.stamp  ## Build the manual into site/: tutorials are run, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
-	@echo 'The manual: site/index.html'
+	@echo 'The manual: site/index.html; with its search: $(BIN)/python -m http.server --directory site'
 
 wheel: $(BIN)/python  ## Build the wheel that a trial installs, into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

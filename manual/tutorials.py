@@ -31,10 +31,11 @@ class RunTutorial:
 
 def run_tutorial(path: Path) -> RunTutorial:
     """Run a tutorial's blocks in an empty folder, in order."""
-    import matplotlib as mpl
+    import matplotlib.pyplot as plt
     import pandas as pd
 
-    mpl.use("Agg")
+    plt.switch_backend("Agg")
+    plt.close("all")
     pd.set_option("display.width", 100, "display.max_columns", 12)
     source, done, at = path.read_text(encoding="utf-8"), RunTutorial(), 0
     run = PageRun(path.name)

@@ -46,7 +46,7 @@ def make_example_files(folder):
     sf.fit_study(folder / "logs.csv", study, folder / "fitted")
 
 
-def write_logs(path, seed, people=12, points=60):
+def write_logs(path, seed, people=10, points=40):
     sim = sf.simulators.HeartSteps(participants=people)
     frame = sim.collect(sf.policies.coin(2), decision_points=points, seed=seed).to_frame("pandas")
     frame["participant"] += 100 * seed  # other people
@@ -63,7 +63,7 @@ def write_trial(path, people=20, points=40):
     _write(path, rows)
 
 
-def write_suggestions(path, people=12, days=30):
+def write_suggestions(path, people=12, days=15):
     """Columns and quirks of HeartSteps V1's `suggestions.csv`, with made-up people."""
     rng = np.random.default_rng(0)
     extra = ["jbsteps30.zero", "jbsteps60pre", "jbsteps60pre.zero"]
