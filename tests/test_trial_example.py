@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trial" / "run.py"
 
 
@@ -27,6 +29,7 @@ def test_a_whole_trial_is_accounted_for(tmp_path):
     assert "weather" not in log and "sf_" not in log and "ERROR" not in log
 
 
+@pytest.mark.slow
 def test_the_trial_can_be_rehearsed(tmp_path):
     command = [sys.executable, str(EXAMPLE.with_name("rehearse.py")), "--trials", "2", "--days", "3", "--out", str(tmp_path)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "SUREFOOT_THREADS": "1"}

@@ -5,8 +5,10 @@ import pytest
 
 import surefoot as sf
 from surefoot.effects.primary_effect import estimate_primary_effect, plan_primary_effect
+from surefoot.rehearsal.design import TrialDesign
 from surefoot.rehearsal.trial_answers import TrialPaths, analyse_trial, count_updates, summarise_paths
 from surefoot.rehearsal.trial_record import SOURCES
+from surefoot.rehearsal.trial_run import run_trials
 from tests.rehearsal.trial_records import make_record
 
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[effects]\ncontrols = ["s1"]'
@@ -102,3 +104,14 @@ def test_updates_are_counted_by_how_they_ended():
     assert count_updates(["done", "waiting", "done", "refused"]) == {
         "updates_done": 2, "updates_refused": 1, "updates_waiting": 1, "updates_failed": 0,
     }  # fmt: skip
+
+
+def test_logs_of_a_trial_hold_the_probabilities_that_were_used_whatever_the_design_of_the_pilot_was():
+    study = sf.Study.parse(
+        '[columns]\nparticipant = "p"\ntime = "t"\n[state.weather]\n[state.engagement]\n[state.fatigue]\n'
+        "[actions]\nprobabilities = [0.4, 0.6]"
+    )
+    design = TrialDesign(participants=3, days=2, per_day=3)
+    candidate = sf.rehearsal.Candidate.fixed(study, 0.3)
+    logs = run_trials(sf.simulators.HeartSteps(3), candidate, design, seeds=[1])[0].logs
+    np.testing.assert_allclose(logs.probability, np.where(logs.action == 1, 0.3, 0.7))

@@ -31,7 +31,8 @@ def render_rehearsal(found: RehearsalFindings, *, title: str, source: str) -> st
             charts = [_draw_gains(cells, found.unit), _draw_learning(cells, found.unit), *charts]
         sections.append(
             {"name": environment.name, "effects": environment.describe(), "recommendation": one, "rows": tabulate(cells),
-             "charts": charts, "tuned": tuned, "reasons": _list_reasons(cells), "refusals": _list_refusals(cells)}
+             "has_effect": bool(environment.effects), "charts": charts, "tuned": tuned,
+             "reasons": _list_reasons(cells), "refusals": _list_refusals(cells)}
         )  # fmt: skip
     legend = explain_table(found.trials, found.harm, found.unit)
     return render(

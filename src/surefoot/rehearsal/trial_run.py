@@ -103,7 +103,7 @@ class _Trials:
         seeds: Sequence[Seed],
         secrets: Sequence[bytes] | None,
     ) -> None:
-        self._candidate, self._design, self._study = candidate, design, candidate.study
+        self._candidate, self._design, self._study = candidate, design, candidate.study.with_trial_columns()
         self._settings = self._study.trial or TrialSection()
         _check_design(self._study, self._settings, design, len(simulator.participants))
         self._reading = StateReading(self._study, simulator.state_names)

@@ -277,6 +277,17 @@ class Study(LogDescription):
             self._method = method(choice.name, **given, **seen, **choice.parameters)
         return copy.copy(self._method)
 
+    def with_trial_columns(self) -> Study:
+        """The same study for logs that a trial leaves: every decision with the probability of the action taken, whatever the
+        design of the logs that the study was written for."""
+        columns = {
+            "available": self.columns.available or "available",
+            "probability": self.columns.probability or "probability",
+        }
+        logged = self.columns.model_copy(update={**columns, "probability_of": "action taken"})
+        actions = self.actions.model_copy(update={"probabilities": None})
+        return self.model_copy(update={"columns": logged, "actions": actions})
+
     def with_method(self, choice: MethodChoice) -> Study:
         """The same study with another method, checked as the file's own is."""
         given = {**self.model_dump(by_alias=True), "method": choice.model_dump()}

@@ -1,0 +1,48 @@
+"""The primary analysis on logs of trials in which sending does nothing: it rejects as often as it says."""
+
+import pytest
+from scipy import stats
+
+import surefoot as sf
+from surefoot.rehearsal.plan import RehearsalPlan
+
+STUDY = """
+[columns]
+participant = "participant"
+time = "time"
+[state.mood]
+range = [0, 10]
+scaling = { centre = 5.0, scale = 1.7 }
+[reward]
+range = [0, 100]
+[method]
+name = "saccb"
+pooling = "all"
+[probability_limits]
+minimum = 0.2
+maximum = 0.8
+"""
+PLAN = """
+trials = 80
+block = 80
+tuning_trials = 2
+environment = []
+[design]
+participants = 14
+days = 4
+per_day = 3
+update_every = 2
+screen = false
+"""
+
+
+@pytest.mark.slow
+def test_the_type_one_error_is_that_of_the_level_also_after_learning():
+    found = sf.rehearsal.rehearse(None, sf.Study.parse(STUDY), RehearsalPlan.parse(PLAN), jobs=1)
+    for name in ("coin", "saccb"):
+        one = found.answers["no effect"][name]
+        assert one.to_dict()["analysed"] == 80
+        rejected = round(80 * one.rejections.value)
+        assert stats.binomtest(rejected, 80, 0.05).pvalue > 0.001
+        assert abs(one.honesty.value - 1) < 4 * one.honesty.standard_error
+    assert found.answers["no effect"]["saccb"].mean("updates_done").value == 1
