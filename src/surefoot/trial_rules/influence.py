@@ -61,9 +61,10 @@ def cook_distances(data: Trajectories, weights: Floats, *, pooled: bool) -> Floa
         design = np.hstack(
             [state, *(state * (data.action[rows] == code)[:, None] for code in range(1, len(data.action_names)))]
         )
-        left, values, _ = np.linalg.svd(design, full_matrices=False)
+        counts = np.sqrt(weights[rows])  # What is forgotten has less influence.
+        left, values, _ = np.linalg.svd(design * counts[:, None], full_matrices=False)
         left = left[:, values > 1e-10 * values[0]]
-        reward = data.reward[rows]
+        reward = data.reward[rows] * counts
         residual = reward - left @ (left.T @ reward)
         leverage = np.minimum((left**2).sum(axis=1), 1 - 1e-9)
         distances[rows] = residual**2 * leverage / (1 - leverage) ** 2 + leverage
