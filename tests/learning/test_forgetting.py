@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 import surefoot as sf
-from surefoot.inference.sandwich import compute_influences
+from surefoot.inference.sandwich import _density_at, _Rows, compute_influences
 from surefoot.learning.forgetting import FORGOTTEN, discount_rows
 from surefoot.policies.features import critic_features
 
@@ -95,6 +95,14 @@ def test_partial_pooling_weighs_the_same_decision_points(logs):
     assert_allclose(posterior.mean[5], posterior.population + deviation, rtol=1e-6)
 
 
+@pytest.mark.parametrize("critic", ["capped", "high-breakdown"])
+def test_robust_critics_judge_and_weigh_by_it_with_partial_pooling_too(logs, critic):
+    found = sf.method("linucb", critic=critic, pooling="partial", forgetting=RATE).fit(logs)
+    kept = found.weights_[found.used_] > 0
+    assert_allclose(found.weights_[found.used_][kept], discount_rows(logs, RATE)[found.used_][kept], rtol=1e-14)
+    assert 0 < kept.sum() < len(kept)
+
+
 @pytest.mark.parametrize("pooling", ["all", "partial"])
 def test_a_look_ahead_forgets_outcomes_and_transitions(logs, pooling):
     found = sf.method("ahead", pooling=pooling, forgetting=RATE, **ABSOLUTE).fit(logs)
@@ -117,6 +125,9 @@ def test_influences_are_those_of_leaving_each_person_out(logs, name):
     own = compute_influences(found)
     without = np.where(logs.participant_index == 3, np.nan, logs.reward)
     again = sf.method(name, pooling="all", forgetting=RATE, actor_penalty=0.01).fit(logs.with_values(reward=without))
+    rows = _Rows.of(found)
+    near = _density_at(np.abs(rows.residual), rows.cap or np.inf, float(rows.residual[rows.kept > 0].std()))
+    assert_allclose(rows.at_cap, discount_rows(logs, RATE)[rows.rows] * near)
     if name == "accb":
         # The penalty is counted in quartiles that move a little with who is there.
         assert_allclose(own.critic[3], found.critic_coef_[0] - again.critic_coef_[0], atol=0.02 * np.abs(own.critic).max())
