@@ -95,6 +95,7 @@ def test_partial_pooling_weighs_the_same_decision_points(logs):
     assert_allclose(posterior.mean[5], posterior.population + deviation, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:people do not differ")
 @pytest.mark.parametrize("critic", ["capped", "high-breakdown"])
 def test_robust_critics_judge_and_weigh_by_it_with_partial_pooling_too(logs, critic):
     found = sf.method("linucb", critic=critic, pooling="partial", forgetting=RATE).fit(logs)
