@@ -110,3 +110,17 @@ def test_coefficients_go_back_and_forth():
 def test_unknown_units_are_named(logs):
     with pytest.raises(sf.InputError, match=r"there is no unit of penalties 'standart' \(did you mean 'standard'"):
         sf.method("accb", penalty_units="standart").fit(logs)
+
+
+def test_many_rows_are_measured_by_a_sample():
+    """Against the quartiles of all rows, which a sample meets to some hundredths; up to 2¹⁴ all rows are measured."""
+    rng = np.random.default_rng(0)
+    state, reward = rng.gamma(2.0, size=(1, 2**17, 2)), rng.normal(size=(1, 2**17))
+    units, ones = find_penalty_units("standard"), np.ones((1, 2**17))
+    found = units.measure(state, reward, ones)
+    low, middle, high = np.quantile(np.dstack([state, reward[..., None]])[0], (0.25, 0.5, 0.75), axis=0)
+    width = (high - low) / 1.349
+    assert_allclose(np.append(found.width, found.reward), width, rtol=0.04)
+    assert_allclose(found.centre[0], middle[:2], atol=0.04)
+    few = units.measure(state[:, : 2**14], reward[:, : 2**14], ones[:, : 2**14])
+    assert_allclose(few.centre[0], np.quantile(state[0, : 2**14], 0.5, axis=0), rtol=1e-12)

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+SPLIT_BYTES = 2**25
+"""Smaller files are read at once."""
+
+
 @dataclass(frozen=True)
 class LogLayout:
     """Which columns of a log are read, and how it spells "missing"."""
@@ -133,9 +137,23 @@ def concatenate(parts: Sequence[LogRows]) -> LogRows:
 
 @dataclass(frozen=True, eq=False)
 class LogFile:
-    """One file, read once: its rows and its hash come from the same bytes."""
+    """One file, read once: its rows and its hash come from the same bytes. Or some groups of its rows by themselves."""
 
     path: Path
+    groups: tuple[int, ...] = ()
+    """Where not all."""
+    start: int = 0
+    """How many rows of the file come before these."""
+
+    def split(self, rows: int) -> list[LogFile]:
+        """A large file in pieces of about so many rows, as far as its format has groups of rows; else the file itself."""
+        if self.path.stat().st_size < SPLIT_BYTES:
+            return [self]
+        sets = find_format(self.path).list_groups(self.path, rows)
+        if len(sets) < 2:
+            return [self]
+        starts = np.cumsum([0, *(size for _, size in sets)]).tolist()
+        return [LogFile(self.path, one, start) for (one, _), start in zip(sets, starts, strict=False)]
 
     @cached_property
     def data(self) -> bytes:
@@ -147,13 +165,19 @@ class LogFile:
     def fingerprint(self, folder: str | Path) -> dict[str, Any]:
         """Name (within the folder, if it came from one), size and SHA-256."""
         within = Path(folder) if Path(folder).is_dir() else self.path.parent
-        digest = hashlib.sha256(self.data).hexdigest()
-        return {"name": str(self.path.relative_to(within)), "bytes": len(self.data), "sha256": digest}
+        name = str(self.path.relative_to(within))
+        if self.groups:  # Too large to be read at once.
+            with self.path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return {"name": name, "bytes": self.path.stat().st_size, "sha256": digest}
+        return {"name": name, "bytes": len(self.data), "sha256": hashlib.sha256(self.data).hexdigest()}
 
     def table(self, columns: Sequence[str] | None = None, settings: FileSettings = PLAIN) -> tuple[pa.Table, Place]:
         """The named columns, or all of them, as they are (text from CSV, typed from Parquet), and what rows are called."""
         # Of a file whose bytes nobody needed (to hash them) only these columns are read, if its format allows.
         found = find_format(self.path)
+        if self.groups:
+            return found.read_groups(self.path, self.groups, columns), lambda row: f"{self.path}: row {self.start + row}"
         data = self.__dict__.get("data") if found.typed else self.data
         table, place = found.read(self.path, data, columns, settings)
         if len(table) == 0:

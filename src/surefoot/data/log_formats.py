@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from surefoot.data.excel_files import excel_table
 from surefoot.data.file_settings import FileSettings
-from surefoot.data.parquet_files import parquet_table
+from surefoot.data.parquet_files import list_row_groups, parquet_table
 from surefoot.data.problems import Place
 from surefoot.data.text_files import decode_text, text_place, text_table
 from surefoot.errors import InputError
@@ -34,6 +34,14 @@ class LogFormat(ABC):
         self, path: Path, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         """The named columns, or all, and how its rows are called; `data` are the file's bytes where they were read."""
+
+    def list_groups(self, path: Path, rows: int) -> list[tuple[tuple[int, ...], int]]:
+        """Groups of rows that can be read by themselves, in sets of about so many rows, and the rows of each set."""
+        return []
+
+    def read_groups(self, path: Path, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+        """The named columns, or all, of some groups of rows."""
+        raise NotImplementedError
 
 
 class TextFormat(LogFormat):
@@ -61,6 +69,12 @@ class ParquetFormat(LogFormat):
         self, path: Path, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         return parquet_table(path, data, columns), lambda row: f"{path}: row {row}"
+
+    def list_groups(self, path: Path, rows: int) -> list[tuple[tuple[int, ...], int]]:
+        return list_row_groups(path, rows)
+
+    def read_groups(self, path: Path, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+        return parquet_table(path, None, columns, groups)
 
 
 class ExcelFormat(LogFormat):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,21 @@ def open_parquet(path: Path, data: bytes | None = None) -> Any:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
 
 
-def parquet_table(path: Path, data: bytes | None, columns: Sequence[str] | None = None) -> pa.Table:
-    """The named columns of a Parquet file, or all of them, checked down to the encoding of their text."""
+def list_row_groups(path: Path, rows: int) -> list[tuple[tuple[int, ...], int]]:
+    """The row groups of a file in sets of about so many rows, and how many rows each set has."""
+    metadata = open_parquet(path).metadata
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    sets: dict[int, list[int]] = {}
+    for number in range(len(sizes)):
+        sets.setdefault(sum(sizes[:number]) // rows, []).append(number)
+    return [(tuple(one), sum(sizes[number] for number in one)) for one in sets.values()]
+
+
+def parquet_table(
+    path: Path, data: bytes | None, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+) -> pa.Table:
+    """The named columns of a Parquet file, or all of them, and all row groups or some, checked down to the encoding of their
+    text."""
     import pyarrow as pa
 
     file = open_parquet(path, data)
@@ -37,7 +51,8 @@ def parquet_table(path: Path, data: bytes | None, columns: Sequence[str] | None 
     check_columns(path, list(file.schema_arrow.names), columns)
     try:
         # A column called "a.b" is a column, not a field of "a": pick by position in what was read.
-        table = file.read(columns=list(columns)).select(list(columns))
+        read = file.read if groups is None else partial(file.read_row_groups, list(groups))
+        table = read(columns=list(columns)).select(list(columns))
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error

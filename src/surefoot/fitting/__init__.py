@@ -20,6 +20,7 @@ from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.part_work import fit_parts, open_workers
 from surefoot.fitting.partition import Partition
+from surefoot.fitting.pooled_parts import can_pool_parts, fit_pooled_parts
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.numerics.engines import ENGINES, find_engine
@@ -246,14 +247,21 @@ def _through_parts(
 ) -> FittedStudy:
     Checkpoint.check(out, force)
     with open_workers(engine, scheduler) as run:
-        partition = Partition.of(study, path, run=run)
+        pooled = engine != "dask" and can_pool_parts(study)
+        partition = Partition.of(study, path, together=False if pooled else None, run=run)
         parts, inputs = partition.parts, partition.inputs
         # Parts of another size hold other participants: their size belongs to the name of the folder.
         key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
         with Checkpoint(out, key, force) as checkpoint:
             missing = [number for number in range(len(parts)) if not checkpoint.has(number)]
             people = partition.people - sum(len(parts[number]) for number in missing)
-            for number in fit_parts(partition, missing, checkpoint.folder, engine, run):
+            if pooled and len(parts) > 1:
+                # Everybody's moments are added up before any part is done, and a part that was done is read again.
+                missing, people = list(range(len(parts))), 0
+                done = fit_pooled_parts(partition, checkpoint.folder)
+            else:
+                done = fit_parts(partition, missing, checkpoint.folder, engine, run)
+            for number in done:
                 people += len(parts[number])
                 progress(people, partition.people)
             manifest = make_manifest(study, inputs, [checkpoint.summary(number) for number in range(len(parts))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ class Partition:
     study: Study
     path: Path
     part_rows: int
-    files: list[Path]
+    files: list[LogFile]
+    """A large Parquet file counts as several, by its row groups."""
     first_rows: list[int]
     parts: list[NDArray[Any]]
     """Ids of the participants of each part, sorted."""
@@ -58,19 +59,22 @@ class Partition:
         `together` keeps everybody in one part; the study's pooling says so unless given. `run` has others look at the files
         of a folder.
         """
-        files = study_files(study, path)
+        files = [piece for file in study_files(study, path) for piece in LogFile(file).split(PART_ROWS)]
         layout = log_layout(study)
         only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
         if len(files) == 1:
-            file = LogFile(files[0])
+            file = replace(files[0])
             inputs, rows = [file.fingerprint(path)], file.rows(layout)
             ids, counts = [rows.participants], [_count_rows(rows)]
         else:
             look = partial(_look_at_file, layout=only_ids, path=path)
-            seen = dict(
-                run(files, look) if run is not None and len(files) >= ENOUGH_FILES else ((f, look(f)) for f in files)
+            others = run if run is not None and len(files) >= ENOUGH_FILES else None
+            looked = ((file, look(file)) for file in files) if others is None else others(files, look)
+            seen = {(file.path, file.start): found for file, found in looked}
+            prints, ids, counts = (
+                list(column) for column in zip(*(seen[one.path, one.start] for one in files), strict=True)
             )
-            inputs, ids, counts = (list(column) for column in zip(*(seen[file] for file in files), strict=True))
+            inputs = [one for one in prints if one is not None]
         first_rows = [0, *np.cumsum([int(count.sum()) for count in counts]).tolist()]
         together = find_pooling(study.pooling).needs_everybody if together is None else together
         parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
@@ -100,6 +104,10 @@ class Partition:
         """The logs of the participants of one part."""
         return self._parse(self.parts[number], self.holders[number])
 
+    def forget_rows(self) -> None:
+        """Give back the memory of the file that was read last."""
+        self._last = None
+
     def _parse(self, people: NDArray[Any], holders: Iterable[int]) -> StudyLogs:
         """The logs of some people, who are in these files."""
         found = [self._rows(int(file)).of_participants(people) for file in holders]
@@ -110,16 +118,18 @@ class Partition:
         """One file's rows; the last file is kept, because the next part often begins where this one ended."""
         if self._last is None or self._last[0] != number:
             self._last = None
-            rows = LogFile(self.files[number]).rows(log_layout(self.study), self.first_rows[number])
+            rows = replace(self.files[number]).rows(log_layout(self.study), self.first_rows[number])
             self._last = number, rows
         return self._last[1]
 
 
-def _look_at_file(file: Path, layout: LogLayout, path: Path) -> tuple[dict[str, Any], NDArray[Any], NDArray[np.int64]]:
-    """What a file is, who is in it, and how many rows they have there."""
-    found = LogFile(file)
+def _look_at_file(
+    file: LogFile, layout: LogLayout, path: Path
+) -> tuple[dict[str, Any] | None, NDArray[Any], NDArray[np.int64]]:
+    """What a file is (told by its first piece), who is in it, and how many rows they have there."""
+    found = replace(file)  # What it reads is not kept.
     rows = found.rows(layout)
-    return found.fingerprint(path), rows.participants, _count_rows(rows)
+    return found.fingerprint(path) if file.start == 0 else None, rows.participants, _count_rows(rows)
 
 
 def _count_rows(rows: LogRows) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ twice the digits that these sums have themselves, and later rows are added by a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -77,6 +78,13 @@ class MomentRoots:
         mine.root[again] = _triangle(stacked[again])
         ends = np.minimum(mine.low, theirs.low), np.maximum(mine.high, theirs.high)
         return MomentRoots(everyone, mine.root, mine.taken + theirs.taken, *ends)
+
+    @classmethod
+    def of_others(cls, pieces: Sequence[MomentRoots]) -> MomentRoots:
+        """Of different people, or of `everyone` several times, one behind the other."""
+        joined = {one.name: np.concatenate([getattr(piece, one.name) for piece in pieces]) for one in fields(cls)}
+        order = np.argsort(joined["participants"], kind="stable")
+        return cls(**{name: values[order] for name, values in joined.items()})
 
     def _among(self, everyone: NDArray[Any]) -> MomentRoots:
         """The same people among others, who have no decision points."""

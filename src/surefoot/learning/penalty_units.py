@@ -12,6 +12,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from array_api_compat import device
+from numpy.typing import NDArray
+
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
 from surefoot.numerics.masked_quantiles import quantiles
 from surefoot.registry import Registry
@@ -19,6 +23,8 @@ from surefoot.registry import Registry
 QUARTILES_TO_DEVIATION = 1.349
 """The distance of the quartiles of normal noise in standard deviations."""
 
+MOST_ROWS = 2**14
+"""Of more rows a fixed sample is measured: quartiles of so many are known to 1 % of the spread."""
 CONSTANT = 1e-10
 """A standard deviation below this share of the mean is rounding."""
 
@@ -103,6 +109,9 @@ class StandardUnits(PenaltyUnits):
 
     def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         xp = array_namespace(state)
+        if usable.shape[1] > MOST_ROWS:
+            some = xp.asarray(_sample_rows(usable.shape[1]), device=device(state))
+            state, reward, usable = (xp.take(part, some, axis=1) for part in (state, reward, usable))
         values = xp.concat([xp.permute_dims(state, (0, 2, 1)), reward[:, None, :]], axis=1)
         low, middle, high = quantiles(values, (usable > 0)[:, None, :], (0.25, 0.5, 0.75))
         known = xp.isfinite(middle)
@@ -129,6 +138,11 @@ class StandardUnits(PenaltyUnits):
         xp = array_namespace(scaling.width)
         block = xp.concat([xp.zeros_like(scaling.width[:, :1]), scaling.width**2], axis=1)
         return penalty * xp.concat([block] * actions, axis=1)
+
+
+def _sample_rows(rows: int) -> NDArray[np.int64]:
+    """The same for every fit to so many rows."""
+    return np.sort(np.random.default_rng(0).permutation(rows)[:MOST_ROWS])
 
 
 def _deviation(values: Array, usable: Array) -> Array:

@@ -62,6 +62,12 @@ class MomentFit:
     policies: Policies
     joint: JointFit | None
 
+    def without_moments(self) -> MomentFit:
+        """What `describe_rows` needs: of many people, their moments and posteriors are much larger than that."""
+        critic, nothing = self.learned.critic, np.zeros((len(self.participants), 0, 0))
+        learned = replace(self.learned, critic=replace(critic, gram=nothing, weights=nothing), residuals=nothing)
+        return replace(self, roots=replace(self.roots, root=nothing), learned=learned, joint=None)
+
     def describe_rows(self, logs: Trajectories) -> Fitted:
         """The fit with the weights and residuals of some decision points, all of them or the later ones."""
         method, learned = self.method, self.learned
