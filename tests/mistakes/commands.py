@@ -122,17 +122,17 @@ MISTAKES = [
     Mistake(
         "fit --engine cuda",
         command("fit", "logs.csv", "--engine", "cuda"),
-        "there is no engine 'cuda' (did you mean 'gpu'?); choose from ['numpy', 'torch', 'gpu', 'dask']",
+        "there is no engine 'cuda' (did you mean 'gpu'?); choose from ['auto', 'numpy', 'torch', 'gpu', 'dask']",
     ),
     Mistake(
         "fit --engine cpu",
         command("fit", "logs.csv", "--engine", "cpu"),
-        "there is no engine 'cpu' (did you mean 'numpy'?); choose from ['numpy', 'torch', 'gpu', 'dask']",
+        "there is no engine 'cpu' (did you mean 'numpy'?); choose from ['auto', 'numpy', 'torch', 'gpu', 'dask']",
     ),
     Mistake(
         "fit --engine with a typing mistake",
         command("fit", "logs.csv", "--engine", "trch"),
-        "there is no engine 'trch' (did you mean 'torch'?); choose from ['numpy', 'torch', 'gpu', 'dask']",
+        "there is no engine 'trch' (did you mean 'torch'?); choose from ['auto', 'numpy', 'torch', 'gpu', 'dask']",
     ),
     Mistake(
         "fit --scheduler without Dask",

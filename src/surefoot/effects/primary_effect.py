@@ -75,7 +75,7 @@ def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
     >>> found = estimate_primary_effect(study, logs, *plan_primary_effect(study)[:2])
     >>> found.names
-    ('(Intercept)',)
+    ('Intercept',)
     """
     used = {*analysis.role_columns, *analysis.controls, *analysis.moderators}
     columns = {name: values for name, values in list_columns(study, logs, logs.reward).items() if name in used}
