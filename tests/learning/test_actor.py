@@ -31,7 +31,7 @@ def test_reaches_at_least_what_slsqp_reaches(radius):
     rng = np.random.default_rng(0)
     differences = np.concatenate(
         [
-            against_slsqp(rng, 9, actions, points, scale, radius)
+            against_slsqp(rng, 5, actions, points, scale, radius)
             for actions in (2, 3, 4)
             for points in (10, 60)
             for scale in (1e-3, 1.0, 1e3, 1e6)
