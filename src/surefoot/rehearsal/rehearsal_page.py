@@ -62,7 +62,7 @@ def _draw_gains(cells: Mapping[str, CandidateAnswers], unit: str) -> tuple[Marku
     axes.errorbar(values, range(len(names)), xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
     axes.axvline(0, color=GREY, linewidth=1.0)
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.5, len(names) - 0.5)
+    axes.set_ylim(-0.5, max(len(names), 1) - 0.5)
     label_axes(axes, x=f"mean outcome minus the coin's ({unit})", y="", title="Gain over a coin")
     note = "Over the same people with the same chance; 95 % intervals over trials."
     return inline_svg(figure, note), note
@@ -111,7 +111,7 @@ def _draw_rejections(cells: Mapping[str, CandidateAnswers]) -> tuple[Markup, str
     values, bars = interval_bars([shown[name] for name in names], 100)
     axes.errorbar(values, range(len(names)), xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.5, len(names) - 0.5)
+    axes.set_ylim(-0.5, max(len(names), 1) - 0.5)
     axes.axvline(100 * first.level, color=GREY, linewidth=1.0, linestyle="--")
     axes.set_xlim(left=0)
     what = "Type I error" if first.is_null else "Power"
