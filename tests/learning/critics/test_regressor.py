@@ -15,7 +15,7 @@ from surefoot.regression import CappedRegressor, HighBreakdownRegressor
 
 @pytest.fixture(scope="module")
 def logs():
-    simulated = sf.simulators.HeartSteps(participants=2).collect(sf.policies.coin(2), decision_points=60, seed=1)
+    simulated = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=60, seed=1)
     return sf.simulators.contaminate(simulated, mechanism="prompted", ratio=0.05, strength=5, seed=2).logs
 
 
