@@ -18,12 +18,18 @@ SHOWN_WARNINGS = 10
 @app.command()
 def fit(
     logs: Annotated[
-        Path, typer.Argument(help="Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet.")
+        str,
+        typer.Argument(
+            metavar="LOGS",
+            help="Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet; a path or a URL (s3://…).",
+        ),
     ],
     study: Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")] = Path(
         "study.toml"
     ),
-    out: Annotated[Path, typer.Option(help="Folder for the results; it appears when everything is done.")] = Path("fitted"),
+    out: Annotated[
+        str, typer.Option(metavar="PATH", help="Folder for the results, or a URL (s3://…); it appears when all is done.")
+    ] = "fitted",
     engine: Annotated[
         str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). None changes a result.")
     ] = "auto",
@@ -34,8 +40,11 @@ def fit(
         bool, typer.Option("--keep", help="Keep moments, or decision points where it needs them, for a later --since.")
     ] = False,
     since: Annotated[
-        Path | None,
-        typer.Option(help="Folder of an earlier fit with --keep: these logs are later ones, and all are fitted together."),
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder of an earlier fit with --keep: these logs are later ones, and all are fitted together.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
@@ -44,6 +53,7 @@ def fit(
 
     Run the same command again after an interruption and it continues where it was.
     """
+    from surefoot.data.locations import locate
     from surefoot.errors import FitWarning
     from surefoot.fitting import fit_study
 
@@ -58,14 +68,14 @@ def fit(
     for warning in caught[:SHOWN_WARNINGS]:
         typer.echo(f"surefoot: warning: {warning.message}", err=True)
     if len(caught) > SHOWN_WARNINGS:
-        typer.echo(f"surefoot: {len(caught) - SHOWN_WARNINGS} more warnings in {out / 'manifest.json'}", err=True)
+        typer.echo(f"surefoot: {len(caught) - SHOWN_WARNINGS} more warnings in {locate(out) / 'manifest.json'}", err=True)
     if as_json:
-        typer.echo(json.dumps({"out": str(out), **fitted.manifest}, ensure_ascii=False))
+        typer.echo(json.dumps({"out": str(locate(out)), **fitted.manifest}, ensure_ascii=False))
     else:
-        _print_fit(out, fitted.manifest)
+        _print_fit(str(locate(out)), fitted.manifest)
 
 
-def _print_fit(out: Path, manifest: dict[str, Any]) -> None:
+def _print_fit(out: str, manifest: dict[str, Any]) -> None:
     """The fit in a few lines."""
     from surefoot.learning.pooling import find_pooling
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
+from surefoot.data.locations import Location
 from surefoot.data.log_columns import spell
 from surefoot.data.text_files import check_columns
 from surefoot.errors import InputError, did_you_mean
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def excel_table(path: Path, data: bytes, columns: Sequence[str] | None, sheet: str | None) -> pa.Table:
+def excel_table(path: Location, data: bytes, columns: Sequence[str] | None, sheet: str | None) -> pa.Table:
     """The named columns of a sheet, or all of them; its first row is the header."""
     import pyarrow as pa
 
@@ -37,7 +37,7 @@ def excel_table(path: Path, data: bytes, columns: Sequence[str] | None, sheet: s
     return pa.table({name: _column([row[place] for row in rows[1:]]) for name, place in zip(columns, places, strict=True)})
 
 
-def _read_sheet(path: Path, data: bytes, sheet: str | None) -> list[tuple[Any, ...]]:
+def _read_sheet(path: Location, data: bytes, sheet: str | None) -> list[tuple[Any, ...]]:
     try:
         from openpyxl import load_workbook
         from openpyxl.utils.exceptions import InvalidFileException

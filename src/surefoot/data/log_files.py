@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.column_roles import read_participants, to_microseconds, type_participants, type_times
 from surefoot.data.file_settings import PLAIN, FileSettings
+from surefoot.data.locations import Location, find_size, list_parquet, locate
 from surefoot.data.log_columns import MISSING, LogColumn, settle_missing, whole_array
 from surefoot.data.log_formats import find_format
 from surefoot.data.problems import Place, Problems, frame_row
@@ -139,7 +140,7 @@ def concatenate(parts: Sequence[LogRows]) -> LogRows:
 class LogFile:
     """One file, read once: its rows and its hash come from the same bytes. Or some groups of its rows by themselves."""
 
-    path: Path
+    path: Location
     groups: tuple[int, ...] = ()
     """Where not all."""
     start: int = 0
@@ -147,7 +148,7 @@ class LogFile:
 
     def split(self, rows: int) -> list[LogFile]:
         """A large file in pieces of about so many rows, as far as its format has groups of rows; else the file itself."""
-        if self.path.stat().st_size < SPLIT_BYTES:
+        if find_size(self.path) < SPLIT_BYTES:
             return [self]
         sets = find_format(self.path).list_groups(self.path, rows)
         if len(sets) < 2:
@@ -160,17 +161,17 @@ class LogFile:
         try:
             return self.path.read_bytes()
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror})") from error
+            raise InputError(f"{self.path}: cannot be read ({error.strerror or 'it is not there'})") from error
 
-    def fingerprint(self, folder: str | Path) -> dict[str, Any]:
-        """Name (within the folder, if it came from one), size and SHA-256."""
-        within = Path(folder) if Path(folder).is_dir() else self.path.parent
-        name = str(self.path.relative_to(within))
-        if self.groups:  # Too large to be read at once.
-            with self.path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return {"name": name, "bytes": self.path.stat().st_size, "sha256": digest}
-        return {"name": name, "bytes": len(self.data), "sha256": hashlib.sha256(self.data).hexdigest()}
+    def fingerprint(self, folder: str | Location, *, keep: bool = True) -> dict[str, Any]:
+        """Name (within the folder, if it came from one), size and SHA-256; the bytes are kept for the rows, or pass by."""
+        place: Any = locate(folder)
+        name = self.path.name if place == self.path else str(self.path.relative_to(place))
+        if keep and not self.groups:  # Else it may be too large to be read at once.
+            return {"name": name, "bytes": len(self.data), "sha256": hashlib.sha256(self.data).hexdigest()}
+        with self.path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return {"name": name, "bytes": file.seek(0, io.SEEK_END), "sha256": digest}
 
     def table(self, columns: Sequence[str] | None = None, settings: FileSettings = PLAIN) -> tuple[pa.Table, Place]:
         """The named columns, or all of them, as they are (text from CSV, typed from Parquet), and what rows are called."""
@@ -208,11 +209,11 @@ class LogFile:
         return pa.table(cells)
 
 
-def list_files(path: str | Path) -> list[Path]:
+def list_files(path: str | Location) -> list[Location]:
     """The file itself, or the Parquet files of a folder in the order of their names; hidden ones are left alone."""
-    path = Path(path)
+    path = locate(path)
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
+        found = list_parquet(path)
         if not found:
             raise InputError(f"{path}: a folder without Parquet files; give a folder that has some, or one file")
         return found
@@ -225,7 +226,7 @@ def list_files(path: str | Path) -> list[Path]:
 
 
 @contextmanager
-def name_file(path: str | Path) -> Iterator[None]:
+def name_file(path: str | Location) -> Iterator[None]:
     """Refusals from within name the file, also those that are about a whole column."""
     try:
         yield
@@ -233,7 +234,3 @@ def name_file(path: str | Path) -> Iterator[None]:
         if str(error).startswith(str(path)):
             raise
         raise InputError(f"{path}: {error}", row=error.row, column=error.column, participant=error.participant) from error
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)

@@ -6,11 +6,11 @@ import gzip
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from surefoot.data.excel_files import excel_table
 from surefoot.data.file_settings import FileSettings
+from surefoot.data.locations import Location
 from surefoot.data.parquet_files import list_row_groups, parquet_table
 from surefoot.data.problems import Place
 from surefoot.data.text_files import decode_text, text_place, text_table
@@ -31,15 +31,15 @@ class LogFormat(ABC):
 
     @abstractmethod
     def read(
-        self, path: Path, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         """The named columns, or all, and how its rows are called; `data` are the file's bytes where they were read."""
 
-    def list_groups(self, path: Path, rows: int) -> list[tuple[tuple[int, ...], int]]:
+    def list_groups(self, path: Location, rows: int) -> list[tuple[tuple[int, ...], int]]:
         """Groups of rows that can be read by themselves, in sets of about so many rows, and the rows of each set."""
         return []
 
-    def read_groups(self, path: Path, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+    def read_groups(self, path: Location, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
         """The named columns, or all, of some groups of rows."""
         raise NotImplementedError
 
@@ -52,7 +52,7 @@ class TextFormat(LogFormat):
     is_text = True
 
     def read(
-        self, path: Path, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         text = decode_text(path, unpack(path, data), settings.encoding)
         separator = settings.separator or ("\t" if ".tsv" in path.suffixes else ",")
@@ -66,14 +66,14 @@ class ParquetFormat(LogFormat):
     typed = True
 
     def read(
-        self, path: Path, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         return parquet_table(path, data, columns), lambda row: f"{path}: row {row}"
 
-    def list_groups(self, path: Path, rows: int) -> list[tuple[tuple[int, ...], int]]:
+    def list_groups(self, path: Location, rows: int) -> list[tuple[tuple[int, ...], int]]:
         return list_row_groups(path, rows)
 
-    def read_groups(self, path: Path, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+    def read_groups(self, path: Location, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
         return parquet_table(path, None, columns, groups)
 
 
@@ -84,7 +84,7 @@ class ExcelFormat(LogFormat):
     typed = False
 
     def read(
-        self, path: Path, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         table = excel_table(path, path.read_bytes() if data is None else data, columns, settings.sheet)
         return table, lambda row: f"{path}: row {row + 2}"
@@ -94,7 +94,7 @@ FORMATS: tuple[LogFormat, ...] = (TextFormat(), ParquetFormat(), ExcelFormat())
 LOG_SUFFIXES = tuple(suffix for one in FORMATS for suffix in one.suffixes)
 
 
-def find_format(path: Path) -> LogFormat:
+def find_format(path: Location) -> LogFormat:
     """The format of a file, by its name."""
     name = path.name.lower()
     found = next((one for one in FORMATS if name.endswith(one.suffixes)), None)
@@ -105,7 +105,7 @@ def find_format(path: Path) -> LogFormat:
     return found
 
 
-def unpack(path: Path, data: bytes | None) -> bytes:
+def unpack(path: Location, data: bytes | None) -> bytes:
     """The bytes of a file, unpacked if its name ends in .gz."""
     data = path.read_bytes() if data is None else data
     if path.suffix.lower() != ".gz":

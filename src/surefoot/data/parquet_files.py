@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surefoot.data.locations import Location, find_store
 from surefoot.data.log_columns import value_family
 from surefoot.data.text_files import check_columns
 from surefoot.errors import InputError
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def open_parquet(path: Path, data: bytes | None = None) -> Any:
+def open_parquet(path: Location, data: bytes | None = None) -> Any:
     """An open Parquet file, or its bytes opened as one."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path if data is None else pa.BufferReader(data))
+        source, store = find_store(path) if data is None else (pa.BufferReader(data), None)
+        file = parquet.ParquetFile(source, filesystem=store)
         # The names of a damaged file may not be text.
         _ = file.schema_arrow.names
         return file
@@ -29,7 +30,15 @@ def open_parquet(path: Path, data: bytes | None = None) -> Any:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
 
 
-def list_row_groups(path: Path, rows: int) -> list[tuple[tuple[int, ...], int]]:
+def read_parquet(path: Location, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table of ours: a file, or a folder of files that are one table."""
+    from pyarrow import parquet
+
+    source, store = find_store(path)
+    return parquet.read_table(source, columns=columns, filesystem=store)
+
+
+def list_row_groups(path: Location, rows: int) -> list[tuple[tuple[int, ...], int]]:
     """The row groups of a file in sets of about so many rows, and how many rows each set has."""
     metadata = open_parquet(path).metadata
     sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -40,7 +49,7 @@ def list_row_groups(path: Path, rows: int) -> list[tuple[tuple[int, ...], int]]:
 
 
 def parquet_table(
-    path: Path, data: bytes | None, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+    path: Location, data: bytes | None, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
 ) -> pa.Table:
     """The named columns of a Parquet file, or all of them, and all row groups or some, checked down to the encoding of their
     text."""
@@ -59,12 +68,12 @@ def parquet_table(
     return table
 
 
-def check_files(files: list[Path], columns: Sequence[str]) -> list[Path]:
+def check_files(files: list[Location], columns: Sequence[str]) -> list[Location]:
     """The Parquet files of a folder without those that have no rows.
 
     Files whose columns of one name hold different kinds of values are refused; a column of nothing goes with any.
     """
-    first: dict[str, tuple[str, Path]] = {}
+    first: dict[str, tuple[str, Location]] = {}
     filled = []
     for file in files:
         opened = open_parquet(file)

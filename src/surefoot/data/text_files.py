@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surefoot.data.locations import Location
 from surefoot.data.problems import MOST_SHOWN, Place
 from surefoot.errors import InputError, did_you_mean
 
@@ -26,7 +26,7 @@ OTHER_FORMATS = {
 """How files begin that are no text, and what they are."""
 
 
-def decode_text(path: Path, data: bytes, encoding: str = "utf-8") -> bytes:
+def decode_text(path: Location, data: bytes, encoding: str = "utf-8") -> bytes:
     """A text file as UTF-8 without a byte order mark."""
     for beginning, what in OTHER_FORMATS.items():
         if data.startswith(beginning):
@@ -64,7 +64,7 @@ def read_records(data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]
         begins = reader.line_num + 1
 
 
-def read_header(path: Path, data: bytes, separator: str) -> list[str]:
+def read_header(path: Location, data: bytes, separator: str) -> list[str]:
     """The names of the columns."""
     first = next(read_records(data, separator), (1, [""]))[1]
     for other, name in SEPARATORS.items():
@@ -80,7 +80,7 @@ def read_header(path: Path, data: bytes, separator: str) -> list[str]:
     return first
 
 
-def text_place(path: Path, data: bytes, separator: str) -> Place:
+def text_place(path: Location, data: bytes, separator: str) -> Place:
     """Row → line of the file, found only when a message needs it (quoted fields may run over several lines)."""
 
     @cache
@@ -94,7 +94,7 @@ def text_place(path: Path, data: bytes, separator: str) -> Place:
     return place
 
 
-def text_table(path: Path, data: bytes, columns: Sequence[str] | None, separator: str) -> pa.Table:
+def text_table(path: Location, data: bytes, columns: Sequence[str] | None, separator: str) -> pa.Table:
     """The named columns, or all of them, as text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -117,7 +117,7 @@ def text_table(path: Path, data: bytes, columns: Sequence[str] | None, separator
         raise _explain_fields(path, data, separator, len(header), error) from error
 
 
-def _explain_fields(path: Path, data: bytes, separator: str, expected: int, error: Exception) -> InputError:
+def _explain_fields(path: Location, data: bytes, separator: str, expected: int, error: Exception) -> InputError:
     wrong = [(line, fields) for line, fields in read_records(data, separator) if len(fields) != expected]
     if not wrong:
         return InputError(f"{path}: cannot be read as separated columns ({error})")
@@ -140,7 +140,7 @@ def _remedy(fields: list[str], expected: int, separator: str) -> str:
     return f"write decimals with a point, and {quotes}" if separator == "," else quotes
 
 
-def check_columns(path: Path, header: Sequence[str], columns: Sequence[str]) -> None:
+def check_columns(path: Location, header: Sequence[str], columns: Sequence[str]) -> None:
     """Refuse a file that lacks a column."""
     for name in columns:
         if name not in header:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from surefoot.data.locations import Location, Url, locate
+from surefoot.data.parquet_files import read_parquet
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting import kept_logs, kept_moments
-from surefoot.fitting.checkpoint import Checkpoint, write_part
+from surefoot.fitting.checkpoint import Checkpoint
 from surefoot.fitting.kept_logs import continue_logs, make_table, refuse_changing_past
 from surefoot.fitting.kept_moments import KeptMoments, continue_fit
 from surefoot.fitting.manifest import hash_arrays, make_manifest
@@ -21,6 +23,7 @@ from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.part_work import fit_parts, open_workers
 from surefoot.fitting.partition import Partition
 from surefoot.fitting.pooled_parts import can_pool_parts, fit_pooled_parts
+from surefoot.fitting.stored_fit import StoredFit
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.numerics.engines import ENGINES, find_engine
@@ -52,7 +55,7 @@ class FittedStudy:
     """
 
     manifest: dict[str, Any]
-    folder: Path | None
+    folder: Location | None
     _part: PartFit | None = None
     """What was fitted, where it is in memory."""
 
@@ -64,9 +67,7 @@ class FittedStudy:
 
     def _read_training(self) -> KnownTraining:
         """Whose decision points, and when; a policies file of its own does not say whose."""
-        from pyarrow import parquet
-
-        table = parquet.read_table(self._file("weights"), columns=["participant", "time"])
+        table = read_parquet(self._file("weights"), columns=["participant", "time"])
         participants, index = np.unique(table["participant"].to_numpy(), return_inverse=True)
         time = table["time"].to_numpy()
         return KnownTraining(np.asarray(participants.tolist()), index, time, np.lexsort((time, index)))
@@ -83,27 +84,25 @@ class FittedStudy:
         residual."""
         return self._part.weights if self._part else self._table("weights")
 
-    def _file(self, name: str) -> Path:
+    def _file(self, name: str) -> Location:
         return cast(Path, self.folder) / f"{name}.parquet"  # What is not in memory is in files.
 
     def _table(self, name: str) -> pa.Table:
-        from pyarrow import parquet
-
-        return parquet.read_table(self._file(name))
+        return read_parquet(self._file(name))
 
     @classmethod
-    def load(cls, folder: str | Path) -> FittedStudy:
-        """A folder that `fit_study` wrote."""
+    def load(cls, folder: str | Location) -> FittedStudy:
+        """A folder that `fit_study` wrote, by its path or URL."""
         import json
 
-        folder = Path(folder)
+        place = locate(folder)
         try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{folder}: not a folder of a fit (its manifest.json cannot be read); make one with fit"
             ) from error
-        return cls(manifest, folder)
+        return cls(manifest, place)
 
 
 def fit_study(
@@ -121,16 +120,17 @@ def fit_study(
     """Fit the study's method to logs, and write a folder when `out` names one.
 
     Files go through in blocks of people. What is done is kept in a hidden folder beside `out` until all is done, so that
-    a run that was interrupted continues; `out` itself appears complete or not at all.
+    a run that was interrupted continues; `out` itself appears complete or not at all. At a URL (`s3://…`, `gs://…`,
+    `file://…`: what fsspec knows) parts go straight into `out`, which is a fit when its manifest appears, the last of all.
 
     Parameters
     ----------
     logs
-        A file, a folder of Parquet files, or what `study.read` gave.
+        A file, a folder of Parquet files (by path or URL), or what `study.read` gave.
     study
         A study or its file.
     out
-        The folder to write.
+        The folder to write, by path or URL.
     force
         Whether to replace an earlier fit.
     progress
@@ -174,12 +174,12 @@ def fit_study(
     done = progress or (lambda people, total: None)
     if in_memory:
         read = logs if isinstance(logs, StudyLogs) else study.read(logs)
-        if since is not None and (Path(since) / kept_moments.FILE).is_file():
-            part, kept = continue_fit(Path(since), study, read)
+        if since is not None and (locate(since) / kept_moments.FILE).is_file():
+            part, kept = continue_fit(locate(since), study, read)
             return _write_fit(study, part, kept.inputs, out, force, {kept_moments.FILE: kept.to_table(study)})
         read = read if since is None else continue_logs(since, study, read)
         return _from_memory(read, study, out, force, engine, keep=keep or since is not None)
-    return _through_parts(Path(cast(str, logs)), study, Path(cast(str, out)), force, done, engine, scheduler)
+    return _through_parts(locate(cast(str, logs)), study, locate(cast(str, out)), force, done, engine, scheduler)
 
 
 def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
@@ -235,36 +235,43 @@ def _write_fit(
     if kept:
         manifest["kept"] = _describe_kept(part.method)
     if out is not None:
-        with Checkpoint(Path(out), manifest["key"], force) as checkpoint:
-            write_part(checkpoint.folder, 0, part)
+        with _begin_fit(locate(out), manifest["key"], force) as checkpoint:
+            checkpoint.parts.write(0, part)
             checkpoint.publish(1, manifest, study.text, kept)
     _warn(manifest)
-    return FittedStudy(manifest, None if out is None else Path(out), part)
+    return FittedStudy(manifest, None if out is None else locate(out), part)
+
+
+def _begin_fit(out: Location, key: str, force: bool) -> Checkpoint | StoredFit:
+    return StoredFit(out, key, force) if isinstance(out, Url) else Checkpoint(out, key, force)
 
 
 def _through_parts(
-    path: Path, study: Study, out: Path, force: bool, progress: Progress, engine: str, scheduler: str | None
+    path: Location, study: Study, out: Location, force: bool, progress: Progress, engine: str, scheduler: str | None
 ) -> FittedStudy:
-    Checkpoint.check(out, force)
+    if isinstance(out, Url):
+        StoredFit.check(out, force)
+    else:
+        Checkpoint.check(out, force)
     with open_workers(engine, scheduler) as run:
         pooled = engine != "dask" and can_pool_parts(study)
         partition = Partition.of(study, path, together=False if pooled else None, run=run)
         parts, inputs = partition.parts, partition.inputs
         # Parts of another size hold other participants: their size belongs to the name of the folder.
         key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
-        with Checkpoint(out, key, force) as checkpoint:
+        with _begin_fit(out, key, force) as checkpoint:
             missing = [number for number in range(len(parts)) if not checkpoint.has(number)]
             people = partition.people - sum(len(parts[number]) for number in missing)
             if pooled and len(parts) > 1:
                 # Everybody's moments are added up before any part is done, and a part that was done is read again.
                 missing, people = list(range(len(parts))), 0
-                done = fit_pooled_parts(partition, checkpoint.folder)
+                done = fit_pooled_parts(partition, checkpoint.parts)
             else:
-                done = fit_parts(partition, missing, checkpoint.folder, engine, run)
+                done = fit_parts(partition, missing, checkpoint.parts, engine, run)
             for number in done:
                 people += len(parts[number])
                 progress(people, partition.people)
-            manifest = make_manifest(study, inputs, [checkpoint.summary(number) for number in range(len(parts))])
+            manifest = make_manifest(study, inputs, checkpoint.summaries(len(parts)))
             _require_rewards(study, manifest)
             checkpoint.publish(len(parts), manifest, study.text)
     _warn(manifest)

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -58,12 +59,16 @@ class Checkpoint:
             shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.close()
 
+    @property
+    def parts(self) -> PartFolder:
+        return PartFolder(self.folder.resolve())  # Workers may start in another folder.
+
     def has(self, number: int) -> bool:
         return find_part(self.folder, number).is_dir()
 
-    def summary(self, number: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((find_part(self.folder, number) / "summary.json").read_text(encoding="utf-8"))
-        return found
+    def summaries(self, count: int) -> list[dict[str, Any]]:
+        files = [find_part(self.folder, number) / "summary.json" for number in range(count)]
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
     def publish(
         self, parts: int, manifest: dict[str, Any], study: str, tables: Mapping[str, pa.Table] | None = None
@@ -98,15 +103,21 @@ def find_part(folder: Path, number: int) -> Path:
     return folder / f"part-{number:06d}"
 
 
-def write_part(folder: Path, number: int, part: PartFit) -> None:
-    """Write a part beside the others, whole or not at all."""
-    place = find_part(folder, number)
-    if place.is_dir():
-        return
-    temporary = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
-    part.save(temporary)
-    with suppress(FileExistsError):  # Another worker was taken for dead, and was not.
-        temporary.rename(place)
+@dataclass(frozen=True)
+class PartFolder:
+    """Where the parts of one fit are written."""
+
+    folder: Path
+
+    def write(self, number: int, part: PartFit) -> None:
+        """Write a part beside the others, whole or not at all."""
+        place = find_part(self.folder, number)
+        if place.is_dir():
+            return
+        temporary = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
+        part.save(temporary)
+        with suppress(FileExistsError):  # Another worker was taken for dead, and was not.
+            temporary.rename(place)
 
 
 def _try_lock(file: IO[str]) -> bool:

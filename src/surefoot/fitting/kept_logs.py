@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surefoot.data.joined_logs import find_lasting, join_logs
+from surefoot.data.locations import Location, locate
+from surefoot.data.parquet_files import read_parquet
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study, StudyLogs
@@ -71,7 +73,7 @@ def refuse_changing_past(study: Study) -> None:
 def continue_logs(folder: str | Path, study: Study, later: StudyLogs) -> StudyLogs:
     """What an earlier fit kept, with later logs behind it."""
     refuse_changing_past(study)
-    table, header = _read_table(Path(folder))
+    table, header = _read_table(locate(folder))
     if header["study"] != hash_study(study):
         raise InputError(f"{folder}: was fitted with another study file, or an earlier version of it; fit all logs anew")
     first = _restore_logs(table, later.logs)
@@ -92,13 +94,11 @@ def continue_logs(folder: str | Path, study: Study, later: StudyLogs) -> StudyLo
     )
 
 
-def _read_table(folder: Path) -> tuple[pa.Table, dict[str, Any]]:
-    from pyarrow import parquet
-
+def _read_table(folder: Location) -> tuple[pa.Table, dict[str, Any]]:
     if not (folder / FILE).is_file():
         raise InputError(f"{folder}: keeps nothing to go on from; fit the first logs with --keep")
     try:
-        table = parquet.read_table(folder / FILE)
+        table = read_parquet(folder / FILE)
         header = json.loads((table.schema.metadata or {})[b"surefoot"])
         if header["format"] != FORMAT:
             raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")

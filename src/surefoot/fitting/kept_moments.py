@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.joined_logs import find_again, find_waiting, refuse_repeated
+from surefoot.data.locations import Location
+from surefoot.data.parquet_files import read_parquet
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.fitting.kept_logs import hash_study, refuse_changing_past
@@ -145,14 +146,13 @@ def _list_counted(weights: pa.Table) -> KnownTraining:
     return list_points(np.asarray(weights["participant"].to_pylist()), weights["time"].to_numpy())
 
 
-def continue_fit(folder: Path, study: Study, later: StudyLogs) -> tuple[PartFit, KeptMoments]:
+def continue_fit(folder: Location, study: Study, later: StudyLogs) -> tuple[PartFit, KeptMoments]:
     """The fit to everything that an earlier one counted and to later logs, and what a still later one goes on from."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     refuse_changing_past(study)
     try:
-        table, earlier = (parquet.read_table(folder / name) for name in (FILE, "weights.parquet"))
+        table, earlier = (read_parquet(folder / name) for name in (FILE, "weights.parquet"))
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: cannot be read ({error}); fit all logs anew") from error
     before, data = KeptMoments.of_table(table, study, folder / FILE), later.logs

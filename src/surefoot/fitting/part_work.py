@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from surefoot.fitting.checkpoint import write_part
+from surefoot.fitting.checkpoint import PartFolder
 from surefoot.fitting.dask import open_cluster
 from surefoot.fitting.part_fit import fit_part
 from surefoot.fitting.partition import Partition
+from surefoot.fitting.stored_fit import StoredParts
 from surefoot.numerics.engines import ENGINES
 from surefoot.numerics.parallel import count_cores, prefetch
 from surefoot.numerics.processes import Run, open_processes
@@ -40,23 +40,24 @@ class PartWork:
 
     number: int
     partition: Partition
-    folder: Path
+    place: PartFolder | StoredParts
 
     def run(self) -> None:
-        write_part(self.folder, self.number, fit_part(self.partition.study, self.partition.read(0)))
+        self.place.write(self.number, fit_part(self.partition.study, self.partition.read(0)))
 
 
-def fit_parts(partition: Partition, numbers: Sequence[int], folder: Path, engine: str, run: Run | None) -> Iterator[int]:
-    """Fit the parts of these numbers into the folder; each number when it is done."""
+def fit_parts(
+    partition: Partition, numbers: Sequence[int], place: PartFolder | StoredParts, engine: str, run: Run | None
+) -> Iterator[int]:
+    """Fit the parts of these numbers into a place; each number when it is done."""
     # The rows of a single file are here already: others would read all of it again for each part.
     few = engine != "dask" and (len(partition.files) == 1 or len(numbers) < ENOUGH_PARTS)
     if run is None or few:
         used = engine if engine in ENGINES else "numpy"
         for number, logs in prefetch((number, partition.read(number)) for number in numbers):
-            write_part(folder, number, fit_part(partition.study, logs, used))
+            place.write(number, fit_part(partition.study, logs, used))
             yield number
         return
-    # Workers may start in another folder.
-    works = [PartWork(number, partition.only(number), folder.resolve()) for number in numbers]
+    works = [PartWork(number, partition.only(number), place) for number in numbers]
     for work, _ in run(works, PartWork.run):
         yield work.number

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.locations import Location
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.processes import Run
@@ -33,7 +33,7 @@ class Partition:
     """
 
     study: Study
-    path: Path
+    path: Location
     part_rows: int
     files: list[LogFile]
     """A large Parquet file counts as several, by its row groups."""
@@ -53,7 +53,7 @@ class Partition:
         return sum(len(part) for part in self.parts)
 
     @classmethod
-    def of(cls, study: Study, path: Path, *, together: bool | None = None, run: Run | None = None) -> Partition:
+    def of(cls, study: Study, path: Location, *, together: bool | None = None, run: Run | None = None) -> Partition:
         """Hash every file and look at the ids in it; of a folder nothing else is kept.
 
         `together` keeps everybody in one part; the study's pooling says so unless given. `run` has others look at the files
@@ -124,12 +124,12 @@ class Partition:
 
 
 def _look_at_file(
-    file: LogFile, layout: LogLayout, path: Path
+    file: LogFile, layout: LogLayout, path: Location
 ) -> tuple[dict[str, Any] | None, NDArray[Any], NDArray[np.int64]]:
     """What a file is (told by its first piece), who is in it, and how many rows they have there."""
     found = replace(file)  # What it reads is not kept.
     rows = found.rows(layout)
-    return found.fingerprint(path) if file.start == 0 else None, rows.participants, _count_rows(rows)
+    return found.fingerprint(path, keep=False) if file.start == 0 else None, rows.participants, _count_rows(rows)
 
 
 def _count_rows(rows: LogRows) -> NDArray[np.int64]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from surefoot.fitting.checkpoint import write_part
+from surefoot.fitting.checkpoint import PartFolder
 from surefoot.fitting.part_fit import PartFit, collect_fit, describe_critic, describe_policies, describe_weights, summarise
 from surefoot.fitting.partition import Partition
+from surefoot.fitting.stored_fit import StoredParts
 from surefoot.learning.methods import MomentFit, fit_moments
 from surefoot.learning.methods.moment_fit import Names
 from surefoot.learning.moment_roots import MomentRoots
@@ -26,12 +26,12 @@ def can_pool_parts(study: Study) -> bool:
     return find_pooling(study.pooling).needs_everybody and study.method().why_rows is None
 
 
-def fit_pooled_parts(partition: Partition, folder: Path) -> Iterator[int]:
-    """Fit everybody together and write all parts into the folder; each number when it is done."""
+def fit_pooled_parts(partition: Partition, place: PartFolder | StoredParts) -> Iterator[int]:
+    """Fit everybody together and write all parts into a place; each number when it is done."""
     found, told, rows = _fit_everybody(partition)
     for number, logs in prefetch((number, partition.read(number)) for number in range(len(partition.parts))):
         warnings = told if number == 0 else []
-        write_part(folder, number, _describe_part(partition.study, found, logs, warnings, rows, first=number == 0))
+        place.write(number, _describe_part(partition.study, found, logs, warnings, rows, first=number == 0))
         yield number
 
 

@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot.atomic_files import atomic_write
 from surefoot.data.frames import match_columns, positions
+from surefoot.data.locations import Location, list_parquet, locate
+from surefoot.data.parquet_files import open_parquet, read_parquet
 from surefoot.errors import InputError
 from surefoot.policies.rules import DecisionRule, find_rule
 from surefoot.policies.training import FiledTraining, Training, add_fingerprints
@@ -259,13 +261,13 @@ def _write_json(
         file.write("}\n")
 
 
-def load(path: str | Path) -> Policies:
+def load(path: str | Location) -> Policies:
     """Read what `Policies.save` wrote.
 
     Parameters
     ----------
     path
-        A .json or a .parquet file, or a folder of Parquet files as a fit of many people writes.
+        A .json or a .parquet file, or a folder of Parquet files as a fit of many people writes; a path or a URL.
 
     Returns
     -------
@@ -282,7 +284,7 @@ def load(path: str | Path) -> Policies:
     >>> found.participants, found.state_names
     (array([0, 1]), ('weather', 'engagement', 'fatigue'))
     """
-    path = Path(path)
+    path = locate(path)
     if path.suffix not in (".json", ".parquet"):
         raise InputError(f"{path}: policies are kept as .json or .parquet")
     if not path.exists():
@@ -319,20 +321,18 @@ def _broadcast(chosen: NDArray[np.bool_], like: NDArray[np.float64]) -> NDArray[
     return chosen.reshape(-1, *[1] * (like.ndim - 1))
 
 
-def _read_json(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read_json(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:
     content = json.loads(path.read_text(encoding="utf-8"))
     return content, content
 
 
-def _read_parquet(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    from pyarrow import parquet
-
+def _read_parquet(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:
     if path.is_dir():
-        schemas = [parquet.read_schema(file) for file in sorted(path.glob("*.parquet"))]
+        schemas = [open_parquet(file).schema_arrow for file in list_parquet(path)]
         metadata = join_metadata([schema.metadata or {} for schema in schemas])
-        table = parquet.read_table(path).sort_by("participant").replace_schema_metadata(metadata)
+        table = read_parquet(path).sort_by("participant").replace_schema_metadata(metadata)
     else:
-        table = parquet.read_table(path)
+        table = read_parquet(path)
     header = json.loads((table.schema.metadata or {})[b"surefoot"])
     columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in header["shapes"]}
     return header, {**columns, "participants": table["participant"].to_pylist()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from surefoot.data.column_roles import ColumnNames, read_times
 from surefoot.data.decision_points import DecisionPoints, read_decision_points
 from surefoot.data.derived_states import derive_states
+from surefoot.data.locations import Location
 from surefoot.data.log_columns import MISSING, spell
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, list_files, name_file
 from surefoot.data.parquet_files import check_files
@@ -74,7 +74,7 @@ def log_layout(study: LogDescription) -> LogLayout:
     return LogLayout(roles.participant, roles.time, columns, (*MISSING, *roles.missing), own, meant, study.file.settings)
 
 
-def study_files(study: LogDescription, path: str | Path) -> list[Path]:
+def study_files(study: LogDescription, path: str | Location) -> list[Location]:
     """The files of an input, without the empty parts of a folder."""
     files = list_files(path)
     if len(files) == 1:
@@ -85,7 +85,7 @@ def study_files(study: LogDescription, path: str | Path) -> list[Path]:
     return filled
 
 
-def read_logs(study: LogDescription, path: str | Path) -> StudyLogs:
+def read_logs(study: LogDescription, path: str | Location) -> StudyLogs:
     """All rows of a file or a folder of files."""
     parts: list[LogRows] = []
     inputs = []

@@ -1,0 +1,195 @@
+"""Fits from and to URLs: in this process' memory, for workers in files, and, where moto and s3fs are installed, in S3."""
+
+from contextlib import ExitStack
+
+import pyarrow.parquet as pq
+import pytest
+
+import surefoot as sf
+from surefoot.data.locations import Url, locate
+from surefoot.fitting import FittedStudy, fit_study, partition, stored_fit
+from tests.fitting.test_fitting import one_file_per, study, table  # noqa: F401 - a fixture
+
+registry = pytest.importorskip("fsspec.registry", reason="fsspec is optional: pip install 'surefoot[cluster]' to run these")
+
+
+def start_s3(stack):
+    """A server of moto's on this machine, with one bucket; others find it by the environment, too."""
+    reason = "S3 is tested where moto, flask, flask-cors and s3fs are installed"
+    server = pytest.importorskip("moto.server", reason=reason, exc_type=ImportError).ThreadedMotoServer(
+        port=0, verbose=False
+    )
+    s3fs = pytest.importorskip("s3fs", reason=reason)
+    server.start()
+    stack.callback(server.stop)
+    patch = stack.enter_context(pytest.MonkeyPatch.context())
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:{1}".format(*server.get_host_and_port()),
+        "AWS_ACCESS_KEY_ID": "tester",
+        "AWS_SECRET_ACCESS_KEY": "tester",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        patch.setenv(name, value)
+    s3fs.S3FileSystem().mkdir("trial")
+    return "s3://trial"
+
+
+@pytest.fixture(scope="module", params=["memory", "s3"])
+def store(request, tmp_path_factory):
+    """A folder of every store that is tested."""
+    roots = {"memory": lambda stack: "memory://trial", "s3": start_s3}
+    with ExitStack() as stack:
+        yield roots.get(request.param, lambda stack: f"file://{tmp_path_factory.mktemp('store')}")(stack)
+
+
+@pytest.fixture
+def logs(table, store, tmp_path, monkeypatch):  # noqa: F811
+    """Three files of twelve people, here and in the store; parts are of a few people."""
+    monkeypatch.setattr(partition, "PART_ROWS", 100)
+    here = one_file_per(table, tmp_path / "logs", "participant", 3)
+    there = Url(f"{store}/{tmp_path.name}/logs")
+    for file in here.iterdir():
+        (there / file.name).write_bytes(file.read_bytes())
+    return here, str(there)
+
+
+def names(folder):
+    return {str(file.relative_to(folder)) for file in folder.rglob("*")}
+
+
+def test_a_fit_at_a_url_is_the_local_one_in_parts(logs, store, tmp_path):
+    here, there = logs
+    local = fit_study(here, study(), tmp_path / "fitted")
+    stored = fit_study(there, study(), f"{store}/{tmp_path.name}/fitted/")
+    assert stored.manifest == local.manifest
+    assert stored.critic.to_pylist() == local.critic.to_pylist()
+    assert stored.weights.to_pylist() == local.weights.to_pylist()
+    again = FittedStudy.load(f"{store}/{tmp_path.name}/fitted")
+    for policies in (again.policies, sf.policies.load(f"{store}/{tmp_path.name}/fitted/policies.parquet")):
+        ask = (local.policies.participants, [[0.5, 0.1, 0.2]] * 12)
+        assert (policies.probabilities(*ask) == local.policies.probabilities(*ask)).all()
+    assert again.policies.training.fingerprint == local.policies.training.fingerprint
+    parts = len({name for name in names(stored.folder) if name.startswith("policies.parquet/")})
+    assert parts > 3
+    tables = {f"{name}.parquet/part-{n:06d}.parquet" for name in ("policies", "critic", "weights") for n in range(parts)}
+    assert names(stored.folder) == {"manifest.json", "study.toml", *tables}
+
+
+def test_an_interrupted_fit_continues_and_is_no_fit_before(logs, store, tmp_path, monkeypatch):
+    _, there = logs
+    out, written = f"{store}/{tmp_path.name}/fitted", []
+    write = stored_fit.StoredParts.write
+
+    def write_three_tables_and_stop(self, number, part):
+        with pytest.MonkeyPatch.context() as patch:
+            if number == 2:
+                patch.setattr(Url, "write_bytes", write_no_summary)
+            write(self, number, part)
+
+    put = Url.write_bytes
+
+    def write_no_summary(self, data):
+        return 1 / 0 if self.suffix == ".json" else put(self, data)
+
+    monkeypatch.setattr(stored_fit.StoredParts, "write", write_three_tables_and_stop)
+    with pytest.raises(ZeroDivisionError):
+        fit_study(there, study(), out)
+    with pytest.raises(sf.InputError, match="not a folder of a fit"):
+        FittedStudy.load(out)
+    with pytest.raises(sf.InputError, match="unfinished fit of other logs"):
+        fit_study(there, study(name="ro-linucb"), out)
+    monkeypatch.setattr(stored_fit.StoredParts, "write", lambda *a: written.append(a[1]) or write(*a))
+    found = fit_study(there, study(), out)
+    assert written == list(range(2, 1 + max(written)))  # neither of the two that were whole
+    assert found.manifest["people"] == len(found.policies) == 12
+
+
+def test_force_replaces_a_fit_and_nothing_else(logs, store, tmp_path, monkeypatch):
+    _, there = logs
+    out = f"{store}/{tmp_path.name}/fitted"
+    fit_study(there, study(), out)
+    with pytest.raises(sf.InputError, match="--force"):
+        fit_study(there, study(), out)
+    monkeypatch.setattr(partition, "PART_ROWS", 10**6)
+    small = fit_study(there, study(name="ro-linucb"), out, force=True)
+    assert small.manifest["method"]["name"] == "ro-linucb"
+    assert len(names(small.folder)) == 5
+    assert len(small.policies) == len(small.critic) == 12
+    with pytest.raises(sf.InputError, match="is not a fit"):
+        fit_study(there, study(), there, force=True)
+
+
+def test_wrong_input_leaves_nothing(table, store, tmp_path):  # noqa: F811
+    wrong = table.set_column(table.schema.get_field_index("action"), "action", [[7.0] * len(table)])
+    pq.write_table(wrong, tmp_path / "wrong.parquet")
+    with pytest.raises(sf.InputError, match="never declared"):
+        fit_study(tmp_path / "wrong.parquet", study(), f"{store}/{tmp_path.name}/fitted")
+    assert names(Url(f"{store}/{tmp_path.name}")) == set()
+
+
+def test_one_text_file_and_what_is_kept_for_later(table, store, tmp_path):  # noqa: F811
+    from pyarrow import csv
+
+    csv.write_csv(table, tmp_path / "logs.csv")
+    place = Url(f"{store}/{tmp_path.name}")
+    (place / "logs.csv").write_bytes((tmp_path / "logs.csv").read_bytes())
+    stored = fit_study(f"{place}/logs.csv", study(), f"{place}/first", keep=True)
+    local = fit_study(tmp_path / "logs.csv", study(), tmp_path / "first", keep=True)
+    assert stored.manifest == local.manifest
+    later = table.set_column(
+        table.schema.get_field_index("time"), "time", [[*(t + 1000 for t in table["time"].to_pylist())]]
+    )
+    pq.write_table(later, tmp_path / "later.parquet")
+    both = [fit_study(tmp_path / "later.parquet", study(), since=since) for since in (f"{place}/first", tmp_path / "first")]
+    assert both[0].manifest == both[1].manifest
+    assert both[0].manifest["decision_points"] == 2 * len(table)
+
+
+@pytest.mark.parametrize("store", ["file", "s3"], indirect=True, scope="module")
+def test_workers_read_and_write_by_url(logs, store, tmp_path, monkeypatch):
+    """Processes of their own, which know nothing of this one but the URL and the environment."""
+    from surefoot.fitting import part_work
+
+    monkeypatch.setattr(part_work, "ENOUGH_PARTS", 1)
+    monkeypatch.setattr(part_work, "count_cores", lambda: 2)
+    here, there = logs
+    stored = fit_study(there, study(), f"{store}/{tmp_path.name}/fitted")
+    assert stored.critic.to_pylist() == fit_study(here, study()).critic.to_pylist()
+
+
+def test_the_command_takes_urls(logs, store, tmp_path):
+    from typer.testing import CliRunner
+
+    from surefoot.cli import app
+
+    (tmp_path / "study.toml").write_text(study().text)
+    out = f"{store}/{tmp_path.name}/fitted"
+    found = CliRunner().invoke(app, ["fit", logs[1], "--study", str(tmp_path / "study.toml"), "--out", out])
+    assert found.exit_code == 0, found.output
+    assert f"Written: {out}/" in found.output
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("s4://bucket/logs.csv", "Protocol not known: s4"),
+        ("nowhere://bucket/logs.csv", "Install nowherefs; install it with: pip install nowherefs"),
+        ("memory://empty/logs.parquet", "there is no such file"),
+    ],
+)
+def test_what_cannot_be_reached_is_refused_with_the_remedy(url, words, monkeypatch):
+    known = {"class": "nowherefs.System", "err": "Install nowherefs"}
+    monkeypatch.setitem(registry.known_implementations, "nowhere", known)
+    with pytest.raises(sf.InputError, match=words):
+        fit_study(url, study())
+
+
+def test_a_bucket_that_is_not_there_is_not_made(table, store, tmp_path):  # noqa: F811
+    pq.write_table(table, tmp_path / "logs.parquet")
+    with pytest.raises(sf.InputError, match="there is no /?not-there there"):
+        fit_study(tmp_path / "logs.parquet", study(), f"{store.split(':')[0]}://not-there/a/fitted")
+
+
+def test_paths_stay_paths(tmp_path):
+    assert locate(str(tmp_path)) == tmp_path
+    assert locate(f"file://{tmp_path}/") == Url(f"file://{tmp_path}")
