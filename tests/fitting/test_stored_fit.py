@@ -186,7 +186,7 @@ def test_what_cannot_be_reached_is_refused_with_the_remedy(url, words, monkeypat
 
 def test_a_bucket_that_is_not_there_is_not_made(table, store, tmp_path):  # noqa: F811
     pq.write_table(table, tmp_path / "logs.parquet")
-    with pytest.raises(sf.InputError, match="there is no /?not-there there"):
+    with pytest.raises(sf.InputError, match=r"there is no /?not-there there"):
         fit_study(tmp_path / "logs.parquet", study(), f"{store.split(':')[0]}://not-there/a/fitted")
 
 

@@ -18,18 +18,12 @@ SHOWN_WARNINGS = 10
 @app.command()
 def fit(
     logs: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOGS",
-            help="Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet; a path or a URL (s3://…).",
-        ),
+        str, typer.Argument(help="Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet; path or URL.")
     ],
     study: Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")] = Path(
         "study.toml"
     ),
-    out: Annotated[
-        str, typer.Option(metavar="PATH", help="Folder for the results, or a URL (s3://…); it appears when all is done.")
-    ] = "fitted",
+    out: Annotated[str, typer.Option(help="Folder (path or URL) for the results; a fit when all is done.")] = "fitted",
     engine: Annotated[
         str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). None changes a result.")
     ] = "auto",
@@ -41,10 +35,7 @@ def fit(
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Folder of an earlier fit with --keep: these logs are later ones, and all are fitted together.",
-        ),
+        typer.Option(help="Folder of an earlier fit with --keep: these logs are later ones, and all are fitted together."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
@@ -65,14 +56,19 @@ def fit(
     except KeyboardInterrupt:
         typer.echo("surefoot: stopped; what is fitted is kept, and the same command continues from here", err=True)
         raise
-    for warning in caught[:SHOWN_WARNINGS]:
-        typer.echo(f"surefoot: warning: {warning.message}", err=True)
-    if len(caught) > SHOWN_WARNINGS:
-        typer.echo(f"surefoot: {len(caught) - SHOWN_WARNINGS} more warnings in {locate(out) / 'manifest.json'}", err=True)
+    out = str(locate(out))
+    _print_warnings([str(warning.message) for warning in caught], out)
     if as_json:
-        typer.echo(json.dumps({"out": str(locate(out)), **fitted.manifest}, ensure_ascii=False))
+        typer.echo(json.dumps({"out": out, **fitted.manifest}, ensure_ascii=False))
     else:
-        _print_fit(str(locate(out)), fitted.manifest)
+        _print_fit(out, fitted.manifest)
+
+
+def _print_warnings(messages: list[str], out: str) -> None:
+    for message in messages[:SHOWN_WARNINGS]:
+        typer.echo(f"surefoot: warning: {message}", err=True)
+    if len(messages) > SHOWN_WARNINGS:
+        typer.echo(f"surefoot: {len(messages) - SHOWN_WARNINGS} more warnings in {out}/manifest.json", err=True)
 
 
 def _print_fit(out: str, manifest: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ class Url:
 
     def write_bytes(self, data: bytes) -> None:
         with self._reach() as (store, path):
-            store.makedirs(store._parent(path), exist_ok=True)
+            store.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
             store.pipe_file(path, data)
 
     def remove(self, names: Sequence[str]) -> None:
