@@ -80,18 +80,18 @@ def test_an_interrupted_fit_continues_and_is_no_fit_before(logs, store, tmp_path
     out, written = f"{store}/{tmp_path.name}/fitted", []
     write = stored_fit.StoredParts.write
 
-    def write_three_tables_and_stop(self, number, part):
+    def stop_in_the_third_part(self, number, part):
         with pytest.MonkeyPatch.context() as patch:
             if number == 2:
-                patch.setattr(Url, "write_bytes", write_no_summary)
+                patch.setattr(Url, "write_bytes", write_no_weights)
             write(self, number, part)
 
     put = Url.write_bytes
 
-    def write_no_summary(self, data):
-        return 1 / 0 if self.suffix == ".json" else put(self, data)
+    def write_no_weights(self, data):
+        return 1 / 0 if "weights.parquet" in self.url else put(self, data)
 
-    monkeypatch.setattr(stored_fit.StoredParts, "write", write_three_tables_and_stop)
+    monkeypatch.setattr(stored_fit.StoredParts, "write", stop_in_the_third_part)
     with pytest.raises(ZeroDivisionError):
         fit_study(there, study(), out)
     with pytest.raises(sf.InputError, match="not a folder of a fit"):
