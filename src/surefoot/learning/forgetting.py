@@ -31,6 +31,8 @@ def discount_rows(logs: Trajectories, rate: float) -> NDArray[np.float64]:
     Counted in decision points and not in days: that needs no day to be known, and a break in which nothing was logged, and
     so nothing was learned, is nobody's reason to forget.
     """
+    if rate == 1:
+        return np.ones(len(logs))
     return np.maximum(rate ** count_back(logs).astype(np.float64), FORGOTTEN)
 
 

@@ -126,11 +126,12 @@ class StandardUnits(PenaltyUnits):
 
     def measure_deviations(self, constant: Array, values: Array, weights: Array) -> FitScales:
         xp = array_namespace(values)
-        count = xp.sum(weights * constant**2, axis=1)
-        count = xp.where(count > 0, count, 1.0)[:, None]
-        mean = xp.sum((weights * constant)[..., None] * values, axis=1) / count
-        apart = values - mean[:, None, :] * constant[..., None]
-        width = xp.sqrt(xp.sum(weights[..., None] * apart**2, axis=1) / count)
+        columns, part = xp.permute_dims(values, (0, 2, 1)), (weights * constant)[..., None]
+        count = (constant[:, None, :] @ part)[:, :, 0]
+        count = xp.where(count > 0, count, 1.0)
+        mean = (columns @ part)[..., 0] / count
+        apart = columns - mean[..., None] * constant[:, None, :]
+        width = xp.sqrt((apart**2 @ weights[..., None])[..., 0] / count)
         width = xp.where(width > CONSTANT * xp.abs(mean), width, 1.0)
         return FitScales(mean[:, :-1], width[:, :-1], width[:, -1])
 
