@@ -61,5 +61,5 @@ def _trained_wabbit(logs, rows):
     wabbit = Workspace("--cb_explore 2 --quiet")
     for row in rows:
         action, cost = logs.action[row] + 1, -logs.reward[row]
-        wabbit.fit_batch(f"{action}:{cost}:0.5 {_line(logs.state[row].tolist())}")
+        wabbit.learn(f"{action}:{cost}:0.5 {_line(logs.state[row].tolist())}")
     return wabbit

@@ -75,7 +75,7 @@ def test_the_speeds_are_those_of_the_committed_benchmark(measured):
 
 
 def test_what_was_measured_elsewhere_is_collected(measured):
-    for name in ("gpu", "million", "service", "threads"):
+    for name in ("gpu", "insight", "million", "processes", "service", "threads"):
         assert measured[name] == json.loads((ROOT / f"benchmarks/{name}.json").read_text(encoding="utf-8"))
 
 
@@ -96,7 +96,7 @@ def test_figures_in_sentences_are_measured_ones(measured):
     assert f"{actor:.0f} µs per participant with `ro-accb`, {ucb:.0f} with `ro-linucb`" in readme
     assert f"one decision {one['surefoot ro-accb, one state']:.1f} µs" in readme
     assert (
-        f"people to the power {exponents['people']:.2f} and with decision points to the power {exponents['tuples']:.2f}"
+        f"people to the power {exponents['people']:.2f} and with decision points to the power {exponents['decision points']:.2f}"
         in readme
     )
     assert f"take {everyone['seconds']:.0f} s and {everyone['peak_memory_mib']} MiB" in readme
