@@ -95,10 +95,8 @@ def test_figures_in_sentences_are_measured_ones(measured):
     readme, scaling, robustness = text("README.md"), text("docs/scaling.md"), text("docs/robustness.md")
     assert f"{actor:.0f} µs per participant with `ro-accb`, {ucb:.0f} with `ro-linucb`" in readme
     assert f"one decision {one['surefoot ro-accb, one state']:.1f} µs" in readme
-    assert (
-        f"people to the power {exponents['people']:.2f} and with decision points to the power {exponents['decision points']:.2f}"
-        in readme
-    )
+    people, points = exponents["people"], exponents["decision points"]
+    assert f"people to the power {people:.2f} and with decision points to the power {points:.2f}" in readme
     assert f"take {everyone['seconds']:.0f} s and {everyone['peak_memory_mib']} MiB" in readme
     assert f"the fit alone takes {middle(gpu['ro-accb_seconds']):.2f} s" in readme
     assert f"{everyone['seconds']:.0f} s in all, peak memory {everyone['peak_memory_mib']} MiB" in scaling
