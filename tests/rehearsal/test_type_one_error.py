@@ -5,23 +5,8 @@ from scipy import stats
 
 import surefoot as sf
 from surefoot.rehearsal.plan import RehearsalPlan
+from tests.rehearsal.test_rehearse import STUDY
 
-STUDY = """
-[columns]
-participant = "participant"
-time = "time"
-[state.mood]
-range = [0, 10]
-scaling = { centre = 5.0, scale = 1.7 }
-[reward]
-range = [0, 100]
-[method]
-name = "saccb"
-pooling = "all"
-[probability_limits]
-minimum = 0.2
-maximum = 0.8
-"""
 PLAN = """
 trials = 80
 block = 80

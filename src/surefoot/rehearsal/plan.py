@@ -22,6 +22,7 @@ from surefoot.rehearsal.environments import (
 )
 from surefoot.rehearsal.pilot_effect import PilotEffect
 from surefoot.study import Study
+from surefoot.study.file_text import read_text
 from surefoot.study.model import MethodChoice
 from surefoot.study.toml_types import Finite, Probability, Section
 from surefoot.study.validation_errors import explain_error, explain_syntax
@@ -173,15 +174,7 @@ class RehearsalPlan(Section):
     @classmethod
     def load(cls, path: str | Path) -> RehearsalPlan:
         """Read a `rehearsal.toml`."""
-        path = Path(path)
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except FileNotFoundError as error:
-            raise InputError(f"{path}: there is no such file; leave --plan out to rehearse with the defaults") from error
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+        text = read_text(Path(path), remedy="leave --plan out to rehearse with the defaults")
         return cls.parse(text, str(path))
 
     @classmethod

@@ -15,6 +15,7 @@ from surefoot.data.decision_times import DayBoundary
 from surefoot.data.log_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.effects_section import EffectsSection
+from surefoot.study.file_text import read_text
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
 from surefoot.study.toml_types import Finite, Probability, Section
@@ -140,14 +141,7 @@ class Study(LogDescription):
         path = Path(path)
         if path.name.lower().endswith(LOG_SUFFIXES) or path.is_dir():
             raise InputError(f"{path}: holds logs, not a study; write surefoot fit {path} --study study.toml")
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except FileNotFoundError as error:
-            raise InputError(f"{path}: there is no such file; surefoot init LOGS --out {path} writes a first one") from error
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+        text = read_text(path, remedy=f"surefoot init LOGS --out {path} writes a first one")
         return cls.parse(text, str(path))
 
     @classmethod
