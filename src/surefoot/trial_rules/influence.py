@@ -198,6 +198,8 @@ def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without:
     """The mean change of the probabilities; with a policy for each participant, of the one who changes most."""
     data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1)
+    for one in (policies, without):
+        chosen &= one.covers(data.participant)  # Somebody new may not have a policy yet.
     if not chosen.any():
         return 0.0
     people, states = data.participant[chosen], data.state[chosen]

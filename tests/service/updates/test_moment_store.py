@@ -102,6 +102,16 @@ def test_three_nights(trial):
     check_equal(trial, status)
 
 
+@pytest.mark.parametrize(("url", "trial"), [("sqlite", "person")], indirect=True)
+def test_somebody_new_among_people_with_policies_of_their_own(trial):
+    fill(trial, people=6, points=25)
+    update(trial)
+    fill(trial, people=7, points=5, first=25, seed=1)
+    state, status = update(trial)
+    assert (state, status["result"]["why_all_rows"]) == ("done", None), status
+    assert check_equal(trial, status) == 6 * 30 + 5
+
+
 def test_what_moments_cannot_follow_is_read_again(trial, monkeypatch):
     decided = fill(trial, people=5, points=25)
     update(trial)
