@@ -264,8 +264,7 @@ def _through_parts(
             people = partition.people - sum(len(parts[number]) for number in missing)
             if pooled and len(parts) > 1:
                 # Everybody's moments are added up before any part is done, and a part that was done is read again.
-                missing, people = list(range(len(parts))), 0
-                done = fit_pooled_parts(partition, checkpoint.parts)
+                people, done = 0, fit_pooled_parts(partition, checkpoint.parts)
             else:
                 done = fit_parts(partition, missing, checkpoint.parts, engine, run)
             for number in done:
