@@ -25,7 +25,8 @@ FOLLOWS = (
 
 
 @pytest.fixture(params=["partial"])
-def trial(url, request):
+def trial(url, request, monkeypatch):
+    monkeypatch.setattr(moment_store, "LEAST_ROWS", 1)
     opened = open_trial(Study.parse(FOLLOWS.format(pooling=request.param)), url)
     yield opened
     opened.close()
@@ -110,6 +111,27 @@ def test_somebody_new_among_people_with_policies_of_their_own(trial):
     state, status = update(trial)
     assert (state, status["result"]["why_all_rows"]) == ("done", None), status
     assert check_equal(trial, status) == 6 * 30 + 5
+
+
+def test_few_new_rows_are_too_few_to_check_a_policy_on(trial, monkeypatch):
+    monkeypatch.setattr(moment_store, "LEAST_ROWS", 100)
+    fill(trial, people=6, points=25)
+    update(trial)
+    fill(trial, people=6, points=5, first=25, seed=1)
+    assert update(trial)[1]["result"]["why_all_rows"].startswith("fewer than 100 decision points are new")
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_what_did_not_pass_the_checks_is_looked_at_again(url):
+    """Something wild that was refused one night must not slip in with the next, which has nothing wild of its own."""
+    text = FOLLOWS.format(pooling="all").replace("max_removed = 0.5", "max_removed = 0.5\nmax_influence = 0.0")
+    trial = open_trial(Study.parse(text), url)
+    for points, expected in ((2, "waiting"), (25, "refused")):
+        fill(trial, people=6, points=points, first=2 * (points > 2))
+        assert update(trial)[0] == expected
+        with trial.database.autocommit() as connection:
+            assert connection.scalar(sa.select(sa.func.count()).select_from(kept_moments)) == 0
+    trial.close()
 
 
 def test_what_moments_cannot_follow_is_read_again(trial, monkeypatch):

@@ -29,6 +29,8 @@ from surefoot.trial_rules.proposals import Proposal, find_need_for_rows
 POINT = ("participant_id", "decision_idx")
 MOST_IN_A_ROW = 6
 """So many updates go on from moments before everything is read again."""
+LEAST_ROWS = 100
+"""The checks look at what is new: fewer decision points do not show what a policy would do in other states."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def read_update_rows(trial: Trial, connection: sa.Connection) -> UpdateRows:
         _refuse_corrected(earlier, rows, before)
         if not rows:
             raise InputError("nothing is new")
+        if len(rows) < LEAST_ROWS:
+            raise InputError(f"fewer than {LEAST_ROWS} decision points are new, too few to check a policy on")
     except InputError as error:
         found = read_rows(connection, without_withdrawn=not learn_from_all)
         return UpdateRows(found, None, str(error), {**marks, "in_a_row": 0})
@@ -130,10 +134,13 @@ def _refuse_corrected(earlier: KeptMoments, rows: list[Any], before: dict[str, i
 
 
 def keep_moments(trial: Trial, update_id: int, proposal: Proposal, marks: dict[str, int]) -> None:
-    """In place of those that were kept before, where the next update can go on from them."""
+    """In place of those that were kept before, where the next update can go on from them.
+
+    Only what passed the checks is kept: what was refused, or not checked yet, must be looked at again.
+    """
     from pyarrow import parquet
 
-    if find_need_for_rows(trial.study) is not None:
+    if proposal.state != "done" or find_need_for_rows(trial.study) is not None:
         return
     kept = proposal.kept or KeptMoments.of_logs(trial.study, proposal.logs)
     content = io.BytesIO()
