@@ -22,6 +22,11 @@ def nightly(url):
     trial.close()
 
 
+def noon_after_a_night():
+    """A moment after the trial's first night, hours away from 03:00, so that some minutes later is the same night."""
+    return (datetime.now(UTC) + timedelta(days=2)).replace(hour=12)
+
+
 def start_and_lose_power(trial, by):
     """The update begins, and the machine goes dark before its process has done anything."""
     update_id = updates.begin_update(trial, by)
@@ -51,7 +56,7 @@ def test_the_nightly_update_is_taken_once(nightly, url, monkeypatch):
 def test_an_update_that_a_power_cut_ended_is_found_and_tried_again(nightly, monkeypatch):
     monkeypatch.setattr(schedule.update_process, "start_update", start_and_lose_power)
     monkeypatch.setattr(updates, "DEAD_AFTER", timedelta(seconds=-1))
-    at = datetime.now(UTC) + timedelta(days=1)
+    at = noon_after_a_night()
     ids = [schedule.tick(nightly, at + timedelta(minutes=minute)) for minute in range(5)]
     assert ids[:3] == [1, 2, 3] and ids[3:] == [None, None], "three attempts, then people must look"
     assert column(nightly, update_rows.c.state) == ["interrupted"] * 3
@@ -64,7 +69,7 @@ def test_an_update_that_a_power_cut_ended_is_found_and_tried_again(nightly, monk
 
 def test_a_worker_that_died_between_the_claim_and_the_update_does_not_cost_the_night(nightly, monkeypatch):
     monkeypatch.setattr(schedule.update_process, "start_update", lambda trial, by: by)
-    at = datetime.now(UTC) + timedelta(days=1)
+    at = noon_after_a_night()
     assert schedule.tick(nightly, at).startswith("schedule, night of")
     assert schedule.tick(nightly, at + timedelta(seconds=30)) is None, "it may just be starting"
     assert schedule.tick(nightly, at + timedelta(minutes=3)).endswith("attempt 2")
