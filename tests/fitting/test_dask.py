@@ -1,4 +1,4 @@
-"""The same fit on a cluster of several worker processes on this machine."""
+"""The same fit on a cluster of several worker processes on this machine, which read and write by path and by URL."""
 
 import os
 import signal
@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from surefoot import InputError
-from surefoot.fitting import fit_study, partition
+from surefoot.data.locations import Url
+from surefoot.fitting import FittedStudy, dask, fit_study, partition
 from tests.fitting.test_fitting import one_file_per, study, table  # noqa: F401 - a fixture
 
 distributed = pytest.importorskip("distributed", reason="Dask is optional: pip install 'surefoot[cluster]' to run these")
@@ -14,9 +15,16 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own, on ending proce
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(s3):
+    """Processes of their own, which know the store of objects by the environment they were started in."""
     with distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def victims(cluster):
+    """The processes that the workers began with, one for each test to kill; others take their place."""
+    return [worker.pid for worker in cluster.workers.values()]
 
 
 @pytest.fixture
@@ -42,20 +50,29 @@ def test_results_equal_the_local_ones_to_the_last_bit(table, cluster, parts_of_a
     assert len(done) > 3
 
 
-def test_a_killed_worker_costs_time_and_no_result(table, parts_of_a_few, tmp_path):  # noqa: F811
-    logs = one_file_per(table, tmp_path / "logs", "participant", 3)
-    fit_study(logs, study(), tmp_path / "here")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        victims = [next(iter(cluster.workers.values())).pid]
+@pytest.mark.parametrize("store", ["", "file://", "s3://"])
+def test_a_killed_worker_costs_time_and_no_result(store, table, cluster, victims, s3, parts_of_a_few, tmp_path):  # noqa: F811
+    """Logs and results by path, and by the URL of files and of objects."""
+    here = one_file_per(table, tmp_path / "logs", "participant", 3)
+    place = f"{s3}/killed" if store == "s3://" else f"{store}{tmp_path}"
+    if store == "s3://":
+        for file in here.iterdir():
+            (Url(f"{place}/logs") / file.name).write_bytes(file.read_bytes())
+    alive = [victims.pop()]
 
-        def kill_one(people, total):
-            assert people < total or not victims
-            while victims:
-                os.kill(victims.pop(), signal.SIGKILL)
+    def kill_one(people, total):
+        assert people < total or not alive
+        while alive:
+            os.kill(alive.pop(), signal.SIGKILL)
 
-        address = cluster.scheduler_address
-        fit_study(logs, study(), tmp_path / "there", engine="dask", scheduler=address, progress=kill_one)
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    address = cluster.scheduler_address
+    fit_study(f"{place}/logs", study(), f"{place}/there", engine="dask", scheduler=address, progress=kill_one)
+    there, expected = FittedStudy.load(f"{place}/there"), fit_study(here, study())
+    assert there.manifest == expected.manifest
+    assert there.critic.to_pylist() == expected.critic.to_pylist()
+    assert there.weights.to_pylist() == expected.weights.to_pylist()
+    ask = (expected.policies.participants, [[0.5, 0.1, 0.2]] * 12)
+    assert (there.policies.probabilities(*ask) == expected.policies.probabilities(*ask)).all()
 
 
 def test_without_an_address_workers_are_started_here(table, tmp_path, monkeypatch):  # noqa: F811
@@ -75,7 +92,8 @@ def test_wrong_input_on_a_worker_is_the_same_error(table, cluster, tmp_path):  #
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
-def test_wrong_combinations_are_refused(table, tmp_path):  # noqa: F811
+def test_wrong_combinations_are_refused(table, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(dask, "ANSWER_SECONDS", 0.1)
     logs = one_file_per(table, tmp_path / "logs", "participant", 2)
     for arguments, words in (
         ({"engine": "dsk"}, "did you mean"),

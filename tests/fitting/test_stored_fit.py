@@ -1,6 +1,4 @@
-"""Fits from and to URLs: in this process' memory, for workers in files, and, where moto and s3fs are installed, in S3."""
-
-from contextlib import ExitStack
+"""Fits from and to URLs: in this process' memory, in files, and on a server of S3 (`conftest.py`)."""
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,39 +11,18 @@ from tests.fitting.test_fitting import one_file_per, study, table  # noqa: F401 
 registry = pytest.importorskip("fsspec.registry", reason="fsspec is optional: pip install 'surefoot[cluster]' to run these")
 
 
-def start_s3(stack):
-    """A server of moto's on this machine, with one bucket; others find it by the environment, too."""
-    reason = "S3 is tested where moto, flask, flask-cors and s3fs are installed"
-    server = pytest.importorskip("moto.server", reason=reason, exc_type=ImportError).ThreadedMotoServer(
-        port=0, verbose=False
-    )
-    s3fs = pytest.importorskip("s3fs", reason=reason)
-    server.start()
-    stack.callback(server.stop)
-    patch = stack.enter_context(pytest.MonkeyPatch.context())
-    for name, value in {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:{1}".format(*server.get_host_and_port()),
-        "AWS_ACCESS_KEY_ID": "tester",
-        "AWS_SECRET_ACCESS_KEY": "tester",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        patch.setenv(name, value)
-    s3fs.S3FileSystem().mkdir("trial")
-    return "s3://trial"
-
-
 @pytest.fixture(scope="module", params=["memory", "s3"])
 def store(request, tmp_path_factory):
     """A folder of every store that is tested."""
-    roots = {"memory": lambda stack: "memory://trial", "s3": start_s3}
-    with ExitStack() as stack:
-        yield roots.get(request.param, lambda stack: f"file://{tmp_path_factory.mktemp('store')}")(stack)
+    if request.param == "s3":
+        return request.getfixturevalue("s3")
+    return {"memory": "memory://trial", "file": f"file://{tmp_path_factory.mktemp('store')}"}[request.param]
 
 
 @pytest.fixture
 def logs(table, store, tmp_path, monkeypatch):  # noqa: F811
     """Three files of twelve people, here and in the store; parts are of a few people."""
-    monkeypatch.setattr(partition, "PART_ROWS", 100)
+    monkeypatch.setattr(partition, "PART_ROWS", 200)
     here = one_file_per(table, tmp_path / "logs", "participant", 3)
     there = Url(f"{store}/{tmp_path.name}/logs")
     for file in here.iterdir():
@@ -145,9 +122,9 @@ def test_one_text_file_and_what_is_kept_for_later(table, store, tmp_path):  # no
     assert both[0].manifest["decision_points"] == 2 * len(table)
 
 
-@pytest.mark.parametrize("store", ["file", "s3"], indirect=True, scope="module")
-def test_workers_read_and_write_by_url(logs, store, tmp_path, monkeypatch):
-    """Processes of their own, which know nothing of this one but the URL and the environment."""
+@pytest.mark.parametrize("store", ["file"], indirect=True, scope="module")
+def test_processes_read_and_write_by_url(logs, store, tmp_path, monkeypatch):
+    """On Dask's workers, and in S3: `test_dask.py`."""
     from surefoot.fitting import part_work
 
     monkeypatch.setattr(part_work, "ENOUGH_PARTS", 1)

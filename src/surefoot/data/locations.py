@@ -91,8 +91,11 @@ class Url:
 
     def write_bytes(self, data: bytes) -> None:
         with self._reach() as (store, path):
-            store.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            store.pipe_file(path, data)
+            try:
+                store.pipe_file(path, data)
+            except FileNotFoundError:  # Stores of objects need no folder, and to ask for one costs a request.
+                store.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+                store.pipe_file(path, data)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files of this folder, and folders in it with all that is in them."""

@@ -22,6 +22,9 @@ AHEAD = 2
 RETRIES = 5
 """How often an item is begun again when its worker dies; after that the item itself must be what kills it."""
 
+ANSWER_SECONDS = 10
+"""How long a scheduler may take to answer."""
+
 
 @contextmanager
 def open_cluster(scheduler: str | None) -> Iterator[Run]:
@@ -70,7 +73,7 @@ def _connect(scheduler: str) -> Client:
     from distributed import Client
 
     try:
-        return Client(scheduler, timeout="10s", set_as_default=False)
+        return Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers at {scheduler} ({error}); start one or leave --scheduler out"
