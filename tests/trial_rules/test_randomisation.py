@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -10,12 +10,8 @@ PEOPLE, POINTS = 1000, 1000
 
 
 def test_a_million_draws_are_uniform_and_uncorrelated():
-    numbers = np.array(
-        [
-            [draw_uniform(SECRET, random_key(f"p{participant}", point)) for point in range(POINTS)]
-            for participant in range(PEOPLE)
-        ]
-    )
+    keys = (random_key(f"p{participant}", point) for participant in range(PEOPLE) for point in range(POINTS))
+    numbers = draw_uniforms(SECRET, keys).reshape(PEOPLE, POINTS)
     assert numbers.min() >= 0 and numbers.max() < 1
     bins = np.bincount((numbers.ravel() * 1000).astype(int), minlength=1000)
     assert stats.chisquare(bins).pvalue > 1e-4
@@ -60,10 +56,12 @@ def test_an_impossible_action_is_never_drawn(number, weights):
     assert sum(probabilities[:action]) <= number or number >= sum(probabilities) - 1e-9
 
 
-@given(st.lists(st.text("abc-019", min_size=1, max_size=8), max_size=5), st.integers(0, 10**6))
-def test_many_draws_are_those_of_each(names, index):
+@given(st.lists(st.text(max_size=100), max_size=5), st.integers(0, 10**6), st.binary(max_size=130))
+@example(["p01"], 7, bytes(64))  # as long as a block of the hash, and longer
+@example(["p01"], 7, bytes(65))
+def test_many_draws_are_those_of_each(names, index, secret):
     keys = [random_key(name, index) for name in names]
-    assert draw_uniforms(SECRET, keys).tolist() == [draw_uniform(SECRET, key) for key in keys]
+    assert draw_uniforms(secret, keys).tolist() == [draw_uniform(secret, key) for key in keys]
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=4), st.floats(0, 1, exclude_max=True))

@@ -9,8 +9,9 @@ order.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,15 @@ from surefoot.numerics.boltzmann import boltzmann
 from surefoot.policies.features import critic_features, effects, policy_features
 
 
+class RowInfluences(NamedTuple):
+    """What the policy's coefficients would lose without each used row, to first order."""
+
+    place: NDArray[np.int64]
+    """(rows) in the logs."""
+    policy: NDArray[np.float64]
+    """(rows, k·m)."""
+
+
 @dataclass(frozen=True)
 class Influences:
     """One row per participant with a usable decision point."""
@@ -34,6 +44,8 @@ class Influences:
     """(people, k·m); None when the policy has no coefficients of its own."""
     policy_features: int
     """How many coefficients of an action the policy learns: state variables that it sees, and the intercept."""
+    rows: RowInfluences | None = None
+    """Of every single row, where they are wanted and have a formula."""
 
     def covariance(self, part: str) -> NDArray[np.float64]:
         """(n − 1)/n Σ influence influenceᵀ; of the policy times n/(n − m), NaN where people are no more than m features.
@@ -124,8 +136,10 @@ def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDAr
     return np.where(np.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0)
 
 
-def compute_influences(fitted: Method, *, with_policy: bool = True, analytic: bool = False) -> Influences:
-    """Every participant's influence on a method fitted with pooling="all"; the policy's only where it is wanted.
+def compute_influences(
+    fitted: Method, *, with_policy: bool = True, with_rows: bool = False, analytic: bool = False
+) -> Influences:
+    """Every participant's influence on a method fitted with pooling="all"; the policy's, and each row's, where wanted.
 
     The critic solves Σ u x e = ζ w. Its derivative is not XᵀUX alone: moving w also moves decision points across the cap,
     which adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal
@@ -157,20 +171,21 @@ def compute_influences(fitted: Method, *, with_policy: bool = True, analytic: bo
     else:
         others = (hessian - own + np.diag(penalty))[:, used][:, :, used]
         critic[:, used] = np.linalg.solve(others, pull[:, used, None])[..., 0]
-    policy = _policy(fitted, rows, critic) if with_policy and isinstance(fitted, ACCB) else None
-    return Influences(critic, policy, _count_policy_features(fitted))
+    if not (with_policy and isinstance(fitted, ACCB)):
+        return Influences(critic, None, _count_policy_features(fitted))
+    equations = _PolicyEquations.of(fitted, rows)
+    each = _estimate_rows(rows, equations) if with_rows else None
+    return Influences(critic, equations.solve(critic, rows.sum_by_participant), _count_policy_features(fitted), each)
 
 
-def estimate_row_influences(fitted: Method) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-    """Every used row of a pooled fit, and what the policy's coefficients would lose without it, to first order.
+def _estimate_rows(rows: _Rows, equations: _PolicyEquations) -> RowInfluences | None:
+    """As `compute_influences`, with (H − h xxᵀ)⁻¹ g = H⁻¹ g / (1 − h xᵀH⁻¹x) for a single row.
 
-    As `compute_influences`, with (H − h xxᵀ)⁻¹ g = H⁻¹ g / (1 − h xᵀH⁻¹x) for a single row; None where there is no such
-    formula: without coefficients, with a look ahead, or where the cap cuts too densely.
+    None where there is no such formula: with a look ahead, or where the cap cuts too densely.
     """
-    if not (fitted.pooled_ and isinstance(fitted, ACCB) and fitted.joint_ is None and fitted.critic_.has_coefficients):
+    fitted = equations.fitted
+    if fitted.joint_ is not None:
         return None
-    rows = _Rows.of(fitted)
-    rows = replace(rows, starts=np.arange(len(rows.rows)))
     weight, penalty = rows.kept - rows.cap * rows.at_cap, fitted.penalty_[0]
     hessian = (rows.x * weight[:, None]).T @ rows.x + np.diag(penalty)
     used = np.diagonal(hessian) != 0
@@ -180,7 +195,7 @@ def estimate_row_influences(fitted: Method) -> tuple[NDArray[np.int64], NDArray[
     toward[:, used] = np.linalg.solve(hessian[np.ix_(used, used)], rows.x[:, used].T).T
     left = np.maximum(1 - weight * (toward * rows.x).sum(axis=1), 1e-9)
     critic = toward * (rows.kept * rows.residual / left)[:, None]
-    return rows.rows, _policy(fitted, rows, critic)
+    return RowInfluences(rows.rows, equations.solve(critic, lambda values: values))
 
 
 def _count_policy_features(fitted: Method) -> int:
@@ -209,45 +224,99 @@ def _leave_each_out(fitted: Method) -> Influences:
     return Influences(np.array(critic), learned, _count_policy_features(fitted))
 
 
-def _policy(fitted: ACCB, rows: _Rows, critic: NDArray[np.float64]) -> NDArray[np.float64]:
+@dataclass(frozen=True)
+class _PolicyEquations:
     """θ solves Σ (u s(θ, w) − ζθ) = 0: −J⁻¹ (own score + ∂score/∂w · the critic's influence), J the curvature.
 
     On the boundary of the stochasticity constraint the multiplier λ and the constraint join the system. The units of the
     penalty are held.
     """
-    # In the units of the penalty, as it was found.
-    theta = fitted.scaling_.to_standard(fitted.policies_.rule.coefficients())[0]
-    penalty = fitted.actor_penalty * fitted.scaling_.reward[0]
-    k, m = theta.shape
-    count = float(rows.discount.sum())
-    advantage = policy_features(fitted.logs_.state[rows.rows]) @ effects(fitted.critic_coef_[0], k + 1).T
-    probability = boltzmann(rows.z @ theta.T)
-    slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
-    score = (slope[:, :, None] * rows.z[:, None, :]).reshape(len(rows.z), k * m)
-    shrink = np.full((1, m), penalty)
-    stakes = advantage * (rows.kept / count)[:, None]
-    _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
-    cross = _cross_derivative(rows, probability, score) / count
-    own = rows.sum_by_participant(rows.kept[:, None] * score - rows.discount[:, None] * (penalty * theta.ravel())) / count
-    pull, system = own + critic @ cross.T, curvature[0]
-    radius = fitted.radius
-    if radius is not None:
+
+    fitted: ACCB
+    count: float
+    own: NDArray[np.float64]
+    """(rows, k·m): `count` times the score of each row."""
+    cross: NDArray[np.float64]
+    """(k·m, d): ∂score/∂w."""
+    curvature: NDArray[np.float64]
+    """(k·m, k·m)."""
+    constraint: _Constraint | None
+    """Where θ lies on the boundary."""
+
+    @classmethod
+    def of(cls, fitted: ACCB, rows: _Rows) -> _PolicyEquations:
+        # In the units of the penalty, as it was found.
+        theta = fitted.scaling_.to_standard(fitted.policies_.rule.coefficients())[0]
+        penalty = fitted.actor_penalty * fitted.scaling_.reward[0]
+        k, m = theta.shape
+        count = float(rows.discount.sum())
+        advantage = policy_features(fitted.logs_.state[rows.rows]) @ effects(fitted.critic_coef_[0], k + 1).T
+        probability = boltzmann(rows.z @ theta.T)
+        slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
+        score = (slope[:, :, None] * rows.z[:, None, :]).reshape(len(rows.z), k * m)
+        shrink = np.full((1, m), penalty)
+        stakes = advantage * (rows.kept / count)[:, None]
+        _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
+        cross = _cross_derivative(rows, probability, score) / count
+        own = rows.kept[:, None] * score - rows.discount[:, None] * (penalty * theta.ravel())
+        constraint = None if fitted.radius is None else _Constraint.of(rows, theta, gradient[0], fitted.radius)
+        return cls(fitted, count, own, cross, curvature[0], constraint)
+
+    def solve(
+        self, critic: NDArray[np.float64], total: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """What θ would lose without each participant, or row: `total` sums rows, `critic` is what w would lose."""
+        size = len(self.curvature)
+        pull, system = total(self.own) / self.count + critic @ self.cross.T, self.curvature
+        if self.constraint is not None:
+            pull, system = self.constraint.join(pull, system, total)
+        # A variable that the policy does not see, without a penalty, leaves a row of zeros.
+        seen = np.diagonal(self.curvature) != 0
+        free = np.concatenate([seen, np.ones(len(system) - size, dtype=bool)])
+        found = np.zeros_like(pull)
+        found[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
+        scaling, features = self.fitted.scaling_, self.fitted.logs_.state.shape[1] + 1
+        return np.asarray(scaling.to_raw(found[:, :size].reshape(-1, size // features, features)).reshape(-1, size))
+
+
+@dataclass(frozen=True)
+class _Constraint:
+    """θ on the boundary of the stochasticity constraint, Σ share · (θᵀz)² = radius."""
+
+    multiplier: float
+    metric: NDArray[np.float64]
+    normal: NDArray[np.float64]
+    along: NDArray[np.float64]
+    """(rows, k·m): what each row adds to the normal."""
+    excess: NDArray[np.float64]
+    """(rows): what each row adds to the constraint, twice."""
+
+    @classmethod
+    def of(cls, rows: _Rows, theta: NDArray[np.float64], gradient: NDArray[np.float64], radius: float) -> _Constraint | None:
+        """None where θ lies within."""
+        k, m = theta.shape
         share = rows.kept / rows.kept.sum()
         metric = np.kron(np.eye(k), (rows.z * share[:, None]).T @ rows.z)
         normal = metric @ theta.ravel()
-        if theta.ravel() @ normal > (1 - 1e-6) * radius:
-            multiplier = float(theta.ravel() @ gradient[0]) / radius
-            logits = rows.z @ theta.T
-            along = rows.sum_by_participant(share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(-1, k * m))
-            size = rows.sum_by_participant(share * ((logits**2).sum(axis=1) - radius)) / 2
-            pull = np.concatenate([pull - multiplier * along, size[:, None]], axis=1)
-            system = np.block([[system - multiplier * metric, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]])
-    # A variable that the policy does not see, without a penalty, leaves a row of zeros.
-    seen = np.diagonal(curvature[0]) != 0
-    free = np.concatenate([seen, np.ones(len(system) - k * m, dtype=bool)])
-    found = np.zeros_like(pull)
-    found[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
-    return np.asarray(fitted.scaling_.to_raw(found[:, : k * m].reshape(-1, k, m)).reshape(-1, k * m))
+        if not theta.ravel() @ normal > (1 - 1e-6) * radius:
+            return None
+        multiplier = float(theta.ravel() @ gradient) / radius
+        logits = rows.z @ theta.T
+        along = share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(-1, k * m)
+        return cls(multiplier, metric, normal, along, share * ((logits**2).sum(axis=1) - radius))
+
+    def join(
+        self,
+        pull: NDArray[np.float64],
+        system: NDArray[np.float64],
+        total: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The equations with those of the constraint and its multiplier."""
+        size, normal = total(self.excess) / 2, self.normal
+        pull = np.concatenate([pull - self.multiplier * total(self.along), size[:, None]], axis=1)
+        return pull, np.block(
+            [[system - self.multiplier * self.metric, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]]
+        )
 
 
 def _cross_derivative(rows: _Rows, probability: NDArray[np.float64], score: NDArray[Any]) -> NDArray[np.float64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from surefoot.numerics.arrays import Array, array_namespace
 
 MAD_TO_STANDARD_DEVIATION = 1.4826
@@ -31,25 +33,24 @@ def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[
     xp = array_namespace(values)
     count = xp.sum(present, axis=-1, dtype=xp.int64, keepdims=True)
     last = xp.maximum(count - 1, xp.zeros_like(count))
-    positions = [xp.astype(last, values.dtype) * level for level in levels]
-    below = [xp.astype(xp.floor(position), xp.int64) for position in positions]
-    places = [(place, xp.minimum(place + 1, last)) for place in below]
-    in_order = _order_places(values, present, xp.concat([place for pair in places for place in pair]))
-    results = []
-    for position, (lower, upper) in zip(positions, places, strict=True):
-        low = xp.take_along_axis(in_order, lower, axis=-1)
-        high = xp.take_along_axis(in_order, upper, axis=-1)
-        part = position - xp.astype(lower, values.dtype)
-        # Where nothing is present both are infinite, and their difference would be undefined.
-        gap = xp.where(part > 0, high, xp.zeros_like(high)) - xp.where(part > 0, low, xp.zeros_like(low))
-        results.append((low + part * gap)[..., 0])
-    return results
+    float_last = xp.astype(last, values.dtype)
+    # (…, levels): all of them at once, because for short rows it is calls that cost.
+    position = xp.concat([float_last * level for level in levels], axis=-1)
+    lower = xp.astype(xp.floor(position), xp.int64)
+    places = xp.concat([lower, xp.minimum(lower + 1, last)], axis=-1)
+    found = xp.take_along_axis(_order_places(values, present, places), places, axis=-1)
+    low, high = found[..., : len(levels)], found[..., len(levels) :]
+    part = position - xp.astype(lower, values.dtype)
+    # Where nothing is present both are infinite, and their difference would be undefined.
+    gap = xp.where(part > 0, high, xp.zeros_like(high)) - xp.where(part > 0, low, xp.zeros_like(low))
+    results = low + part * gap
+    return [results[..., place] for place in range(len(levels))]
 
 
 def _order_places(values: Array, present: Array, places: Array) -> Array:
     """`sort_present`, or, sooner for few long rows, only so far that these places hold what they would."""
     xp = array_namespace(values)
-    if values.shape[-1] < LONG or places.shape[0] > FEW or not hasattr(xp, "partition"):
+    if values.shape[-1] < LONG or prod(places.shape) > FEW or not hasattr(xp, "partition"):
         return sort_present(values, present)
     wanted = tuple({int(place) for place in xp.reshape(places, (-1,))})
     return xp.partition(xp.where(present, values, xp.inf), wanted, axis=-1)

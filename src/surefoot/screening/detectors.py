@@ -34,3 +34,8 @@ class Detector(ABC):
     @abstractmethod
     def find(self, block: Block, usual: Any) -> list[Found]:
         """What is flagged, given what is usual."""
+
+    def learn_and_find(self, block: Block) -> tuple[Any, list[Found]]:
+        """What is usual in a block, and what is flagged in it; a detector may do both in fewer steps."""
+        usual = self.learn(block)
+        return usual, self.find(block, usual)

@@ -86,10 +86,12 @@ class Screener:
         parts, known = [], dict(usual or {})
         for place, detector in enumerate(self.detectors):
             if usual is None:
-                known[detector.name] = detector.learn(block)
-            found = [one for one in detector.find(block, known[detector.name]) if one.flagged.any()]
+                known[detector.name], every = detector.learn_and_find(block)
+            else:
+                every = detector.find(block, known[detector.name])
+            found = [one for one in every if one.flagged.any()]
             for one in found:
-                reason = list(detector.reasons).index(one.reason)
+                reason = detector.reasons.index(one.reason)
                 parts.append(_flags(block, self._column(one.column), place, reason, one))
             block = block.without(_select_marking(detector, found))
         return known, Flags.join(parts)
@@ -111,12 +113,11 @@ class Screener:
 
     def marks(self, flags: Flags) -> NDArray[np.bool_]:
         """Whether the value became missing, or is only reported."""
-        reported = [set(detector.reported) for detector in self.detectors]
-        words = self.reasons(flags)
-        only = np.zeros(len(words), dtype=bool)
-        for place, some in enumerate(reported):
-            only |= (flags.detector == place) & np.isin(words, list(some))
-        return ~only
+        marked = np.ones(len(flags.row), dtype=bool)
+        for place, detector in enumerate(self.detectors):
+            for reason in detector.reported:
+                marked &= (flags.detector != place) | (flags.reason != detector.reasons.index(reason))
+        return marked
 
 
 def _select_marking(detector: Detector, found: list[Found]) -> list[Found]:

@@ -36,10 +36,6 @@ RARE = 1e-5
 """The least share of a unit, for a participant who alone has it."""
 
 
-References = dict[int, tuple[Array, Array, NDArray[np.int64]]]
-"""Centre, scales and number of values by the length of the record."""
-
-
 class Usual(NamedTuple):
     """What is usual in the population, per column."""
 
@@ -53,6 +49,19 @@ class Usual(NamedTuple):
     """Whether the column is judged by its logarithm, (columns,)."""
     degrees: Array
     """Of freedom: how long the tails are, (columns,)."""
+
+
+class Records(NamedTuple):
+    """Everybody's values on their scale, which is that of `Usual.positive`."""
+
+    values: Array
+    """(columns, participants, decision points); zeros are missing."""
+    references: dict[int, tuple[Array, Array, NDArray[np.int64]]]
+    """Centre, scales and number of values by the length of the record, kept while everything in it is trusted."""
+
+    @classmethod
+    def read(cls, measured: Array, positive: NDArray[np.bool_]) -> Records:
+        return cls(_on_scale(measured, positive), {})
 
 
 @dataclass(frozen=True)
@@ -93,36 +102,48 @@ class Units(Detector):
             raise InputError(f"units needs 0 < threshold < 1, weight > 0 and factors above 0 other than 1; got {self}")
 
     def learn(self, sample: Block) -> Usual:
+        return self._learn(sample)[0]
+
+    def learn_and_find(self, block: Block) -> tuple[Usual, list[Found]]:
+        usual, records = self._learn(block)
+        return usual, self._find(block, usual, records)
+
+    def _learn(self, sample: Block) -> tuple[Usual, Records]:
         places = tuple(sample.layout.measured)
-        values = sample.values[list(places)]
+        measured = sample.values[list(places)]
         with np.errstate(invalid="ignore"):
-            positive = np.asarray(~(values < 0).any(axis=(1, 2)))
-        every = _on_scale(values, positive).reshape(len(places), int(np.prod(values.shape[1:])))
+            positive = np.asarray(~(measured < 0).any(axis=(1, 2)))
+        records = Records.read(measured, positive)
+        every = records.values.reshape(len(places), int(np.prod(measured.shape[1:])))
         middle, scales = _quartiles(every, ~np.isnan(every))
         start = Usual(places, middle, scales, np.empty((len(places), 0)), positive, np.empty(0))
-        cautious = self._shares(values, start, DEGREES[0])
+        count = np.maximum((~np.isnan(measured)).sum(axis=(1, 2)), 1)[:, None]
+        return self._find_clusters(records, start, count), records
+
+    def _find_clusters(self, records: Records, start: Usual, count: NDArray[np.int64]) -> Usual:
+        """The shares of units and the tails of every column; the least shares and the longest tails where no cluster is."""
+        cautious = self._shares(records, start, DEGREES[0], count)
         rare = cautious._replace(share=np.full_like(cautious.share, RARE))
         apart = (cautious.share > RARE).any(axis=1)
         if not apart.any():
             return rare
         some = np.flatnonzero(apart)
         part = start._replace(**{name: getattr(start, name)[some] for name in ("centre", "scales", "positive")})
-        fits = [self._shares(values[some], part, degrees) for degrees in DEGREES]
-        chosen = np.argmax([self._log_likelihood(values[some], fit) for fit in fits], axis=0)
+        own = Records(records.values[some], {})
+        fits = [self._shares(own, part, degrees, count[some]) for degrees in DEGREES]
+        chosen = np.argmax([self._log_likelihood(own.values, fit) for fit in fits], axis=0)
         share = np.stack([fit.share for fit in fits])[chosen, np.arange(len(some))]
         best = fits[0]._replace(share=share, degrees=np.array(DEGREES)[chosen])
-        cluster = self._is_cluster(values[some], best)
+        cluster = self._is_cluster(own.values, best)
         rare.share[some[cluster]], rare.degrees[some[cluster]] = best.share[cluster], best.degrees[cluster]
         return rare
 
-    def _shares(self, values: Array, usual: Usual, degrees: float) -> Usual:
-        """Expectation and maximisation of the units' shares, tails being so long."""
+    def _shares(self, records: Records, usual: Usual, degrees: float, count: NDArray[np.int64]) -> Usual:
+        """Expectation and maximisation of the units' shares, tails being so long; `count` of values, zeros included."""
         columns = len(usual.centre)
         usual = usual._replace(degrees=np.full(columns, degrees), share=np.full((columns, len(self.factors)), 0.01))
-        count = np.maximum((~np.isnan(values)).sum(axis=(1, 2)), 1)[:, None]
-        references: References = {}
         for _ in range(ROUNDS):
-            total = self._chances(values, usual, references)[1].sum(axis=1)
+            total = self._chances(records, usual)[1].sum(axis=1)
             usual = usual._replace(share=np.maximum(np.maximum(total - LEAST_VALUES, 0.0) / count, RARE))
             if (usual.share == RARE).all():
                 # No unit has more than chance: with smaller shares even fewer values would be in one.
@@ -130,10 +151,9 @@ class Units(Detector):
         return usual
 
     def _whole_records(self, values: Array, usual: Usual) -> tuple[Array, tuple[Array, ...]]:
-        """Some of the sample's values on their scale, and centre, scales and degrees of freedom from each whole record."""
+        """Some of the sample's values, and centre, scales and degrees of freedom from each whole record."""
         values = values[:, :COMPARED]
-        ordinary = self._chances(values, usual)[0] < 0.5
-        values = _on_scale(values, usual.positive)
+        ordinary = self._chances(Records(values, {}), usual)[0] < 0.5
         trusted = ~np.isnan(values) & ordinary
         centre, scales = _reference(values, trusted, trusted.sum(axis=2), usual)
         return values, (centre[..., None], scales[..., 0, None], scales[..., 1, None], usual.degrees[:, None, None])
@@ -194,7 +214,10 @@ class Units(Detector):
         return np.maximum(total, 1e-300)
 
     def find(self, block: Block, usual: Any) -> list[Found]:
-        chance, _ = self._chances(block.values[list(usual.places)], usual)
+        return self._find(block, usual, Records.read(block.values[list(usual.places)], usual.positive))
+
+    def _find(self, block: Block, usual: Usual, records: Records) -> list[Found]:
+        chance, _ = self._chances(records, usual)
         found = []
         for place, one in zip(usual.places, chance, strict=True):
             if (one >= self.threshold).any():
@@ -202,35 +225,31 @@ class Units(Detector):
                 found.append(Found(name, "unit", np.where(one >= self.threshold, one, np.nan)))
         return found
 
-    def _chances(self, values: Array, usual: Usual, references: References | None = None) -> tuple[Array, Array]:
-        """How likely each value is in another unit, and how many of each participant's are: (columns, participants, …).
-
-        `references` keeps what records say while everything in them is trusted, for the same values with other shares.
-        """
-        values = _on_scale(values, usual.positive)
+    def _chances(self, records: Records, usual: Usual) -> tuple[Array, Array]:
+        """How likely each value is in another unit, and how many of each participant's are: (columns, participants, …)."""
+        values = records.values
         chance = np.zeros(values.shape)
         so_far = np.zeros((*values.shape[:2], len(self.factors)))
         points, begin = values.shape[2], 0
         while begin < points:
             end = min(max(2 * begin, FIRST_RECORD), points)
-            centre, scales, count = self._refer(values[..., :begin], chance[..., :begin] < 0.5, usual, references)
+            centre, scales, count = self._refer(records, chance[..., :begin] < 0.5, usual)
             own = (self.weight * usual.share[:, None] + so_far) / (self.weight + count)[..., None]
             self._judge(values[..., begin:end], centre, scales, own, usual, chance[..., begin:end], so_far)
             begin = end
         return chance, so_far
 
-    def _refer(
-        self, known: Array, ordinary: NDArray[np.bool_], usual: Usual, references: References | None
-    ) -> tuple[Array, Array, NDArray[np.int64]]:
+    def _refer(self, records: Records, ordinary: NDArray[np.bool_], usual: Usual) -> tuple[Array, Array, NDArray[np.int64]]:
         """Centre, scales and number of the values so far that are ordinary."""
-        kept = known.shape[2] if references is not None and ordinary.all() else None
-        if references is not None and kept in references:
-            return references[kept]
+        length, whole = ordinary.shape[2], bool(ordinary.all())
+        if whole and length in records.references:
+            return records.references[length]
+        known = records.values[..., :length]
         trusted = ~np.isnan(known) & ordinary
         count = trusted.sum(axis=2)
         found = (*_reference(known, trusted, count, usual), count)
-        if references is not None and kept is not None:
-            references[kept] = found
+        if whole:
+            records.references[length] = found
         return found
 
     def _judge(

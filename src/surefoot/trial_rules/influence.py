@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
-from surefoot.inference.sandwich import Influences, estimate_row_influences
+from surefoot.inference.sandwich import Influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import policy_features
 from surefoot.policies.policies import Policies
@@ -82,8 +82,8 @@ def find_influences(
 ) -> list[Influence]:
     """The influence of the most influential rows and, where participants share a policy, participants.
 
-    `own` are participants' influences on a shared policy, `label` names a row of the input. Changes that are estimated far
-    below `allowed` are not refitted.
+    `own` are the influences of participants and rows on a shared policy, `label` names a row of the input. Changes that are
+    estimated far below `allowed` are not refitted.
     """
     if not policies.serves_anybody:
         return _find_own_influences(study, logs, method, policies, label)
@@ -151,10 +151,10 @@ def _estimate_changes(method: Method, own: Influences | None) -> tuple[Floats, F
     A logit that moves by δ moves a probability by at most |δ| / 4 (two actions) or |δ| / 2; the mean of |δ| is at most its
     root mean square, √(Δθᵀ Σ Δθ). None where there is no closed form.
     """
-    logs, found = method.logs_, estimate_row_influences(method)
-    if found is None or own is None or own.policy is None:
+    logs = method.logs_
+    if own is None or own.policy is None or own.rows is None:
         return None
-    used, moves = found
+    used, moves = own.rows
     seen = policy_features(logs.state[used] * method.policy_sees_)
     metric, steepest = seen.T @ seen / len(used), 4 if logs.actions == 2 else 2
     rows, people = (np.full(size, np.nan) for size in (len(logs), len(logs.participants)))

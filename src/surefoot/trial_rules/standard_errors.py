@@ -13,9 +13,9 @@ from surefoot.learning.methods import Method
 
 
 def find_shared_influences(method: Method) -> Influences | None:
-    """Every participant's influence on one policy for all, in closed form; None where there is none."""
+    """Every participant's and row's influence on one policy for all, in closed form; None where there is none."""
     try:
-        return compute_influences(method, analytic=True) if method.pooled_ else None
+        return compute_influences(method, analytic=True, with_rows=True) if method.pooled_ else None
     except (InputError, np.linalg.LinAlgError):
         # One participant, or a critic without coefficients: a policy is worth having without them.
         return None

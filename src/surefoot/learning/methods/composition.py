@@ -37,6 +37,9 @@ from surefoot.policies.policies import Policies
 from surefoot.policies.rules import DecisionRule
 from surefoot.policies.training import KnownTraining
 
+UNKNOWN = object()
+"""What a fit leaves under a name that it does not have."""
+
 
 @dataclass(kw_only=True, eq=False)
 class Method(EstimatorInterface, ABC):
@@ -93,12 +96,13 @@ class Method(EstimatorInterface, ABC):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not name.endswith("_"):
             raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
-        fitted = vars(self).get("fitted_")
-        if fitted is None or not hasattr(fitted, name[:-1]):
+        # Once: what is asked for may be computed.
+        found = getattr(vars(self).get("fitted_"), name[:-1], UNKNOWN)
+        if found is UNKNOWN:
             raise NotFittedError(
                 f"{type(self).__name__} has no '{name}' yet; call fit(logs) first, or see its documentation"
             )
-        return getattr(fitted, name[:-1])
+        return found
 
     def fit(self, logs: Trajectories, y: None = None, *, engine: str = "numpy") -> Self:
         """Learn one policy per participant, or one for all, with arrays of NumPy, of PyTorch (`torch`) or on a GPU
