@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ def detect_settings(file: LogFile) -> FileSettings:
         return PLAIN
     data = unpack(file.path, file.data)
     encoding = _detect_encoding(data)
-    text = decode_text(file.path, data, encoding)
+    (text,) = decode_text(file.path, io.BytesIO(data), encoding)
     usual = "\t" if ".tsv" in file.path.suffixes else ","
     separator = _detect_separator(text, usual)
     settings = FileSettings(separator=None if separator == usual else separator, encoding=encoding)
@@ -70,7 +71,7 @@ def _detect_separator(text: bytes, usual: str) -> str:
     beginning = b"\n".join(text.splitlines()[:LOOKED_AT])
     fields = {}
     for separator in SEPARATORS:
-        lengths = [len(record) for _, record in read_records(beginning, separator)]
+        lengths = [len(record) for _, record in read_records(io.BytesIO(beginning), separator)]
         fields[separator] = lengths[0] if len(set(lengths)) == 1 else 1
     most = max(fields.values())
     return usual if fields[usual] == most else max(fields, key=lambda separator: fields[separator])

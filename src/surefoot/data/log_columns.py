@@ -157,8 +157,8 @@ class LogColumn:
         values: NDArray[np.float64] = known[indices]
         return values
 
-    def refuse_missing(self) -> None:
-        """Report cells that hold nothing: null, NaN or empty text."""
+    def find_missing(self) -> NDArray[np.int64]:
+        """The rows of cells that hold nothing: null, NaN or empty text."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -166,8 +166,11 @@ class LogColumn:
             missing = pc.equal(self.cells, "")
         else:
             missing = pc.is_null(self.cells, nan_is_null=pa.types.is_floating(self.cells.type))
-        rows = np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
-        self.report(rows, "missing", "every decision point needs one (fill it in or drop the row)")
+        return np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
+
+    def refuse_missing(self) -> None:
+        """Report cells that hold nothing."""
+        self.report(self.find_missing(), "missing", "every decision point needs one (fill it in or drop the row)")
 
 
 def spell(value: Any) -> str:
@@ -215,7 +218,7 @@ def whole_array(column: Any) -> pa.Array:
         ) from error
 
 
-def first_failure(cells: pa.Array, kind: pa.DataType) -> int | None:
+def first_failure(cells: pa.Array, kind: pa.DataType | str) -> int | None:
     """The first row that cannot be cast to that type; None when all can. Halves the rows until one is left."""
     import pyarrow as pa
 

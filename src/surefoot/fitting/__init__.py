@@ -15,7 +15,7 @@ from surefoot.data.locations import Location, Url, locate
 from surefoot.data.parquet_files import read_parquet
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting import kept_logs, kept_moments
-from surefoot.fitting.checkpoint import Checkpoint
+from surefoot.fitting.checkpoint import Checkpoint, open_scratch
 from surefoot.fitting.kept_logs import continue_logs, make_table, refuse_changing_past
 from surefoot.fitting.kept_moments import KeptMoments, continue_fit
 from surefoot.fitting.manifest import hash_arrays, make_manifest
@@ -253,9 +253,11 @@ def _through_parts(
         StoredFit.check(out, force)
     else:
         Checkpoint.check(out, force)
-    with open_workers(engine, scheduler) as run:
+    with open_scratch(out) as scratch, open_workers(engine, scheduler) as run:
         pooled = engine != "dask" and can_pool_parts(study)
-        partition = Partition.of(study, path, together=False if pooled else None, run=run)
+        # Workers elsewhere see what is beside the result, not what is on this machine's disk.
+        near = None if scheduler is not None and isinstance(out, Url) else scratch
+        partition = Partition.of(study, path, together=False if pooled else None, run=run, scratch=near)
         parts, inputs = partition.parts, partition.inputs
         # Parts of another size hold other participants: their size belongs to the name of the folder.
         key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"

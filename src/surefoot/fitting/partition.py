@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.large_files import LargeFile, SpreadRows
 from surefoot.data.locations import Location
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
@@ -35,8 +37,8 @@ class Partition:
     study: Study
     path: Location
     part_rows: int
-    files: list[LogFile]
-    """A large Parquet file counts as several, by its row groups."""
+    files: Sequence[LogFile | SpreadRows]
+    """A large Parquet file counts as several, by its row groups; a large file of text as one for each part."""
     first_rows: list[int]
     parts: list[NDArray[Any]]
     """Ids of the participants of each part, sorted."""
@@ -53,13 +55,26 @@ class Partition:
         return sum(len(part) for part in self.parts)
 
     @classmethod
-    def of(cls, study: Study, path: Location, *, together: bool | None = None, run: Run | None = None) -> Partition:
+    def of(
+        cls,
+        study: Study,
+        path: Location,
+        *,
+        together: bool | None = None,
+        run: Run | None = None,
+        scratch: Path | None = None,
+    ) -> Partition:
         """Hash every file and look at the ids in it; of a folder nothing else is kept.
 
         `together` keeps everybody in one part; the study's pooling says so unless given. `run` has others look at the files
-        of a folder.
+        of a folder. In `scratch`, an empty folder, one large file is spread over files of the parts; without it that file
+        is read at once.
         """
-        files = [piece for file in study_files(study, path) for piece in LogFile(file).split(PART_ROWS)]
+        together = find_pooling(study.pooling).needs_everybody if together is None else together
+        found = study_files(study, path)
+        if scratch is not None and not together and len(found) == 1 and LogFile(found[0]).needs_blocks(PART_ROWS):
+            return cls._of_large_file(study, path, found[0], scratch)
+        files = [piece for file in found for piece in LogFile(file).split(PART_ROWS)]
         layout = log_layout(study)
         only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
         if len(files) == 1:
@@ -76,22 +91,31 @@ class Partition:
             )
             inputs = [one for one in prints if one is not None]
         first_rows = [0, *np.cumsum([int(count.sum()) for count in counts]).tolist()]
-        together = find_pooling(study.pooling).needs_everybody if together is None else together
         parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
         kept = (0, rows) if len(files) == 1 else None
-        found = cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, kept)
-        if study.screen is not None and study.screen.on and len(parts) > 1:
-            found.usual = found._learn_usual(ids)
-        return found
+        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, kept)._learn_usual(ids)
 
-    def _learn_usual(self, ids: list[NDArray[Any]]) -> Usual | None:
-        """From a sample of all people, whose files are read for it; `ids` are those of each file."""
+    @classmethod
+    def _of_large_file(cls, study: Study, path: Location, file: Location, scratch: Path) -> Partition:
+        """Of a file that is read twice, in blocks: who is in it, and then their rows, part by part."""
+        inputs = [LogFile(file).fingerprint(path, keep=False)]
+        large = LargeFile.survey(file, log_layout(study))
+        parts, _ = _divide([large.participants], [large.counts], PART_ROWS)
+        number = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        files, holders = large.spread(number, scratch), [np.array([number]) for number in range(len(parts))]
+        return cls(study, path, PART_ROWS, files, [0] * len(files), parts, holders, inputs)._learn_usual(parts)
+
+    def _learn_usual(self, ids: list[NDArray[Any]]) -> Partition:
+        """With what the screen learns from a sample of all people, whose files are read for it; `ids` are of each file."""
+        if self.study.screen is None or not self.study.screen.on or len(self.parts) < 2:
+            return self
         everyone = np.unique(np.concatenate(ids))
         sample = everyone[sample_people(len(everyone))]
         holders = [number for number, own in enumerate(ids) if np.isin(sample, own).any()]
         screen = self._parse(sample, holders).screen
-        return None if screen is None else screen.usual
+        self.usual = None if screen is None else screen.usual
+        return self
 
     def only(self, number: int) -> Partition:
         """One part alone, without rows: small enough to send to another machine."""
