@@ -26,6 +26,13 @@ def test_three_containers_of_which_only_the_proxys_ports_are_open(compose):
     assert all(one["restart"] == "always" for one in compose["services"].values())
 
 
+def test_every_container_that_is_waited_for_or_watched_has_a_health_check(compose):
+    test = compose["services"]["surefoot"]["healthcheck"]["test"]
+    assert test[:3] == ["CMD", "python", "-c"] and "http://127.0.0.1:8000/healthz" in test[3]
+    compile(test[3], "the health check", "exec")
+    assert compose["services"]["database"]["healthcheck"]["test"][1] == "pg_isready"
+
+
 def test_no_password_is_in_the_file_and_no_image_names_a_host(compose):
     for one in compose["services"].values():
         for value in one.get("environment", {}).values():
@@ -39,7 +46,11 @@ def test_what_the_container_file_copies_is_there_and_the_command_exists():
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     for line in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE):
         assert all((ROOT / name).exists() for name in line.split())
-    assert "USER surefoot" in text
+    assert (
+        "USER surefoot" in text
+        and "--uid 990 " in text
+        and "chown 0:990" in (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    )
     assert re.search(r'^CMD \["(\w+)"', text, re.MULTILINE)[1] in typer.main.get_command(app).commands
 
 

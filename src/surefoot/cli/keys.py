@@ -54,7 +54,7 @@ def _describe_end(key: dict[str, Any]) -> str:
 def revoke_key(
     prefix: Annotated[str, typer.Argument(help="As surefoot keys list shows it.")], database: DatabaseUrl = None
 ) -> None:
-    """End a key at once."""
+    """End a key: within a second no worker takes it any more."""
     found = open_database(database)
     from surefoot.service.access.keys import revoke_key
     from surefoot.service.access.staff_trail import name_operator
