@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT)]
 
 from tests.service.support.client import request  # noqa: E402
 from tests.service.support.postgres import as_server, binaries, cluster  # noqa: E402
-from tests.service.support.servers import ForkedServer  # noqa: E402
+from tests.service.support.servers import ForkedServer, forking  # noqa: E402
 from tests.service.support.trials import STUDY  # noqa: E402
 
 from surefoot import Study  # noqa: E402
@@ -147,11 +147,11 @@ def restart(server):
     server.start()
 
 
-def run(kills, url, folder):
+def run(kills, url, folder, parent):
     study_file = Path(folder) / "study.toml"
     study_file.write_text(STUDY)
     trial = open_trial(Study.parse(STUDY), url)
-    server = ForkedServer(study_file, url, workers=2)
+    server = ForkedServer(parent, study_file, url, workers=2)
     server.url, server.key = url, keys.create_key(trial.database, "app")
     admin = keys.create_key(trial.database, "admin")
     server.start()
@@ -179,7 +179,7 @@ def run(kills, url, folder):
     stop.set()
     for thread in threads:
         thread.join()
-    server.end()
+    server.kill()
     trial.database.engine.dispose()
     found = judge(trial, loads)
     trial.close()
@@ -221,9 +221,10 @@ def main():
         with (
             tempfile.TemporaryDirectory() as folder,
             cluster(binaries()) if kind == "postgresql" else nullcontext() as server,
+            forking() as parent,
         ):
             url = f"sqlite:///{folder}/trial.db" if server is None else f"{server}/postgres"
-            found[kind] = run(wanted.kills, url, folder)
+            found[kind] = run(wanted.kills, url, folder, parent)
         print(json.dumps({kind: found[kind]}, indent=2))
         wanted.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 

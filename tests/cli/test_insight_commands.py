@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.cli import app
+from tests.cli.typed import type_command
 from tests.datasets.test_heartsteps_v1 import FILE, needs_file
 
 STUDY = """
@@ -168,18 +169,14 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):
 
 @pytest.mark.parametrize("command", ["audit", "explain", "evaluate"])
 def test_a_command_names_its_page_last_and_an_error_is_one_line(folder, tmp_path, command):
-    def surefoot(*arguments, stderr=subprocess.PIPE):
-        call = [sys.executable, "-m", "surefoot", command, *map(str, arguments)]
-        return subprocess.run(call, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False)  # noqa: S603
-
     few, page = tmp_path / "few.csv", tmp_path / "page.html"
     pyarrow.csv.write_csv(pyarrow.csv.read_csv(folder / "logs.csv").slice(0, 5 * 210), few)
-    done = surefoot(few, "--study", folder / "study.toml", "--html", page, stderr=subprocess.STDOUT)
+    done = type_command(command, few, "--study", folder / "study.toml", "--html", page, one_pipe=True)
     assert done.returncode == 0
     # Both streams in one pipe: the file is named on a line of its own, after everything else.
     assert done.stdout.endswith(f"\nWritten: {page}\n")
     assert done.stdout.count("Written: ") == 1
-    failed = surefoot(folder / "none.csv", "--study", folder / "study.toml")
+    failed = type_command(command, folder / "none.csv", "--study", folder / "study.toml")
     assert failed.returncode == 2
     assert failed.stderr.startswith("surefoot: ")
     assert failed.stderr.count("\n") == 1

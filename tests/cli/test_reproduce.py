@@ -15,14 +15,17 @@ from typer.testing import CliRunner
 
 from surefoot.cli import app
 from surefoot.experiments import s5_outputs
+from tests.cli.typed import type_command
 
 SMALL = ["--replicates", "2", "--participants", "3", "--decision-points", "40", "--steps", "40", "--keep", "30"]
 QUICKEST = ["s4", "--replicates", "4", *SMALL[2:]]
 COMMAND = [sys.executable, "-m", "surefoot", "reproduce"]
 
 
-def reproduce(*arguments, check=True):
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=check)  # noqa: S603
+def reproduce(*arguments, expected=0):
+    done = type_command("reproduce", *arguments)
+    assert done.returncode == expected, done.stderr
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +152,7 @@ def test_s5_writes_its_table_and_says_what_held(tmp_path, monkeypatch):
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(arguments, words, tmp_path):
-    done = reproduce("--out", tmp_path / "out", *arguments, check=False)
-    assert done.returncode == 2
+    done = reproduce("--out", tmp_path / "out", *arguments, expected=2)
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,5 @@
 """What real exports have: each is read as meant or refused with its place, exit code 2, and no output."""
 
-import subprocess
-import sys
 import warnings
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ from surefoot import FitWarning, InputError, Study, Trajectories
 from surefoot.cli import app
 from surefoot.fitting import fit_study
 from surefoot.study.draft import draft_study
+from tests.cli.typed import type_command
 
 STUDY = """
 [columns]
@@ -97,10 +96,10 @@ def test_broken_files_are_refused_with_their_place_and_leave_nothing(name, study
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_command_says_it_in_one_line_with_exit_code_2(study, tmp_path):
+def test_the_command_says_it_in_one_line_with_exit_code_2(study, tmp_path, monkeypatch):
     (tmp_path / "logs.csv").write_text(damaged("home", "moon"))
-    command = [sys.executable, "-m", "surefoot", "fit", "logs.csv", "--out", "fitted"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    monkeypatch.chdir(tmp_path)
+    done = type_command("fit", "logs.csv", "--out", "fitted")
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("surefoot: logs.csv: line 2, column 'place', participant 'ann': 'moon' was never declared")
@@ -108,11 +107,11 @@ def test_the_command_says_it_in_one_line_with_exit_code_2(study, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"logs.csv", "study.toml"}
 
 
-def test_no_rewards_for_a_person_is_a_warning_with_a_name(study, tmp_path):
+def test_no_rewards_for_a_person_is_a_warning_with_a_name(study, tmp_path, monkeypatch):
     lines = [line.rsplit(",", 1)[0] + "," if line.startswith("bob") else line for line in LOGS.splitlines()]
     (tmp_path / "logs.csv").write_text("\n".join(lines))
-    command = [sys.executable, "-m", "surefoot", "fit", "logs.csv", "--out", "fitted"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    monkeypatch.chdir(tmp_path)
+    done = type_command("fit", "logs.csv", "--out", "fitted")
     assert done.returncode == 0
     assert "warning: participant 'bob': no usable decision point" in done.stderr
     with pytest.warns(FitWarning, match="participant 'bob': no usable"):

@@ -16,6 +16,12 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
 NASTY = "<script>console.error('x')</script> & \"friends\""
 
 
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as one:
+        yield one
+
+
 @functools.cache
 def pages():
     """Every kind of page, with a name that would run if it were not escaped."""
@@ -38,24 +44,23 @@ SIZES = """[...document.querySelectorAll('figure svg')].map(svg => {
 
 
 @needs_chromium
-def test_pages_ask_for_nothing_say_nothing_and_show_their_charts(tmp_path):
-    with Browser() as browser:
-        for name, text in pages().items():
-            path = tmp_path / f"{name}.html"
-            path.write_text(text, encoding="utf-8")
-            assert "<script" not in text
-            for width in (1100, 390):
-                asked, said = browser.visit(path, width=width)
-                assert {url for url in asked if not url.startswith("data:")} == {path.as_uri()}, name
-                assert said == [], name
-                sizes = browser.evaluate(SIZES)
-                assert len(sizes) == CHARTS[name], name
-                for wide, high, paths in sizes:
-                    assert 250 < wide <= width, (name, wide)
-                    assert high > 80
-                    assert paths > 10
-                # Wide tables scroll inside themselves; the page itself never scrolls sideways.
-                assert browser.evaluate("document.documentElement.scrollWidth") <= width, name
+def test_pages_ask_for_nothing_say_nothing_and_show_their_charts(browser, tmp_path):
+    for name, text in pages().items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text, encoding="utf-8")
+        assert "<script" not in text
+        for width in (1100, 390):
+            asked, said = browser.visit(path, width=width)
+            assert {url for url in asked if not url.startswith("data:")} == {path.as_uri()}, name
+            assert said == [], name
+            sizes = browser.evaluate(SIZES)
+            assert len(sizes) == CHARTS[name], name
+            for wide, high, paths in sizes:
+                assert 250 < wide <= width, (name, wide)
+                assert high > 80
+                assert paths > 10
+            # Wide tables scroll inside themselves; the page itself never scrolls sideways.
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
 LUMINANCE = """(colour => { const [r, g, b] = colour.match(/[\\d.]+/g).map(part => {
@@ -73,18 +78,17 @@ COLOURS = f"""(() => {{
 
 
 @needs_chromium
-def test_pages_and_their_figures_can_be_read_by_night(tmp_path):
+def test_pages_and_their_figures_can_be_read_by_night(browser, tmp_path):
     """Text has a contrast of at least 4.5 to 1 with the paper, what figures draw at least 3 to 1 (WCAG 2.2, AA)."""
-    with Browser() as browser:
-        for name, text in pages().items():
-            path = tmp_path / f"{name}.html"
-            path.write_text(text, encoding="utf-8")
-            for dark in (False, True):
-                browser.visit(path, dark=dark)
-                paper, words, marks = browser.evaluate(COLOURS)
-                assert (paper < 0.05) == dark, name
-                assert words >= 4.5, (name, dark)
-                assert marks >= 3, (name, dark)
+    for name, text in pages().items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text, encoding="utf-8")
+        for dark in (False, True):
+            browser.visit(path, dark=dark)
+            paper, words, marks = browser.evaluate(COLOURS)
+            assert (paper < 0.05) == dark, name
+            assert words >= 4.5, (name, dark)
+            assert marks >= 3, (name, dark)
 
 
 HINTS = """[...document.querySelectorAll('details')].forEach(one => one.open = true),
@@ -93,28 +97,26 @@ HINTS = """[...document.querySelectorAll('details')].forEach(one => one.open = t
 
 
 @needs_chromium
-def test_tables_that_scroll_on_a_telephone_say_so(tmp_path):
-    with Browser() as browser:
-        for name, text in pages().items():
-            path = tmp_path / f"{name}.html"
-            path.write_text(text, encoding="utf-8")
-            browser.visit(path, width=390)
-            tables = browser.evaluate(HINTS)
-            assert tables, name
-            for scrolls, hint, tab_index in tables:
-                assert hint or not scrolls, name
-                assert tab_index == 0  # The keyboard can scroll it too.
-            browser.visit(path, width=1100)
-            assert not any(hint for _, hint, _ in browser.evaluate(HINTS)), name
+def test_tables_that_scroll_on_a_telephone_say_so(browser, tmp_path):
+    for name, text in pages().items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text, encoding="utf-8")
+        browser.visit(path, width=390)
+        tables = browser.evaluate(HINTS)
+        assert tables, name
+        for scrolls, hint, tab_index in tables:
+            assert hint or not scrolls, name
+            assert tab_index == 0  # The keyboard can scroll it too.
+        browser.visit(path, width=1100)
+        assert not any(hint for _, hint, _ in browser.evaluate(HINTS)), name
 
 
 @needs_chromium
-def test_the_browser_would_notice(tmp_path):
+def test_the_browser_would_notice(browser, tmp_path):
     """What the test above rests on: a request and an error on a page are seen."""
     path = tmp_path / "bad.html"
     path.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('no'); null.x</script>", encoding="utf-8")
-    with Browser() as browser:
-        asked, said = browser.visit(path)
+    asked, said = browser.visit(path)
     assert "http://127.0.0.1:9/x.png" in asked
     assert {event["method"] for event in said} >= {"Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
 

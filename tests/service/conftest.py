@@ -1,5 +1,7 @@
 import os
+import shutil
 import uuid
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -36,25 +38,66 @@ def postgres():
     folder = binaries()
     if folder is None:
         pytest.skip("no PostgreSQL: install it (apt-get install postgresql) or set SUREFOOT_TEST_POSTGRES to a server's URL")
-    with cluster(folder) as url:
+    # No test takes the machine's power away.
+    with cluster(folder, ("fsync=off", "full_page_writes=off")) as url:
         yield url
+
+
+@contextmanager
+def postgres_database(server, options=""):
+    """The URL of a new database of that server."""
+    server = make_url(server).set(drivername="postgresql+psycopg")
+    name = f"trial_{uuid.uuid4().hex[:12]}"
+    engine = sa.create_engine(server.set(database="postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} {options}")
+    yield server.set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def make_tables(url):
+    database = databases.connect(url)
+    databases.upgrade(database)
+    database.close()
+
+
+@pytest.fixture(scope="session")
+def sqlite_tables(tmp_path_factory):
+    """A file with all tables and no row, to be copied: the migrations take longer than most tests."""
+    path = tmp_path_factory.mktemp("tables") / "trial.db"
+    make_tables(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_tables(postgres):
+    """The same as a template."""
+    with postgres_database(postgres) as url:
+        make_tables(url)
+        yield make_url(url).database
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
-    """The URL of an empty database of each kind."""
+    """The URL of a database of each kind, with all tables and no row."""
+    if request.param == "sqlite":
+        path = shutil.copy(request.getfixturevalue("sqlite_tables"), tmp_path / "trial.db")
+        yield f"sqlite:///{path}"
+        return
+    server, template = (request.getfixturevalue(name) for name in ("postgres", "postgres_tables"))
+    with postgres_database(server, f"TEMPLATE {template}") as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request, tmp_path):
+    """The URL of a database of each kind, without a table."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/trial.db"
         return
-    server = make_url(request.getfixturevalue("postgres")).set(drivername="postgresql+psycopg")
-    name = f"trial_{uuid.uuid4().hex[:12]}"
-    engine = sa.create_engine(server.set(database="postgres"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    yield server.set(database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-    engine.dispose()
+    with postgres_database(request.getfixturevalue("postgres")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -86,7 +129,7 @@ def browser(client):
 
 
 @pytest.fixture
-def empty(url):
-    database = databases.connect(url)
+def empty(empty_url):
+    database = databases.connect(empty_url)
     yield database
     database.close()

@@ -16,31 +16,38 @@ from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.client import CONTEXT, request
-from tests.service.support.servers import ForkedServer, serving
+from tests.service.support.servers import ForkedServer, forking, serving
 from tests.service.support.trials import STUDY
 
 
 @pytest.fixture
-def server(tmp_path, url):
+def server(tmp_path, empty_url):
+    """`surefoot serve` on an empty database."""
     study_file = tmp_path / "study.toml"
     study_file.write_text(STUDY)
-    with serving(study_file, url) as one:
-        one.database = databases.connect(url)
+    with serving(study_file, empty_url) as one:
+        one.database = databases.connect(empty_url)
         one.key = keys.create_key(one.database, "app")
         yield one
         one.database.close()
 
 
+@pytest.fixture(scope="module")
+def parent():
+    with forking() as one:
+        yield one
+
+
 @pytest.fixture
-def forked(tmp_path, url, study):
+def forked(parent, tmp_path, url, study):
     study_file = tmp_path / "study.toml"
     study_file.write_text(STUDY)
     opened = open_trial(study, url)
-    one = ForkedServer(study_file, url, workers=2)
+    one = ForkedServer(parent, study_file, url, workers=2)
     one.start()
     one.database, one.key = opened.database, keys.create_key(opened.database, "app")
     yield one
-    one.end()
+    one.kill()
     opened.close()
 
 
@@ -49,15 +56,15 @@ def count(database, table=decisions):
         return connection.scalar(sa.select(sa.func.count()).select_from(table))
 
 
-def test_two_hundred_requests_at_once_for_one_decision_point(server):
-    server.ask("POST", "/api/v1/participants", {"participant_id": "p1"}, server.key)
+def test_two_hundred_requests_at_once_for_one_decision_point(forked):
+    forked.ask("POST", "/api/v1/participants", {"participant_id": "p1"}, forked.key)
     other = request(context={**CONTEXT, "weather": 0.75})
     bodies = [request() if number % 2 else other for number in range(200)]
     barrier = threading.Barrier(50)
 
     def ask(body):
         barrier.wait()
-        return server.ask("POST", "/api/v1/decisions", body, server.key)
+        return forked.ask("POST", "/api/v1/decisions", body, forked.key)
 
     with ThreadPoolExecutor(50) as pool:
         replies = list(pool.map(ask, bodies))
@@ -65,8 +72,8 @@ def test_two_hundred_requests_at_once_for_one_decision_point(server):
     assert len(good) == 1, "one answer"
     assert [status for status, _ in replies if status not in (200, 409)] == []
     winner = json.loads(next(iter(good)))["decision_id"]
-    assert count(server.database) == 1, "one row"
-    with server.database.autocommit() as connection:
+    assert count(forked.database) == 1, "one row"
+    with forked.database.autocommit() as connection:
         row = connection.execute(sa.select(decisions)).mappings().one()
     assert row["id"] == winner and row["reply"].encode() in good
     same = json.loads(row["context"])
@@ -101,6 +108,15 @@ def send_load(server, participant, acknowledged, stop):
             connection.close()
 
 
+def wait_for_load(acknowledged):
+    """Until every participant has got something more acknowledged, however busy the machine is."""
+    before = [len(told) for _, told in acknowledged]
+    deadline = time.monotonic() + 60
+    while any(len(told) == known for (_, told), known in zip(acknowledged, before, strict=True)):
+        assert time.monotonic() < deadline, "there was no load between the kills"
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(forked):
     server = forked
@@ -111,12 +127,15 @@ def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(forked):
     rng = random.Random(1)  # noqa: S311 - when to kill
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(send_load, server, participant, acknowledged[participant], stop) for participant in range(4)]
-        for _ in range(KILLS):
-            time.sleep(rng.uniform(0.05, 0.4))
-            server.kill()
-            server.start()
-        time.sleep(0.2)
-        stop.set()
+        try:
+            for _ in range(KILLS):
+                wait_for_load(acknowledged)
+                time.sleep(rng.uniform(0.05, 0.3))
+                server.kill()
+                server.start()
+            wait_for_load(acknowledged)
+        finally:
+            stop.set()
         for one in running:
             one.result()
     with server.database.autocommit() as connection:
@@ -125,7 +144,6 @@ def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(forked):
     by_point = {(row["participant_id"], row["decision_idx"]): row["reply"].encode() for row in recorded}
     assert len(by_point) == len(recorded)
     for participant, (decided, told) in enumerate(acknowledged):
-        assert len(decided) > KILLS // 2, "there was load between the kills"
         for index, reply in decided.items():
             assert by_point[f"p{participant}", index] == reply
         assert set(told) <= {tuple(value) for value in values}
@@ -134,7 +152,7 @@ def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(forked):
     assert result.decisions == len(recorded) and result.differences == []
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("empty_url", ["sqlite"], indirect=True)
 def test_nothing_secret_and_nothing_of_a_participant_is_logged(server):
     participant = "marked-participant"
     server.ask("POST", "/api/v1/participants", {"participant_id": participant}, server.key)

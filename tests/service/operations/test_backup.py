@@ -32,15 +32,15 @@ def test_a_backup_restores_to_the_same_trial(trial, tmp_path, url, request):
     copy.close()
 
 
-def test_a_restored_trial_goes_on(url, study, tmp_path):
+def test_a_restored_trial_goes_on(empty_url, study, tmp_path):
     first = open_trial(study, f"sqlite:///{tmp_path}/first.db")
     fill(first, points=40)
     update(first)
     backup.back_up(first.database, tmp_path / "trial.zip")
-    database = databases.connect(url)
+    database = databases.connect(empty_url)
     backup.restore(tmp_path / "trial.zip", database)
     database.close()
-    second = open_trial(study, url)
+    second = open_trial(study, empty_url)
     assert second.secret == first.secret
     assert answer(second)["action"] == answer(first)["action"]
     assert update(second)[0] == "done"

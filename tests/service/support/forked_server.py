@@ -1,8 +1,10 @@
 """Servers that start in a moment: a process with everything imported forks workers on one socket whenever it is told to.
 
-Run as a module; each line on standard input starts a server, whose process group is printed.
+Run as a module; each line on standard input names a port, a number of workers and their environment, and starts a server,
+whose process group is printed.
 """
 
+import json
 import os
 import signal
 import socket
@@ -28,12 +30,12 @@ def main():
 
     from surefoot.service.app import from_environment
 
-    # Once here, for everything that it imports.
-    from_environment().state.trial.close()
-
-    port, workers = int(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        port, workers, environment = json.loads(line)
+        os.environ.update(environment)
+        # Here, for everything that it imports the first time.
+        from_environment().state.trial.close()
         leader = os.fork()
         if leader == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

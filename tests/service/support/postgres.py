@@ -30,8 +30,8 @@ def as_server(command):
 
 
 @contextmanager
-def cluster(folder):
-    """The URL of a fresh cluster, without a database name."""
+def cluster(folder, settings=()):
+    """The URL of a fresh cluster with these settings, without a database name."""
     home = Path(tempfile.mkdtemp(prefix="surefoot-pg-"))
     data, port = home / "data", free_port()
     if os.geteuid() == 0:
@@ -46,6 +46,7 @@ def cluster(folder):
             )
 
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=200"
+    options += "".join(f" -c {setting}" for setting in settings)
     try:
         run(folder / "initdb", "-D", data, "-U", "surefoot", "-A", "trust", "-E", "UTF8", "--no-sync")
         run(folder / "pg_ctl", "-D", data, "-o", options, "-l", home / "server.log", "-w", "start")

@@ -63,32 +63,35 @@ class Server:
                 own.close()
 
 
+@contextmanager
+def forking():
+    """The process that forks servers."""
+    command = [sys.executable, "-m", "tests.service.support.forked_server"]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    with subprocess.Popen(  # noqa: S603 - our own words
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        yield parent
+
+
 class ForkedServer(Server):
     """Starts in a tenth of a second, to be killed often."""
 
-    def __init__(self, study_file, url, workers):
+    log = "what it said is on standard error"
+
+    def __init__(self, parent, study_file, url, workers):
         super().__init__(study_file, url, workers)
-        self._environment["SUREFOOT_STUDY"] = str(study_file)
-        command = [sys.executable, "-m", "tests.service.support.forked_server", str(self.port), str(workers)]
-        with self._log.open("ab") as log:
-            self._parent = subprocess.Popen(  # noqa: S603 - our own words
-                command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
+        self._parent = parent
+        self._told = json.dumps([self.port, workers, {"SUREFOOT_STUDY": str(study_file), "SUREFOOT_DATABASE": url}])
 
     def start(self):
-        self._parent.stdin.write("start\n")
+        self._parent.stdin.write(f"{self._told}\n")
         self._parent.stdin.flush()
         self.leader = int(self._parent.stdout.readline())
         self._wait()
 
     def kill(self):
         os.killpg(self.leader, signal.SIGKILL)
-
-    def end(self):
-        self.kill()
-        self._parent.stdin.close()
-        self._parent.stdout.close()
-        self._parent.wait(10)
 
 
 @contextmanager
