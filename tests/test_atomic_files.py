@@ -31,7 +31,7 @@ def test_a_pipe_is_written_into(tmp_path):
     reader.start()
     with atomic_write(pipe) as temporary:
         temporary.write_bytes(b"through the pipe")
-    reader.join(10)
+    reader.join(60)
     assert got == [b"through the pipe"]
     assert pipe.is_fifo()
 

@@ -72,11 +72,12 @@ def test_there_is_one_draw_whatever_the_network_does(connect, served, proxy, par
 
 
 def test_an_answer_that_takes_too_long_is_asked_for_again(connect, served, proxy, participant):
-    client = connect(proxy.url, served.app, timeout=0.3)
-    client.register(participant)
+    connect(served.url, served.app).register(participant)
+    client = connect(proxy.url, served.app, timeout=0.5)
     proxy.faults.append("slow")
     assert isinstance(client.decide(participant, 0, WHEN, CONTEXT), Decision)
-    assert len(proxy.seen) == 3 and len(rows(served.trial, decisions, participant_id=participant)) == 1
+    assert len(proxy.seen) >= 2 and len(set(proxy.seen)) == 1
+    assert len(rows(served.trial, decisions, participant_id=participant)) == 1
 
 
 def test_it_gives_up_and_the_same_call_later_gets_the_same_draw(connect, served, proxy, participant):

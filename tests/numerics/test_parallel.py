@@ -22,7 +22,7 @@ def test_items_are_asked_for_when_there_is_a_thread_for_them(monkeypatch):
             yield item
 
     def slow(item):
-        first.wait(10)
+        first.wait(60)
         return item
 
     results = map_threads(slow, items())
@@ -54,7 +54,7 @@ def test_the_next_item_is_made_while_one_is_worked_on():
             yield number
 
     for number in prefetch(items()):
-        assert number == 2 or made[number + 1].wait(10)
+        assert number == 2 or made[number + 1].wait(60)
 
 
 def test_an_error_while_an_item_is_made_comes_after_the_items_before():

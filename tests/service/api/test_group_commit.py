@@ -67,7 +67,7 @@ def test_who_was_answered_together_is_answered_together_again(trial, monkeypatch
     sizes = []
     real = group_commit.decide_batch
     monkeypatch.setattr(group_commit, "decide_batch", lambda trial, batch: sizes.append(len(batch)) or real(trial, batch))
-    monkeypatch.setattr(group_commit, "GATHER_SECONDS", 0.2)
+    monkeypatch.setattr(group_commit, "GATHER_SECONDS", 60)
 
     async def main():
         recorder = DecisionRecorder(trial)
@@ -78,6 +78,7 @@ def test_who_was_answered_together_is_answered_together_again(trial, monkeypatch
 
         await asyncio.gather(*(ask(f"p{number}", 0, 0) for number in range(8)))
         await asyncio.gather(*(ask(f"p{number}", 1, 0.01 * number) for number in range(8)))
+        monkeypatch.setattr(group_commit, "GATHER_SECONDS", 0.01)
         await ask("p0", 2, 0)
         recorder.close()
 

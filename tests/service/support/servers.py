@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -107,15 +108,16 @@ def serving(study_file, url, workers=2):
 @contextmanager
 def running(trial):
     """The application on a loopback port, in a thread."""
-    protocol = {"http": BoundedProtocol, "server_header": False}
-    settings = uvicorn.Config(create_app(trial), port=free_port(), log_level="warning", **protocol)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    try:
-        yield f"http://127.0.0.1:{settings.port}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as listening:
+        settings = uvicorn.Config(create_app(trial), http=BoundedProtocol, server_header=False, log_level="warning")
+        server = uvicorn.Server(settings)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.02)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(20)

@@ -1,5 +1,5 @@
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -23,8 +23,8 @@ def test_every_kind_of_alert_has_a_meaning_that_names_nobody():
     assert len(MEANINGS) == 6 and not any("{" in meaning for meaning in MEANINGS.values())
 
 
-def test_alerts_come_once_a_day_and_can_be_closed(trial):
-    now = datetime.now(UTC)
+def test_alerts_come_once_a_day_and_can_be_closed(trial, monkeypatch, tmp_path):
+    now = Clock(monkeypatch, tmp_path).moment
     raise_periodic_alerts(trial, now)
     register_participant(trial.database, "p0")
     for index in range(20):

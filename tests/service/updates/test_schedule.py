@@ -1,6 +1,6 @@
 """The nightly update: taken once, never skipped in silence."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -10,21 +10,19 @@ from surefoot.service.database.schema import alerts
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import schedule, updates
+from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import STUDY, column
 
 NIGHTLY = STUDY.replace('"never"', '"03:00"\ntime_zone = "Europe/Zurich"')
 
 
 @pytest.fixture
-def nightly(url):
+def nightly(url, monkeypatch, tmp_path):
+    """A trial that begins in the morning."""
+    Clock(monkeypatch, tmp_path)
     trial = open_trial(Study.parse(NIGHTLY), url)
     yield trial
     trial.close()
-
-
-def noon_after_a_night():
-    """A moment after the trial's first night, hours away from 03:00, so that some minutes later is the same night."""
-    return (datetime.now(UTC) + timedelta(days=2)).replace(hour=12)
 
 
 def start_and_lose_power(trial, by):
@@ -37,8 +35,7 @@ def start_and_lose_power(trial, by):
 
 def test_the_nightly_update_is_taken_once(nightly, url, monkeypatch):
     workers = [nightly, open_trial(Study.parse(NIGHTLY), url)]
-    begin = datetime.now(UTC)
-    assert schedule.tick(workers[0], begin) is None, "nothing is due before the trial began"
+    assert schedule.tick(workers[0], BEGIN) is None, "nothing is due before the trial began"
     started = []
 
     def finish(trial, by):
@@ -48,15 +45,15 @@ def test_the_nightly_update_is_taken_once(nightly, url, monkeypatch):
     monkeypatch.setattr(schedule.update_process, "start_update", finish)
     for days in (1, 1, 2, 2, 2):
         for worker in workers:
-            schedule.tick(worker, begin + timedelta(days=days))
-    assert len(started) == len(set(started)) == 2 and all(by.startswith("schedule, night of 20") for by in started)
+            schedule.tick(worker, BEGIN + timedelta(days=days))
+    assert len(started) == len(set(started)) == 2 and all(by.startswith("schedule, night of 2026-03-0") for by in started)
     workers[1].close()
 
 
 def test_an_update_that_a_power_cut_ended_is_found_and_tried_again(nightly, monkeypatch):
     monkeypatch.setattr(schedule.update_process, "start_update", start_and_lose_power)
     monkeypatch.setattr(updates, "DEAD_AFTER", timedelta(seconds=-1))
-    at = noon_after_a_night()
+    at = BEGIN + timedelta(days=1)
     ids = [schedule.tick(nightly, at + timedelta(minutes=minute)) for minute in range(5)]
     assert ids[:3] == [1, 2, 3] and ids[3:] == [None, None], "three attempts, then people must look"
     assert column(nightly, update_rows.c.state) == ["interrupted"] * 3
@@ -69,7 +66,7 @@ def test_an_update_that_a_power_cut_ended_is_found_and_tried_again(nightly, monk
 
 def test_a_worker_that_died_between_the_claim_and_the_update_does_not_cost_the_night(nightly, monkeypatch):
     monkeypatch.setattr(schedule.update_process, "start_update", lambda trial, by: by)
-    at = noon_after_a_night()
+    at = BEGIN + timedelta(days=1)
     assert schedule.tick(nightly, at).startswith("schedule, night of")
     assert schedule.tick(nightly, at + timedelta(seconds=30)) is None, "it may just be starting"
     assert schedule.tick(nightly, at + timedelta(minutes=3)).endswith("attempt 2")
