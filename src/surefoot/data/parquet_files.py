@@ -49,7 +49,11 @@ def list_row_groups(path: Location, rows: int) -> list[tuple[tuple[int, ...], in
     sets: dict[int, list[int]] = {}
     for number in range(len(sizes)):
         sets.setdefault(sum(sizes[:number]) // rows, []).append(number)
-    return [(tuple(one), sum(sizes[number] for number in one)) for one in sets.values()]
+    found = [(tuple(one), sum(sizes[number] for number in one)) for one in sets.values()]
+    if len(found) > 1 and found[-1][1] < rows // 2:  # What is left at the end goes with the groups before it.
+        (before, size), (rest, left) = found[-2:]
+        found[-2:] = [(before + rest, size + left)]
+    return found
 
 
 def parquet_table(

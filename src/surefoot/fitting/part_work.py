@@ -36,14 +36,15 @@ def open_workers(engine: str, scheduler: str | None) -> Iterator[Run | None]:
 
 @dataclass(frozen=True)
 class PartWork:
-    """One part: its number, who is in it, and where it is written."""
+    """Parts of one file: their numbers, who is in them, and where they are written."""
 
-    number: int
+    numbers: list[int]
     partition: Partition
     place: PartFolder | StoredParts
 
     def run(self) -> None:
-        self.place.write(self.number, fit_part(self.partition.study, self.partition.read(0)))
+        for position, number in enumerate(self.numbers):
+            self.place.write(number, fit_part(self.partition.study, self.partition.read(position)))
 
 
 def fit_parts(
@@ -58,6 +59,6 @@ def fit_parts(
             place.write(number, fit_part(partition.study, logs, used))
             yield number
         return
-    works = [PartWork(number, partition.only(number), place) for number in numbers]
+    works = [PartWork(some, partition.only(some), place) for some in partition.group(numbers)]
     for work, _ in run(works, PartWork.run):
-        yield work.number
+        yield from work.numbers

@@ -24,14 +24,16 @@ ENOUGH_FILES = 4
 """Fewer files are looked at sooner than others could be asked to."""
 PART_ROWS = 2**19
 """Decision points in a part: some hundred megabytes while it is fitted."""
+GROUPED_PARTS = 4
+"""So many parts of one file are one piece of work, so that a file of many parts is the work of several."""
 
 
 @dataclass(eq=False)
 class Partition:
     """The parts of an input.
 
-    A participant whose rows are all in one file is fitted with the others of that file. Those who are spread over several
-    files come last; for each part of them the files that hold them are read again.
+    A participant whose rows are all in one file, or in that and the next, is fitted with the others of that file. Those who
+    are spread over several files come last; for each part of them the files that hold them are read again.
     """
 
     study: Study
@@ -117,16 +119,28 @@ class Partition:
         self.usual = None if screen is None else screen.usual
         return self
 
-    def only(self, number: int) -> Partition:
-        """One part alone, without rows: small enough to send to another machine."""
-        part, holders = self.parts[number], self.holders[number]
-        alone = Partition(self.study, self.path, self.part_rows, self.files, self.first_rows, [part], [holders])
+    def only(self, numbers: Sequence[int]) -> Partition:
+        """Some parts alone, without rows: small enough to send to another machine."""
+        parts, holders = ([column[number] for number in numbers] for column in (self.parts, self.holders))
+        alone = Partition(self.study, self.path, self.part_rows, self.files, self.first_rows, parts, holders)
         alone.usual = self.usual
         return alone
 
     def read(self, number: int) -> StudyLogs:
         """The logs of the participants of one part."""
         return self._parse(self.parts[number], self.holders[number])
+
+    def group(self, numbers: Iterable[int]) -> list[list[int]]:
+        """Parts of one file together, some at most: whoever fits them reads that file once."""
+        groups: list[list[int]] = []
+        for number in numbers:
+            files = self.holders[number]
+            last = groups[-1] if groups else []
+            if 0 < len(last) < GROUPED_PARTS and len(files) == 1 and np.array_equal(files, self.holders[last[-1]]):
+                last.append(number)
+            else:
+                groups.append([number])
+        return groups
 
     def forget_rows(self) -> None:
         """Give back the memory of the file that was read last."""
@@ -167,18 +181,29 @@ def _divide(
     owner = np.repeat(np.arange(len(ids)), [len(participants) for participants in ids])
     everyone, position = np.unique(np.concatenate(ids), return_inverse=True)
     rows = np.bincount(position, weights=np.concatenate(counts))
-    home = np.zeros(len(everyone), dtype=np.int64)
-    home[position] = owner
-    home[np.bincount(position) > 1] = len(ids)
+    first, last = np.zeros((2, len(everyone)), dtype=np.int64)
+    first[position[::-1]], last[position] = owner[::-1], owner
+    # Who is where one file, or piece of a file, ends and the next begins is at home in the first of them.
+    home = np.where(last - first > 1, len(ids), first)
     order = np.argsort(home, kind="stable")
-    before = np.cumsum(rows[order]) - rows[order]
-    _, placed = np.unique((before // limit).astype(np.int64), return_inverse=True)
     number = np.empty(len(everyone), dtype=np.int64)
-    number[order] = placed
+    number[order] = _cut(rows[order], home[order], limit)
     parts = _split(everyone, number)
     # Every pair of a part and a file that holds somebody of it, once.
     pairs = np.unique(number[position] * len(ids) + owner)
     return parts, _split(pairs % len(ids), pairs // len(ids))
+
+
+def _cut(rows: NDArray[Any], home: NDArray[np.int64], limit: float) -> NDArray[np.int64]:
+    """The part of each of the participants, who come in the order of their files: files that begin within the same `limit`
+    rows are cut together, evenly, so that a large file shares no part with the next."""
+    before = np.cumsum(rows) - rows
+    _, together = np.unique(before[np.searchsorted(home, home)] // limit, return_inverse=True)
+    begin = before[np.searchsorted(together, np.arange(together[-1] + 1))]
+    total = np.bincount(together, weights=rows)
+    pieces = np.maximum(1, np.ceil(total / limit))
+    piece = (before - begin[together]) * pieces[together] // total[together]
+    return np.unique((np.cumsum(pieces) - pieces)[together] + piece, return_inverse=True)[1]
 
 
 def _split(values: NDArray[Any], number: NDArray[np.int64]) -> list[NDArray[Any]]:
