@@ -50,3 +50,14 @@ def three_actions(people=4, points=80, seed=0):
     effect = np.where(action == 1, 0.5 + state[..., 0], 0) + np.where(action == 2, 1.0 - state[..., 1], 0)
     reward = 3 + state[..., 0] + effect + 0.5 * rng.standard_normal((people, points))
     return sf.Trajectories.from_arrays(state, action, reward, actions=["none", "walk", "stretch"])
+
+
+def effect_problems(rng, size, count, kind):
+    """Means and covariances of effects: ordinary, nearly singular, of very different widths."""
+    mean = rng.standard_normal((count, size)) * rng.choice([0.05, 0.5, 1.5], (count, 1))
+    root = rng.standard_normal((count, size, size + 2))
+    if kind == "nearly singular":
+        root = rng.standard_normal((count, size, 1)) @ rng.standard_normal((count, 1, size + 2)) + 1e-3 * root
+    if kind == "different widths":
+        root = root * 10.0 ** rng.uniform(-3, 1, (count, size, 1))
+    return mean, root @ np.swapaxes(root, 1, 2)

@@ -13,8 +13,8 @@ from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import hampel, kalman
 from surefoot.numerics.batched_cholesky import Cholesky
 from surefoot.numerics.engines import find_engine
+from surefoot.numerics.largest_value import probability_of_largest
 from surefoot.numerics.logistic_mean import mean_of_logistic
-from surefoot.numerics.orthants import probability_of_largest
 from surefoot.policies.features import critic_features, effects, policy_features
 from tests.problems import actor_problems, critic_problems
 
@@ -107,7 +107,10 @@ def test_an_engine_that_is_not_there_is_named():
 def test_probabilities_of_the_largest_effect():
     rng = np.random.default_rng(4)
     root = rng.standard_normal((20, 4, 5))
-    assert_same(*both(probability_of_largest, rng.standard_normal((20, 4)), root @ np.swapaxes(root, 1, 2)))
+    covariance = root @ np.swapaxes(root, 1, 2)
+    covariance[10:] = 1e-3 * covariance[10:] + np.eye(4) + 1.0
+    assert_same(*both(probability_of_largest, rng.standard_normal((20, 4)), covariance))
+    assert_same(*both(probability_of_largest, rng.standard_normal((20, 2)), covariance[:, :2, :2]))
     assert_same(*both(mean_of_logistic, *(rng.uniform(0.5, 4, 20) for _ in range(5))))
 
 

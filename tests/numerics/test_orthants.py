@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 
 from surefoot.numerics.orthants import (
     normal_cdf,
@@ -14,45 +14,14 @@ from surefoot.numerics.orthants import (
     scalar_normal_cdf,
     scalar_probability_of_largest,
 )
-
-
-def problems(rng, size, count, kind):
-    """Means and covariances of effects: ordinary, nearly singular, of very different widths."""
-    mean = rng.standard_normal((count, size)) * rng.choice([0.05, 0.5, 1.5], (count, 1))
-    root = rng.standard_normal((count, size, size + 2))
-    if kind == "nearly singular":
-        root = rng.standard_normal((count, size, 1)) @ rng.standard_normal((count, 1, size + 2)) + 1e-3 * root
-    if kind == "different widths":
-        root = root * 10.0 ** rng.uniform(-3, 1, (count, size, 1))
-    return mean, root @ np.swapaxes(root, 1, 2)
-
-
-def by_scipy(mean, covariance):
-    """Each variable's probability of being the largest of itself, the others and zero, one integral after the other."""
-    size = len(mean)
-    found = []
-    for a in range(size + 1):
-        # Differences of the others to variable a, as a linear map of the d variables.
-        one = np.zeros(size) if a == 0 else np.eye(size)[a - 1]
-        others = [(np.zeros(size) if b == 0 else np.eye(size)[b - 1]) - one for b in range(size + 1) if b != a]
-        to = np.array(others)
-        normal = multivariate_normal(to @ mean, to @ covariance @ to.T, abseps=2e-6, releps=2e-6, maxpts=10**5, seed=0)
-        found.append(float(normal.cdf(np.zeros(size))))
-    return np.array(found)
-
-
-def by_draws(mean, covariance, draws, rng):
-    """Shares of the largest among draws, and the standard errors of these shares."""
-    effects = rng.multivariate_normal(mean, covariance, draws, method="cholesky")
-    best = np.where(effects.max(axis=1) > 0, effects.argmax(axis=1) + 1, 0)
-    share = np.bincount(best, minlength=len(mean) + 1) / draws
-    return share, np.sqrt(share * (1 - share) / draws)
+from tests.problems import effect_problems
+from tests.reference.largest_value import by_draws, by_scipy
 
 
 @pytest.mark.parametrize("kind", ["ordinary", "nearly singular", "different widths"])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_equals_scipys_integrals(size, kind):
-    mean, covariance = problems(np.random.default_rng(size), size, 6 // size, kind)
+    mean, covariance = effect_problems(np.random.default_rng(size), size, 6 // size, kind)
     found = probability_of_largest(mean, covariance)
     for row, m, v in zip(found, mean, covariance, strict=True):
         assert_allclose(row, by_scipy(m, v), atol=2e-5)
@@ -61,21 +30,10 @@ def test_equals_scipys_integrals(size, kind):
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_equals_monte_carlo_within_its_error(size):
     rng = np.random.default_rng(10 + size)
-    mean, covariance = problems(rng, size, 3, "ordinary")
+    mean, covariance = effect_problems(rng, size, 3, "ordinary")
     for m, v, found in zip(mean, covariance, probability_of_largest(mean, covariance), strict=True):
         share, error = by_draws(m, v, 200_000, rng)
         assert (np.abs(found - share) <= 4.5 * error + 1e-5).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_equals_ten_million_draws_within_their_error(size):
-    rng = np.random.default_rng(20 + size)
-    mean, covariance = problems(rng, size, 1, "ordinary")
-    parts = [by_draws(mean[0], covariance[0], 10**6, rng)[0] for _ in range(10)]
-    share = np.mean(parts, axis=0)
-    error = np.sqrt(share * (1 - share) / 10**7)
-    assert (np.abs(probability_of_largest(mean, covariance)[0] - share) <= 4.5 * error + 1e-6).all()
 
 
 def test_two_actions_are_exact():
@@ -122,7 +80,7 @@ def test_effects_that_move_together():
 @given(st.integers(2, 4), st.integers(0, 2**32 - 1))
 def test_order_units_and_company_change_nothing(size, seed):
     rng = np.random.default_rng(seed)
-    mean, covariance = problems(rng, size, 5, "ordinary")
+    mean, covariance = effect_problems(rng, size, 5, "ordinary")
     found = probability_of_largest(mean, covariance)
     assert_allclose(found.sum(axis=1), 1, rtol=1e-14)
     assert ((found >= 0) & (found <= 1)).all()
@@ -134,7 +92,7 @@ def test_order_units_and_company_change_nothing(size, seed):
 
 
 def test_blocks_change_nothing(monkeypatch):
-    mean, covariance = problems(np.random.default_rng(0), 3, 50, "ordinary")
+    mean, covariance = effect_problems(np.random.default_rng(0), 3, 50, "ordinary")
     whole = probability_of_largest(mean, covariance)
     monkeypatch.setattr("surefoot.numerics.orthants.BLOCK_CELLS", 500)
     assert_array_equal(probability_of_largest(mean, covariance), whole)
@@ -149,7 +107,7 @@ def test_one_number_or_many():
 @pytest.mark.parametrize("kind", ["ordinary", "nearly singular", "different widths"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_one_problem_or_many(size, kind):
-    mean, covariance = problems(np.random.default_rng(3), size, 20, kind)
+    mean, covariance = effect_problems(np.random.default_rng(3), size, 20, kind)
     covariance[0], mean[1] = 0.0, 0.0
     together = probability_of_largest(mean, covariance)
     for m, v, expected in zip(mean.tolist(), covariance.tolist(), together, strict=True):
