@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 import surefoot as sf
 from surefoot.data import log_files
 from surefoot.fitting import FittedStudy, fit_study, partition, pooled_parts
+from surefoot.numerics import streamed_arrays
 from tests.fitting.test_kept_logs import write_study
 
 
@@ -18,7 +19,9 @@ from tests.fitting.test_kept_logs import write_study
 def logs():
     made = sf.simulators.HeartSteps(participants=9).collect(sf.policies.coin(2), decision_points=40, seed=3)
     reward = np.where(made.time % 6 == 2, np.nan, made.reward)
-    return made.with_values(reward=reward)
+    reward = np.where((made.time % 10 == 3) & (made.action == 1), reward + 5000, reward)  # For robust critics to remove.
+    state = np.where(made.time[:, None] == 7, np.nan, made.state)
+    return made.with_values(reward=reward, state=state)
 
 
 def fit_inputs(path):
@@ -29,12 +32,18 @@ def fit_inputs(path):
     ]
 
 
-@pytest.mark.parametrize(("name", "pooling"), [("linucb", "all"), ("ts", "partial"), ("ts", "all")])
-@pytest.mark.parametrize("form", ["csv", "parquet", "folder"])
+IN_MOMENTS = [("linucb", "all"), ("ts", "partial"), ("ts", "all")]
+IN_FILES = [(name, "all") for name in ("accb", "ro-accb", "ro-saccb", "hb-accb", "hb-linucb", "ro-ts", "filter-accb")]
+CASES = [(*kind, form) for kind in IN_MOMENTS for form in ("csv", "parquet", "folder")]
+CASES += [(*kind, "folder") for kind in IN_FILES]
+
+
+@pytest.mark.parametrize(("name", "pooling", "form"), CASES)
 def test_it_equals_the_fit_in_memory(logs, tmp_path, monkeypatch, name, pooling, form):
     """From one file, from one with row groups, and from a folder; there somebody's rows are in two of them."""
     monkeypatch.setattr(partition, "PART_ROWS", 90)
     monkeypatch.setattr(log_files, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(streamed_arrays, "BLOCK_ROWS", 32)
     study = write_study(tmp_path, name, pooling)
     table, path = logs.to_frame("pyarrow"), tmp_path / "logs.csv"
     if form == "parquet":
@@ -49,7 +58,9 @@ def test_it_equals_the_fit_in_memory(logs, tmp_path, monkeypatch, name, pooling,
         pyarrow.csv.write_csv(table, path)
     calls = []
     whole_pass = pooled_parts._fit_everybody
-    monkeypatch.setattr(pooled_parts, "_fit_everybody", lambda parts: calls.append(len(parts.parts)) or whole_pass(parts))
+    monkeypatch.setattr(
+        pooled_parts, "_fit_everybody", lambda parts, where: calls.append(len(parts.parts)) or whole_pass(parts, where)
+    )
     found = fit_study(path, study, tmp_path / "fitted")
     whole = fit_study(path, study)
     assert calls and calls[0] >= 4
@@ -70,14 +81,19 @@ def test_it_equals_the_fit_in_memory(logs, tmp_path, monkeypatch, name, pooling,
             rtol=1e-9,
             atol=1e-9,
         )
-    for key in ("people", "decision_points", "available", "used", "missing", "reward_range", "warnings"):
+    for key in ("people", "decision_points", "available", "used", "removed", "missing", "reward_range", "warnings"):
         assert found.manifest[key] == whole.manifest[key], key
     assert FittedStudy.load(tmp_path / "fitted").policies.training.fingerprint == whole.policies.training.fingerprint
 
 
-def test_robust_critics_and_actors_stay_in_memory():
-    for name, pooled in (("linucb", True), ("ts", True), ("ro-ts", False), ("accb", False)):
+def test_what_stays_in_memory():
+    for text, pooled in (
+        ('name = "linucb"', True),
+        ('name = "hb-accb"', True),
+        ('name = "accb"\nparameters = { critic = "random-forest" }', False),
+        ('name = "ahead"', False),
+    ):
         study = sf.Study.parse(
-            f'[state.weather]\n[columns]\nparticipant = "a"\ntime = "b"\n[method]\nname = "{name}"\npooling = "all"\n'
+            f'[state.weather]\n[columns]\nparticipant = "a"\ntime = "b"\n[method]\npooling = "all"\n{text}\n'
         )
         assert pooled_parts.can_pool_parts(study) == pooled

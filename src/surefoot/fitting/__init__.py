@@ -254,7 +254,7 @@ def _through_parts(
     else:
         Checkpoint.check(out, force)
     with open_scratch(out) as scratch, open_workers(engine, scheduler) as run:
-        pooled = engine != "dask" and can_pool_parts(study)
+        pooled = can_pool_parts(study, engine)
         # Workers elsewhere see what is beside the result, not what is on this machine's disk.
         near = None if scheduler is not None and isinstance(out, Url) else scratch
         partition = Partition.of(study, path, together=False if pooled else None, run=run, scratch=near)

@@ -46,6 +46,8 @@ class Partition:
     """Ids of the participants of each part, sorted."""
     holders: list[NDArray[np.int64]]
     """For each part the files that hold its participants."""
+    lengths: list[NDArray[np.int64]] = field(default_factory=list)
+    """For each part how many rows each of its participants has."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """Name, size and SHA-256 of every file."""
     usual: Usual | None = None
@@ -93,20 +95,20 @@ class Partition:
             )
             inputs = [one for one in prints if one is not None]
         first_rows = [0, *np.cumsum([int(count.sum()) for count in counts]).tolist()]
-        parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
+        parts, holders, lengths = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
         kept = (0, rows) if len(files) == 1 else None
-        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, kept)._learn_usual(ids)
+        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, lengths, inputs, None, kept)._learn_usual(ids)
 
     @classmethod
     def _of_large_file(cls, study: Study, path: Location, file: Location, scratch: Path) -> Partition:
         """Of a file that is read twice, in blocks: who is in it, and then their rows, part by part."""
         inputs = [LogFile(file).fingerprint(path, keep=False)]
         large = LargeFile.survey(file, log_layout(study))
-        parts, _ = _divide([large.participants], [large.counts], PART_ROWS)
+        parts, _, lengths = _divide([large.participants], [large.counts], PART_ROWS)
         number = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         files, holders = large.spread(number, scratch), [np.array([number]) for number in range(len(parts))]
-        return cls(study, path, PART_ROWS, files, [0] * len(files), parts, holders, inputs)._learn_usual(parts)
+        return cls(study, path, PART_ROWS, files, [0] * len(files), parts, holders, lengths, inputs)._learn_usual(parts)
 
     def _learn_usual(self, ids: list[NDArray[Any]]) -> Partition:
         """With what the screen learns from a sample of all people, whose files are read for it; `ids` are of each file."""
@@ -176,8 +178,8 @@ def _count_rows(rows: LogRows) -> NDArray[np.int64]:
 
 def _divide(
     ids: list[NDArray[Any]], counts: list[NDArray[np.int64]], limit: float
-) -> tuple[list[NDArray[Any]], list[NDArray[np.int64]]]:
-    """Participants in parts of about `limit` rows, and for each part the files that hold them."""
+) -> tuple[list[NDArray[Any]], list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """Participants in parts of about `limit` rows; for each part the files that hold them, and how many rows they have."""
     owner = np.repeat(np.arange(len(ids)), [len(participants) for participants in ids])
     everyone, position = np.unique(np.concatenate(ids), return_inverse=True)
     rows = np.bincount(position, weights=np.concatenate(counts))
@@ -188,10 +190,10 @@ def _divide(
     order = np.argsort(home, kind="stable")
     number = np.empty(len(everyone), dtype=np.int64)
     number[order] = _cut(rows[order], home[order], limit)
-    parts = _split(everyone, number)
+    parts, lengths = _split(everyone, number), _split(rows.astype(np.int64), number)
     # Every pair of a part and a file that holds somebody of it, once.
     pairs = np.unique(number[position] * len(ids) + owner)
-    return parts, _split(pairs % len(ids), pairs // len(ids))
+    return parts, _split(pairs % len(ids), pairs // len(ids)), lengths
 
 
 def _cut(rows: NDArray[Any], home: NDArray[np.int64], limit: float) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.linucb import LinUCB
 from surefoot.learning.methods.moment_fit import MomentFit, fit_moments
 from surefoot.learning.methods.pessimist import Pessimist
+from surefoot.learning.methods.pooled_fit import PooledFit, explain_memory, fit_pooled, write_logs
 from surefoot.learning.methods.posterior_sampling import PosteriorSampler
 
 __all__ = [
@@ -21,9 +22,13 @@ __all__ = [
     "Method",
     "MomentFit",
     "Pessimist",
+    "PooledFit",
     "PosteriorSampler",
+    "explain_memory",
     "fit_moments",
+    "fit_pooled",
     "method",
+    "write_logs",
 ]
 
 AHEAD = {"pooling": "all", "horizon": "long-run"}

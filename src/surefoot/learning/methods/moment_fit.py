@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,8 @@ class MomentFit:
     learned: BatchFit
     policies: Policies
     joint: JointFit | None
+    counts: ClassVar[dict[str, int]] = {}
+    """What `describe_rows` does not tell: moments count what was used, and nothing was removed."""
 
     def without_moments(self) -> MomentFit:
         """What `describe_rows` needs: of many people, their moments and posteriors are much larger than that."""

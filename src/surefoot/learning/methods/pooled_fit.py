@@ -1,0 +1,112 @@
+"""A method's fit to everybody's decision points in files, by repeated passes over them.
+
+Nothing is fitted differently: critics and decision rules get arrays that are read block by block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.learning.batch import BatchFit
+from surefoot.learning.diagnostics import NOT_CONVERGED, describe_troubles, find_troubles, warn_of_troubles
+from surefoot.learning.filters import find_filter
+from surefoot.learning.fitted import Fitted
+from surefoot.learning.forgetting import discount_rows, warn_of_oblivion
+from surefoot.learning.horizon import find_horizon
+from surefoot.learning.pooled_rows import PooledRows
+from surefoot.learning.pooling import find_pooling
+from surefoot.numerics.arrays import keep_freed_memory
+from surefoot.numerics.streamed_arrays import keep_rows
+from surefoot.policies.policies import Policies
+
+if TYPE_CHECKING:
+    from surefoot.learning.methods.composition import Method
+
+
+def explain_memory(method: Method) -> str | None:
+    """Why a pooled fit holds all decision points in memory; None where it goes over them in files."""
+    critic = method.make_critic()
+    if not critic.streams:
+        return f"{critic.title} takes all decision points at once"
+    if find_horizon(method.horizon).looks_ahead:
+        return "a look ahead needs what followed each decision point"
+    if find_pooling(method.pooling).borrows:
+        return "partial pooling with this critic or decision rule takes all decision points at once"
+    return None
+
+
+def clean_logs(method: Method, logs: Trajectories) -> Trajectories:
+    """What the method's filter leaves."""
+    return logs if method.filter is None else find_filter(method.filter).clean(logs)
+
+
+def write_logs(method: Method, logs: Trajectories, rows: PooledRows) -> None:
+    """Put what the method learns from of a part of the people among all."""
+    cleaned = clean_logs(method, logs)
+    rows.write(cleaned, discount_rows(cleaned, method.forgetting), method.list_centres(cleaned))
+
+
+@dataclass(frozen=True, eq=False)
+class PooledFit:
+    """What a method learned from everybody's decision points."""
+
+    method: Method
+    rows: PooledRows
+    learned: BatchFit
+    policies: Policies
+    counts: dict[str, int]
+    """How many of all decision points were used, and how many of those removed."""
+
+    def describe_rows(self, logs: Trajectories) -> Fitted:
+        """The fit with the weights and residuals of some people's decision points."""
+        method, learned = self.method, self.learned
+        cleaned, found = clean_logs(method, logs), learned.critic
+        weights, residuals = (self.rows.collect(part, logs) for part in (found.weights, learned.residuals))
+        pooling = find_pooling(method.pooling)
+        return Fitted(
+            *(cleaned, method.make_critic(), pooling, pooling.list_participants(logs), pooling.assign_rows(logs)),
+            **method.list_seen(logs.state_names),
+            critic_coef=found.coef,
+            threshold=found.threshold,
+            scale=learned.scale,
+            n_iter=found.n_iter,
+            converged=learned.converged,
+            weights=np.where(cleaned.usable, weights, np.nan),
+            residuals=np.where(cleaned.usable, residuals, np.nan),
+            scaling=learned.scaling,
+            penalty=learned.penalty,
+            policies=self.policies,
+            horizon=find_horizon(method.horizon),
+            joint=None,
+        )
+
+
+def fit_pooled(method: Method, rows: PooledRows) -> PooledFit:
+    """Fit a method for which `explain_memory` has no objection; warnings are those of a fit in memory."""
+    (states, actions), pooling = rows.names, find_pooling(method.pooling)
+    method.check_parameters()
+    method.check_names(states, actions)
+    sees = method.list_seen(states)
+    features = int((sees["critic_sees"].sum() + 1) * len(actions))
+    warn_of_oblivion(method.forgetting, features, len(rows.participants))
+    keep_freed_memory()
+    batch = rows.make_batch(**sees)
+    learned = _keep_results(method.fit_batch(batch))
+    policies = Policies(None, learned.rule, actions, states)
+    weights = learned.critic.weights
+    data = (batch.state, batch.action, batch.reward, batch.usable, weights)
+    troubles = find_troubles(*data, actions=batch.actions, features=features)
+    texts = [*describe_troubles(states, actions, features, pooling), NOT_CONVERGED]
+    warn_of_troubles(np.array(["everyone"]), np.column_stack([troubles, ~learned.converged]), texts)
+    counts = {"used": np.sum(batch.usable), "removed": np.sum((batch.usable > 0) & (weights == 0))}
+    return PooledFit(method, rows, learned, policies, {name: int(count) for name, count in counts.items()})
+
+
+def _keep_results(learned: BatchFit) -> BatchFit:
+    """With weights and residuals in files of their own."""
+    weights, residuals = keep_rows(learned.critic.weights), keep_rows(learned.residuals)
+    return replace(learned, critic=replace(learned.critic, weights=weights), residuals=residuals)
