@@ -116,9 +116,10 @@ def main():
         "cores": cores,
         "seconds_by_workers": {workers: one["wall"] for workers, one in found.items()},
         "times_one_worker": {workers: alone / one["wall"] for workers, one in found.items()},
-        "processor_microseconds_per_participant": {
-            name: {workers: 1e6 * one[name] / people for workers, one in found.items()} for name in ("asking", "scheduler")
+        "processor_microseconds_per_participant_of_the_asking_process": {
+            workers: 1e6 * one["asking"] / people for workers, one in found.items()
         },
+        "scheduler_share_of_a_core": {workers: one["scheduler"] / one["wall"] for workers, one in found.items()},
         "microseconds_per_participant_by_step": measure_steps(logs, fitted),
         "bytes_per_participant": {name: size / people for name, size in sizes.items()},
         "disk_megabytes_per_second": measure_disk(asked.folder),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from surefoot.policies.policies import join_metadata
 
-MERGED_PEOPLE = 2**18
-"""The tables of at most so many people become one file."""
+MERGED_PEOPLE = 2**15
+"""The tables of at most so many people become one file: one process puts it together while all others wait."""
 
 
 def merge_tables(folders: list[Path], out: Path, *, by_participant: bool) -> None:
