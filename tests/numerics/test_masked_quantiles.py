@@ -2,9 +2,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
-from surefoot.numerics.masked_quantiles import LONG, median, quantiles, scaled_mad
+from surefoot.numerics.masked_quantiles import (
+    LONG,
+    SmallestHalf,
+    median,
+    median_in_order,
+    quantiles,
+    scaled_mad,
+    sort_present,
+)
 
 rows = hnp.arrays(float, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.floats(-1e6, 1e6))
 
@@ -35,3 +43,21 @@ def test_long_rows_are_sorted_no_further_than_needed_and_give_the_same():
     assert_allclose(np.stack(found), expected, rtol=1e-12)
     by_row = np.repeat(values, 5, axis=0), np.repeat(present, 5, axis=0)  # More places than are looked for one by one.
     assert np.array_equal(np.stack(quantiles(*by_row, (0.25, 0.5, 0.75)))[:, :1], np.stack(found))
+
+
+def test_the_smallest_half_is_of_those_present():
+    values = np.array([[5.0, 1.0, 4.0, 2.0, 3.0, 0.0], [0.0, 0.0, 0.0, 0.0, 7.0, 7.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
+    present = np.array([[True] * 5 + [False], [True] * 6, [False] * 6])
+    expected = [[False, True, False, True, True, False], [True] * 4 + [False] * 2, [False] * 6]
+    found = SmallestHalf.of_present(present, 0, values.dtype)
+    assert_array_equal(found.choose(values), expected)
+    assert_array_equal(found.choose(np.stack([values, values]))[1], expected)
+    assert_array_equal(found.of(np.array([1])).choose(values[1:2]), expected[1:2])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 12))
+def test_the_median_of_what_is_in_order_already(seed, present):
+    values = np.random.default_rng(seed).standard_normal((3, 12))
+    there = np.arange(12)[None, :] < np.array([[present], [12], [1]])
+    found = median_in_order(sort_present(values, there), there.sum(axis=1, keepdims=True))
+    assert_allclose(found, median(values, there), rtol=1e-15)

@@ -53,6 +53,19 @@ def empty_columns(values: Array, size: int) -> Array:
     return xp.matrix_transpose(room) if values.ndim > 1 else room
 
 
+def stack_features(features: list[Array]) -> Array:
+    """(people, features, rows) of features (people, rows): in memory one feature of everybody after the other, so that
+    weights of the rows are multiplied in long passes."""
+    xp = array_namespace(features[0])
+    return xp.permute_dims(xp.stack(features), (1, 0, 2))
+
+
+def take_people(stacked: Array, people: Array) -> Array:
+    """Some people of what `stack_features` made, laid out the same way."""
+    xp = array_namespace(stacked)
+    return xp.permute_dims(xp.take(xp.permute_dims(stacked, (1, 0, 2)), people, axis=1), (1, 0, 2))
+
+
 def keep_freed_memory() -> None:
     """Let blocks of people reuse each other's memory instead of asking the system for it anew, which costs a page at a time.
 

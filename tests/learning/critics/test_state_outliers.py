@@ -4,7 +4,7 @@ from numpy.testing import assert_array_equal
 from sklearn.covariance import MinCovDet
 
 import surefoot as sf
-from surefoot.learning.critics.state_outliers import _concentrate, _join_one, smallest_half, state_outlyingness
+from surefoot.learning.critics.state_outliers import _concentrate, _join_one, state_outlyingness
 
 RNG = np.random.default_rng(0)
 NORMAL = RNG.standard_normal((20, 210, 1))
@@ -74,13 +74,6 @@ def test_few_rows_are_not_judged_and_padding_is_nobody():
 def test_units_of_a_variable_do_not_matter():
     state = np.random.default_rng(5).standard_t(2, (10, 128, 3))
     assert_array_equal(far(state), far(state * np.array([2.0**10, 0.5, 2.0**-20])))
-
-
-def test_smallest_half_counts_the_present():
-    values = np.array([[5.0, 1.0, 4.0, 2.0, 3.0, 0.0]])
-    present = np.array([[True] * 5 + [False]])
-    assert_array_equal(smallest_half(values, present, 0), [[False, True, False, True, True, False]])
-    assert_array_equal(smallest_half(np.zeros((1, 4)), np.ones((1, 4), dtype=bool), 1), np.ones((1, 4), dtype=bool))
 
 
 def literal_half(z):

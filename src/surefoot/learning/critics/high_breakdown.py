@@ -27,9 +27,10 @@ from typing import ClassVar
 from array_api_compat import device
 
 from surefoot.learning.critics.critic import CriticBatch, CriticFit, Removal, RemovingCritic, register_critic
-from surefoot.learning.critics.ridge import fit_ridge, join_rewards, joined_residuals, solve_ridge
-from surefoot.learning.critics.state_outliers import ENOUGH, smallest_half, state_outlyingness
-from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
+from surefoot.learning.critics.ridge import SHAKY_PIVOT, fit_ridge, solve_corrected
+from surefoot.learning.critics.state_outliers import ENOUGH, state_outlyingness
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, stack_features, take_people
+from surefoot.numerics.batched_cholesky import solve
 from surefoot.numerics.fences import (
     adaptive_fence,
     core_skewness,
@@ -38,7 +39,7 @@ from surefoot.numerics.fences import (
     has_few_values,
     remove_skewness,
 )
-from surefoot.numerics.masked_quantiles import median, quantiles, scaled_mad
+from surefoot.numerics.masked_quantiles import SmallestHalf, median, quantiles, scaled_mad
 
 FEW_VALUED_REWARD = 0.25
 """A reward with one value in more than this share of the decision points can be fitted exactly by half of an arm; then
@@ -76,8 +77,6 @@ class _Arm(PerParticipant):
     """Those whose state is not far out."""
     rounding: Array
     """(people,): residuals below it are no information."""
-    place: Array
-    """Where in the arm every decision point of the participant stands, if it does."""
     ceiling: Array
     """(people,): no residual scale is larger."""
     kept: Array
@@ -86,25 +85,26 @@ class _Arm(PerParticipant):
     residuals: Array
 
     @classmethod
-    def gather(cls, joined: Array, taken: Array, inside: Array, rounding: Array) -> _Arm:
-        """The arm of the decision points that are `taken`; nobody's others cost time."""
-        xp = array_namespace(joined)
-        count = xp.cumulative_sum(xp.astype(taken, xp.int64), axis=1)
-        width = -(-max(int(xp.max(count)), 1) // WIDTH) * WIDTH
-        first = xp.argsort(xp.astype(~taken, xp.int8), axis=1, stable=True)[:, :width]
-        size = first.shape[1]
-        own = xp.zeros((*joined.shape[:2], width), dtype=joined.dtype, device=device(joined))
-        there = xp.zeros((joined.shape[0], width), dtype=xp.bool, device=device(joined))
-        for row in range(joined.shape[1]):
-            own[:, row, :size] = xp.take_along_axis(joined[:, row, :], first, axis=1)
-        there[:, :size] = xp.take_along_axis(taken & inside, first, axis=1)
-        place = xp.maximum(count - 1, xp.zeros_like(count))
+    def gather(cls, joined: list[Array], taken: Array, place: Array, inside: Array, rounding: Array) -> _Arm:
+        """The arm of the decision points that are `taken`, each at its `place`; nobody's others cost time. `joined` is [r,
+        1, s]."""
+        xp = array_namespace(taken)
+        people, points = taken.shape
+        width = -(-(int(xp.max(place)) + 1) // WIDTH) * WIDTH
+        who, column = xp.nonzero(taken)
+        there = xp.zeros((people, width), dtype=xp.bool, device=device(taken))
+        source = xp.zeros((people, width), dtype=xp.int64, device=device(taken))
+        to = place[who, column]
+        there[who, to], source[who, to] = inside[who, column], column
+        start = points * xp.arange(people, device=device(taken))
+        index = xp.reshape(start[:, None] + source, (-1,))
+        own = [xp.reshape(xp.take(xp.reshape(row, (-1,)), index), (people, width)) for row in joined]
+        own = stack_features(own)
         ceiling = xp.full_like(rounding, xp.inf)
-        return cls(own, there, rounding, place, ceiling, there, there, _fit_trimmed(own, there))
+        return cls(own, there, rounding, ceiling, there, there, _fit_trimmed(own, there))
 
-    def spread(self, values: Array) -> Array:
-        """Values of the arm's decision points, where these stand among all of the participant's."""
-        return array_namespace(values).take_along_axis(values, self.place, axis=1)
+    def of(self, people: Array) -> _Arm:
+        return _Arm(*(take_people(part, people) if part.ndim == 3 else part[people] for part in vars(self).values()))
 
     @property
     def rewards(self) -> Array:
@@ -117,13 +117,22 @@ class _Arm(PerParticipant):
     def fit(self, kept: Array, core: Array | None = None) -> None:
         self.kept, self.core, self.residuals = kept, kept if core is None else core, _fit_residuals(self.joined, kept)
 
+    def refit(self, kept: Array) -> None:
+        """`fit`, for those alone for whom what is kept has changed."""
+        xp = array_namespace(kept)
+        changed = xp.nonzero(xp.any(kept != self.kept, axis=1))[0]
+        self.kept = self.core = kept
+        if changed.shape[0]:
+            self.residuals[changed] = _fit_residuals(take_people(self.joined, changed), kept[changed])
+
     def scale(self, *, efficient: bool) -> Array:
         """Residual standard deviation: the root mean square of the core, or, if that is smaller, from the median absolute
         value."""
         xp = array_namespace(self.rewards)
-        count = xp.sum(xp.astype(self.core, self.rewards.dtype), axis=1)
+        core = xp.astype(self.core, self.rewards.dtype)
+        count = xp.sum(core, axis=1)
         free = xp.maximum(count - self.features, xp.ones_like(count))
-        found = xp.sqrt(_sum_squares(xp.where(self.core, self.residuals, 0.0)) / free) / INNER_DEVIATION
+        found = xp.sqrt(_sum_squares(core * self.residuals) / free) / INNER_DEVIATION
         if not efficient:
             typical = scaled_mad(self.residuals, self.core, xp.zeros_like(count))
             found = xp.minimum(found, xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free))
@@ -163,15 +172,38 @@ class _Arm(PerParticipant):
         return share, fence
 
 
+def _fit_sets(joined: Array, weights: Array) -> Array:
+    """Coefficients (sets, people, features) of weighted least squares of [r, X], for several sets of weights (sets, people,
+    decision points)."""
+    xp = array_namespace(joined)
+    sets, people, points = weights.shape
+    x, turned = joined[:, 1:, :], xp.matrix_transpose(joined)
+    products = xp.concat([(x * weights[place, :, None, :]) @ turned for place in range(sets)])
+    squares, right = products[:, :, 1:], products[:, :, 0]
+    solution, smallest_pivot, _ = solve(squares, products[:, :, :1])
+    coef = solution[..., 0]
+    shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
+    if shaky.shape[0]:
+        u = xp.reshape(weights, (sets * people, points))[shaky]
+        nothing = xp.zeros_like(right[shaky])
+        coef[shaky] = solve_corrected(joined[shaky % people], u, squares[shaky], right[shaky], nothing)
+    return xp.reshape(coef, (sets, people, -1))
+
+
+def _residuals(joined: Array, coef: Array) -> Array:
+    """r − Xw of every set of coefficients (sets, people, features), (sets, people, decision points)."""
+    xp = array_namespace(joined)
+    return (xp.concat([xp.ones_like(coef[..., :1]), -coef], axis=-1)[..., None, :] @ joined)[..., 0, :]
+
+
 def _fit_residuals(joined: Array, weights: Array) -> Array:
     """Residuals of every decision point from weighted least squares of [r, X]."""
-    xp = array_namespace(joined)
-    coef, _ = solve_ridge(joined, xp.astype(weights, joined.dtype), xp.zeros_like(joined[0, 1:, 0]), 1)
-    return joined_residuals(joined, coef)
+    u = array_namespace(joined).astype(weights, joined.dtype)
+    return _residuals(joined, _fit_sets(joined, u[None, ...]))[0]
 
 
 def _sum_squares(values: Array) -> Array:
-    return (values[:, None, :] @ values[:, :, None])[:, 0, 0]
+    return (values[..., None, :] @ values[..., :, None])[..., 0, 0]
 
 
 def _fit_trimmed(joined: Array, arm: Array) -> Array:
@@ -181,38 +213,61 @@ def _fit_trimmed(joined: Array, arm: Array) -> Array:
     where two fifths of the arm are displaced, one of these lies in the midst of the others.
     """
     xp = array_namespace(joined)
-    rewards, features = joined[:, 0, :], joined.shape[1] - 1
-    centre = median(rewards, arm)
-    absolute = rewards - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
-    typical = median(xp.abs(absolute), arm)
+    absolute = _fit_absolute(joined, arm)
+    low, high = (xp.where(xp.isfinite(one), one, 0.0) for one in quantiles(absolute, arm, (0.25, 0.75)))
+    left = absolute - xp.stack([xp.zeros_like(low), low, high])[..., None]
+    smallest = SmallestHalf.of_present(arm, joined.shape[1] - 1, joined.dtype)
+    halves = smallest.choose(xp.abs(left))
+    for _ in range(2):
+        left = _residuals(joined, _fit_sets(joined, xp.astype(halves, joined.dtype)))
+        halves = smallest.choose(xp.abs(left))
+    best = xp.argmin(_sum_squares(left * xp.astype(halves, left.dtype)), axis=0)
+    return _concentrate(joined, smallest, halves[best, xp.arange(arm.shape[0], device=device(joined))])
+
+
+def _fit_absolute(joined: Array, arm: Array) -> Array:
+    """Residuals from least absolute deviations, nearly: least squares weighted anew a few times."""
+    xp = array_namespace(joined)
+    centre = median(joined[:, 0, :], arm)
+    found = joined[:, 0, :] - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
+    typical = median(xp.abs(found), arm)
     least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
     counts = xp.astype(arm, joined.dtype)
     for _ in range(ABSOLUTE_STEPS):
-        absolute = _fit_residuals(joined, counts / xp.maximum(xp.abs(absolute), least))
-    quartiles = [xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quantiles(absolute, arm, (0.25, 0.75))]
-    best, lowest = absolute, xp.full_like(centre, xp.inf)
-    for start in (absolute, *(absolute - quartile[:, None] for quartile in quartiles)):
-        left = start
-        for _ in range(2):
-            left = _fit_residuals(joined, smallest_half(xp.abs(left), arm, features))
-        value = _sum_squares(xp.where(smallest_half(xp.abs(left), arm, features), left, 0.0))
-        best = xp.where((value < lowest)[:, None], left, best)
-        lowest = xp.minimum(value, lowest)
-    for _ in range(CONCENTRATION_STEPS):
-        best = _fit_residuals(joined, smallest_half(xp.abs(best), arm, features))
-    return best
+        found = _fit_residuals(joined, counts / xp.maximum(xp.abs(found), least))
+    return found
+
+
+def _concentrate(joined: Array, smallest: SmallestHalf, half: Array) -> Array:
+    """Residuals after concentration steps from half of the arm; whose half stays as it is costs no more time."""
+    xp = array_namespace(joined)
+    found = left = _fit_residuals(joined, half)
+    moving = xp.arange(half.shape[0], device=device(joined))
+    for _ in range(CONCENTRATION_STEPS - 1):
+        after = smallest.choose(xp.abs(left))
+        changed = xp.nonzero(xp.any(after != half, axis=1))[0]
+        if not changed.shape[0]:
+            break
+        moving, joined, smallest = moving[changed], take_people(joined, changed), smallest.of(changed)
+        half = after[changed]
+        found[moving] = left = _fit_residuals(joined, half)
+    return found
 
 
 def _start_from(arm: _Arm, other: _Arm, people: Array) -> None:
     """Concentrate these people's arm from the fit of another, and prefer what comes out."""
     xp = array_namespace(arm.rewards)
-    half = smallest_half(xp.abs(other.residuals[people]), other.inside[people], other.features)
-    joined, inside, before = arm.joined[people], arm.inside[people], arm.residuals[people]
-    coef, _ = solve_ridge(other.joined[people], xp.astype(half, joined.dtype), xp.zeros_like(joined[0, 1:, 0]), 1)
-    left = joined_residuals(joined, coef)
-    for _ in range(2 + CONCENTRATION_STEPS):
-        left = _fit_residuals(joined, smallest_half(xp.abs(left), inside, arm.features))
-    values = [_sum_squares(xp.where(smallest_half(xp.abs(one), inside, arm.features), one, 0.0)) for one in (left, before)]
+    theirs = SmallestHalf.of_present(other.inside[people], other.features, arm.rewards.dtype)
+    half = theirs.choose(xp.abs(other.residuals[people]))
+    joined, before = take_people(arm.joined, people), arm.residuals[people]
+    coef = _fit_sets(take_people(other.joined, people), xp.astype(half, joined.dtype)[None, ...])
+    left = _residuals(joined, coef)[0]
+    smallest = SmallestHalf.of_present(arm.inside[people], arm.features, joined.dtype)
+    for _ in range(2):
+        left = _fit_residuals(joined, smallest.choose(xp.abs(left)))
+    left = _concentrate(joined, smallest, smallest.choose(xp.abs(left)))
+    both = xp.stack([left, before])
+    values = _sum_squares(both * xp.astype(smallest.choose(xp.abs(both)), joined.dtype))
     arm.residuals[people] = xp.where((values[0] < PREFERENCE * values[1])[:, None], left, before)
 
 
@@ -234,8 +289,9 @@ def _cap(arms: list[_Arm], large: list[Array]) -> None:
                 _start_from(arm, other, people)
     for arm, scale in zip(arms, own, strict=True):
         limit = FENCE[0] * xp.maximum(xp.minimum(steadiest, scale), scale / 3)
-        for _ in range(CAPPED_STEPS):
-            arm.fit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
+        arm.fit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
+        for _ in range(CAPPED_STEPS - 1):
+            arm.refit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
         arm.ceiling = xp.where(_is_one_sided(arm), CEILING * steadiest, xp.inf)
 
 
@@ -247,39 +303,72 @@ def _is_one_sided(arm: _Arm) -> Array:
     return (count >= SOME) & (xp.maximum(above, count - above) >= ONE_SIDED * count)
 
 
+def _find_places(taken: Array) -> Array:
+    """Where in the arm every decision point that is taken stands, (people, decision points)."""
+    xp = array_namespace(taken)
+    count = xp.cumulative_sum(xp.astype(taken, xp.int64), axis=1)
+    return xp.maximum(count - 1, xp.zeros_like(count))
+
+
+class _Spread:
+    """Takes values of the arms' decision points to where these stand among all of a participant's."""
+
+    def __init__(self, taken: list[Array], places: list[Array], widths: list[int]) -> None:
+        xp = array_namespace(places[0])
+        start, index = 0, xp.full_like(places[0], sum(widths))  # who is in no arm finds a zero after all of them
+        for rows, place, width in zip(taken, places, widths, strict=True):
+            index = index + xp.astype(rows, xp.int64) * (start - sum(widths) + place)
+            start += width
+        people = xp.arange(index.shape[0], device=device(index))
+        self._index = xp.reshape(index + (start + 1) * people[:, None], (-1,))
+        self._shape = index.shape
+
+    def __call__(self, values: list[Array]) -> Array:
+        xp = array_namespace(values[0])
+        beside = xp.concat([*values, xp.zeros_like(values[0][:, :1])], axis=1)
+        return xp.reshape(xp.take(xp.reshape(beside, (-1,)), self._index), self._shape)
+
+
 def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside: Array) -> tuple[Array, Array]:
     """Every decision point's share of the fence of its reward (above 1 is outside), and the narrowest fence, (people,)."""
     xp = array_namespace(base)
     rounding = 1e-10 * median(xp.abs(rewards), inside)
     rounding = xp.where(xp.isfinite(rounding), rounding, 0.0) + float(xp.finfo(rewards.dtype).smallest_normal) ** 0.5
-    joined = join_rewards(base, rewards)
-    arms = [_Arm.gather(joined, arm, inside, rounding) for arm in taken]
+    joined = [rewards, *(contiguous(base[..., j]) for j in range(base.shape[-1]))]
+    places = [_find_places(rows) for rows in taken]
+    arms = [_Arm.gather(joined, *one, inside, rounding) for one in zip(taken, places, strict=True)]
+    spread = _Spread(taken, places, [arm.inside.shape[1] for arm in arms])
     large = [xp.sum(xp.astype(arm.inside, xp.int64), axis=1) >= ROWS_PER_FEATURE * base.shape[-1] for arm in arms]
     _cap(arms, large)
     nothing = xp.zeros_like(rounding)
     for arm in arms:
         arm.round(nothing, efficient=False)
-    scores, kept = xp.zeros_like(rewards), xp.zeros_like(inside)
-    for arm, rows in zip(arms, taken, strict=True):
-        scores = xp.where(rows, arm.spread(arm.residuals / arm.scale(efficient=False)[:, None]), scores)
-        kept = kept | (rows & arm.spread(arm.kept))
-    g = SKEWNESS_TO_G * core_skewness(scores, kept)
+    scores = spread([arm.residuals / arm.scale(efficient=False)[:, None] for arm in arms])
+    g = SKEWNESS_TO_G * core_skewness(scores, spread([arm.kept for arm in arms]))
+    shares, fences = zip(*(arm.settle(g) for arm in arms), strict=True)
+    share, narrowest = spread(list(shares)), xp.full_like(rounding, xp.inf)
     alone = has_few_values(rewards, inside, FEW_VALUED_REWARD)
-    share, narrowest = xp.zeros_like(rewards), xp.full_like(rounding, xp.inf)
-    by_itself = alone
-    for enough in large:
-        by_itself = by_itself | ~enough
-    people = xp.nonzero(by_itself)[0]
-    if people.shape[0]:
-        size, fence = gap_fence(rewards[people], inside[people])
-        share[people], narrowest[people] = size / fence[:, None], fence
-    for arm, rows, enough in zip(arms, taken, large, strict=True):
-        found, fence = arm.settle(g)
-        fitted = enough & ~alone
-        share = xp.where(rows & fitted[:, None], arm.spread(found), share)
-        narrowest = xp.where(fitted, xp.minimum(narrowest, fence), narrowest)
+    fitted = [enough & ~alone for enough in large]
+    for own, fence in zip(fitted, fences, strict=True):
+        narrowest = xp.where(own, xp.minimum(narrowest, fence), narrowest)
+    _judge_by_themselves(rewards, inside, taken, fitted, share, narrowest)
     some = xp.sum(xp.astype(inside, xp.int64), axis=1) >= ENOUGH
     return xp.where(some[:, None], share, 0.0), xp.where(some, narrowest, xp.inf)
+
+
+def _judge_by_themselves(
+    rewards: Array, inside: Array, taken: list[Array], fitted: list[Array], share: Array, narrowest: Array
+) -> None:
+    """Replace shares and fences where an arm is not fitted: its rewards are judged by themselves."""
+    xp = array_namespace(rewards)
+    people = xp.nonzero(~xp.all(xp.stack(fitted), axis=0))[0]
+    if not people.shape[0]:
+        return
+    size, fence = gap_fence(rewards[people], inside[people])
+    found = size / fence[:, None]
+    for rows, own in zip(taken, fitted, strict=True):
+        found = xp.where(rows[people] & own[people][:, None], share[people], found)
+    share[people], narrowest[people] = found, xp.minimum(narrowest[people], fence)
 
 
 def fit_high_breakdown(

@@ -77,17 +77,24 @@ def solve_ridge(joined: Array, weights: Array, penalty: Array, arms: int) -> tup
     squares, right = weighted_moments(joined, weights, arms)
     penalty = xp.broadcast_to(penalty, right.shape)
     shrink = penalty[:, None, :] * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
-    solution, smallest_pivot, _ = solve(squares + shrink, right[..., None])
+    stiff = squares + shrink
+    solution, smallest_pivot, _ = solve(stiff, right[..., None])
     coef = solution[..., 0]
     shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
     if shaky.shape[0]:
-        own, u, again = joined[shaky], weights[shaky], Cholesky(squares[shaky] + shrink[shaky])
-        w = again.solve(right[shaky])
-        for _ in range(CORRECTIONS):
-            pull = own[:, 1:, :] @ (u * joined_residuals(own, w))[..., None]
-            w = w + again.solve(pull[..., 0] - penalty[shaky] * w)
-        coef[shaky] = w
+        parts = (part[shaky] for part in (joined, weights, stiff, right, penalty))
+        coef[shaky] = solve_corrected(*parts)
     return coef, squares
+
+
+def solve_corrected(joined: Array, weights: Array, stiff: Array, right: Array, penalty: Array) -> Array:
+    """Ridge coefficients of people whose features are nearly dependent; `stiff` is XᵀUX + diag(ζ), `right` XᵀUr."""
+    factored = Cholesky(stiff)
+    coef = factored.solve(right)
+    for _ in range(CORRECTIONS):
+        pull = joined[:, 1:, :] @ (weights * joined_residuals(joined, coef))[..., None]
+        coef = coef + factored.solve(pull[..., 0] - penalty * coef)
+    return coef
 
 
 def fit_ridge(features: Array, rewards: Array, weights: Array, *, penalty: Array, arms: int = 1) -> CriticFit:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from array_api_compat import device
 
-from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.arrays import Array, array_namespace, contiguous, stack_features, take_people
 from surefoot.numerics.batched_cholesky import Cholesky
 from surefoot.numerics.fences import adaptive_fence, gap_fence, has_few_values, normal_cdf, standardise
-from surefoot.numerics.masked_quantiles import median, sort_present
+from surefoot.numerics.masked_quantiles import SmallestHalf, infinite_unless, median_in_order
 
 FEW_VALUED = 0.1
 """A variable with one value in more than this share of the rows is judged by itself."""
@@ -60,67 +60,70 @@ def state_outlyingness(state: Array, present: Array) -> Array:
         moved = xp.nonzero(xp.any(kept != before, axis=1))[0]
         if not moved.shape[0]:
             break
-        together[moved] = _together(joined[moved], present[moved], kept[moved])
+        together[moved] = _together(take_people(joined, moved), present[moved], kept[moved])
     together = xp.where(xp.any(xp.abs(z) > UNUSUAL, axis=1), together, 0.0)
     return xp.where((count >= ENOUGH)[:, None] & present, xp.maximum(alone, together), 0.0)
 
 
-def smallest_half(values: Array, present: Array, features: int) -> Array:
-    """The ⌊(n + features + 1) / 2⌋ present rows with the smallest values (more where they tie)."""
-    xp = array_namespace(values)
-    in_order = sort_present(values, present)
-    count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
-    place = xp.maximum(xp.minimum((count + features + 1) // 2, count) - 1, xp.zeros_like(count))
-    return present & (values <= xp.take_along_axis(in_order, place, axis=-1))
-
-
 def _join_one(z: Array) -> Array:
-    """[1, z], (people, 1 + variables, decision points): one product with it gives a count, a mean and a covariance."""
+    """[1, z], (people, 1 + variables, decision points): one product with it gives a mean and a covariance."""
     xp = array_namespace(z)
-    return xp.concat([xp.ones_like(z[:, :1, :]), z], axis=1)
+    columns = [z[:, j, :] for j in range(z.shape[1])]
+    return stack_features([xp.ones_like(columns[0]), *columns])
 
 
-def _shape(joined: Array, kept: Array) -> tuple[Array, Cholesky]:
-    """Mean and factored covariance of the kept rows."""
+def _shapes(joined: Array, kept: Array) -> tuple[Array, Cholesky]:
+    """Mean (sets · people, variables) and factored covariance of every kept set of rows, (sets, people, decision points)."""
     xp = array_namespace(joined)
-    sums = (joined * xp.astype(kept, joined.dtype)[:, None, :]) @ xp.matrix_transpose(joined)
-    sums = sums / xp.maximum(sums[:, :1, :1], xp.ones_like(sums[:, :1, :1]))
-    mean = sums[:, 0, 1:]
-    return mean, Cholesky(sums[:, 1:, 1:] - mean[:, :, None] * mean[:, None, :])
+    counts, z, turned = xp.astype(kept, joined.dtype), joined[:, 1:, :], xp.matrix_transpose(joined)
+    sums = xp.concat([(z * counts[place, :, None, :]) @ turned for place in range(kept.shape[0])])
+    total = xp.reshape(xp.sum(counts, axis=-1), (-1, 1, 1))
+    sums = sums / xp.maximum(total, xp.ones_like(total))
+    mean = sums[:, :, 0]
+    return mean, Cholesky(sums[:, :, 1:] - mean[:, :, None] * mean[:, None, :])
 
 
 def _distances(joined: Array, mean: Array, shape: Cholesky) -> Array:
-    """Squared Mahalanobis distances, (people, decision points)."""
+    """Squared Mahalanobis distances from means and covariances as of `_shapes`, (sets, people, decision points)."""
     xp = array_namespace(joined)
     size = mean.shape[-1]
     eye = xp.broadcast_to(xp.eye(size, dtype=mean.dtype, device=device(mean)), (mean.shape[0], size, size))
-    whitening = shape.half_solve(xp.concat([-mean[:, :, None], eye], axis=2))
-    white = xp.permute_dims(whitening, (2, 0, 1)) @ joined
-    return xp.sum(white**2, axis=1)
+    whitening = contiguous(xp.permute_dims(shape.half_solve(xp.concat([-mean[:, :, None], eye], axis=2)), (2, 0, 1)))
+    white = xp.reshape(whitening, (-1, joined.shape[0], size, size + 1)) @ joined
+    return xp.sum(white**2, axis=-2)
 
 
 def _concentrate(joined: Array, present: Array) -> Array:
     """The half of the rows with the smallest covariance determinant that concentration from three starts finds."""
     xp = array_namespace(joined)
     z = joined[:, 1:, :]
-    size = z.shape[1]
     norm = xp.sum(z**2, axis=1)
     sign = z / xp.sqrt(xp.where(norm > 0, norm, 1.0))[:, None, :]
-    starts = [norm]
+    starts = [norm[None, ...]]
     for bounded in (xp.tanh(z), sign):
-        _, shape = _shape(_join_one(bounded), present)
-        starts.append(_distances(joined, xp.zeros_like(z[:, :, 0]), shape))
-    best, lowest = present, xp.full_like(z[:, 0, 0], xp.inf)
-    for distances in starts:
-        half = smallest_half(distances, present, size)
-        for _ in range(2):
-            half = smallest_half(_distances(joined, *_shape(joined, half)), present, size)
-        value = _shape(joined, half)[1].log_determinant()
-        best = xp.where((value < lowest)[:, None], half, best)
-        lowest = xp.minimum(value, lowest)
+        mean, shape = _shapes(_join_one(bounded), present[None, ...])
+        starts.append(_distances(joined, xp.zeros_like(mean), shape))
+    smallest = SmallestHalf.of_present(present, z.shape[1], z.dtype)
+    halves = smallest.choose(xp.concat(starts))
+    for _ in range(2):
+        halves = smallest.choose(_distances(joined, *_shapes(joined, halves)))
+    value = xp.reshape(_shapes(joined, halves)[1].log_determinant(), halves.shape[:2])
+    best = xp.argmin(value, axis=0)
+    return _settle(joined, smallest, halves[best, xp.arange(z.shape[0], device=device(z))])
+
+
+def _settle(joined: Array, smallest: SmallestHalf, half: Array) -> Array:
+    """Further concentration steps; whose half stays as it is costs no more time."""
+    xp = array_namespace(joined)
+    found, moving = half, xp.arange(half.shape[0], device=device(joined))
     for _ in range(CONCENTRATION_STEPS):
-        best = smallest_half(_distances(joined, *_shape(joined, best)), present, size)
-    return best
+        after = smallest.choose(_distances(joined, *_shapes(joined, half[None, ...])))[0]
+        changed = xp.nonzero(xp.any(after != half, axis=1))[0]
+        if not changed.shape[0]:
+            break
+        moving, joined, smallest = moving[changed], take_people(joined, changed), smallest.of(changed)
+        found[moving] = half = after[changed]
+    return found
 
 
 def _together(joined: Array, present: Array, kept: Array) -> Array:
@@ -129,10 +132,12 @@ def _together(joined: Array, present: Array, kept: Array) -> Array:
     They become normal scores by Wilson and Hilferty's cube root of χ², after the kept rows' median is made that of χ².
     """
     xp = array_namespace(joined)
-    mean, shape = _shape(joined, kept)
-    squared = _distances(joined, mean, shape)
+    mean, shape = _shapes(joined, kept[None, ...])
+    squared = _distances(joined, mean, shape)[0]
     rank = xp.astype(xp.maximum(shape.rank, xp.ones_like(shape.rank)), joined.dtype)[:, None]
-    typical = median(squared, kept)[:, None]
+    count = xp.sum(kept, axis=1, dtype=xp.int64, keepdims=True)
+    in_order = xp.sort(squared + infinite_unless(kept, joined.dtype), axis=-1, stable=False)
+    typical = median_in_order(in_order, count)[:, None]
     typical = xp.where(xp.isfinite(typical) & (typical > 0), typical, 1.0)
     spread = 2 / (9 * rank)
     score = (1 - spread) * ((squared / typical) ** (1 / 3) - 1) / xp.sqrt(spread)
