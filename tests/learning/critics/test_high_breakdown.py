@@ -3,8 +3,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.critics.high_breakdown import _fit_trimmed, fit_high_breakdown
-from surefoot.learning.critics.ridge import fit_ridge, join_rewards, residuals, ridge
+from surefoot.learning.critics.high_breakdown import fit_high_breakdown
+from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
 from surefoot.policies.features import critic_features
 from surefoot.simulators import ChainWalk, HeartSteps, contaminate
 
@@ -218,46 +218,6 @@ def test_an_arm_that_simply_varies_more_keeps_its_decision_points():
     _, found = fit(state, action, reward)
     assert (found.weights[action == 1] == 0).mean() < 0.08
     assert (found.weights[action == 0] == 0).mean() < 0.02
-
-
-def literal_trimmed_residuals(x, r):
-    """Least trimmed squares of one arm, step by step, from the three starts."""
-    size = min((len(r) + x.shape[1] + 1) // 2, len(r))
-
-    def half(values):
-        return values <= np.sort(values)[size - 1]
-
-    def fit(weights):
-        root = np.sqrt(weights.astype(float))
-        return r - x @ np.linalg.lstsq(x * root[:, None], r * root, rcond=None)[0]
-
-    absolute = r - np.median(r)
-    least = 1e-3 * np.median(np.abs(absolute))
-    for _ in range(6):
-        absolute = fit(1 / np.maximum(np.abs(absolute), least))
-    found = []
-    for start in (absolute, *(absolute - quartile for quartile in np.quantile(absolute, (0.25, 0.75)))):
-        left = start
-        for _ in range(2):
-            left = fit(half(np.abs(left)))
-        found.append(((left[half(np.abs(left))] ** 2).sum(), left))
-    best = min(found, key=lambda one: one[0])[1]
-    for _ in range(3):
-        best = fit(half(np.abs(best)))
-    return best
-
-
-def test_the_trimmed_fit_is_the_literal_one():
-    """Two fifths displaced to one side, so that the starts lead to different fits."""
-    rng = np.random.default_rng(12)
-    x = np.concatenate([np.ones((40, 30, 1)), rng.standard_normal((40, 30, 2))], axis=-1)
-    r = x @ np.array([1.0, 0.5, -0.5]) + 0.2 * rng.standard_normal((40, 30))
-    r += np.where(np.arange(30) < 12, np.where(np.arange(40)[:, None] % 2, 3.0, -3.0), 0.0)
-    arm = np.ones((40, 30), dtype=bool)
-    arm[:, -3:] = False
-    found = _fit_trimmed(join_rewards(x, r), arm)
-    for one in range(40):
-        assert_allclose(found[one, :-3], literal_trimmed_residuals(x[one, :-3], r[one, :-3]), rtol=1e-6, atol=1e-8)
 
 
 def test_artefacts_in_half_of_an_arm_are_found_by_the_other_arm():

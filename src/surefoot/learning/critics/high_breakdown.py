@@ -27,10 +27,19 @@ from typing import ClassVar
 from array_api_compat import device
 
 from surefoot.learning.critics.critic import CriticBatch, CriticFit, Removal, RemovingCritic, register_critic
-from surefoot.learning.critics.ridge import SHAKY_PIVOT, fit_ridge, solve_corrected
+from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.critics.state_outliers import ENOUGH, state_outlyingness
+from surefoot.learning.critics.trimmed_squares import (
+    ABSOLUTE_STEPS,
+    CONCENTRATION_STEPS,
+    concentrate,
+    find_residuals,
+    fit_residuals,
+    fit_sets,
+    fit_trimmed,
+    sum_squares,
+)
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, stack_features, take_people
-from surefoot.numerics.batched_cholesky import solve
 from surefoot.numerics.fences import (
     adaptive_fence,
     core_skewness,
@@ -63,7 +72,7 @@ longest tail."""
 WIDTH = 32
 """Arms are padded to a multiple of this: products along such widths round the same however many zeros follow, so that
 nobody's numbers depend on who else is in the block."""
-ABSOLUTE_STEPS, CONCENTRATION_STEPS, CAPPED_STEPS, LAST_ROUNDS = 6, 3, 3, 4
+CAPPED_STEPS, LAST_ROUNDS = 3, 4
 FITS = ABSOLUTE_STEPS + 3 * 2 + CONCENTRATION_STEPS + CAPPED_STEPS + 1 + LAST_ROUNDS + 1
 
 
@@ -101,7 +110,7 @@ class _Arm(PerParticipant):
         own = [xp.reshape(xp.take(xp.reshape(row, (-1,)), index), (people, width)) for row in joined]
         own = stack_features(own)
         ceiling = xp.full_like(rounding, xp.inf)
-        return cls(own, there, rounding, ceiling, there, there, _fit_trimmed(own, there))
+        return cls(own, there, rounding, ceiling, there, there, fit_trimmed(own, there))
 
     def of(self, people: Array) -> _Arm:
         return _Arm(*(take_people(part, people) if part.ndim == 3 else part[people] for part in vars(self).values()))
@@ -115,7 +124,7 @@ class _Arm(PerParticipant):
         return int(self.joined.shape[1]) - 1
 
     def fit(self, kept: Array, core: Array | None = None) -> None:
-        self.kept, self.core, self.residuals = kept, kept if core is None else core, _fit_residuals(self.joined, kept)
+        self.kept, self.core, self.residuals = kept, kept if core is None else core, fit_residuals(self.joined, kept)
 
     def refit(self, kept: Array) -> None:
         """`fit`, for those alone for whom what is kept has changed."""
@@ -123,7 +132,7 @@ class _Arm(PerParticipant):
         changed = xp.nonzero(xp.any(kept != self.kept, axis=1))[0]
         self.kept = self.core = kept
         if changed.shape[0]:
-            self.residuals[changed] = _fit_residuals(take_people(self.joined, changed), kept[changed])
+            self.residuals[changed] = fit_residuals(take_people(self.joined, changed), kept[changed])
 
     def scale(self, *, efficient: bool) -> Array:
         """Residual standard deviation: the root mean square of the core, or, if that is smaller, from the median absolute
@@ -132,7 +141,7 @@ class _Arm(PerParticipant):
         core = xp.astype(self.core, self.rewards.dtype)
         count = xp.sum(core, axis=1)
         free = xp.maximum(count - self.features, xp.ones_like(count))
-        found = xp.sqrt(_sum_squares(core * self.residuals) / free) / INNER_DEVIATION
+        found = xp.sqrt(sum_squares(core * self.residuals) / free) / INNER_DEVIATION
         if not efficient:
             typical = scaled_mad(self.residuals, self.core, xp.zeros_like(count))
             found = xp.minimum(found, xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free))
@@ -172,102 +181,20 @@ class _Arm(PerParticipant):
         return share, fence
 
 
-def _fit_sets(joined: Array, weights: Array) -> Array:
-    """Coefficients (sets, people, features) of weighted least squares of [r, X], for several sets of weights (sets, people,
-    decision points)."""
-    xp = array_namespace(joined)
-    sets, people, points = weights.shape
-    x, turned = joined[:, 1:, :], xp.matrix_transpose(joined)
-    products = xp.concat([(x * weights[place, :, None, :]) @ turned for place in range(sets)])
-    squares, right = products[:, :, 1:], products[:, :, 0]
-    solution, smallest_pivot, _ = solve(squares, products[:, :, :1])
-    coef = solution[..., 0]
-    shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
-    if shaky.shape[0]:
-        u = xp.reshape(weights, (sets * people, points))[shaky]
-        nothing = xp.zeros_like(right[shaky])
-        coef[shaky] = solve_corrected(joined[shaky % people], u, squares[shaky], right[shaky], nothing)
-    return xp.reshape(coef, (sets, people, -1))
-
-
-def _residuals(joined: Array, coef: Array) -> Array:
-    """r − Xw of every set of coefficients (sets, people, features), (sets, people, decision points)."""
-    xp = array_namespace(joined)
-    return (xp.concat([xp.ones_like(coef[..., :1]), -coef], axis=-1)[..., None, :] @ joined)[..., 0, :]
-
-
-def _fit_residuals(joined: Array, weights: Array) -> Array:
-    """Residuals of every decision point from weighted least squares of [r, X]."""
-    u = array_namespace(joined).astype(weights, joined.dtype)
-    return _residuals(joined, _fit_sets(joined, u[None, ...]))[0]
-
-
-def _sum_squares(values: Array) -> Array:
-    return (values[..., None, :] @ values[..., :, None])[..., 0, 0]
-
-
-def _fit_trimmed(joined: Array, arm: Array) -> Array:
-    """Residuals from least trimmed squares: the fit to half of the arm that leaves the smallest sum of squares there.
-
-    The starts are least absolute deviations and the same moved to the lower and to the upper quartile of its residuals:
-    where two fifths of the arm are displaced, one of these lies in the midst of the others.
-    """
-    xp = array_namespace(joined)
-    absolute = _fit_absolute(joined, arm)
-    low, high = (xp.where(xp.isfinite(one), one, 0.0) for one in quantiles(absolute, arm, (0.25, 0.75)))
-    left = absolute - xp.stack([xp.zeros_like(low), low, high])[..., None]
-    smallest = SmallestHalf.of_present(arm, joined.shape[1] - 1, joined.dtype)
-    halves = smallest.choose(xp.abs(left))
-    for _ in range(2):
-        left = _residuals(joined, _fit_sets(joined, xp.astype(halves, joined.dtype)))
-        halves = smallest.choose(xp.abs(left))
-    best = xp.argmin(_sum_squares(left * xp.astype(halves, left.dtype)), axis=0)
-    return _concentrate(joined, smallest, halves[best, xp.arange(arm.shape[0], device=device(joined))])
-
-
-def _fit_absolute(joined: Array, arm: Array) -> Array:
-    """Residuals from least absolute deviations, nearly: least squares weighted anew a few times."""
-    xp = array_namespace(joined)
-    centre = median(joined[:, 0, :], arm)
-    found = joined[:, 0, :] - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
-    typical = median(xp.abs(found), arm)
-    least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
-    counts = xp.astype(arm, joined.dtype)
-    for _ in range(ABSOLUTE_STEPS):
-        found = _fit_residuals(joined, counts / xp.maximum(xp.abs(found), least))
-    return found
-
-
-def _concentrate(joined: Array, smallest: SmallestHalf, half: Array) -> Array:
-    """Residuals after concentration steps from half of the arm; whose half stays as it is costs no more time."""
-    xp = array_namespace(joined)
-    found = left = _fit_residuals(joined, half)
-    moving = xp.arange(half.shape[0], device=device(joined))
-    for _ in range(CONCENTRATION_STEPS - 1):
-        after = smallest.choose(xp.abs(left))
-        changed = xp.nonzero(xp.any(after != half, axis=1))[0]
-        if not changed.shape[0]:
-            break
-        moving, joined, smallest = moving[changed], take_people(joined, changed), smallest.of(changed)
-        half = after[changed]
-        found[moving] = left = _fit_residuals(joined, half)
-    return found
-
-
 def _start_from(arm: _Arm, other: _Arm, people: Array) -> None:
     """Concentrate these people's arm from the fit of another, and prefer what comes out."""
     xp = array_namespace(arm.rewards)
     theirs = SmallestHalf.of_present(other.inside[people], other.features, arm.rewards.dtype)
     half = theirs.choose(xp.abs(other.residuals[people]))
     joined, before = take_people(arm.joined, people), arm.residuals[people]
-    coef = _fit_sets(take_people(other.joined, people), xp.astype(half, joined.dtype)[None, ...])
-    left = _residuals(joined, coef)[0]
+    coef = fit_sets(take_people(other.joined, people), xp.astype(half, joined.dtype)[None, ...])
+    left = find_residuals(joined, coef)[0]
     smallest = SmallestHalf.of_present(arm.inside[people], arm.features, joined.dtype)
     for _ in range(2):
-        left = _fit_residuals(joined, smallest.choose(xp.abs(left)))
-    left = _concentrate(joined, smallest, smallest.choose(xp.abs(left)))
+        left = fit_residuals(joined, smallest.choose(xp.abs(left)))
+    left = concentrate(joined, smallest, smallest.choose(xp.abs(left)))
     both = xp.stack([left, before])
-    values = _sum_squares(both * xp.astype(smallest.choose(xp.abs(both)), joined.dtype))
+    values = sum_squares(both * xp.astype(smallest.choose(xp.abs(both)), joined.dtype))
     arm.residuals[people] = xp.where((values[0] < PREFERENCE * values[1])[:, None], left, before)
 
 
