@@ -90,14 +90,15 @@ def measure_speed(options):
     pilot, study = read_pilot(options.pilot)
     model = sf.rehearsal.fit_pilot(pilot, study, per_day=5).in_environment(sf.rehearsal.standardised_effect(0.2))
     seeds = list(range(100))
-    for pooling in ("all", "person"):
+    for pooling, screen in (("all", "true"), ("all", "false"), ("person", "true")):
         candidate = sf.rehearsal.Candidate.with_method(study, MethodChoice(name="ro-saccb", pooling=pooling))
-        design = RehearsalPlan.parse("[design]\nper_day = 5\nscreen = false").design
+        design = RehearsalPlan.parse(f"[design]\nper_day = 5\nscreen = {screen}").design
         began = time.process_time()
         records = run_trials(model.draw_people(50, seed=seeds), candidate, design, seeds=seeds)
         ran = time.process_time()
         analyse(study, records)
-        print(f"pooling {pooling}: {ran - began:.1f} CPU s for the trials, {time.process_time() - ran:.1f} for the analysis")
+        how = f"pooling {pooling}, screen {'on' if screen == 'true' else 'off'}"
+        print(f"{how}: {ran - began:.1f} CPU s for the trials, {time.process_time() - ran:.1f} for the analysis")
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

@@ -11,6 +11,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from manual import dashboard_charts
 from surefoot.reports.figures import DARK, LIGHT
 
 PAGE = "gallery.md"
@@ -25,9 +26,9 @@ REPRODUCTION = {
 """Figures of the committed reproduction, and what draws them; it takes too long to be run for every manual."""
 INTRODUCTION = """# Gallery
 
-Every figure of every report, each under the command that made it, from the trial that `surefoot demo` simulates. All have
-one style: colours that colour-blind readers can tell apart, intervals wherever something is estimated, and a dark form,
-which this page shows when it is dark.
+Every figure of every report, each under the command that made it, from the trial that `surefoot demo` simulates, and every
+chart of the [dashboard](service.md). All have one style: colours that colour-blind readers can tell apart, intervals
+wherever something is estimated, and a dark form, which this page shows when it is dark.
 
 ```sh
 surefoot demo      # makes logs.csv, study.toml and all of this in surefoot-demo/
@@ -46,12 +47,14 @@ def list_commands() -> list[str]:
 
 
 def write_page(commands: list[str] | None = None) -> str:
-    """The gallery in Markdown, with its figures inside."""
+    """The gallery in Markdown, with its figures inside; of some commands, without the dashboard."""
     parts = [INTRODUCTION, _style()]
     with tempfile.TemporaryDirectory() as folder:
         for command in list_commands() if commands is None else commands:
             name = command.split()[1]
             parts.append(f"## {name.capitalize()}\n\n```sh\n{command}\n```\n\n{_show(_run(command, Path(folder)))}")
+    if commands is None:
+        parts.append(dashboard_charts.write_section())
     parts.append("## Reproduce\n")
     parts += [
         f"```sh\n{command}\n```\n\n![What {command} draws](reproduction/{file})" for file, command in REPRODUCTION.items()

@@ -143,7 +143,10 @@ class _Trials:
         state = self._reading.scale(self._reading.measure(now.state))
         source, probabilities = self._choose(state, available, moment)
         actions = np.zeros(active.shape, dtype=np.int64)
-        actions[available] = draw_actions(self._draw(time, available), probabilities[available])
+        chances = probabilities[available]
+        # What is certain comes out the same whatever is drawn.
+        certain = bool((chances == 1).any(axis=-1).all())
+        actions[available] = draw_actions(np.zeros(len(chances)) if certain else self._draw(time, available), chances)
         taken = np.where(available, np.take_along_axis(probabilities, actions[..., None], axis=-1)[..., 0], 1.0)
         place = (*(rows[active] for rows in self._rows), time[active])
         self._available[place], self._probability[place] = available[active], taken[active]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Detector
 from surefoot.screening.series import Block, Found
-from surefoot.screening.ties import Ties, count_ties
+from surefoot.screening.ties import Ties, any_repeats, count_ties
 
 MISSING_CODES = (-1.0, *(sign * (10.0**digits - 1) for digits in range(1, 7) for sign in (1, -1)))
 """Numbers that studies write for "missing"."""
@@ -55,9 +55,9 @@ class Codes(Detector):
         return {name: codes for name, codes in found.items() if codes}
 
     def _codes(self, values: NDArray[np.float64]) -> tuple[float, ...]:
-        ties = count_ties(values)
-        if not (ties.counts >= self.repeats).any():
+        if not any_repeats(values, self.repeats):
             return ()
+        ties = count_ties(values)
         often = (ties.counts >= self.repeats) & (ties.values != 0)
         inner = np.arange(len(often)) > 0
         inner[-1:] = False

@@ -27,12 +27,26 @@ def count_ties(values: NDArray[np.float64]) -> Ties:
     >>> count_ties(np.array([[1.5, 1.5, 2.0, 1.5]])).counts.tolist()
     [2, 1]
     """
-    before = np.concatenate([np.full_like(values[:, :1], np.nan), values[:, :-1]], axis=1)
-    begins = ~np.isnan(values) & (values != before)
-    distinct, counts = np.unique(values[begins], return_counts=True)
+    distinct, counts = np.unique(_list_runs(values), return_counts=True)
     rest = np.sort(counts)[: max(len(counts) - SET_ASIDE, 0)]
     continuous = bool(rest.size) and bool((rest == 1).sum() > UNIQUE * rest.sum())
     return Ties(distinct, counts, continuous)
+
+
+def any_repeats(values: NDArray[np.float64], times: int) -> bool:
+    """Whether any value begins so many times; sooner known than how often each does.
+
+    >>> any_repeats(np.array([[1.5, 1.5, 2.0, 1.5]]), 2), any_repeats(np.array([[1.5, 1.5, 2.0, 1.5]]), 3)
+    (True, False)
+    """
+    in_order = np.sort(_list_runs(values))
+    return bool((in_order[times - 1 :] == in_order[: len(in_order) - times + 1]).any())
+
+
+def _list_runs(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The value of every run."""
+    before = np.concatenate([np.full_like(values[:, :1], np.nan), values[:, :-1]], axis=1)
+    return values[~np.isnan(values) & (values != before)]
 
 
 def is_continuous(values: NDArray[np.float64]) -> bool:

@@ -81,15 +81,15 @@ def run_filter(event: Mask, seen: Mask, chain: Chain, moves: tuple[Array, Array]
     now = np.broadcast_to((chain.enter[0] / (chain.enter[0] + chain.leave[0]))[:, None], (groups, participants))
     kept = Filtered(np.empty(event.shape), np.empty(event.shape))
     floor = np.broadcast_to(floor, event.shape)
-    stay = 1 - enter - leave
+    stay, quiet, unseen = 1 - enter - leave, ~event, ~seen
     for step in range(len(event)):
         kind, happened, there = step % kinds, event[step], seen[step]
         before = stay[step] * now + enter[step]
         rate = np.maximum(events[kind] / steps[kind], floor[step], out=kept.rate[step])
         now = kept.not_live[step]
         np.divide(before, rate + before * (1 - rate), out=now)
-        np.copyto(now, 0.0, where=~happened)
-        np.copyto(now, before, where=~there)
+        np.copyto(now, 0.0, where=quiet[step])
+        np.copyto(now, before, where=unseen[step])
         live = (1 - now) * there
         steps[kind] += live
         live *= happened
@@ -198,14 +198,15 @@ def _fold(array: NDArray[Any], pieces: int, kinds: int) -> NDArray[Any]:
 
 def _smooth_chain(not_live: Array, moves: tuple[Array, Array]) -> tuple[Array, Array, Array]:
     """Given the whole record: not live at each step; went there, and came back, on the way to each step."""
-    enter, leave = moves
+    # Only what needs the step after it is left to the loop.
+    was, into, out = not_live[:-1], moves[0][1:], moves[1][1:]
+    gone, stayed, back = (1 - was) * into, was * (1 - out), was * out
+    to_dead = np.maximum(gone + stayed, 1e-300)
+    to_live = np.maximum(back + (1 - was) * (1 - into), 1e-300)
     dead, entered, left = not_live.copy(), np.zeros_like(not_live), np.zeros_like(not_live)
     for step in range(len(dead) - 1, 0, -1):
-        was, into, out = not_live[step - 1], enter[step], leave[step]
-        gone, stayed = (1 - was) * into, was * (1 - out)
-        back, well = was * out, (1 - was) * (1 - into)
-        here = dead[step] / np.maximum(gone + stayed, 1e-300)
-        away = (1 - dead[step]) / np.maximum(back + well, 1e-300)
-        entered[step], left[step] = gone * here, back * away
-        dead[step - 1] = stayed * here + left[step]
+        here = dead[step] / to_dead[step - 1]
+        np.multiply(gone[step - 1], here, out=entered[step])
+        np.multiply(back[step - 1], (1 - dead[step]) / to_live[step - 1], out=left[step])
+        np.add(stayed[step - 1] * here, left[step], out=dead[step - 1])
     return dead, entered, left

@@ -2,12 +2,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from manual import dashboard_charts
 from surefoot.service.access import keys
 from surefoot.service.dashboard import overview, policy_views
 from surefoot.service.database import clock
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.pauses import withdraw
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import queries, updates
 from surefoot.study import Study
@@ -80,6 +82,27 @@ def test_days_are_those_of_the_studys_zone(url, monkeypatch, tmp_path):
     assert {str(day.date): day.decisions for day in found[1:]} == {"2026-03-28": 1, "2026-03-29": 2, "2026-03-30": 1}
 
 
+def test_who_was_never_heard_of_is_silent_since_registration(seeded_browser):
+    sign_in(seeded_browser, "admin")
+    page = seeded_browser.get("/").text
+    assert '10 days<span class="spare">, since registration' in page
+    assert "12 Mar 2026, 10:00 UTC" in page and "at 23:00, UTC." in seeded_browser.get("/updates").text
+    for one in overview.list_participants(seeded_browser.trial, clock.now()):
+        withdraw(seeded_browser.trial, one.id, reason="moved away", by="admin")
+    assert "Everybody has withdrawn." in seeded_browser.get("/").text
+
+
+def test_the_gallery_of_the_manual_shows_every_chart(seeded_browser):
+    sign_in(seeded_browser, "analyst")
+    pages = [seeded_browser.get(path.replace("p000", "p0")).text for path in dashboard_charts.PAGES]
+    shown = [dashboard_charts.show_charts(page) for page in pages]
+    assert [one.count('<svg class="chart"') for one in shown] == [2, 1, 1, 1, 5]
+    assert all(one.count("<div><p><b>") == one.count("<figure") and "<a " not in one for one in shown)
+    assert [one.count('class="key"') for one in shown] == [1, 1, 1, 0, 0]
+    style = dashboard_charts.write_style(pages[0])
+    assert "prefers-color-scheme" not in style and ":root" not in style and ".policy { fill: var(--blue)" in style
+
+
 def test_the_send_rate_has_wilsons_interval():
     low, high = overview.Day(BEGIN.date(), {"policy": 50, "unavailable": 7}, 10).send_rate[1:]
     n, p, z = 50, 0.2, 1.959963984540054
@@ -112,5 +135,8 @@ def test_participants_can_be_searched_by_a_part_of_their_pseudonym(browser):
     page = browser.get("/participants", params={"search": " NORTH"}).text
     assert "north-01" in page and "north-02" in page and "south-01" not in page and "2 of 3 participants" in page
     assert "south-01" in browser.get("/participants").text
-    assert 'value="&lt;b&gt;"' in browser.get("/participants", params={"search": "<b>"}).text
+    nobody = browser.get("/participants", params={"search": "<b>"}).text
+    assert (
+        'value="&lt;b&gt;"' in nobody and "No pseudonym holds “&lt;b&gt;”" in nobody and "Nobody is registered" not in nobody
+    )
     assert browser.get("/participants", params={"search": "x" * 65}).status_code == 404

@@ -88,7 +88,9 @@ class Viewer:
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
         who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts, "is_blind": self.is_blind}
         who["pages"] = self.pages
-        frame = {"study": self.trial.settings.title, "who": who, "token": self.token, "clock": clock.read_simulated_time()}
+        settings = self.trial.settings
+        frame = {"study": settings.title, "zone": settings.time_zone, "who": who, "token": self.token}
+        frame["clock"] = clock.read_simulated_time()
         return HTMLResponse(render_template(template, link=self.link, **frame, **content), status)
 
 

@@ -69,7 +69,6 @@ def participant_page(
         one=one,
         timeline=draw_timeline(one.points, trial.settings.zone, MOMENTS[by]),
         by=by,
-        zone=trial.settings.time_zone,
         paused=status == PAUSED,
         withdrawn=status == WITHDRAWN,
     )

@@ -35,7 +35,7 @@ def calendar_page(viewer: Reader, month: Month = "", download: Download = "") ->
         columns = ("date", "update", "what became of it", "started at", "started by", "reason")
         rows = [(date, one.update_id, one.words, one.at, one.started_by, one.reason) for date, one in nights]
         return send_csv(viewer, f"updates-{shown.first:%Y-%m}", columns, rows)
-    return viewer.page("calendar", month=shown, zone=viewer.trial.settings.time_zone)
+    return viewer.page("calendar", month=shown)
 
 
 @router.get("/updates/{update_id}")
