@@ -46,7 +46,7 @@ def any_repeats(values: NDArray[np.float64], times: int) -> bool:
 def _list_runs(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The value of every run."""
     before = np.concatenate([np.full_like(values[:, :1], np.nan), values[:, :-1]], axis=1)
-    return values[~np.isnan(values) & (values != before)]
+    return np.asarray(values[~np.isnan(values) & (values != before)])
 
 
 def is_continuous(values: NDArray[np.float64]) -> bool:

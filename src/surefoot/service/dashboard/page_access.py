@@ -89,9 +89,8 @@ class Viewer:
         who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts, "is_blind": self.is_blind}
         who["pages"] = self.pages
         settings = self.trial.settings
-        frame = {"study": settings.title, "zone": settings.time_zone, "who": who, "token": self.token}
-        frame["clock"] = clock.read_simulated_time()
-        return HTMLResponse(render_template(template, link=self.link, **frame, **content), status)
+        frame = {"study": settings.title, "zone": settings.time_zone, "clock": clock.read_simulated_time()}
+        return HTMLResponse(render_template(template, link=self.link, who=who, token=self.token, **frame, **content), status)
 
 
 def render_template(name: str, **content: Any) -> str:
