@@ -1,6 +1,7 @@
 """What CONTRIBUTING asks of the code and a machine can see: short functions, plain names, parts behind registries."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -15,8 +16,6 @@ FILES = {
     for folder in ("src", "tests", "benchmarks", "examples", "manual")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
-TREES = {name: ast.parse(text) for name, text in FILES.items()}
-PACKAGE = {name: tree for name, tree in TREES.items() if name.startswith("src")}
 
 IRREGULAR = "given|taken|hidden|known|shown|drawn|chosen|written|kept|held|spoken|found|laid"
 PARTICIPLE = re.compile(rf"_?([a-z]*[^e]ed|[a-z]+ing|{IRREGULAR})(_(by|of|from|to|for|with|before|out)(_\w+)?)?")
@@ -34,6 +33,12 @@ OF_A_LIBRARY = {"_asdict", "_replace", "_fields", "_exit", "_processes"}
 COMPARISONS = r"\b(critic|pooling|horizon|filter|rule)(\.name)? ==|isinstance\(rule\b"
 
 
+@functools.cache
+def parse_files():
+    """Not when this file is read: every worker reads it, and most run none of its tests."""
+    return {name: ast.parse(text) for name, text in FILES.items()}
+
+
 def list_functions(tree):
     return [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
 
@@ -49,7 +54,7 @@ def count_lines(function):
 def test_functions_fit_on_a_screen():
     long = {
         f"{name}:{function.lineno} {function.name}": count_lines(function)
-        for name, tree in TREES.items()
+        for name, tree in parse_files().items()
         for function in list_functions(tree)
         if count_lines(function) > LONGEST_FUNCTION
     }
@@ -79,7 +84,8 @@ def is_named_by_its_value(function):
 def test_no_function_is_a_bare_participle():
     found = [
         f"{name}:{function.lineno} {function.name}"
-        for name, tree in PACKAGE.items()
+        for name, tree in parse_files().items()
+        if name.startswith("src")
         for function in list_functions(tree)
         if PARTICIPLE.fullmatch(function.name) and function.name not in NAMED_BY_THE_RESULT
         if not is_named_by_its_value(function)
@@ -115,7 +121,8 @@ def list_private_names(tree):
 def test_nobody_reads_private_names_of_another_module(folder):
     found = [
         f"{name}:{line} {attribute}"
-        for name, tree in PACKAGE.items()
+        for name, tree in parse_files().items()
+        if name.startswith("src")
         if f"/surefoot/{folder}/" in name
         for own in [set(list_own_names(tree))]
         for line, attribute in list_private_names(tree)

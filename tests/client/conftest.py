@@ -11,6 +11,7 @@ from surefoot.service.access import keys
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.client.faulty_proxy import faulty_proxy
+from tests.service.support.quick_disk import quick_disk  # noqa: F401 - a fixture
 from tests.service.support.servers import running
 from tests.service.support.trials import STUDY
 
@@ -19,7 +20,7 @@ names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(quick_disk, tmp_path_factory):  # noqa: F811
     trial = open_trial(Study.parse(STUDY), f"sqlite:///{tmp_path_factory.mktemp('trial')}/trial.db")
     given = {role: keys.create_key(trial.database, role) for role in ("app", "admin")}
     with running(trial) as url:

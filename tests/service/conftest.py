@@ -15,6 +15,7 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.client import Client
 from tests.service.support.postgres import binaries, cluster
+from tests.service.support.quick_disk import quick_disk  # noqa: F401 - a fixture
 from tests.service.support.trials import STUDY
 
 

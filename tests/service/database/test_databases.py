@@ -2,6 +2,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy.engine import make_url
 
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
@@ -24,6 +25,14 @@ def test_an_older_database_is_refused_with_the_remedy(empty):
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0000'")
     with pytest.raises(ValueError, match="surefoot db upgrade"):
         databases.prepare(empty)
+
+
+def test_what_sqlite_has_committed_is_on_the_disk_and_what_it_erased_is_not(tmp_path):
+    engine = databases._sqlite.__wrapped__(make_url(f"sqlite:///{tmp_path}/trial.db"), True)
+    expected = {"synchronous": 2, "journal_mode": "wal", "secure_delete": 1, "foreign_keys": 1}
+    with engine.connect() as connection:
+        assert {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in expected} == expected
+    engine.dispose()
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
