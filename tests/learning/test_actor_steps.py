@@ -30,8 +30,12 @@ def pose(people=5, actions=3, points=30, radius=None, seed=0):
     return (z, advantage, kept), replace(problem, radius=radius), hard, width, unit
 
 
+def z_of(problem):
+    return np.swapaxes(problem.rows[problem.places], 1, 2)
+
+
 def value_of(problem, theta):
-    return gain(theta, problem.z @ np.swapaxes(theta, 1, 2), problem.stakes, problem.penalty)
+    return gain(theta, z_of(problem) @ np.swapaxes(theta, 1, 2), problem.stakes[problem.places], problem.penalty)
 
 
 def test_a_free_step_solves_the_damped_system():
@@ -132,9 +136,11 @@ def test_the_posed_problem_is_the_same_objective_in_other_units(actions):
     share = kept / kept.sum(axis=1, keepdims=True)
     assert_allclose(width**2, (share[..., None] * z**2).sum(axis=1))
     assert_allclose(unit**2, (share[..., None] * advantage**2).sum(axis=(1, 2)))
-    assert_allclose(problem.metric, np.einsum("pi,pia,pib->pab", share, problem.z, problem.z), rtol=1e-10)
+    assert_allclose(problem.metric, np.einsum("pi,pia,pib->pab", share, z_of(problem), z_of(problem)), rtol=1e-10)
     # The advantage is linear in z, so that the direction gives it exactly.
-    assert_allclose(problem.z @ np.swapaxes(problem.direction, 1, 2), advantage / unit[:, None, None], rtol=1e-8, atol=1e-10)
+    assert_allclose(
+        z_of(problem) @ np.swapaxes(problem.direction, 1, 2), advantage / unit[:, None, None], rtol=1e-8, atol=1e-10
+    )
     assert hard.tolist() == [actions > 2] * 5
 
 
@@ -186,7 +192,7 @@ def test_sizes_and_moves():
     _, problem, *_ = pose(radius=2.0)
     rng = np.random.default_rng(6)
     theta, step = rng.standard_normal((5, 2, 4)), rng.standard_normal((5, 8))
-    logits = problem.z @ np.swapaxes(theta, 1, 2)
+    logits = z_of(problem) @ np.swapaxes(theta, 1, 2)
     (_, _, kept), *_ = pose()
     share = kept / kept.sum(axis=1, keepdims=True)
     assert_allclose(problem.size(theta), (share[..., None] * logits**2).sum(axis=(1, 2)))
@@ -305,7 +311,11 @@ def test_climbing_again_keeps_what_is_higher():
 def test_problem_of_some_people_keeps_the_radius():
     _, problem, *_ = pose(radius=0.3)
     assert isinstance(problem.of(np.array([2])), _Problem) and problem.of(np.array([2])).radius == 0.3
-    assert_array_equal(problem.of(np.array([3, 1])).rows, problem.rows[[3, 1]])
+    some = problem.of(np.array([3, 1, 4])).of(np.array([2, 0]))
+    (_, z, stakes), *_ = some.list_parts()
+    assert_array_equal(z, z_of(problem)[[4, 3]])
+    assert_array_equal(stakes, problem.stakes[[4, 3]])
+    assert_array_equal(some.metric, problem.metric[[4, 3]])
 
 
 def test_a_climb_never_goes_down():

@@ -143,15 +143,25 @@ def test_block_size_and_threads_change_nothing(dirty, monkeypatch, name):
 def test_every_thread_gets_a_block_and_none_a_huge_one(monkeypatch):
     from surefoot.learning.batch import choose_block_cells
 
-    for threads, rows, cells in (
-        (1, 10**3, 2**17),
-        (2, 10**7, 2**17),
-        (4, 10**7, 2**18),
-        (8, 2**20, 2**17),
-        (64, 10**8, 2**18),
+    class Logs:
+        actions = 2
+
+        def __init__(self, rows, variables):
+            self.rows, self.state_names = rows, ["s"] * variables
+
+        def __len__(self):
+            return self.rows
+
+    for threads, rows, variables, cells in (
+        (1, 10**3, 3, 2**17),
+        (2, 10**7, 5, 2**17),
+        (4, 10**7, 3, 2**18),
+        (8, 2**20, 3, 2**17),
+        (64, 10**8, 3, 2**18),
+        (2, 10**7, 11, 2**16),  # Twice the features, half the decision points: the same memory.
     ):
         monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
-        assert choose_block_cells(rows) == cells
+        assert choose_block_cells(Logs(rows, variables)) == cells
 
 
 def test_tidy_results_have_names_people_and_times(dirty):

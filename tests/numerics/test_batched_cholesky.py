@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from surefoot.numerics.batched_cholesky import Cholesky, solve
+from surefoot.numerics.batched_cholesky import Cholesky, invert, invert_definite, solve
 
 
 def random_systems(rng, people, size):
@@ -20,7 +20,7 @@ def test_solves_what_numpy_solves():
 
 def test_solving_at_once_is_numpys_and_leaves_singular_people_to_the_factor():
     rng = np.random.default_rng(5)
-    for size in (1, 2, 5, 12):
+    for size in (1, 2, 5, 12, 13, 31):
         matrices, right = random_systems(rng, 30, size), rng.standard_normal((30, size, 2))
         matrices[7] = -matrices[7]
         matrices[9, :, -1], matrices[9, -1, :] = matrices[9, :, 0], matrices[9, 0, :]
@@ -86,3 +86,35 @@ def test_rows_rank_and_determinant_are_numpys():
         expected = [row[:size] @ np.linalg.solve(part, row[:size]) for row in rows[participant]]
         assert_allclose((halves[participant] ** 2).sum(axis=1), expected, rtol=1e-8)
         assert_allclose(system.log_determinant()[participant], np.linalg.slogdet(part)[1], rtol=1e-8)
+
+
+def test_many_columns_do_not_see_who_else_is_there():
+    rng = np.random.default_rng(3)
+    matrices, right = random_systems(rng, 9, 60), rng.standard_normal((9, 60, 3))
+    together, inverse = solve(matrices, right), invert_definite(matrices)
+    for person in (0, 8):
+        own = slice(person, person + 1)
+        assert_array_equal(solve(matrices[own], right[own]).solution[0], together.solution[person])
+        assert_array_equal(invert_definite(matrices[own])[0][0], inverse[0][person])
+        assert_array_equal(invert_definite(matrices[own])[1][0], inverse[1][person])
+
+
+def test_solving_many_columns_is_as_accurate_as_lapack_where_two_are_nearly_the_same():
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((5, 80, 30))
+    x[..., 3] = x[..., 0] + 1e-5 * x[..., 3]
+    matrices, right = np.swapaxes(x, 1, 2) @ x, np.swapaxes(x, 1, 2) @ rng.standard_normal((5, 80, 1))
+    left = abs(matrices @ solve(matrices, right).solution - right).max()
+    assert left < 10 * abs(matrices @ np.linalg.solve(matrices, right) - right).max() + 1e-11
+
+
+def test_the_inverse_of_many_columns_is_that_of_one_after_the_other():
+    rng = np.random.default_rng(6)
+    for size in (1, 12, 13, 41):
+        root = rng.standard_normal((7, size, 5))
+        matrices = np.eye(size) + root @ np.swapaxes(root, 1, 2)
+        inverse, log_determinant = invert_definite(matrices)
+        plain, determinant = invert(matrices)
+        assert_allclose(inverse, plain, rtol=1e-9, atol=1e-12)
+        assert_allclose(log_determinant, determinant, rtol=1e-11, atol=1e-12)
+        assert_allclose(inverse @ matrices, np.broadcast_to(np.eye(size), matrices.shape), atol=1e-10)

@@ -10,14 +10,14 @@ Arrays are as in `surefoot.learning.actor_objective`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import device
 
 from surefoot.learning.actor_objective import gain, gain_gradient_curvature
-from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram, split_people
 from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
@@ -58,9 +58,11 @@ class _Problem:
     """A block of actor problems in natural units, in which every feature and the gain have size one."""
 
     rows: Array
-    """The policy's features, (people, m, decision points): passes run along the decision points."""
+    """The policy's features, (block's people, m, decision points): passes run along the decision points."""
     stakes: Array
-    """u · advantage / (M · typical advantage), (people, decision points, k)."""
+    """u · advantage / (M · typical advantage), (block's people, decision points, k)."""
+    places: Array
+    """Where the people of these problems, of whom all below speaks, are in the block: who is done leaves, the rows stay."""
     penalty: Array
     """(people, m)."""
     metric: Array
@@ -70,13 +72,26 @@ class _Problem:
     radius: float | None = None
     """With a radius the search stays on Σ_a θ_aᵀ Σ̂ θ_a = radius."""
 
-    @property
-    def z(self) -> Array:
-        return array_namespace(self.rows).matrix_transpose(self.rows)
-
     def of(self, people: Array) -> _Problem:
-        parts = {name: part[people] for name, part in vars(self).items() if name != "radius"}
-        return _Problem(**parts, radius=self.radius)
+        parts = {name: getattr(self, name)[people] for name in ("places", "penalty", "metric", "direction")}
+        return replace(self, **parts)
+
+    def list_parts(self) -> Iterator[tuple[slice, Array, Array]]:
+        """Some of the people, as many as a cache holds, with their z (people, decision points, m) and stakes."""
+        xp, (_, m, points) = array_namespace(self.rows), self.rows.shape
+        for some in split_people(self.places, m * points):
+            own = self.places[some]
+            yield some, xp.matrix_transpose(self.rows[own]), self.stakes[own]
+
+    def gains(self, theta: Array, scales: tuple[float, ...] = (1.0,)) -> Array:
+        """The gain of every multiple of θ, (scales, people)."""
+        xp = array_namespace(theta)
+        found = xp.empty((len(scales), theta.shape[0]), dtype=theta.dtype, device=device(theta))
+        for some, z, stakes in self.list_parts():
+            logits = z @ xp.matrix_transpose(theta[some])
+            for place, scale in enumerate(scales):
+                found[place, some] = gain(scale * theta[some], scale * logits, stakes, self.penalty[some])
+        return found
 
     def size(self, theta: Array) -> Array:
         """Σ_a θ_aᵀ Σ̂ θ_a: the mean squared logit, summed over actions, (people,)."""
@@ -95,11 +110,14 @@ class _Problem:
 
     def at(self, theta: Array) -> _Point:
         """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
-        xp = array_namespace(theta)
-        value, gradient, curvature = gain_gradient_curvature(theta, self.z, self.stakes, self.penalty)
+        xp, (people, k, m) = array_namespace(theta), theta.shape
+        sizes = ((people,), (people, k * m), (people, k * m, k * m))
+        found = value, gradient, curvature = [xp.empty(size, dtype=theta.dtype, device=device(theta)) for size in sizes]
+        for some, z, stakes in self.list_parts():
+            for whole, part in zip(found, gain_gradient_curvature(theta[some], z, stakes, self.penalty[some]), strict=True):
+                whole[some] = part
         if self.radius is None:
             return _Point(theta, value, gradient, curvature, xp.zeros_like(value), xp.zeros_like(gradient))
-        people, k, m = theta.shape
         normal = xp.reshape(theta @ self.metric, (people, k * m))
         multiplier = xp.sum(xp.reshape(theta, (people, k * m)) * gradient, axis=1) / self.radius
         gradient = gradient - multiplier[:, None] * normal
@@ -118,12 +136,11 @@ class _Point(PerParticipant):
     normal: Array
     """Σ̂θ, across which the search on a boundary moves; zero without one."""
 
-    def unless(self, better: Array, other: _Point) -> _Point:
-        """This point, and the other for those people for whom it is better."""
-        xp = array_namespace(better)
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        chosen = (xp.where(xp.reshape(better, (-1,) + (1,) * (mine.ndim - 1)), theirs, mine) for mine, theirs in pairs)
-        return _Point(*chosen)
+    def step_back(self, worse: Array, before: _Point) -> _Point:
+        """This point, and the one before it for those people for whom it is worse."""
+        if array_namespace(worse).any(worse):
+            self.record(worse, before.of(worse))
+        return self
 
 
 def _norm(values: Array) -> Array:
@@ -220,7 +237,7 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
         kept, better, stuck = _judge_step(now, trial, promised)
         damping = _adapt_damping(xp.where(undamped, 0.0, damping), kept, better, size)
         last = xp.where(better & undamped, length, 0.0)
-        now = trial if xp.all(better) else now.unless(better, trial)
+        now = trial.step_back(~better, now)
     found.record(active, ActorFit(now.theta, now.value, now.multiplier, xp.full_like(active, max_iter), active < 0))
     return found
 
@@ -230,8 +247,7 @@ def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] =
     xp = array_namespace(direction)
     scales = scales if problem.radius is None else (problem.radius**0.5,)
     unit = problem.scale_to(direction, 1.0)
-    logits = problem.z @ xp.matrix_transpose(unit)
-    values = xp.stack([gain(scale * unit, scale * logits, problem.stakes, problem.penalty) for scale in scales])
+    values = problem.gains(unit, scales)
     best = xp.asarray(scales, dtype=unit.dtype, device=device(unit))[xp.argmax(values, axis=0)]
     return best[:, None, None] * unit, xp.max(values, axis=0)
 
@@ -264,8 +280,7 @@ def _is_worth_turning(problem: _Problem, fit: ActorFit) -> Array:
     """Whose policy gains so much over one of the same size along the advantage that others may gain more, (people,)."""
     xp = array_namespace(fit.gain)
     straight = problem.scale_to(problem.direction, problem.size(fit.coef))
-    logits = problem.z @ xp.matrix_transpose(straight)
-    turned = fit.gain - gain(straight, logits, problem.stakes, problem.penalty)
+    turned = fit.gain - problem.gains(straight)[0, :]
     paid = 0.5 * xp.sum(problem.penalty[:, None, :] * fit.coef**2, axis=(1, 2))
     return (turned > WORTH_TURNING * paid) & (turned > LEAST_WORTH)
 
@@ -341,7 +356,9 @@ def _pose_problem(
     hard = hard & xp.any(moments != 0, axis=(1, 2))
     scale = xp.maximum(xp.astype(count, z.dtype), xp.ones_like(total)) * unit
     shrunk = penalty / (unit[:, None] * width**2)
-    problem = _Problem(rows / width[:, :, None], weighted / scale[:, None, None], shrunk, metric, direction)
+    everybody = xp.arange(z.shape[0], device=device(z))
+    rows /= width[:, :, None]
+    problem = _Problem(rows, weighted / scale[:, None, None], everybody, shrunk, metric, direction)
     return problem, hard, width, unit
 
 

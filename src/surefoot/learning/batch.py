@@ -17,6 +17,9 @@ from surefoot.numerics.parallel import count_threads
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import DecisionRule
 
+FEW_FEATURES = 12
+"""Blocks of more features than this have fewer decision points."""
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -118,7 +121,10 @@ class BatchFit:
     """ζ of every feature of the critic, (people, features)."""
 
 
-def choose_block_cells(rows: int) -> int:
-    """One block or more for every thread; many threads need larger ones, or they wait for each other in Python."""
+def choose_block_cells(logs: Trajectories) -> int:
+    """One block or more for every thread; many threads need larger ones, or they wait for each other in Python. The more
+    features, the fewer decision points: memory does not grow with them."""
     most = BLOCK_CELLS if count_threads() <= 2 else 2 * BLOCK_CELLS
-    return min(max(rows // count_threads(), BLOCK_CELLS), most)
+    cells = min(max(len(logs) // count_threads(), BLOCK_CELLS), most)
+    features = (len(logs.state_names) + 1) * logs.actions
+    return cells * FEW_FEATURES // max(features, FEW_FEATURES)

@@ -64,7 +64,7 @@ class MomentRoots:
             low[people] = np.where(there, values, np.inf).min(axis=1)
             high[people] = np.where(there, values, -np.inf).max(axis=1)
 
-        list(map_threads(add_block, logs.blocks(choose_block_cells(len(logs)))))
+        list(map_threads(add_block, logs.blocks(choose_block_cells(logs))))
         return cls(logs.participants, root, taken, low, high)
 
     def __add__(self, later: MomentRoots) -> MomentRoots:

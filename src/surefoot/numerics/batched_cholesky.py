@@ -1,7 +1,8 @@
 """Cholesky factorisation of many small symmetric systems at once, one per participant.
 
 LAPACK is called once per matrix and gives up on the whole stack when one matrix is not positive definite. Here the loop
-runs over the few columns instead of the many people, and one singular matrix does not disturb the others.
+runs over the few columns instead of the many people, and one singular matrix does not disturb the others. Of many columns
+a few at a time are eliminated, which leaves most of the work to products of matrices.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from surefoot.numerics.arrays import Array, array_namespace, contiguous
+from surefoot.numerics.arrays import Array, array_namespace, contiguous, split_people
+
+FEW = 12
+"""So many columns are eliminated one by one."""
 
 
 class Solved(NamedTuple):
@@ -50,21 +54,67 @@ def solve_definite(matrix: Array, right: Array) -> Solved:
     Eliminating A and B together is quicker than factoring first.
     """
     xp, (people, size, m) = array_namespace(matrix), right.shape
-    # People go last: every operation below then runs over contiguous memory.
-    a = xp.empty((size, size + m, people), dtype=matrix.dtype, device=device(matrix))
-    a[:, :size, :], a[:, size:, :] = xp.permute_dims(matrix, (1, 2, 0)), xp.permute_dims(right, (1, 2, 0))
-    pivots = xp.reshape(a, (size * (size + m), people))[:: size + m + 1, :]
-    diagonal = xp.where(pivots > 0, pivots, 1.0)
-    y = a[:, size:, :]
-    with np.errstate(all="ignore"):  # The numbers of singular systems are replaced below.
-        for j in range(size - 1):
-            row = a[j, j + 1 :, :]
-            a[j + 1 :, j + 1 :, :] -= (row[: size - j - 1, :] / pivots[j, :])[:, None, :] * row
-        for j in range(size - 1, -1, -1):
-            y[j, :, :] /= pivots[j, :]
-            y[:j, :, :] -= a[:j, j, None, :] * y[j, :, :]
-    smallest = xp.min(pivots / diagonal, axis=0)
-    return Solved(contiguous(xp.permute_dims(y, (2, 0, 1))), smallest, smallest > _tolerance(matrix))
+    solution = xp.empty(right.shape, dtype=matrix.dtype, device=device(matrix))
+    smallest = xp.empty(people, dtype=matrix.dtype, device=device(matrix))
+    with np.errstate(all="ignore"):  # The numbers of singular systems are replaced.
+        for some in split_people(matrix, size * (size + m) // 2):  # Most passes are over less than the matrix.
+            diagonal = _diagonal(matrix[some])
+            solution[some], pivots = (_eliminate if size <= FEW else _eliminate_panels)(matrix[some], right[some])
+            smallest[some] = xp.min(pivots / xp.where(diagonal > 0, diagonal, 1.0), axis=0)
+    return Solved(solution, smallest, smallest > _tolerance(matrix))
+
+
+def _eliminate(matrix: Array, right: Array) -> tuple[Array, Array]:
+    """A⁻¹B and the pivots, (n, people), column by column."""
+    xp, (people, size, m) = array_namespace(matrix), right.shape
+    # People go last: every operation on a panel then runs over contiguous memory.
+    panel = xp.empty((size, size + m, people), dtype=matrix.dtype, device=device(matrix))
+    panel[:, :size, :], panel[:, size:, :] = xp.permute_dims(matrix, (1, 2, 0)), xp.permute_dims(right, (1, 2, 0))
+    pivots = _eliminate_down(panel)
+    return xp.permute_dims(_substitute_up(panel, pivots, panel[:, size:, :]), (2, 0, 1)), pivots
+
+
+def _eliminate_panels(matrix: Array, right: Array) -> tuple[Array, Array]:
+    """The same a few columns at a time: with LDLᵀ theirs and U = L⁻¹ what stands beside them, the others lose Uᵀ D⁻¹ U."""
+    xp, size = array_namespace(matrix), matrix.shape[-1]
+    left, panels = xp.concat([matrix, right], axis=-1), []
+    for first in range(0, size, FEW):
+        last = min(first + FEW, size)
+        panel = contiguous(xp.permute_dims(left[:, first:last, first:], (1, 2, 0)))
+        pivots = _eliminate_down(panel)
+        beside = contiguous(xp.permute_dims(panel[:, last - first :, :], (2, 0, 1)))
+        scaled = beside[:, :, : size - last] / xp.matrix_transpose(pivots)[..., None]
+        left[:, last:, last:] -= xp.matrix_transpose(scaled) @ beside
+        panels.append((first, last, panel, pivots, beside))
+    y = contiguous(right)
+    for first, last, panel, pivots, beside in reversed(panels):
+        known = beside[:, :, size - last :] - beside[:, :, : size - last] @ y[:, last:, :]
+        own = _substitute_up(panel, pivots, contiguous(xp.permute_dims(known, (1, 2, 0))))
+        y[:, first:last, :] = xp.permute_dims(own, (2, 0, 1))
+    return y, xp.concat([panel[3] for panel in panels])
+
+
+def _eliminate_down(panel: Array) -> Array:
+    """Make the first columns of a panel (n, columns, people) upper triangular, in place; the pivots, (n, people)."""
+    xp, (size, columns, people) = array_namespace(panel), panel.shape
+    pivots = xp.reshape(panel, (size * columns, people))[:: columns + 1, :]
+    for j in range(size - 1):
+        row = panel[j, j + 1 :, :]
+        panel[j + 1 :, j + 1 :, :] -= (row[: size - j - 1, :] / pivots[j, :])[:, None, :] * row
+    return pivots
+
+
+def _substitute_up(panel: Array, pivots: Array, right: Array) -> Array:
+    """Solve the triangular system of a panel for (n, m, people), in place."""
+    for j in range(right.shape[0] - 1, -1, -1):
+        right[j, :, :] /= pivots[j, :]
+        right[:j, :, :] -= panel[:j, j, None, :] * right[j, :, :]
+    return right
+
+
+def _diagonal(matrix: Array) -> Array:
+    """(n, people)."""
+    return array_namespace(matrix).stack([matrix[:, j, j] for j in range(matrix.shape[-1])])
 
 
 def _tolerance(matrix: Array) -> float:
@@ -122,11 +172,7 @@ class Cholesky:
 
     def log_determinant(self) -> Array:
         """log det A, (people,), without the columns that were dropped."""
-        xp, total = self._xp, self._xp.zeros_like(self._pivots[0, :])
-        for j in range(self._pivots.shape[0]):
-            pivot = self._pivots[j, :]
-            total = total + xp.log(xp.where(xp.isfinite(pivot), pivot, 1.0))
-        return total
+        return _add_logarithms(self._pivots)
 
     def solve(self, right: Array) -> Array:
         """Solve A y = b for right-hand sides (people, n)."""
@@ -149,19 +195,59 @@ def invert(matrix: Array) -> tuple[Array, Array]:
     (array([[[0.25, 0.  ],
             [0.  , 2.  ]]]), array([0.693]))
     """
-    xp, tolerance = array_namespace(matrix), _tolerance(matrix)
+    inverse, pivots = _sweep(matrix, _tolerance(matrix) * _diagonal(matrix))
+    return inverse, _add_logarithms(pivots)
+
+
+def invert_definite(matrix: Array) -> tuple[Array, Array]:
+    """`invert` for matrices that are far from singular, such as I + S: no column is dropped.
+
+    A⁻¹ follows from the inverses of its first half and of what that leaves of the second: mostly products of matrices.
+    """
+    xp, size = array_namespace(matrix), matrix.shape[-1]
+    inverse, pivots = xp.empty_like(matrix), xp.empty((size, matrix.shape[0]), dtype=matrix.dtype, device=device(matrix))
+    for some in split_people(matrix, size**2 // 4):
+        inverse[some], pivots[:, some] = _invert_halves(contiguous(matrix[some]))
+    return inverse, _add_logarithms(pivots)
+
+
+def _invert_halves(matrix: Array) -> tuple[Array, Array]:
+    """A⁻¹ and the pivots, (n, people)."""
+    xp, size = array_namespace(matrix), matrix.shape[-1]
+    if size <= FEW:
+        return _sweep(matrix)
+    half = size // 2
+    first, pivots = _invert_halves(matrix[:, :half, :half])
+    beside = first @ matrix[:, :half, half:]
+    last, more = _invert_halves(matrix[:, half:, half:] - matrix[:, half:, :half] @ beside)
+    across = beside @ last
+    inverse = xp.empty_like(matrix)
+    inverse[:, :half, :half] = first + across @ xp.matrix_transpose(beside)
+    inverse[:, :half, half:], inverse[:, half:, :half] = -across, -xp.matrix_transpose(across)
+    inverse[:, half:, half:] = last
+    return inverse, xp.concat([pivots, more])
+
+
+def _sweep(matrix: Array, least: Array | None = None) -> tuple[Array, Array]:
+    """A⁻¹ and the pivots, (n, people), after Gauss and Jordan; a column whose pivot does not exceed `least` is dropped."""
+    xp = array_namespace(matrix)
     a = contiguous(xp.permute_dims(matrix, (1, 2, 0)))
-    size = a.shape[0]
-    diagonal = xp.stack([a[j, j, :] for j in range(size)])
-    log_determinant = xp.zeros_like(diagonal[0, :])
-    for j in range(size):
-        # Gauss and Jordan: with an infinite pivot the row becomes zero, and so does its column.
-        pivot = xp.where(a[j, j, :] > tolerance * diagonal[j, :], a[j, j, :], xp.inf)
-        log_determinant = log_determinant + xp.log(xp.where(xp.isfinite(pivot), pivot, 1.0))
+    pivots = xp.empty((a.shape[0], a.shape[2]), dtype=a.dtype, device=device(a))
+    for j in range(a.shape[0]):
+        # With an infinite pivot the row becomes zero, and so does its column.
+        pivots[j, :] = a[j, j, :] if least is None else xp.where(a[j, j, :] > least[j, :], a[j, j, :], xp.inf)
         column = contiguous(a[:, j, :])
         column[j, :] = 0.0
         a[:, j, :] = 0.0
         a[j, j, :] = 1.0
-        a[j, :, :] /= pivot
+        a[j, :, :] /= pivots[j, :]
         a -= column[:, None, :] * a[j, None, :, :]
-    return contiguous(xp.permute_dims(a, (2, 0, 1))), log_determinant
+    return contiguous(xp.permute_dims(a, (2, 0, 1))), pivots
+
+
+def _add_logarithms(pivots: Array) -> Array:
+    """log det A, (people,), without the columns that were dropped."""
+    xp, total = array_namespace(pivots), array_namespace(pivots).zeros_like(pivots[0, :])
+    for j in range(pivots.shape[0]):  # A sum over an axis would be rounded differently for one participant alone.
+        total = total + xp.log(xp.where(xp.isfinite(pivots[j, :]), pivots[j, :], 1.0))
+    return total

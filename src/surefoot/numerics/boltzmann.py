@@ -20,7 +20,9 @@ def boltzmann(logits: Array) -> Array:
     if logits.shape[-1] == 1:
         # An exponential that overflows gives a probability of zero, as it should.
         with np.errstate(over="ignore"):
-            return 1.0 / (1.0 + xp.exp(-logits))
+            odds = xp.exp(-logits)
+        odds += 1.0
+        return 1.0 / odds
     top = xp.maximum(xp.max(logits, axis=-1, keepdims=True), xp.zeros_like(logits[..., :1]))
     raised = xp.exp(logits - top)
     return raised / (xp.exp(-top) + xp.sum(raised, axis=-1, keepdims=True))

@@ -95,6 +95,7 @@ def test_slope_and_curvature_are_derivatives():
     scale = np.exp(np.linspace(-1, 1, d))
     here = likelihood.at(np.sqrt(scale))
     curvature = here.curvature()[0] / np.outer(scale, scale)
+    assert_allclose(here.diagonal_slope(), np.diagonal(here.slope()), rtol=1e-9)
     for j in range(d):
         step = np.eye(d)[j] * 1e-5 * scale[j]
         up, down = (likelihood.at(np.sqrt(scale + sign * step)) for sign in (1, -1))

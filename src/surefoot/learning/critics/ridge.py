@@ -12,7 +12,7 @@ from typing import ClassVar
 from array_api_compat import device
 
 from surefoot.learning.critics.critic import Critic, CriticBatch, CriticFit, register_critic
-from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.arrays import Array, array_namespace, split_people
 from surefoot.numerics.batched_cholesky import Cholesky, solve
 
 SHAKY_PIVOT = 1e-3
@@ -55,11 +55,14 @@ def weighted_moments(joined: Array, weights: Array, arms: int) -> tuple[Array, A
 
     With arms X is [b, 1{a=1}·b, …], so that every product of two features is one of b with a feature, or zero.
     """
-    xp = array_namespace(joined)
-    d = joined.shape[1] - 1
+    xp, (people, columns, points) = array_namespace(joined), joined.shape
+    d = columns - 1
     size = d // arms
-    products = (joined[:, : size + 1, :] * weights[:, None, :]) @ xp.matrix_transpose(joined)
-    squares = xp.zeros((joined.shape[0], d, d), dtype=joined.dtype, device=device(joined))
+    products = xp.empty((people, size + 1, columns), dtype=joined.dtype, device=device(joined))
+    for some in split_people(joined, columns * points):
+        own = joined[some]
+        products[some] = (own[:, : size + 1, :] * weights[some][:, None, :]) @ xp.matrix_transpose(own)
+    squares = xp.zeros((people, d, d), dtype=joined.dtype, device=device(joined))
     squares[:, :size, :] = products[:, 1:, 1:]
     for arm in (slice(start, start + size) for start in range(size, d, size)):
         squares[:, arm, :size] = squares[:, :size, arm]

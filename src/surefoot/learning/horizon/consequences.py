@@ -90,14 +90,11 @@ class PooledView:
         from scipy.special import chdtrc, fdtrc
 
         coef, z = self.model.coef[0], self.mean_state
-        d, k = coef.shape
+        k = coef.shape[1]
         tests = [(variable, action) for action in range(1, self.model.share.shape[1]) for variable in range(k - 1)]
-        picks = np.zeros((len(tests), k, d, k))
-        for place, (variable, action) in enumerate(tests):
-            picks[place, np.arange(k), k * action + np.arange(k), 1 + variable] = 1.0
-        joint = np.asarray(self.uncertainty.covariance(picks.reshape(1, -1, d, k))[0])
-        covariance = np.stack([joint[k * t : k * (t + 1), k * t : k * (t + 1)] for t in range(len(tests))])
-        effect = (picks * coef).sum(axis=(2, 3))
+        own = [(slice(k * action, k * (action + 1)), 1 + variable) for variable, action in tests]
+        covariance = np.stack([np.asarray(self.uncertainty.coefficient_covariance(*place)[0]) for place in own])
+        effect = np.stack([coef[place] for place in own])
         wald = np.einsum("ti,tij,tj->t", effect, np.linalg.pinv(covariance, hermitian=True), effect)
         degrees = self.people - k if self.uncertainty.between_people else 0
         p_values = fdtrc(k, degrees, wald / k) if degrees > 0 else chdtrc(k, wald)

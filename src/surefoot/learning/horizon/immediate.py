@@ -107,7 +107,7 @@ def _reward_moments(task: HorizonTask, data: Followed, kept: NDArray[np.float64]
         found = Moments.of_rows(features, batch.reward[..., None], engine.to_device(kept[rows]))
         return people, [engine.to_numpy(part) for part in vars(found).values()]
 
-    blocks = task.pooling.list_blocks(task.logs, choose_block_cells(len(task.logs)))
+    blocks = task.pooling.list_blocks(task.logs, choose_block_cells(task.logs))
     who, found = zip(*map_threads(block_moments, blocks), strict=True)
     back = np.argsort(np.concatenate(who))
     return Moments(*(np.concatenate(parts)[back] for parts in zip(*found, strict=True)))

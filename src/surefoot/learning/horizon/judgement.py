@@ -102,7 +102,7 @@ class _Judge:
             found.threshold[units], found.n_iter[units] = engine.to_numpy(fit.threshold), engine.to_numpy(fit.n_iter)
             found.converged[units] = engine.to_numpy(fit.converged)
 
-        list(map_threads(judge_block, pooling.list_blocks(logs, choose_block_cells(len(logs)))))
+        list(map_threads(judge_block, pooling.list_blocks(logs, choose_block_cells(logs))))
         return replace(found, kept=np.where(logs.usable, kept[:-1], np.nan), trusted=trusted[:-1])
 
     def _judge_block(

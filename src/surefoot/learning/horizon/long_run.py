@@ -63,7 +63,7 @@ class _Learner:
 
     def _blocks(self) -> list[Block]:
         logs = self._task.logs
-        return list(find_pooling("person").list_blocks(logs, choose_block_cells(len(logs))))
+        return list(find_pooling("person").list_blocks(logs, choose_block_cells(logs)))
 
     def moments(self, moved: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> TransitionMoments:
         """Of every participant, from the rows that count and the transitions that do, all or `among` some."""

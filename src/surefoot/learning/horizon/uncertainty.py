@@ -26,6 +26,9 @@ class Uncertainty(Protocol):
     def covariance(self, functionals: Array) -> Array:
         """Of Σ W ∘ C for weights W (units, m, d, 1 + p): (units, m, m)."""
 
+    def coefficient_covariance(self, rows: slice, output: int) -> Array:
+        """Of C[rows, output]: (units, rows, rows)."""
+
 
 class BetweenPeople:
     """The sandwich over people, for one pooled unit."""
@@ -40,14 +43,18 @@ class BetweenPeople:
             inverse = part.total().solve(penalty)[1]
             score = part.cross - part.gram @ coef - penalty[:, None] * coef / people
             influences.append(inverse @ score)
-        self._influence = xp.reshape(xp.concat(influences, axis=-1), (people, -1))
+        self._influence = xp.concat(influences, axis=-1)
         self._correction = people / (people - 1)
 
     def covariance(self, functionals: Array) -> Array:
         xp = array_namespace(functionals)
         flat = xp.reshape(functionals, (*functionals.shape[:2], -1))
-        moved = self._influence @ xp.matrix_transpose(flat)
+        moved = xp.reshape(self._influence, (self._influence.shape[0], -1)) @ xp.matrix_transpose(flat)
         return self._correction * (xp.matrix_transpose(moved) @ moved)
+
+    def coefficient_covariance(self, rows: slice, output: int) -> Array:
+        moved = self._influence[:, rows, output]
+        return self._correction * (array_namespace(moved).matrix_transpose(moved) @ moved)[None, ...]
 
 
 class WithinUnits:
@@ -68,6 +75,11 @@ class WithinUnits:
             total = total + xp.reshape(weights, shape) @ xp.matrix_transpose(xp.reshape(spread, shape))
         return total
 
+    def coefficient_covariance(self, rows: slice, output: int) -> Array:
+        inverse, residual = self._state if output else self._reward
+        place = max(output - 1, 0)
+        return inverse[:, rows, rows] * residual[:, place, place][:, None, None]
+
 
 class OfPosteriors:
     """Σ over outputs of W V Wᵀ, V (units, outputs, d, d) the covariance of an output's coefficients, fitted apart."""
@@ -81,6 +93,9 @@ class OfPosteriors:
             weights = functionals[..., output]
             total = total + weights @ self._covariance[:, output, ...] @ xp.matrix_transpose(weights)
         return total
+
+    def coefficient_covariance(self, rows: slice, output: int) -> Array:
+        return self._covariance[:, output, rows, rows]
 
 
 def _residual_covariance(moments: Moments, coef: Array) -> Array:

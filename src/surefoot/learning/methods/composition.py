@@ -164,7 +164,7 @@ class Method(EstimatorInterface, ABC):
             troubles[fits] = where.to_numpy(find_troubles(*data, actions=batch.actions, features=features))
             return fits, learned.rule.to_numpy(where)
 
-        who, rules = zip(*map_threads(fit_block, pooling.list_blocks(cleaned, choose_block_cells(len(logs)))), strict=True)
+        who, rules = zip(*map_threads(fit_block, pooling.list_blocks(cleaned, choose_block_cells(logs))), strict=True)
         names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
         policies = Policies(None if pooling.shared else participants, join_rules(who, rules), *names, training=training)
         if joint is not None and joint.anybody is not None:

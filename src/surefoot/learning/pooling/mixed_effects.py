@@ -26,8 +26,8 @@ import numpy as np
 from array_api_compat import device
 
 from surefoot.learning.moments import Moments
-from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.batched_cholesky import invert
+from surefoot.numerics.arrays import Array, array_namespace, split_people
+from surefoot.numerics.batched_cholesky import invert, invert_definite
 
 ROUNDING = 1e-14
 """A residual sum of squares below this share of Σ y² is rounding."""
@@ -139,15 +139,17 @@ class Likelihood:
     def at(self, root: Array) -> LikelihoodPoint:
         """At L = diag(root), or at L itself, (d, d)."""
         xp = array_namespace(self.gram)
-        if root.ndim == 1:
-            squared = root[:, None] * root
-            inner, cross, shrink = self.gram * squared, self.cross * root, self.penalty * squared
-        else:
-            across = xp.matrix_transpose(root)
-            inner, cross, shrink = across @ self.gram @ root, self.cross @ root, across @ self.penalty @ root
-        eye = xp.eye(inner.shape[-1], dtype=inner.dtype, device=device(inner))
-        inverse, log_determinant = invert(eye + inner)
-        own, right = inner @ inverse, (inverse @ cross[..., None])[..., 0]
+        across, d = xp.matrix_transpose(root) if root.ndim == 2 else root, self.gram.shape[-1]
+        cross = self.cross * root if root.ndim == 1 else self.cross @ root
+        shrink = self.penalty * (root[:, None] * root) if root.ndim == 1 else across @ self.penalty @ root
+        inverse, own, log_determinant = xp.empty_like(self.gram), xp.empty_like(self.gram), xp.empty_like(self.gram[:, 0, 0])
+        eye = xp.eye(d, dtype=cross.dtype, device=device(cross))
+        for some in split_people(self.gram, d**2):
+            gram = self.gram[some]
+            inner = gram * (root[:, None] * root) if root.ndim == 1 else across @ gram @ root
+            inverse[some], log_determinant[some] = invert_definite(eye + inner)
+            own[some] = inner @ inverse[some]
+        right = (inverse @ cross[..., None])[..., 0]
         system, whole = (part[0, ...] for part in invert((xp.sum(own, axis=0) + shrink)[None, ...]))
         pull = xp.sum(right, axis=0)
         beta = system @ pull
@@ -208,23 +210,37 @@ class LikelihoodPoint:
         explained = xp.matrix_transpose(next(stacked)) @ next(stacked)
         return xp.sum(self.own, axis=0) - explained - xp.matrix_transpose(self.deviation) @ self.deviation / self.noise
 
+    def diagonal_slope(self) -> Array:
+        """The diagonal of `slope`, for less."""
+        xp, d = array_namespace(self.own), self.own.shape[-1]
+        total = -xp.sum(self.deviation**2, axis=0) / self.noise
+        for some in split_people(self.own, d**2):
+            w = self.own[some]
+            total = total + _diagonal(xp.sum(w, axis=0)) - xp.sum(xp.sum((w @ self.system) * w, axis=2), axis=0)
+        return total
+
     def curvature(self) -> tuple[Array, Array]:
         """Second derivatives of the deviance in λ, times λλᵀ, (d, d), and a positive semi-definite stand-in (the average
         information of Gilmour, Thompson and Cullis, 1995)."""
-        xp, w, b = array_namespace(self.own), self.own, self.deviation
-        known = w @ self.system @ w
-        rows = xp.permute_dims(w, (1, 0, 2))
+        xp, b = array_namespace(self.own), self.deviation
+        d = self.own.shape[-1]
+        rows = xp.permute_dims(self.own, (1, 0, 2))
         between = self.system @ (xp.matrix_transpose(rows) @ rows)
-        d = w.shape[-1]
         crossed = xp.reshape(between, (d, d * d)) @ xp.matrix_transpose(xp.reshape(xp.matrix_transpose(between), (d, d * d)))
-        expected = xp.sum(w**2 - 2 * w * known, axis=0) + crossed
-        pulled = xp.sum(w * b[:, None, :], axis=0)
-        quadratic = xp.sum(w * b[:, :, None] * b[:, None, :], axis=0) - xp.matrix_transpose(pulled) @ self.system @ pulled
-        squares = xp.sum(b**2, axis=0) / self.noise
-        average = quadratic / self.noise
+        expected, quadratic, pulled = crossed, 0.0, 0.0
+        for some in split_people(self.own, d**2):
+            w, off = self.own[some], b[some]
+            expected = expected + xp.sum(w * (w - 2 * (w @ self.system @ w)), axis=0)
+            pull = w * off[:, None, :]
+            pulled = pulled + xp.sum(pull, axis=0)
+            quadratic = quadratic + xp.sum(pull * off[:, :, None], axis=0)
+        average = (quadratic - xp.matrix_transpose(pulled) @ self.system @ pulled) / self.noise
+        exact = 2 * average - expected
         if self.likelihood.held_noise is None:
-            average = average - squares[:, None] * squares / self.likelihood.free
-        return average + quadratic / self.noise - expected, average
+            squares = xp.sum(b**2, axis=0) / self.noise
+            told = squares[:, None] * squares / self.likelihood.free
+            average, exact = average - told, exact - told
+        return exact, average
 
     def posterior(self, n_iter: int, converged: bool, least: Array) -> Posterior:
         """In the coordinates of the moments; where λ is the `least` that is searched, Ψ is zero."""

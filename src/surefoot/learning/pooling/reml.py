@@ -137,7 +137,7 @@ def search_spread(
     searched = informed & np.isnan(held) & (likelihood.people > 1)
     now = _at(likelihood, np.where(searched, 1.0 if start is None else start, np.where(np.isnan(held), LEAST, held)))
     for _ in range(EM_STEPS if start is None else 0):
-        slope = np.diagonal(_to_numpy(now.slope()))
+        slope = _to_numpy(now.diagonal_slope())
         scale = _to_numpy(now.root) ** 2
         now = _at(likelihood, np.where(searched, (scale * (1 - slope / likelihood.people)).clip(LEAST, MOST), scale))
     damping, before = 0.0, np.inf
@@ -164,7 +164,7 @@ def _newton_step(
 
     A coefficient at the least or most λ that would leave it stays there (Bertsekas, 1982).
     """
-    slope = np.diagonal(_to_numpy(point.slope()))
+    slope = _to_numpy(point.diagonal_slope())
     exact, average = (_to_numpy(part) for part in point.curvature())
     change = np.zeros_like(scale)
     moving = np.flatnonzero(searched & ~((scale <= LEAST) & (slope >= 0)) & ~((scale >= MOST) & (slope <= 0)))
