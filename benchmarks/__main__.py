@@ -24,7 +24,7 @@ from benchmarks.goals import find_slower, list_goals
 from benchmarks.measuring import best_of
 
 PARTS = ("fitting", "deciding", "simulating", "scaling", "quality", "starting")
-ELSEWHERE = ("gpu", "insight", "million", "processes", "service", "threads")
+ELSEWHERE = ("cluster", "gpu", "insight", "million", "processes", "service", "threads")
 FOLDER = Path(__file__).resolve().parent
 COMPARED = ("surefoot", "numpy", "scipy", "scikit-learn", "mabwiser", "contextualbandits", "vowpalwabbit", "gymnasium")
 

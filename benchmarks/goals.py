@@ -111,6 +111,14 @@ GOALS = (
         lambda found: found["processes"]["processor_microseconds_per_participant_of_the_asking_process"]["16"],
         at_least=False,
     ),
+    Goal("cluster", "Dask, 4 workers / one", 3, lambda found: found["cluster"]["times_one_worker"]["4"]),
+    Goal(
+        "cluster",
+        "Dask, 4 workers: processor time of the process that asks, µs per participant",
+        3,
+        lambda found: found["cluster"]["processor_microseconds_per_participant_of_the_asking_process"]["4"],
+        at_least=False,
+    ),
     Goal(
         "gpu",
         "ro-accb, a million people on an H200, seconds",

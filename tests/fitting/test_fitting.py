@@ -164,6 +164,18 @@ def test_parts_keep_to_files_and_to_their_size(limit):
         assert len(parts) < 1.3 * 10 * sum(map(len, ids)) / limit
 
 
+def test_what_is_sent_of_a_part_does_not_grow_with_the_folder(table, tmp_path):
+    """Its rows keep their numbers in the whole input."""
+    made = partition.Partition.of(study(), one_file_per(table, tmp_path / "logs", "participant", 4))
+    made.parts, made.holders = [part for part in made.parts for _ in range(2)], made.holders * 2
+    made.holders[1] = np.array([1, 3])
+    alone = made.only([1])
+    assert [file.path for file in alone.files] == [made.files[1].path, made.files[3].path]
+    made.parts[1] = alone.parts[0] = np.array([1, 3, 5, 7, 11])
+    assert_array_equal(alone.read(0).row, made.read(1).row)
+    assert_array_equal(alone.read(0).logs.reward, made.read(1).logs.reward)
+
+
 def test_parts_of_one_file_are_one_piece_of_work():
     """Which is read once then; not those that need others, too, nor very many."""
     made = partition.Partition(study(), None, 0, [], [], [], [np.array(one) for one in ([0], [0], [0, 1], [1], [1])])

@@ -52,6 +52,22 @@ def test_a_fit_at_a_url_is_the_local_one_in_parts(logs, store, tmp_path):
     assert names(stored.folder) == {"manifest.json", "study.toml", *tables}
 
 
+@pytest.mark.parametrize("store", ["file", "s3"], indirect=True, scope="module")
+def test_others_read_the_tables_as_partitioned_data_sets(logs, store, tmp_path):
+    """Each table is one folder for pandas, polars, pyarrow and Dask's kind of reader, whatever lies beside the parts."""
+    import fsspec
+    import pandas
+    from pyarrow import dataset
+
+    stored = fit_study(logs[1], study(), f"{store}/{tmp_path.name}/fitted")
+    place = f"{stored.folder}/critic.parquet"
+    expected = stored.critic.to_pydict()
+    files, path = fsspec.core.url_to_fs(place)
+    assert pandas.read_parquet(place).sort_values("participant").to_dict("list") == expected
+    assert dataset.dataset(path, filesystem=files).to_table().sort_by("participant").to_pydict() == expected
+    assert pq.read_table(path, filesystem=files).sort_by("participant").to_pydict() == expected
+
+
 def test_an_interrupted_fit_continues_and_is_no_fit_before(logs, store, tmp_path, monkeypatch):
     _, there = logs
     out, written = f"{store}/{tmp_path.name}/fitted", []

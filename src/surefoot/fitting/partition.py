@@ -122,9 +122,12 @@ class Partition:
         return self
 
     def only(self, numbers: Sequence[int]) -> Partition:
-        """Some parts alone, without rows: small enough to send to another machine."""
-        parts, holders = ([column[number] for number in numbers] for column in (self.parts, self.holders))
-        alone = Partition(self.study, self.path, self.part_rows, self.files, self.first_rows, parts, holders)
+        """Some parts alone, with their files, without rows: small enough to send to another machine."""
+        held = np.unique(np.concatenate([self.holders[number] for number in numbers]))
+        files, first_rows = [self.files[file] for file in held], [self.first_rows[file] for file in held]
+        parts = [self.parts[number] for number in numbers]
+        holders = [np.searchsorted(held, self.holders[number]) for number in numbers]
+        alone = Partition(self.study, self.path, self.part_rows, files, first_rows, parts, holders)
         alone.usual = self.usual
         return alone
 
