@@ -18,11 +18,12 @@ import numpy as np
 import psutil
 from distributed.deploy.subprocess import SubprocessCluster
 
+from benchmarks.million import PER_FILE
 from surefoot.fitting.dask import open_cluster
 from surefoot.fitting.partition import PART_ROWS, _divide
 
 
-def measure_plan(people, per_file=5_000):
+def measure_plan(people, per_file=PER_FILE):
     """Of people in files of 210 decision points each; first of all, because it is the peak of memory that is measured."""
     ids = [np.arange(first, first + per_file) for first in range(0, people, per_file)]
     counts = [np.full(per_file, 210) for _ in ids]
@@ -35,7 +36,11 @@ def measure_plan(people, per_file=5_000):
 
 
 def measure_tasks(workers, tasks, idle=10.0):
-    """Processor milliseconds per task, and the share of a core that the scheduler spends while nothing happens."""
+    """Processor milliseconds per task, and the share of a core that the scheduler spends while nothing happens.
+
+    The ids of a file's people go there, as with a part that is fitted, and come back, as from a file that is looked at.
+    """
+    items = [np.arange(PER_FILE) for _ in range(tasks)]
     with SubprocessCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
         with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
             client.wait_for_workers(workers)
@@ -45,11 +50,11 @@ def measure_tasks(workers, tasks, idle=10.0):
             return time.perf_counter(), time.process_time(), sum(scheduler.cpu_times()[:2])
 
         with open_cluster(cluster.scheduler_address) as run:
-            list(run(range(10), abs))
+            list(run(items[:10], np.sort))
             before = spent()
             time.sleep(idle)
             rested = spent()
-            list(run(range(tasks), abs))
+            list(run(items, np.sort))
             wall, asking, scheduling = (end - start for start, end in zip(rested, spent(), strict=True))
         share = (rested[2] - before[2]) / (rested[0] - before[0])
         return {

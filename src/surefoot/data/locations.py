@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from surefoot.errors import InputError
 
 SIGN = "://"
 """What a URL has and a path has not."""
+AT_ONCE = 32
+"""How many files of a store are asked for at once: each answer may take some hundredths of a second."""
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, order=True)
@@ -166,6 +170,15 @@ def find_store(location: Location) -> tuple[Path | str, Any]:
 def find_size(file: Location) -> int:
     """Bytes; 0 where the store does not tell."""
     return file.size() if isinstance(file, Url) else file.stat().st_size
+
+
+def map_files(work: Callable[[Location], Found], files: Sequence[Location]) -> Iterator[Found]:
+    """What some work finds in each of the files, in their order; a store is asked for several at once."""
+    if not any(isinstance(file, Url) for file in files):
+        yield from map(work, files)
+        return
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from pool.map(work, files)
 
 
 def list_parquet(folder: Any) -> list[Location]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from surefoot.data.locations import Location, find_store
+from surefoot.data.locations import Location, find_store, map_files
 from surefoot.data.log_columns import value_family
 from surefoot.data.text_files import check_columns
 from surefoot.errors import InputError
@@ -95,6 +95,12 @@ def parquet_blocks(path: Location, columns: Sequence[str]) -> Iterator[pa.Table]
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
 
 
+def _read_footer(file: Location) -> tuple[pa.Schema, int]:
+    """Names and kinds of columns, and the number of rows."""
+    with open_parquet(file) as opened:
+        return opened.schema_arrow, opened.metadata.num_rows
+
+
 def check_files(files: list[Location], columns: Sequence[str]) -> list[Location]:
     """The Parquet files of a folder without those that have no rows.
 
@@ -102,9 +108,7 @@ def check_files(files: list[Location], columns: Sequence[str]) -> list[Location]
     """
     first: dict[str, tuple[str, Location]] = {}
     filled = []
-    for file in files:
-        opened = open_parquet(file)
-        schema = opened.schema_arrow
+    for file, (schema, rows) in zip(files, map_files(_read_footer, files), strict=True):
         check_columns(file, schema.names, columns)
         for name in columns:
             family = value_family(schema.field(name).type)
@@ -116,6 +120,6 @@ def check_files(files: list[Location], columns: Sequence[str]) -> list[Location]
                     f"{file}: column '{name}' holds {family}, but {known} in {where}; write all files with one schema",
                     column=name,
                 )
-        if opened.metadata.num_rows:
+        if rows:
             filled.append(file)
     return filled

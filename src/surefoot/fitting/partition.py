@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.large_files import LargeFile, SpreadRows
-from surefoot.data.locations import Location
+from surefoot.data.locations import Location, map_files
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.processes import Run
@@ -78,7 +78,7 @@ class Partition:
         found = study_files(study, path)
         if scratch is not None and not together and len(found) == 1 and LogFile(found[0]).needs_blocks(PART_ROWS):
             return cls._of_large_file(study, path, found[0], scratch)
-        files = [piece for file in found for piece in LogFile(file).split(PART_ROWS)]
+        files = [piece for pieces in map_files(_split_file, found) for piece in pieces]
         layout = log_layout(study)
         only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
         if len(files) == 1:
@@ -164,6 +164,10 @@ class Partition:
             rows = replace(self.files[number]).rows(log_layout(self.study), self.first_rows[number])
             self._last = number, rows
         return self._last[1]
+
+
+def _split_file(file: Location) -> list[LogFile]:
+    return LogFile(file).split(PART_ROWS)
 
 
 def _look_at_file(
