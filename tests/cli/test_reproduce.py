@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from surefoot.cli import app
 from surefoot.experiments import s5_outputs
 from tests.cli.typed import type_command
+from tests.interrupts import heed_interrupts
 
 SMALL = ["--replicates", "2", "--participants", "3", "--decision-points", "40", "--steps", "40", "--keep", "30"]
 QUICKEST = ["s4", "--replicates", "4", *SMALL[2:]]
@@ -83,9 +84,10 @@ def test_the_report_stands_alone_and_says_what_a_reader_needs(finished):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_goes_on_and_ends_the_same(uninterrupted, tmp_path, how):
     """Begun with two jobs and ended with one: their number changes nothing either."""
-    started = subprocess.Popen(  # noqa: S603
-        [*COMMAND, *QUICKEST, "--jobs", "2", "--out", str(tmp_path)], stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    with heed_interrupts():
+        started = subprocess.Popen(  # noqa: S603
+            [*COMMAND, *QUICKEST, "--jobs", "2", "--out", str(tmp_path)], stderr=subprocess.DEVNULL, start_new_session=True
+        )
     deadline = time.monotonic() + 60
     while len(list(tmp_path.glob(".units-*/*.json"))) < 2:
         assert time.monotonic() < deadline

@@ -17,6 +17,7 @@ from numpy.testing import assert_array_equal
 import surefoot as sf
 from surefoot.fitting import FittedStudy, checkpoint, fit_study, part_fit, part_work, partition
 from surefoot.policies import policies
+from tests.interrupts import heed_interrupts
 
 STUDY = """
 [columns]
@@ -240,7 +241,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     monkeypatch.setattr(partition, "PART_ROWS", 60)
-    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:  # noqa: S603
+    with heed_interrupts(), subprocess.Popen(command, cwd=tmp_path, **pipes) as process:  # noqa: S603
         assert [int(process.stdout.readline()) for _ in range(5)] == [1, 2, 3, 4, 5]
         with pytest.raises(sf.InputError, match="another run is fitting the same logs"):
             fit_study(tmp_path / "logs.parquet", tmp_path / "study.toml", tmp_path / "fitted")

@@ -44,7 +44,7 @@ def test_policy_influences_follow_a_person_who_counts_a_little_more(name, parame
     everybody = np.tile(np.arange(6), 40)
     base = theta(everybody)
     own = compute_influences(base).policy
-    for participant in range(6):
+    for participant in (0, 3, 5):
         moved = theta(np.append(everybody, participant)).coef_[0] - base.coef_[0]
         assert_allclose(moved, own[participant], rtol=0.03, atol=0.03 * np.abs(own).max())
 

@@ -33,7 +33,9 @@ def is_away(client, caplog, cause):
         assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_database"), reply.text
         assert int(reply.headers["retry-after"]) >= 1
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert len(lines) == 2 and all(cause in line and "answered 503" in line for line in lines), lines
+    assert all(cause in line for line in lines), lines
+    # The schedule's thread may find it too, at any moment.
+    assert sum("answered 503" in line for line in lines) == 2, lines
     assert client.get("/healthz").status_code == 200
 
 
