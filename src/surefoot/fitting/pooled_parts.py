@@ -16,7 +16,8 @@ from surefoot.fitting.checkpoint import PartFolder
 from surefoot.fitting.part_fit import PartFit, collect_fit, describe_critic, describe_policies, describe_weights, summarise
 from surefoot.fitting.partition import Partition
 from surefoot.fitting.stored_fit import StoredParts
-from surefoot.learning.methods import MomentFit, PooledFit, explain_memory, fit_moments, fit_pooled, write_logs
+from surefoot.learning.fitted import Fitted
+from surefoot.learning.methods import BorrowingFit, MomentFit, PooledFit, explain_memory, fit_moments, fit_pooled, write_logs
 from surefoot.learning.methods.moment_fit import Names
 from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.pooled_rows import PooledRows
@@ -24,6 +25,8 @@ from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.parallel import prefetch
 from surefoot.policies.training import KnownTraining
 from surefoot.study import Study, StudyLogs
+
+AnyFit = MomentFit | PooledFit | BorrowingFit
 
 
 def can_pool_parts(study: Study, engine: str = "auto") -> bool:
@@ -43,21 +46,21 @@ def fit_pooled_parts(partition: Partition, place: PartFolder | StoredParts) -> I
         yield number
 
 
-def _fit_everybody(partition: Partition, folder: Path | None) -> tuple[MomentFit | PooledFit, list[str]]:
+def _fit_everybody(partition: Partition, folder: Path | None) -> tuple[AnyFit, list[str]]:
     """The fit, and what it warned of; decision points, where it needs them, are in files in a folder."""
     method = partition.study.method()
     fit = _prepare_moments(partition) if method.why_rows is None else _prepare_rows(partition, folder)
     _release_memory(partition)
-    found: list[MomentFit | PooledFit] = []
+    found: list[AnyFit] = []
     told = collect_fit(lambda: found.append(fit()))
     return found[0], told
 
 
-def _prepare_rows(partition: Partition, folder: Path | None) -> Callable[[], PooledFit]:
+def _prepare_rows(partition: Partition, folder: Path | None) -> Callable[[], AnyFit]:
     """Everybody's decision points in files, and then the fit to them."""
     method, everyone = partition.study.method(), np.concatenate(partition.parts)
     order = np.argsort(everyone)
-    rows = PooledRows(everyone[order], np.concatenate(partition.lengths)[order], folder)
+    rows = PooledRows(everyone[order], np.concatenate(partition.lengths)[order], folder, partition.part_rows)
     for logs in prefetch(partition.read(number) for number in range(len(partition.parts))):
         write_logs(method, logs.logs, rows)
     return lambda: fit_pooled(method, rows)
@@ -95,13 +98,13 @@ def _release_memory(partition: Partition) -> None:
     pa.default_memory_pool().release_unused()
 
 
-def _describe_part(
-    study: Study, found: MomentFit | PooledFit, logs: StudyLogs, told: list[str], rows: int, *, first: bool
-) -> PartFit:
+def _describe_part(study: Study, found: AnyFit, logs: StudyLogs, told: list[str], rows: int, *, first: bool) -> PartFit:
     """What was learned, for the people of one part; one policy for all is written with the first. There are `rows` in
     all."""
     method, data = study.method(), logs.logs
-    method.fitted_ = found.describe_rows(data)
+    described: list[Fitted] = []
+    told = told + collect_fit(lambda: described.append(found.describe_rows(data)))
+    method.fitted_ = described[0]
     policies = describe_policies(study, method, KnownTraining.of_logs(data))
     used, weights = ~np.isnan(method.weights_), method.weights_
     critic = describe_critic(method, method.unit_, weights)

@@ -5,6 +5,7 @@ They lie in the order of participants and time, whatever parts they came in, as 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import PADDED_TO, Trajectories
 from surefoot.learning.batch import Batch
 from surefoot.numerics.arrays import Array
-from surefoot.numerics.row_files import RowFile
+from surefoot.numerics.row_files import Block, Recipe, RowFile
 from surefoot.numerics.streamed_arrays import Streamed
 
 
@@ -38,6 +39,8 @@ class PooledRows:
     """How many decision points each of them has."""
     folder: Path | None = None
     """Where the files are; None: where the system has temporary ones."""
+    part_rows: int = 2**19
+    """About how many of them are read at once where people are looked at one by one."""
     _files: dict[str, RowFile] = field(default_factory=dict)
     _names: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
 
@@ -73,6 +76,45 @@ class PooledRows:
         places = np.arange(len(logs)) + np.repeat(first - logs.starts[:-1], np.diff(logs.starts))
         together = places[-1] - places[0] + 1 == len(places)
         return slice(int(places[0]), int(places[-1]) + 1) if together else places
+
+    def list_people(self) -> Iterator[tuple[Trajectories, NDArray[np.float64]]]:
+        """Some people after the other: their logs, and `discount` of every row."""
+        ends, limit = np.cumsum(self.lengths), self.part_rows
+        for people in np.split(np.arange(len(ends)), np.flatnonzero(np.diff((ends - self.lengths) // limit)) + 1):
+            start, stop = int(ends[people[0]] - self.lengths[people[0]]), int(ends[people[-1]])
+            part = {name: np.array(file.open()[:, start:stop]) for name, file in self._files.items()}
+            yield self._make_logs(people, part), part["discount"][0]
+
+    def _make_logs(self, people: NDArray[np.int64], part: dict[str, NDArray[Any]]) -> Trajectories:
+        """As far as a fit needs them: when is only known by the order, and who could not be used is not available."""
+        (states, actions), size, action = self.names, len(part["reward"][0]), part["action"][0].astype(np.int64)
+        sending = part["centre"][0] if "centre" in part else np.full(size, np.nan)
+        return Trajectories(
+            participants=self.participants[people],
+            participant_index=np.repeat(np.arange(len(people)), self.lengths[people]),
+            time=np.arange(size),
+            state=part["state"].T,
+            available=part["usable"][0],
+            action=action,
+            probability=np.where(action == 0, 1 - sending, sending),
+            reward=part["reward"][0],
+            state_names=states,
+            action_names=actions,
+            sorted_rows=np.arange(size),
+        )
+
+    def mark_inside(self) -> Array:
+        """Which rows are no padding, (1, rows)."""
+        return self.number_people() < len(self.lengths)
+
+    def number_people(self) -> Streamed:
+        """The place of every row's participant, (1, rows); of padding one more than there are."""
+        ends, padded = np.cumsum(self.lengths), self.stream("usable").shape
+
+        def find(block: Block) -> NDArray[np.int64]:
+            return np.searchsorted(ends, np.arange(block.start, block.stop), side="right")[None]
+
+        return Streamed(Recipe(padded, 1, np.dtype(np.int64), find, self.folder))
 
     def stream(self, name: str) -> Streamed:
         """A column of all rows, (1, rows), or several, (1, values, rows)."""

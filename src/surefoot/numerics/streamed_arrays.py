@@ -112,6 +112,9 @@ class Streamed(NDArrayOperatorsMixin):
 
         self.recipe = Recipe(before.shape, before.axis, before.dtype, write, _find_folder(self, values))
 
+    def astype(self, dtype: Any, copy: bool = True) -> Streamed:
+        return cast(Streamed, map_rows(lambda part: part.astype(dtype, copy=False), self))
+
     def take(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Some rows, in memory, along the axis of rows."""
         found = np.empty((len(rows), *np.delete(self.shape, self.recipe.axis)), dtype=self.dtype)
@@ -379,11 +382,6 @@ class _Namespace:
             return np.arange(stop, dtype=dtype)
         made = Recipe((stop,), 0, np.dtype(dtype), lambda block: np.arange(block.start, block.stop, dtype=dtype), None)
         return Streamed(made)
-
-    def astype(self, values: Any, dtype: Any, *, copy: bool = True) -> Any:
-        if not isinstance(values, Streamed):
-            return standard.astype(values, dtype, copy=copy)  # type: ignore[attr-defined]
-        return map_rows(lambda part: part.astype(dtype, copy=False), values)
 
 
 NAMESPACE = _Namespace()

@@ -22,13 +22,13 @@ from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_tro
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import FitArrays, Fitted, join_rules
 from surefoot.learning.forgetting import check_forgetting, discount_rows, warn_of_oblivion
-from surefoot.learning.horizon import BatchOutlook, HorizonTask, find_horizon
+from surefoot.learning.horizon import BatchOutlook, HorizonTask, JointFit, find_horizon
 from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.estimator import EstimatorInterface
 from surefoot.learning.methods.moment_fit import fit_moments
 from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.penalty_units import FitScales, find_penalty_units
-from surefoot.learning.pooling import Block, Pooling, check_random_walk, find_pooling
+from surefoot.learning.pooling import Block, check_random_walk, find_pooling
 from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
 from surefoot.numerics.engines import Engine, find_engine
@@ -149,28 +149,17 @@ class Method(EstimatorInterface, ABC):
         participants = pooling.list_participants(cleaned)
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
         texts = describe_troubles(logs.state_names, logs.action_names, features, pooling)
-        arrays, troubles = FitArrays(len(participants), logs), np.zeros((len(participants), len(texts)), dtype=bool)
         warn_of_oblivion(self.forgetting, features, len(cleaned.participants) if pooling.needs_everybody else 1)
         keep_freed_memory()
         horizon = find_horizon(self.horizon)
-        joint = horizon.look(self._horizon_task(cleaned, pooling, sees, discount, where))
-
-        def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule]:
-            fits, rows = block
-            batch = Batch.from_rows(cleaned, can_use, rows, where, discount, centre, **sees)
-            learned = self.fit_batch(batch, None if joint is None else joint.restrict(fits, rows, where))
-            arrays.record(fits, rows, where.to_numpy(batch.usable) > 0, learned, where)
-            data = (batch.state, batch.action, batch.reward, batch.usable, learned.critic.weights)
-            troubles[fits] = where.to_numpy(find_troubles(*data, actions=batch.actions, features=features))
-            return fits, learned.rule.to_numpy(where)
-
-        who, rules = zip(*map_threads(fit_block, pooling.list_blocks(cleaned, choose_block_cells(logs))), strict=True)
+        joint = horizon.look(self.make_horizon_task(cleaned, discount, where))
+        arrays, troubles, rule = self.fit_units(cleaned, joint, discount, where)
         names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
-        policies = Policies(None if pooling.shared else participants, join_rules(who, rules), *names, training=training)
+        policies = Policies(None if pooling.shared else participants, rule, *names, training=training)
         if joint is not None and joint.anybody is not None:
-            batch = Batch.from_rows(cleaned, can_use, cleaned.order[None], where, discount, centre, **sees)
-            anybody = joint.anybody.restrict(np.zeros(1, dtype=np.int64), cleaned.order[None], where)
-            rule = self.fit_batch(batch, anybody).rule.to_numpy(where)[0]
+            ((one, rows),) = cleaned.one_block()
+            batch = Batch.from_rows(cleaned, can_use, rows, where, discount, centre, **sees)
+            rule = self.fit_batch(batch, joint.anybody.restrict(one, rows, where)).rule.to_numpy(where)[0]
             few = np.bincount(cleaned.participant_index[can_use], minlength=len(participants)) < features
             policies = policies.with_anybody(rule, instead_of=few)
         parts = (cleaned, self.make_critic(), pooling, participants, pooling.assign_rows(cleaned))
@@ -178,6 +167,30 @@ class Method(EstimatorInterface, ABC):
         self.fitted_ = Fitted(*parts, **learned)
         warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
         return self
+
+    def fit_units(
+        self, logs: Trajectories, joint: JointFit | None, discount: NDArray[np.float64], engine: Engine
+    ) -> tuple[FitArrays, NDArray[np.bool_], DecisionRule]:
+        """Critic and decision rule of every fit to some people's filtered logs, and its troubles, (fits, troubles); `joint`
+        is what was learned of everybody before."""
+        pooling, can_use, centre = find_pooling(self.pooling), logs.usable, self.list_centres(logs)
+        sees = self.list_seen(logs.state_names)
+        features = int((sees["critic_sees"].sum() + 1) * logs.actions)
+        arrays = FitArrays(len(pooling.list_participants(logs)), logs)
+
+        def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule, NDArray[np.bool_]]:
+            fits, rows = block
+            batch = Batch.from_rows(logs, can_use, rows, engine, discount, centre, **sees)
+            learned = self.fit_batch(batch, None if joint is None else joint.restrict(fits, rows, engine))
+            arrays.record(fits, rows, engine.to_numpy(batch.usable) > 0, learned, engine)
+            data = (batch.state, batch.action, batch.reward, batch.usable, learned.critic.weights)
+            troubles = find_troubles(*data, actions=batch.actions, features=features)
+            return fits, learned.rule.to_numpy(engine), engine.to_numpy(troubles)
+
+        blocks = pooling.list_blocks(logs, choose_block_cells(logs))
+        who, rules, troubles = zip(*map_threads(fit_block, blocks), strict=True)
+        back = np.argsort(np.concatenate(who))
+        return arrays, np.concatenate(troubles)[back], join_rules(who, rules)
 
     def list_seen(self, state_names: Sequence[str]) -> dict[str, Any]:
         """Which state variables critic and policy see."""
@@ -187,19 +200,13 @@ class Method(EstimatorInterface, ABC):
             for name, variables in chosen.items()
         }
 
-    def _horizon_task(
-        self,
-        logs: Trajectories,
-        pooling: Pooling,
-        sees: dict[str, NDArray[np.float64]],
-        discount: NDArray[np.float64],
-        engine: Engine,
-    ) -> HorizonTask:
+    def make_horizon_task(self, logs: Trajectories, discount: NDArray[np.float64], engine: Engine) -> HorizonTask:
+        """What a horizon learns from these filtered logs."""
         return HorizonTask(
             logs=logs,
             critic=self.make_critic(),
-            pooling=pooling,
-            **sees,
+            pooling=find_pooling(self.pooling),
+            **self.list_seen(logs.state_names),
             units=find_penalty_units(self.penalty_units),
             critic_penalty=self.critic_penalty,
             penalize_intercept=self.penalize_intercept,

@@ -6,22 +6,27 @@ Nothing is fitted differently: critics and decision rules get arrays that are re
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.learning.batch import BatchFit
+from surefoot.learning.batch import Batch, BatchFit
+from surefoot.learning.critics import CriticFit
 from surefoot.learning.diagnostics import NOT_CONVERGED, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
 from surefoot.learning.fitted import Fitted
 from surefoot.learning.forgetting import discount_rows, warn_of_oblivion
-from surefoot.learning.horizon import find_horizon
+from surefoot.learning.horizon import BatchOutlook, JointFit, find_horizon
+from surefoot.learning.horizon.borrowing_passes import borrow_by_passes
+from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.pooled_rows import PooledRows
 from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.arrays import keep_freed_memory
-from surefoot.numerics.streamed_arrays import keep_rows
+from surefoot.numerics.engines import find_engine
+from surefoot.numerics.streamed_arrays import Streamed, keep_rows
 from surefoot.policies.policies import Policies
+from surefoot.policies.rules import DecisionRule
 
 if TYPE_CHECKING:
     from surefoot.learning.methods.composition import Method
@@ -34,8 +39,8 @@ def explain_memory(method: Method) -> str | None:
         return f"{critic.title} takes all decision points at once"
     if find_horizon(method.horizon).looks_ahead:
         return "a look ahead needs what followed each decision point"
-    if find_pooling(method.pooling).borrows:
-        return "partial pooling with this critic or decision rule takes all decision points at once"
+    if method.random_walk is not None:
+        return "a random walk needs to know when each decision point was"
     return None
 
 
@@ -52,7 +57,7 @@ def write_logs(method: Method, logs: Trajectories, rows: PooledRows) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PooledFit:
-    """What a method learned from everybody's decision points."""
+    """What a method learned from everybody's decision points, as one fit."""
 
     method: Method
     rows: PooledRows
@@ -85,25 +90,81 @@ class PooledFit:
         )
 
 
-def fit_pooled(method: Method, rows: PooledRows) -> PooledFit:
+@dataclass(frozen=True, eq=False)
+class BorrowingFit:
+    """What a method learned of everybody together before their own decision rules, which follow from their own decision
+    points."""
+
+    method: Method
+    rows: PooledRows
+    joint: JointFit
+    kept: Streamed
+    """What counts of every decision point."""
+    anybody: DecisionRule
+    """Of people of whom nothing is known."""
+    counts: ClassVar[dict[str, int]] = {}
+
+    def describe_rows(self, logs: Trajectories) -> Fitted:
+        """The fits of some people; warnings are those of a fit in memory, of these people."""
+        method, engine, pooling = self.method, find_engine("numpy"), find_pooling(self.method.pooling)
+        cleaned, joint = clean_logs(method, logs), self._restrict(logs)
+        arrays, troubles, rule = method.fit_units(cleaned, joint, discount_rows(cleaned, method.forgetting), engine)
+        sees = method.list_seen(logs.state_names)
+        features = int((sees["critic_sees"].sum() + 1) * logs.actions)
+        few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(logs.participants)) < features
+        policies = Policies(logs.participants, rule, logs.action_names, logs.state_names)
+        policies = policies.with_anybody(self.anybody, instead_of=few)
+        parts = (cleaned, method.make_critic(), pooling, logs.participants, pooling.assign_rows(cleaned))
+        learned = {**sees, **arrays.finish(), "policies": policies, "horizon": find_horizon(method.horizon), "joint": joint}
+        found = Fitted(*parts, **learned)
+        texts = [*describe_troubles(logs.state_names, logs.action_names, features, pooling), NOT_CONVERGED]
+        warn_of_troubles(logs.participants, np.column_stack([troubles, ~found.converged]), texts)
+        return found
+
+    def _restrict(self, logs: Trajectories) -> JointFit:
+        """What concerns some people."""
+        joint, judged = self.joint, self.joint.judgement
+        who = np.searchsorted(self.rows.participants, logs.participants)
+        limits = (judged.threshold[who], judged.n_iter[who], judged.converged[who])
+        own = Judgement(self.rows.collect(self.kept, logs), np.zeros(len(logs), dtype=bool), *limits)
+        return JointFit(own, joint.coef[who], joint.gram[who], joint.advantage.of(who))
+
+
+def fit_pooled(method: Method, rows: PooledRows) -> PooledFit | BorrowingFit:
     """Fit a method for which `explain_memory` has no objection; warnings are those of a fit in memory."""
-    (states, actions), pooling = rows.names, find_pooling(method.pooling)
+    states, actions = rows.names
     method.check_parameters()
     method.check_names(states, actions)
     sees = method.list_seen(states)
     features = int((sees["critic_sees"].sum() + 1) * len(actions))
     warn_of_oblivion(method.forgetting, features, len(rows.participants))
     keep_freed_memory()
-    batch = rows.make_batch(**sees)
+    fit = _fit_each if find_pooling(method.pooling).borrows else _fit_together
+    return fit(method, rows, rows.make_batch(**sees), features)
+
+
+def _fit_together(method: Method, rows: PooledRows, batch: Batch, features: int) -> PooledFit:
     learned = _keep_results(method.fit_batch(batch))
-    policies = Policies(None, learned.rule, actions, states)
-    weights = learned.critic.weights
+    states, actions = rows.names
+    policies, weights = Policies(None, learned.rule, actions, states), learned.critic.weights
     data = (batch.state, batch.action, batch.reward, batch.usable, weights)
     troubles = find_troubles(*data, actions=batch.actions, features=features)
-    texts = [*describe_troubles(states, actions, features, pooling), NOT_CONVERGED]
+    texts = [*describe_troubles(states, actions, features, find_pooling(method.pooling)), NOT_CONVERGED]
     warn_of_troubles(np.array(["everyone"]), np.column_stack([troubles, ~learned.converged]), texts)
     counts = {"used": np.sum(batch.usable), "removed": np.sum((batch.usable > 0) & (weights == 0))}
     return PooledFit(method, rows, learned, policies, {name: int(count) for name, count in counts.items()})
+
+
+def _fit_each(method: Method, rows: PooledRows, batch: Batch, features: int) -> BorrowingFit:
+    engine = find_engine("numpy")
+    joint, kept = borrow_by_passes(rows, lambda logs, discount: method.make_horizon_task(logs, discount, engine))
+    new = joint.anybody
+    if new is None:
+        raise ValueError("partial pooling has a policy for anybody")
+    judged = new.judgement
+    fit = CriticFit(new.coef, new.gram, kept, judged.threshold, judged.n_iter, judged.converged)
+    rule = method.fit_batch(batch, BatchOutlook(fit, new.advantage)).rule[0]
+    return BorrowingFit(method, rows, JointFit(joint.judgement, joint.coef, joint.gram, joint.advantage), kept, rule)
 
 
 def _keep_results(learned: BatchFit) -> BatchFit:
