@@ -102,7 +102,7 @@ def test_what_needs_all_rows_at_once_is_refused():
         map_rows(np.median, column)
     with pytest.raises(TypeError, match="no implementation found"):
         np.median(column)
-    with pytest.raises(TypeError, match="by a number or a range"):
+    with pytest.raises(TypeError, match="by numbers or a range"):
         column[::2]
 
 

@@ -76,3 +76,18 @@ class RowFile:
 
         shape = (*leading, self.shape[1])
         return Recipe(shape, len(leading), self.dtype, read, self.folder)
+
+
+def expand_key(key: Any, ndim: int, axis: int) -> tuple[tuple[Any, ...], int]:
+    """A key with one entry for every axis, and the place of the one for rows."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    takes = [0 if one is None else one.ndim if isinstance(one, np.ndarray) and one.dtype.kind == "b" else 1 for one in keys]
+    dots = next((place for place, one in enumerate(keys) if one is Ellipsis), len(keys))
+    there = dots < len(keys)
+    missing = ndim - sum(takes) + there
+    keys[dots : dots + there], takes[dots : dots + there] = [slice(None)] * missing, [1] * missing
+    place = next(number for number, end in enumerate(np.cumsum(takes)) if end > axis)
+    known = slice | int | np.integer | np.ndarray
+    if not isinstance(keys[place], known) or getattr(keys[place], "step", None) not in (None, 1):
+        raise TypeError("rows that are not in memory are chosen by numbers or a range")
+    return tuple(keys), place

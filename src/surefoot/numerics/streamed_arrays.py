@@ -19,7 +19,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from surefoot.numerics.parallel import map_threads
-from surefoot.numerics.row_files import Block, Recipe, RowFile
+from surefoot.numerics.row_files import Block, Recipe, RowFile, expand_key
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 BLOCK_ROWS = 2**14
@@ -63,11 +63,14 @@ class Streamed(NDArrayOperatorsMixin):
         return found if dtype is None else found.astype(dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or "out" in options:
+        if method != "__call__" or options.get("out", (self,)) != (self,):
             return NotImplemented
         if ufunc is np.matmul:
             return _multiply(*inputs)
-        return map_rows(lambda *parts: ufunc(*parts, **options), *_align(inputs))
+        found = map_rows(ufunc, *_align(inputs))
+        if "out" in options:  # In place: those made from it before stay as they are.
+            self.recipe = found.recipe
+        return self if "out" in options else found
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         if function in ALONG_ROWS:
@@ -78,8 +81,10 @@ class Streamed(NDArrayOperatorsMixin):
         return NotImplemented
 
     def __getitem__(self, key: Any) -> Any:
-        keys, place = _expand_key(key, self.ndim, self.recipe.axis)
+        keys, place = expand_key(key, self.ndim, self.recipe.axis)
         along = keys[place]
+        if isinstance(along, np.ndarray):
+            return self.take(along)[(*keys[:place], np.arange(len(along)), *keys[place + 1 :])]
         if isinstance(along, int | np.integer):
             start = int(along) % self.rows
             return Block(start, start + 1).read(self.recipe)[(*keys[:place], 0, *keys[place + 1 :])]
@@ -93,7 +98,12 @@ class Streamed(NDArrayOperatorsMixin):
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """The array gets another recipe; those made from it before stay as they are."""
-        keys, place = _expand_key(key, self.ndim, self.recipe.axis)
+        keys, place = expand_key(key, self.ndim, self.recipe.axis)
+        if isinstance(keys[place], np.ndarray):  # Rows here and there are written in memory.
+            whole_array = np.asarray(self)
+            whole_array[key] = values
+            self.recipe = keep_rows(whole_array, _find_folder(self)).recipe
+            return
         start, stop, _ = keys[place].indices(self.rows)
         whole, before = (*keys[:place], slice(None), *keys[place + 1 :]), self.recipe
         two, three = (_try_rows(self, count)[whole].shape for count in (2, 3))
@@ -214,20 +224,6 @@ def _multiply(left: Any, right: Any) -> Any:
     return map_rows(np.matmul, left, right, combine=np.add)
 
 
-def _expand_key(key: Any, ndim: int, axis: int) -> tuple[tuple[Any, ...], int]:
-    """A key with one entry for every axis, and the place of the one for rows."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    takes = [0 if one is None else one.ndim if isinstance(one, np.ndarray) and one.dtype.kind == "b" else 1 for one in keys]
-    dots = next((place for place, one in enumerate(keys) if one is Ellipsis), len(keys))
-    there = dots < len(keys)
-    missing = ndim - sum(takes) + there
-    keys[dots : dots + there], takes[dots : dots + there] = [slice(None)] * missing, [1] * missing
-    place = next(number for number, end in enumerate(np.cumsum(takes)) if end > axis)
-    if not isinstance(keys[place], slice | int | np.integer) or getattr(keys[place], "step", None) not in (None, 1):
-        raise TypeError("rows that are not in memory are chosen by a number or a range")
-    return tuple(keys), place
-
-
 def _cut(values: Streamed, start: int, stop: int) -> Streamed:
     """A range of rows."""
     made = values.recipe
@@ -283,22 +279,18 @@ def _stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     return map_rows(lambda *parts: np.stack(parts, axis=axis), *arrays)
 
 
-@_for_rows(np.sort)
-def _sort(values: Streamed, axis: int = -1, **kind: Any) -> Streamed:
-    def change(column: NDArray[Any]) -> NDArray[Any]:
-        column.sort()
-        return column
-
-    return _change_columns(values, change, axis)
-
-
 @_for_rows(np.partition)
 def _partition(values: Streamed, places: Any, axis: int = -1) -> Streamed:
     def change(column: NDArray[Any]) -> NDArray[Any]:
-        column.partition(places if len(column) > max(places) else 0)
+        column.sort() if places is None else column.partition(places if len(column) > max(places) else 0)
         return column
 
     return _change_columns(values, change, axis)
+
+
+@_for_rows(np.sort)
+def _sort(values: Streamed, axis: int = -1, **kind: Any) -> Streamed:
+    return _partition(values, None, axis)
 
 
 @_for_rows(np.argsort)
@@ -318,8 +310,28 @@ def _argmax(values: Streamed, axis: int = -1, **options: Any) -> NDArray[np.int6
     return np.asarray(np.min(places, axis=axis))
 
 
+@_for_rows(np.nonzero)
+def _nonzero(values: Streamed) -> tuple[NDArray[np.int64], ...]:
+    """Row after row; of one participant that is NumPy's order."""
+    parts: list[Any] = [(block.start, *np.nonzero(part)) for block, part in _read_blocks(values)]
+    found = [np.concatenate([one[axis + 1] for one in parts]) for axis in range(values.ndim)]
+    found[values.recipe.axis] += np.repeat([one[0] for one in parts], [len(one[1]) for one in parts])
+    return tuple(found)
+
+
+@_for_rows(np.reshape)
+def _reshape(values: Streamed, shape: Sequence[int], **options: Any) -> Streamed:
+    leading = np.empty(values.shape[:-1]).reshape(shape[:-1]).shape
+    if values.recipe.axis != values.ndim - 1 or shape[-1] not in (-1, values.rows):
+        raise TypeError("the axis of rows that are not in memory stays the last")
+    return cast(Streamed, map_rows(lambda part: part.reshape(*leading, part.shape[-1]), values))
+
+
 @_for_rows(np.take)
-def _take(values: Streamed, places: Any, axis: int, **options: Any) -> Any:
+def _take(values: Any, places: Any, axis: int | None = None, **options: Any) -> Any:
+    if isinstance(places, Streamed):
+        return _take_along_axis(values, places)
+    axis = -1 if axis is None else axis
     if axis % values.ndim == values.recipe.axis:
         return values.take(places)
     return map_rows(lambda part: np.take(part, places, axis), values)
