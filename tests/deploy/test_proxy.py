@@ -159,7 +159,9 @@ def test_sign_ins_are_limited(proxy):
     found = [proxy.ask("POST", "/sign-in", "key=sf_wrong", headers)[0] for _ in range(20)]
     refused = [reply for reply in found if reply.status == 429]
     assert len(refused) >= 2 and found[0].status == 403
-    assert {reply.headers["Retry-After"] for reply in refused} <= {"6"}
+    # nginx says 6; one that it lets through may still have to wait for the service, which knows how much of that is over.
+    waits = {int(reply.headers["Retry-After"]) for reply in refused}
+    assert 6 in waits and waits <= set(range(1, 7))
     assert proxy.ask("GET", "/sign-in")[0].status == 200
 
 

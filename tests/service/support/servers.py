@@ -38,7 +38,7 @@ class Server:
         self._wait()
 
     def _wait(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
                 if self.ask("GET", "/readyz")[0] == 200:
