@@ -98,6 +98,17 @@ def test_few_valued_counts_the_commonest_value(values, share):
     assert fences.has_few_values(x, present, share)[0] == (commonest > np.floor(share * len(values)))
 
 
+def test_values_in_order_already_are_not_put_in_order_again():
+    rng = np.random.default_rng(3)
+    values, present = np.round(rng.lognormal(size=(6, 3, 50)), 1), rng.random((6, 1, 50)) < 0.8
+    there = present & (values > 0.2)
+    in_order = np.sort(np.where(there, values, np.inf), axis=-1)
+    few = fences.has_few_values(values, there, 0.08)
+    assert few.any() and not few.all()
+    assert_array_equal(fences.has_few_values(values, there, 0.08, in_order), few)
+    assert_array_equal(fences.standardise(values, there, in_order), fences.standardise(values, there))
+
+
 def test_a_gap_sets_artefacts_apart_and_nothing_else_does():
     rng = np.random.default_rng(6)
     rare = (rng.random((1, 100)) < 0.12).astype(float)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from array_api_compat import device
 
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, quantiles, sort_present
+from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, median_in_order, quantiles, sort_present
 from surefoot.numerics.streamed_arrays import by_rows
 
 WINDOW = 2.5
@@ -88,22 +88,38 @@ def remove_skewness(values: Array, g: Array) -> Array:
     return straight
 
 
-def standardise(values: Array, present: Array) -> Array:
-    """Values about their median in units of their scaled MAD, straightened where they are clearly skewed."""
+def standardise(values: Array, present: Array, in_order: Array | None = None) -> Array:
+    """Values about their median in units of their scaled MAD, straightened where they are clearly skewed; `in_order` may be
+    the present values in order already."""
     xp = array_namespace(values)
-    centre = median(values, present)
+    count = xp.sum(present, axis=-1, dtype=xp.int64, keepdims=True)
+    centre = median_in_order(sort_present(values, present) if in_order is None else in_order, count)
     deviation = xp.where(present, values - xp.where(xp.isfinite(centre), centre, 0.0)[..., None], 0.0)
-    unit = MAD_TO_STANDARD_DEVIATION * median(xp.abs(deviation), present)
+    unit = MAD_TO_STANDARD_DEVIATION * median_in_order(sort_present(xp.abs(deviation), present), count)
     z = deviation / xp.where((unit > 0) & xp.isfinite(unit), unit, 1.0)[..., None]
     return remove_skewness(z, SKEWNESS_TO_G * core_skewness(z, present))
 
 
-def has_few_values(values: Array, present: Array, share: float) -> Array:
-    """Whether one value fills more than this share of the row: sorted, it equals the entry share·n places later."""
+def has_few_values(values: Array, present: Array, share: float, in_order: Array | None = None) -> Array:
+    """Whether one value fills more than this share of the row: sorted, it equals the entry share·n places later.
+
+    `in_order` may be the present values in order already.
+    """
     xp = array_namespace(values)
-    in_order = sort_present(values, present)
-    count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
+    in_order = sort_present(values, present) if in_order is None else in_order
+    count = xp.sum(present, axis=-1, dtype=xp.int64, keepdims=True)
     step = xp.astype(xp.floor(share * xp.astype(count, values.dtype)), xp.int64)
+    again = (in_order[..., 1:] == in_order[..., :-1]) & (in_order[..., 1:] < xp.inf)
+    found = xp.any(again, axis=-1) | (step == 0)[..., 0]
+    rows = xp.nonzero(found)  # No value stands there twice in the others.
+    if rows[0].shape[0]:
+        found[rows] = _repeats(in_order[rows], count[rows], step[rows])
+    return found
+
+
+def _repeats(in_order: Array, count: Array, step: Array) -> Array:
+    """Whether an entry equals the one so many steps later, (rows,)."""
+    xp = array_namespace(in_order)
     place = _places(in_order)
     inside = place + step < count
     again = xp.take_along_axis(in_order, xp.where(inside, place + step, place), axis=-1)

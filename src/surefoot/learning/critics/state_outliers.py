@@ -14,7 +14,7 @@ from array_api_compat import device
 from surefoot.numerics.arrays import Array, array_namespace, contiguous, stack_features, take_people
 from surefoot.numerics.batched_cholesky import Cholesky
 from surefoot.numerics.fences import adaptive_fence, gap_fence, has_few_values, normal_cdf, standardise
-from surefoot.numerics.masked_quantiles import SmallestHalf, infinite_unless, median_in_order
+from surefoot.numerics.masked_quantiles import SmallestHalf, infinite_unless, median_in_order, sort_present
 
 FEW_VALUED = 0.1
 """A variable with one value in more than this share of the rows is judged by itself."""
@@ -45,13 +45,14 @@ def state_outlyingness(state: Array, present: Array) -> Array:
     columns = xp.permute_dims(state, (0, 2, 1))
     there = present[:, None, :] & (columns == columns)  # noqa: PLR0124 - broadcasts to every variable
     count = xp.sum(xp.astype(present, xp.int64), axis=1)
-    by_itself = has_few_values(columns, there, FEW_VALUED) | (count < ROWS_PER_VARIABLE * state.shape[-1])[:, None]
+    in_order = sort_present(columns, there)
+    by_itself = has_few_values(columns, there, FEW_VALUED, in_order) | (count < ROWS_PER_VARIABLE * state.shape[-1])[:, None]
     alone = xp.zeros_like(state[..., 0])
     people = xp.nonzero(xp.any(by_itself, axis=1))[0]
     if people.shape[0]:
         size, fence = gap_fence(columns[people], there[people])
         alone[people] = xp.max(xp.where(by_itself[people][..., None], size / fence[..., None], 0.0), axis=1)
-    z = xp.where(by_itself[..., None], 0.0, standardise(columns, there))
+    z = xp.where(by_itself[..., None], 0.0, standardise(columns, there, in_order))
     joined = _join_one(z)
     kept = _concentrate(joined, present)
     together = _together(joined, present, kept)
