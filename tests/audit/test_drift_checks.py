@@ -24,7 +24,8 @@ def check(logs, name="linucb", **parameters):
 def test_people_who_do_not_change(logs):
     found = check(logs)
     assert found.verdict == "fine"
-    assert found.reason.startswith("no coefficient is seen to move over the study (p = ")
+    assert found.reason.startswith("no coefficient is seen to move over the study, in all people alike (p = ")
+    assert "or in each by themselves (p = " in found.reason
     assert found.reason.endswith("that cannot tell an effect that lasts from one that fades to nothing")
     strong = logs.with_values(reward=logs.reward + 3000 * logs.action)
     assert "cannot tell" not in check(strong).reason
@@ -61,3 +62,19 @@ def test_another_coefficient_that_moves_is_named(logs):
 def test_few_people_cannot_tell(logs):
     found = check(logs[logs.participant_index < 8])
     assert found.verdict == "fine" and "8 people have decision points enough" in found.reason
+
+
+def test_people_who_wander_are_told_of_a_random_walk(logs):
+    steps = np.random.default_rng(1).standard_normal((25, 60)).cumsum(axis=1)
+    walked = logs.with_values(reward=logs.reward + 500 * steps[logs.participant_index, logs.time])
+    found = check(walked)
+    assert found.verdict == "look" and "people's own coefficients wander (p = " in found.reason
+    assert "most of all that of 'intercept' under 'nothing'" in found.reason
+    assert "write [method] pooling = 'partial' and random_walk = 'estimate': they change each" in found.remedy
+    assert "forgetting =" not in found.remedy and found.numbers["wandering_p_value"] < 0.002
+    fitted = sf.method("linucb", pooling="partial", random_walk="estimate").fit(walked)
+    assert sf.audit.audit(fitted).check("people change").verdict == "fine"
+
+
+def test_few_decision_points_cannot_tell_of_wandering(logs):
+    assert "which nobody's decision points can tell: it takes 40" in check(logs[logs.time < 30]).reason

@@ -28,7 +28,7 @@ PER = 100
 """A change is told for so many decision points."""
 FLIPS, MANY_PEOPLE = 3999, 2000
 LEAST_PEOPLE = 9
-"""The signs of fewer people cannot be so unusual that 0.5 % of sign vectors, or fewer, are as unusual."""
+"""The signs of fewer people cannot be so unusual that 0.4 % of sign vectors, or fewer, are as unusual."""
 EXPLAINED = 1e-9
 """A column of which less than this share is left is explained by the others."""
 
