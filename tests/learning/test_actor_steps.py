@@ -31,11 +31,12 @@ def pose(people=5, actions=3, points=30, radius=None, seed=0):
 
 
 def z_of(problem):
-    return np.swapaxes(problem.rows[problem.places], 1, 2)
+    return np.swapaxes(problem.rows[problem.places if problem.places is not None else slice(None)], 1, 2)
 
 
 def value_of(problem, theta):
-    return gain(theta, z_of(problem) @ np.swapaxes(theta, 1, 2), problem.stakes[problem.places], problem.penalty)
+    stakes = problem.stakes[problem.places if problem.places is not None else slice(None)]
+    return gain(theta, z_of(problem) @ np.swapaxes(theta, 1, 2), stakes, problem.penalty)
 
 
 def test_a_free_step_solves_the_damped_system():

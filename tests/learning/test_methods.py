@@ -158,7 +158,7 @@ def test_every_thread_gets_a_block_and_none_a_huge_one(monkeypatch):
         (4, 10**7, 3, 2**18),
         (8, 2**20, 3, 2**17),
         (64, 10**8, 3, 2**18),
-        (2, 10**7, 11, 2**16),  # Twice the features, half the decision points: the same memory.
+        (2, 10**7, 23, 2**16),  # Twice the features, half the decision points: the same memory.
     ):
         monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
         assert choose_block_cells(Logs(rows, variables)) == cells

@@ -61,26 +61,26 @@ class _Problem:
     """The policy's features, (block's people, m, decision points): passes run along the decision points."""
     stakes: Array
     """u · advantage / (M · typical advantage), (block's people, decision points, k)."""
-    places: Array
-    """Where the people of these problems, of whom all below speaks, are in the block: who is done leaves, the rows stay."""
     penalty: Array
     """(people, m)."""
     metric: Array
     """Σ̂, (people, m, m): the weighted mean of z zᵀ, in which the size of a policy is measured."""
     direction: Array
     """θ with which the logits follow the advantage as well as they can, (people, k, m)."""
+    places: Array | None = None
+    """Which people of the block these are, for who is done leaves but rows stay; None: all of them."""
     radius: float | None = None
     """With a radius the search stays on Σ_a θ_aᵀ Σ̂ θ_a = radius."""
 
     def of(self, people: Array) -> _Problem:
-        parts = {name: getattr(self, name)[people] for name in ("places", "penalty", "metric", "direction")}
-        return replace(self, **parts)
+        parts = {name: getattr(self, name)[people] for name in ("penalty", "metric", "direction")}
+        return replace(self, **parts, places=people if self.places is None else self.places[people])
 
     def list_parts(self) -> Iterator[tuple[slice, Array, Array]]:
         """Some of the people, as many as a cache holds, with their z (people, decision points, m) and stakes."""
         xp, (_, m, points) = array_namespace(self.rows), self.rows.shape
-        for some in split_people(self.places, m * points):
-            own = self.places[some]
+        for some in split_people(self.penalty, m * points):
+            own = some if self.places is None else self.places[some]
             yield some, xp.matrix_transpose(self.rows[own]), self.stakes[own]
 
     def gains(self, theta: Array, scales: tuple[float, ...] = (1.0,)) -> Array:
@@ -356,9 +356,8 @@ def _pose_problem(
     hard = hard & xp.any(moments != 0, axis=(1, 2))
     scale = xp.maximum(xp.astype(count, z.dtype), xp.ones_like(total)) * unit
     shrunk = penalty / (unit[:, None] * width**2)
-    everybody = xp.arange(z.shape[0], device=device(z))
     rows /= width[:, :, None]
-    problem = _Problem(rows, weighted / scale[:, None, None], everybody, shrunk, metric, direction)
+    problem = _Problem(rows, weighted / scale[:, None, None], shrunk, metric, direction)
     return problem, hard, width, unit
 
 

@@ -17,7 +17,7 @@ from surefoot.numerics.parallel import count_threads
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import DecisionRule
 
-FEW_FEATURES = 12
+FEW_FEATURES = 24
 """Blocks of more features than this have fewer decision points."""
 
 

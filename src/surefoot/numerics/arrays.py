@@ -40,8 +40,9 @@ def contiguous(values: Array) -> Array:
 
     A view on other axes would be slower to pass over, and the layout decides how products are rounded.
     """
-    xp = array_namespace(values)
-    copy = xp.empty(values.shape, dtype=values.dtype, device=device(values))
+    if isinstance(values, np.ndarray):
+        return np.array(values, order="C")  # In a third of the time, which tells on few people.
+    copy = array_namespace(values).empty(values.shape, dtype=values.dtype, device=device(values))
     copy[...] = values
     return copy
 
@@ -76,7 +77,7 @@ def keep_freed_memory() -> None:
     del never_touched
 
 
-CACHED = 2**17
+CACHED = 2**18
 """So many numbers stay close to a core, in its own cache."""
 
 

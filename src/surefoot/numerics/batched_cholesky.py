@@ -57,7 +57,7 @@ def solve_definite(matrix: Array, right: Array) -> Solved:
     solution = xp.empty(right.shape, dtype=matrix.dtype, device=device(matrix))
     smallest = xp.empty(people, dtype=matrix.dtype, device=device(matrix))
     with np.errstate(all="ignore"):  # The numbers of singular systems are replaced.
-        for some in split_people(matrix, size * (size + m) // 2):  # Most passes are over less than the matrix.
+        for some in split_people(matrix, size * (size + m)):
             diagonal = _diagonal(matrix[some])
             solution[some], pivots = (_eliminate if size <= FEW else _eliminate_panels)(matrix[some], right[some])
             smallest[some] = xp.min(pivots / xp.where(diagonal > 0, diagonal, 1.0), axis=0)
@@ -206,7 +206,7 @@ def invert_definite(matrix: Array) -> tuple[Array, Array]:
     """
     xp, size = array_namespace(matrix), matrix.shape[-1]
     inverse, pivots = xp.empty_like(matrix), xp.empty((size, matrix.shape[0]), dtype=matrix.dtype, device=device(matrix))
-    for some in split_people(matrix, size**2 // 4):
+    for some in split_people(matrix, size**2):
         inverse[some], pivots[:, some] = _invert_halves(contiguous(matrix[some]))
     return inverse, _add_logarithms(pivots)
 
