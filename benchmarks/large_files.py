@@ -63,14 +63,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--fit", nargs=3, type=Path, help="logs, study and folder of one fit")
+    parser.add_argument("--write", type=Path, help="folder to write the files into")
     asked = parser.parse_args()
     if asked.fit:
         fit(*asked.fit)
         return
+    if asked.write:
+        write_logs(asked.write, asked.rows, asked.points)
+        return
     results = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        write_logs(folder, asked.rows, asked.points)
+        # In a process of its own: whoever starts others passes its largest resident set on to them.
+        call = [sys.executable, "-m", "benchmarks.large_files", "--write", place]
+        subprocess.run([*call, "--rows", str(asked.rows), "--points", str(asked.points)], check=True)
         for name, pooling, kind in FITS:
             study, logs = folder / "study.toml", folder / f"logs.{kind}"
             study.write_text(STUDY.format(name=name, pooling=pooling))

@@ -77,13 +77,25 @@ class AuditFindings:
         logs = self.measures.fitted.logs_
         return make_frame({logs.names.participant: logs.participants, **self._columns()}, backend or logs.backend)
 
-    def removed(self, backend: str | None = None) -> Any:
+    def list_most_removed(self, most: int) -> list[dict[str, Any]]:
+        """The rows of `people` of those who lost the largest shares of their decision points, in that order."""
+        logs, columns = self.measures.fitted.logs_, self._columns()
+        share = columns["removed"] / np.maximum(columns["used"], 1)
+        first = np.argsort(-share, kind="stable")[:most]
+        data = {logs.names.participant: logs.participants, **columns}
+        found: list[dict[str, Any]] = make_frame({name: data[name][first] for name in data}, "pyarrow").to_pylist()
+        return found
+
+    def removed(self, backend: str | None = None, *, most: int | None = None) -> Any:
         """Every decision point that the critic removed: who, when, what came back and what was expected.
 
-        Where the reward was transformed it is shown as it was logged and as it was fitted.
+        Where the reward was transformed it is shown as it was logged and as it was fitted. With `most` so many of them,
+        those furthest from the fit first.
         """
         measures, fitted, logs = self.measures, self.measures.fitted, self.measures.fitted.logs_
         out = logs.order[measures.removed[logs.order]]
+        if most is not None:
+            out = out[np.argsort(-np.abs(fitted.residuals_[out]), kind="stable")[:most]]
         raw = {} if measures.unit.transform == "none" else {measures.unit.column: measures.raw_reward[out]}
         data = {
             logs.names.participant: logs.participant[out],

@@ -13,6 +13,7 @@ from surefoot.inference.intervals import Interval, difference_interval, ratio_in
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
+from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import effects, policy_features
 from surefoot.reports.reward_units import RewardUnit
 from surefoot.study import Study
@@ -142,18 +143,23 @@ def _refit(fitted: Method, critic: Critic) -> Method:
 
 def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
     logs, rows = fitted.logs_, np.flatnonzero(measures.used)
-    z, participant_index, people = policy_features(logs.state[rows]), logs.participant_index[rows], len(logs.participants)
-    gain = np.einsum("rm,rm->r", z, effects(fitted.critic_coef_, logs.actions).mean(axis=1)[fitted.unit_[rows]])
+    participant_index, people = logs.participant_index[rows], len(logs.participants)
+    each, gain, total = effects(fitted.critic_coef_, logs.actions).mean(axis=1), np.empty(len(rows)), np.zeros(1)
+    for some in list_blocks(len(rows)):
+        z = policy_features(logs.state[rows[some]])
+        gain[some] = np.einsum("rm,rm->r", z, each[fitted.unit_[rows[some]]])
+        total = total + z.sum(axis=0)
+    middle = total / len(rows)
     effect = ratio_interval(sum_by_participant(participant_index, people, gain), measures.total(measures.used))
     if fitted.pooled_ and len(np.unique(participant_index)) > 1:
         # Everybody shares the coefficients: their error, and not the spread over people, is what is uncertain.
-        direction = _mean_contrast(z.mean(axis=0), logs.actions)
+        direction = _mean_contrast(middle, logs.actions)
         spread = compute_influences(fitted, with_policy=False).critic @ direction
         effect = t_interval(
             gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1
         )
     if fitted.posterior_ is not None:
-        direction = _mean_contrast(z.mean(axis=0), logs.actions)
+        direction = _mean_contrast(middle, logs.actions)
         posterior, d = fitted.posterior_, len(direction)
         known = posterior.population_covariance[:d, :d]
         if posterior.walk:

@@ -40,9 +40,6 @@ def render_page(audit: AuditFindings, *, title: str, source: str = "") -> str:
     charts = [_draw_residuals(audit)]
     if removal is not None:
         charts += [_draw_people(audit), _draw_time(audit), _draw_effects(audit), _draw_send_rates(audit)]
-    people, removed = audit.people("pyarrow").to_pylist(), audit.removed("pyarrow").to_pylist()
-    people.sort(key=lambda row: -row["removed"] / max(row["used"], 1))
-    removed.sort(key=lambda row: -abs(row["residual"]))
     return render(
         "audit.html",
         title=title,
@@ -51,10 +48,10 @@ def render_page(audit: AuditFindings, *, title: str, source: str = "") -> str:
         counts=describe_counts(audit),
         removal=removal,
         charts=charts,
-        people=people[:SHOWN_PEOPLE],
-        people_in_all=len(people),
-        removed=removed[:SHOWN_ROWS],
-        removed_in_all=len(removed),
+        people=audit.list_most_removed(SHOWN_PEOPLE),
+        people_in_all=len(audit.measures.fitted.logs_.participants),
+        removed=audit.removed("pyarrow", most=SHOWN_ROWS).to_pylist(),
+        removed_in_all=int(audit.measures.removed.sum()),
         infinite=np.inf,
     )
 

@@ -66,12 +66,10 @@ def _print_other_limits(found: AuditFindings, limit: str, console: Console) -> N
 
 
 def _print_people(found: AuditFindings, console: Console) -> None:
-    rows = found.people("pyarrow").to_pylist()
-    rows.sort(key=lambda row: -row["removed"] / max(row["used"], 1))
     participant = found.measures.fitted.logs_.names.participant
     console.print("[bold]Who lost most[/]")
     table = make_table("participant", "used", "removed", "above", "below", "share of reward")
-    for row in rows[:MOST_PEOPLE]:
+    for row in found.list_most_removed(MOST_PEOPLE):
         counts = [str(row[name]) for name in ("used", "removed", "removed_above", "removed_below")]
         table.add_row(escape(str(row[participant])), *counts, format_percent(row["reward_share"]))
     console.print(table)

@@ -45,7 +45,8 @@ def read_decision_points(
     action_values: Sequence[str] | None = None,
 ) -> DecisionPoints:
     """Read every column by its role; `state` gives the column and the kind of every state variable."""
-    problems = Problems(rows.place, lambda row: rows.participants[rows.participant_index[row]].item())
+    participants, index = rows.participants, rows.participant_index  # The problems do not keep the table.
+    problems = Problems(rows.place, lambda row: participants[index[row]].item())
     columns = {name: rows.column(name, problems) for name in rows.table.column_names}
     matrix, implausible = read_state(columns, state)
     return DecisionPoints(

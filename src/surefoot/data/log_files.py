@@ -164,10 +164,14 @@ class LogFile:
             raise InputError(f"{self.path}: cannot be read ({error.strerror or 'it is not there'})") from error
 
     def fingerprint(self, folder: str | Location, *, keep: bool = True) -> dict[str, Any]:
-        """Name (within the folder, if it came from one), size and SHA-256; the bytes are kept for the rows, or pass by."""
+        """Name (within the folder, if it came from one), size and SHA-256; the bytes are kept for the rows, or pass by.
+
+        Those of a large file with types pass by.
+        """
         place: Any = locate(folder)
         name = self.path.name if place == self.path else str(self.path.relative_to(place))
-        if keep and not self.groups:  # Else it may be too large to be read at once.
+        whole = not find_format(self.path).typed or find_size(self.path) < SPLIT_BYTES
+        if keep and not self.groups and whole:  # Else it may be too large, and its rows are read without its bytes.
             return {"name": name, "bytes": len(self.data), "sha256": hashlib.sha256(self.data).hexdigest()}
         with self.path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -100,9 +100,7 @@ class Trajectories:
         for name in (one.name for one in fields(self)):
             value = getattr(self, name)
             if isinstance(value, np.ndarray):
-                own = value.copy(order="F")  # A column's values side by side, as they are read.
-                own.flags.writeable = False
-                object.__setattr__(self, name, own)
+                object.__setattr__(self, name, _freeze(value))
 
     def __len__(self) -> int:
         return len(self.participant_index)
@@ -358,6 +356,15 @@ class Trajectories:
         rows = np.full((1, -(-len(self) // PADDED_TO) * PADDED_TO), -1)
         rows[0, : len(self)] = self.order
         yield np.zeros(1, dtype=np.int64), rows
+
+
+def _freeze(values: NDArray[Any]) -> NDArray[Any]:
+    """Values that nobody can change, a column's side by side, as they are read; those of other trajectories as they are."""
+    if values.flags.owndata and values.flags.f_contiguous and not values.flags.writeable:
+        return values
+    own = values.copy(order="F")
+    own.flags.writeable = False
+    return own
 
 
 def _sort_ids(ids: NDArray[Any], people: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from surefoot.explain.variables import Variable
 from surefoot.inference.intervals import CONFIDENCE, Interval, mean_interval, sum_by_participant, t_quantile
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.methods import Method
+from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import DecisionRule
 
@@ -87,23 +88,32 @@ class Curve:
 def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tuple[Importance, ...]:
     """Shares of the logit's variance; with a policy per participant also that of its own intercept."""
     logs, rows = fitted.logs_, np.flatnonzero(fitted.used_)
-    coef = fitted.policies_.rule.preferences()[fitted.unit_[rows]]
-    pieces = coef * policy_features(logs.state[rows])[:, None, :]
-    centred = pieces - pieces.mean(axis=0)
-    whole = centred.sum(axis=2, keepdims=True)
-    total = float((whole**2).sum())
-    share = (centred * whole).sum(axis=(0, 1)) / (total if total > 0 else 1.0)
-    found = []
-    for variable in variables:
-        places = list(variable.places)
-        spread = np.atleast_2d(np.cov(logs.state[rows][:, places], rowvar=False, bias=True))
-        own = coef[:, :, places]
-        swing = np.sqrt(np.maximum(np.einsum("rai,ij,raj->ra", own, spread, own), 0.0)).mean()
-        found.append(Importance(variable.name, float(swing), float(share[places].sum())))
+    preferences = fitted.policies_.rule.preferences()
+    count = len(rows) * preferences.shape[-2]
+    spread = [np.atleast_2d(np.cov(logs.state[rows][:, list(one.places)], rowvar=False, bias=True)) for one in variables]
+
+    def list_pieces() -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        for some in list_blocks(len(rows)):
+            coef = preferences[fitted.unit_[rows[some]]]
+            yield coef, coef * policy_features(logs.state[rows[some]])[:, None, :]
+
+    middle = sum((pieces.sum(axis=0) for _, pieces in list_pieces()), start=np.zeros(1)) / len(rows)
+    total, own, shares, swings = 0.0, 0.0, np.zeros(1), np.zeros(len(variables))
+    for coef, pieces in list_pieces():
+        centred = pieces - middle
+        whole = centred.sum(axis=2, keepdims=True)
+        total, own = total + float((whole**2).sum()), own + float(np.abs(centred[:, :, -1]).sum())
+        shares = shares + (centred * whole).sum(axis=(0, 1))
+        for number, variable in enumerate(variables):
+            seen = coef[:, :, list(variable.places)]
+            swings[number] += np.sqrt(np.maximum(np.einsum("rai,ij,raj->ra", seen, spread[number], seen), 0.0)).sum()
+    shares = shares / (total if total > 0 else 1.0)
+    found = [
+        Importance(variable.name, float(swing), float(shares[list(variable.places)].sum()))
+        for variable, swing in zip(variables, swings / count, strict=True)
+    ]
     if not fitted.pooled_:
-        found.append(
-            Importance("the participant's own intercept", float(np.abs(centred[:, :, -1]).mean()), float(share[-1]))
-        )
+        found.append(Importance("the participant's own intercept", own / count, float(shares[-1])))
     return tuple(sorted(found, key=lambda item: -item.share))
 
 
@@ -127,7 +137,9 @@ def _choose_rows(fitted: Method) -> NDArray[np.int64]:
         return _spread_evenly(rows, CURVE_ROWS)
     index = logs.participant_index[rows]
     people = _spread_evenly(np.unique(index), CURVE_PEOPLE)
-    return np.concatenate([_spread_evenly(rows[index == one], CURVE_ROWS // len(people)) for one in people])
+    begins, ends = (np.searchsorted(index, people, side=side) for side in ("left", "right"))
+    each = CURVE_ROWS // len(people)
+    return np.concatenate([_spread_evenly(rows[begin:end], each) for begin, end in zip(begins, ends, strict=True)])
 
 
 class _Tracer:

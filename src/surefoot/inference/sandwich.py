@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,10 +74,6 @@ class _Rows:
     """Where they are in the logs."""
     starts: NDArray[np.int64]
     """Where each participant's begin."""
-    base: NDArray[np.float64]
-    """[1, s] as the critic sees it."""
-    z: NDArray[np.float64]
-    """[s, 1] as the policy sees it, in the units of its penalty."""
     x: NDArray[np.float64]
     kept: NDArray[np.float64]
     residual: NDArray[np.float64]
@@ -85,27 +82,39 @@ class _Rows:
     at_cap: NDArray[np.float64]
     """A kernel estimate of the density of residuals at ± the cap: how readily a decision point is dropped or taken back."""
     cap: float
+    fitted: Method
+
+    @cached_property
+    def base(self) -> NDArray[np.float64]:
+        """[1, s] as the critic sees it."""
+        seen = self.fitted.logs_.state[self.rows] * self.fitted.critic_sees_
+        return np.asarray(np.concatenate([np.ones((len(self.rows), 1)), seen], axis=1))
+
+    @cached_property
+    def z(self) -> NDArray[np.float64]:
+        """[s, 1] as the policy sees it, in the units of its penalty."""
+        state = self.fitted.logs_.state[self.rows]
+        return np.asarray(policy_features(self.fitted.scaling_.standardise(state[None], self.fitted.policy_sees_)[0]))
 
     @classmethod
     def of(cls, fitted: Method) -> _Rows:
         logs = fitted.logs_
         rows = logs.order[fitted.used_[logs.order]]
-        state, residual, cap = logs.state[rows], fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
-        seen = state * fitted.critic_sees_
+        residual, cap = fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
+        seen = logs.state[rows] * fitted.critic_sees_
         kept, owner, centre = fitted.weights_[rows], logs.participant_index[rows], fitted.list_centres(logs)
         discount = discount_rows(logs, fitted.forgetting)[rows]
         spread = float(residual[kept > 0].std()) if kept.any() else 0.0
         return cls(
             rows=rows,
             starts=np.flatnonzero(np.diff(owner, prepend=-1)),
-            base=np.concatenate([np.ones((len(rows), 1)), seen], axis=1),
-            z=policy_features(fitted.scaling_.standardise(state[None], fitted.policy_sees_)[0]),
             x=critic_features(seen, logs.action[rows], logs.actions, None if centre is None else centre[rows]),
             kept=kept,
             residual=residual,
             discount=discount,
             at_cap=discount * _density_at(np.abs(residual), cap, spread),
             cap=cap if np.isfinite(cap) else 0.0,
+            fitted=fitted,
         )
 
     @property
@@ -160,7 +169,7 @@ def compute_influences(
     weight = rows.kept - rows.cap * rows.at_cap
     own = rows.grams(weight)
     pull = (
-        rows.sum_by_participant((rows.kept * rows.residual)[:, None] * rows.x)
+        np.stack([rows.sum_by_participant(rows.kept * rows.residual * column) for column in rows.x.T], axis=1)
         - penalty * (fitted.critic_coef_[0] - fitted.prior_mean(fitted.logs_)) / rows.people
     )
     hessian = own.sum(axis=0)

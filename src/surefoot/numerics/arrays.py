@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import array_api_compat
@@ -11,6 +12,8 @@ from array_api_compat import device
 Array = Any
 """An array of the array API standard: NumPy's, PyTorch's, …"""
 
+BLOCK_ROWS = 2**17
+"""What is computed for many rows goes through in blocks of so many."""
 _namespaces: dict[type, Any] = {}
 
 
@@ -89,6 +92,15 @@ def split_people(values: Array, each: int) -> list[slice]:
     people: int = values.shape[0]
     size = max(1, CACHED // max(each, 1)) if isinstance(values, np.ndarray) else people
     return [slice(first, first + size) for first in range(0, people, max(size, 1))]
+
+
+def list_blocks(rows: int, size: int = BLOCK_ROWS) -> Iterator[slice]:
+    """Rows one after the other, in blocks: what is computed for each of them need not be held for all at once.
+
+    >>> list(list_blocks(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 def gram(features: Array, weights: Array) -> Array:

@@ -18,6 +18,7 @@ from surefoot.data.frames import match_columns, positions
 from surefoot.data.locations import Location, list_parquet, locate
 from surefoot.data.parquet_files import open_parquet, read_parquet
 from surefoot.errors import InputError
+from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.rules import DecisionRule, find_rule
 from surefoot.policies.training import FiledTraining, Training, add_fingerprints
 from surefoot.version import __version__
@@ -172,7 +173,10 @@ class Policies:
         checked, free = _check_states(states, available, self.state_names)
         if people.shape != checked.shape[:1]:
             raise InputError(f"{people.size} participants but {len(checked)} states; give one state per participant")
-        return _where_available(self._rules[people].probabilities(checked), free)
+        rules, found = self._rules, np.empty((len(people), len(self.action_names)))
+        for some in list_blocks(len(people)):
+            found[some] = rules[people[some]].probabilities(checked[some])
+        return _where_available(found, free)
 
     def sample(
         self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator

@@ -87,13 +87,22 @@ def study_files(study: LogDescription, path: str | Location) -> list[Location]:
 
 def read_logs(study: LogDescription, path: str | Location) -> StudyLogs:
     """All rows of a file or a folder of files."""
+    import pyarrow as pa
+
+    with name_file(path):
+        measured, inputs = _measure_files(study, path)
+        pa.default_memory_pool().release_unused()
+        return replace(finish_logs(study, measured), inputs=inputs)
+
+
+def _measure_files(study: LogDescription, path: str | Location) -> tuple[MeasuredLogs, tuple[dict[str, Any], ...]]:
+    """All rows of a file or a folder of files, measured, and what the files are; nothing else of them is kept."""
     parts: list[LogRows] = []
     inputs = []
     for file in (LogFile(file) for file in study_files(study, path)):
         inputs.append(file.fingerprint(path))
         parts.append(file.rows(log_layout(study), sum(map(len, parts))))
-    with name_file(path):
-        return replace(parse_logs(study, concatenate(parts)), inputs=tuple(inputs))
+    return measure_logs(study, concatenate(parts)), tuple(inputs)
 
 
 def parse_logs(study: LogDescription, rows: LogRows, *, usual: Usual | None = None) -> StudyLogs:
@@ -170,6 +179,8 @@ def _builder(study: LogDescription, measured: MeasuredLogs) -> Callable[..., Tra
 def scale_states(study: LogDescription, measured: NDArray[np.float64]) -> NDArray[np.float64]:
     """(x − centre) / scale for every state variable that has a scaling."""
     kinds = [kind for name, (_, kind) in study.state_kinds.items() for _ in study.columns_of(name)]
+    if all((kind.centre, kind.scale) == (0.0, 1.0) for kind in kinds):
+        return measured
     scaled = measured.copy()
     for place, kind in enumerate(kinds):
         if (kind.centre, kind.scale) != (0.0, 1.0):
