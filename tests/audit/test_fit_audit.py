@@ -14,6 +14,7 @@ from surefoot.audit.data_checks import check_columns
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.summary import print_audit
 from surefoot.inference.intervals import Interval
+from surefoot.numerics import arrays
 
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[reward]\ntransform = "log(x + 1)"\n'
 
@@ -30,6 +31,26 @@ def make_logs(reward=None, people=4, points=50):
 @pytest.fixture(scope="module")
 def found():
     return audit(sf.method("ro-accb").fit(make_logs()))
+
+
+def test_those_who_lost_most_and_what_lies_furthest_come_first(found):
+    people = found.people("pyarrow").to_pylist()
+    people.sort(key=lambda row: -row["removed"] / max(row["used"], 1))
+    assert found.list_most_removed(3) == people[:3]
+    removed = found.removed("pyarrow").to_pylist()
+    removed.sort(key=lambda row: -abs(row["residual"]))
+    assert found.removed("pyarrow", most=2).to_pylist() == removed[:2]
+
+
+@pytest.mark.parametrize("pooling", ["person", "all"])
+def test_blocks_of_rows_change_nothing(pooling, monkeypatch):
+    fitted = sf.method("ro-accb", pooling=pooling).fit(make_logs(people=6))
+    whole = Measures.of(fitted).sensitivity()
+    monkeypatch.setattr(arrays, "BLOCK_ROWS", 7)
+    for one, other in zip(Measures.of(fitted).sensitivity(), whole, strict=True):
+        assert_allclose(
+            [*one.effect, one.removed, one.send_rate], [*other.effect, other.removed, other.send_rate], rtol=1e-9
+        )
 
 
 def test_a_line_says_what_to_look_at(found):

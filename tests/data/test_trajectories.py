@@ -217,6 +217,20 @@ def test_from_arrays_with_ragged_people():
             wrong()
 
 
+def test_what_stays_is_shared_and_what_is_given_is_not():
+    logs = read(frame())
+    reward = logs.reward * 2
+    changed = logs.with_values(reward=reward)
+    assert changed.state is logs.state and changed.time is logs.time
+    reward[:] = 0
+    assert (changed.reward == 2 * logs.reward).all()
+    view = np.broadcast_to(reward, reward.shape)
+    assert not view.flags.writeable
+    held = logs.with_values(reward=view)
+    reward[:] = 1
+    assert (held.reward == 0).all()
+
+
 def test_with_values_replaces_and_checks():
     logs = read(frame())
     changed = logs.with_values(reward=logs.reward * 2)

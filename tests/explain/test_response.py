@@ -6,6 +6,7 @@ import surefoot as sf
 from surefoot.explain import explain, response
 from surefoot.explain.response import measure_importances
 from surefoot.explain.variables import find_variables
+from surefoot.numerics import arrays
 from surefoot.policies.rules import Boltzmann
 from tests.studies import many
 
@@ -140,3 +141,24 @@ def test_only_what_is_seen_is_explained(logs):
     assert [curve.variable for curve in found.curves] == ["weather"]
     assert {row.feature for row in found.coefficients.rows if row.part == "policy"} == {"weather", "intercept"}
     assert "does not look at engagement, fatigue" in found.card().markdown()
+
+
+@pytest.mark.parametrize("pooling", ["person", "all"])
+def test_importances_do_not_depend_on_blocks_of_rows(mixed, pooling, monkeypatch):
+    fitted = sf.method("ro-accb", pooling=pooling).fit(mixed)
+    whole = importances(fitted)
+    monkeypatch.setattr(arrays, "BLOCK_ROWS", 37)
+    for one, other in zip(importances(fitted), whole, strict=True):
+        assert one.feature == other.feature
+        assert_allclose([one.swing, one.share], [other.swing, other.share], rtol=1e-9)
+
+
+def test_pictures_of_a_sample_say_so(mixed):
+    curves = explain(sf.method("ro-accb").fit(mixed), draws=20).curves
+    assert all(curve.points == (1800, 1800) for curve in curves)
+    larger = sf.simulators.HeartSteps(participants=600).collect(sf.policies.coin(2), decision_points=10, seed=0)
+    found = explain(sf.method("ro-accb", pooling="all").fit(larger))
+    assert found.curves[0].points == (5000, 6000)
+    page = found.to_html()
+    assert "Shown are 5,000 of 6,000 decision points, evenly spaced." in page
+    assert "Shown are 300 of 600 people, evenly spaced." in page

@@ -16,6 +16,7 @@ from surefoot.reports.figures import (
     INK,
     ORANGE,
     add_legend,
+    describe_sample,
     interval_bars,
     label_axes,
     new_figure,
@@ -86,7 +87,8 @@ def _draw_residuals(audit: AuditFindings) -> tuple[Markup, str]:
 def _draw_people(audit: AuditFindings) -> tuple[Markup, str]:
     measures = audit.measures
     used, removed = measures.total(measures.used), measures.total(measures.removed)
-    rank, share = thin_out(100 * removed[used > 0] / used[used > 0])
+    everybody = 100 * removed[used > 0] / used[used > 0]
+    rank, share = thin_out(everybody)
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     axes.plot(rank, share, "o", color=BLUE, markersize=4, label="one participant")
     axes.axhline(100 * removed.sum() / used.sum(), color=ORANGE, label="over all")
@@ -94,6 +96,7 @@ def _draw_people(audit: AuditFindings) -> tuple[Markup, str]:
     label_axes(axes, x="people, by share removed", y="decision points removed (%)", title="Removal by participant")
     add_legend(figure, axes)
     note = "Somebody far above the others may have a broken sensor."
+    note += describe_sample(len(rank), len(everybody), "people")
     return inline_svg(figure, "Share of decision points removed for every participant"), note
 
 

@@ -19,6 +19,7 @@ from surefoot.reports.figures import (
     ORANGE,
     SERIES,
     add_legend,
+    describe_sample,
     interval_bars,
     label_axes,
     new_figure,
@@ -102,6 +103,7 @@ def _draw_difference(found: Difference, unit: str) -> tuple[Markup, str]:
     label_axes(axes, x="people, by their coefficient", y=f"{unit} per unit", title=found.label)
     add_legend(figure, axes)
     note = f"Own fits were drawn {100 * found.pulled:.0f} % of the way to everybody's."
+    note += describe_sample(len(shown), len(order), "people")
     return inline_svg(figure, f"Own and partially pooled coefficients: {found.label}"), note
 
 
@@ -119,6 +121,7 @@ def _draw_curve(curve: Curve, names: tuple[str, ...]) -> tuple[Markup, str]:
     note = "Other variables as logged."
     if curve.labels and len(curve.labels) > 2:
         note = "The variable as a whole, one value at a time; other variables as logged."
+    note += describe_sample(*curve.points, "decision points")
     return inline_svg(figure, f"Probability of each action by {curve.variable}"), note
 
 
@@ -151,7 +154,8 @@ def _draw_course(course: TimeCourse) -> tuple[Markup, str]:
 
 
 def _draw_people(explained: ExplainedPolicy) -> tuple[Markup, str]:
-    rank, rates = thin_out(100 * explained.send_rates[~np.isnan(explained.send_rates)])
+    everybody = 100 * explained.send_rates[~np.isnan(explained.send_rates)]
+    rank, rates = thin_out(everybody)
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     axes.plot(rank, rates, "o", color=BLUE, markersize=4, label="one participant")
     axes.axhline(100 * explained.logged_rate, color=ORANGE, linestyle="--", label="as logged, over all")
@@ -159,4 +163,5 @@ def _draw_people(explained: ExplainedPolicy) -> tuple[Markup, str]:
     label_axes(axes, x="people, by send rate", y="would be sent something (%)", title="How often each participant")
     add_legend(figure, axes)
     note = "The policy's mean probability of sending at each participant's logged states."
+    note += describe_sample(len(rank), len(everybody), "people")
     return inline_svg(figure, "Send rate of every participant"), note

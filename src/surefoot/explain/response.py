@@ -58,6 +58,8 @@ class Curve:
         What lies between low and high, in words; empty where there is no band.
     changes
         For every setting and action, how much more probable than at the first setting.
+    points
+        How many decision points it was averaged over, and of how many usable ones.
     """
 
     variable: str
@@ -67,6 +69,7 @@ class Curve:
     high: NDArray[np.float64]
     band: str
     changes: tuple[tuple[Interval, ...], ...]
+    points: tuple[int, int]
 
     @property
     def grid(self) -> NDArray[np.float64]:
@@ -150,7 +153,7 @@ class _Tracer:
         rule, rows = fitted.policies_.rule, _choose_rows(fitted)
         self._state, self._rule = fitted.logs_.state[rows], rule[fitted.unit_[rows]]
         present, self._participant_index = np.unique(fitted.logs_.participant_index[rows], return_inverse=True)
-        self._people = len(present)
+        self._people, self._points = len(present), (len(rows), int(fitted.used_.sum()))
         self._drawn: DecisionRule | None = None
         if self._pooled and self._people > 1:
             self._few, self._drawn = _spread_evenly(np.arange(len(rows)), BAND_ROWS), _draw_rules(fitted, seed)
@@ -163,16 +166,17 @@ class _Tracer:
             own = self._average_by_participant(at)
             low, high = np.quantile(own, (0.1, 0.9), axis=1)
             changes = [[mean_interval(column) for column in (there - own[0]).T] for there in own]
-            return Curve(variable.name, settings, mean, low, high, "middle 80 % of people", _freeze(changes))
+            return Curve(variable.name, settings, mean, low, high, "middle 80 % of people", _freeze(changes), self._points)
         if self._drawn is None:
-            return Curve(variable.name, settings, mean, mean, mean, "", _freeze(_without_ends(mean)))
+            return Curve(variable.name, settings, mean, mean, mean, "", _freeze(_without_ends(mean)), self._points)
         state = np.broadcast_to(self._state[self._few], (BAND_DRAWS, *self._state[self._few].shape))
         drawn = np.stack([self._decide(self._drawn, state, variable, setting).mean(axis=1) for setting in settings])
         # Drawn at a sample of the decision points: the band is put around the curve of all of them.
         drawn += (mean - at[:, self._few].mean(axis=1))[:, None, :]
         low, high = np.quantile(drawn, ENDS, axis=1)
         low, high = np.clip(low, 0, mean), np.clip(high, mean, 1)
-        return Curve(variable.name, settings, mean, low, high, "95 % interval", _freeze(_change_intervals(mean, drawn)))
+        changed = _freeze(_change_intervals(mean, drawn))
+        return Curve(variable.name, settings, mean, low, high, "95 % interval", changed, self._points)
 
     def _decide(
         self, rule: DecisionRule, state: NDArray[np.float64], variable: Variable, setting: VariableSetting

@@ -94,12 +94,13 @@ def split_people(values: Array, each: int) -> list[slice]:
     return [slice(first, first + size) for first in range(0, people, max(size, 1))]
 
 
-def list_blocks(rows: int, size: int = BLOCK_ROWS) -> Iterator[slice]:
+def list_blocks(rows: int, size: int | None = None) -> Iterator[slice]:
     """Rows one after the other, in blocks: what is computed for each of them need not be held for all at once.
 
     >>> list(list_blocks(5, 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
+    size = BLOCK_ROWS if size is None else size
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 

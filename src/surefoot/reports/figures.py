@@ -76,6 +76,15 @@ def thin_out(values: NDArray[Any], most: int = 300) -> tuple[NDArray[np.int64], 
     return chosen + 1, ordered[chosen]
 
 
+def describe_sample(shown: int, all_there: int, what: str) -> str:
+    """A sentence for the note below a picture that does not show everything; empty where it does.
+
+    >>> describe_sample(300, 100_000, "people")
+    ' Shown are 300 of 100,000 people, evenly spaced.'
+    """
+    return f" Shown are {shown:,} of {all_there:,} {what}, evenly spaced." if shown < all_there else ""
+
+
 def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
     """Labels with units."""
     axes.set_xlabel(x, color=INK)
