@@ -161,10 +161,11 @@ def text_blocks(path: Location, open_text: OpenText, columns: Sequence[str], sep
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    header = _find_columns(path, open_text, columns, separator)
+    header, options = _find_columns(path, open_text, columns, separator), _arrow_options(columns, separator)
+    options["read_options"].use_threads = False  # Fewer blocks are on their way at a time.
     try:
         source = pa.PythonFile(open_text(), "r")
-        for batch in arrow_csv.open_csv(source, **_arrow_options(columns, separator)):
+        for batch in arrow_csv.open_csv(source, **options):
             yield pa.Table.from_batches([batch])
     except pa.ArrowException as error:
         raise _explain_fields(path, open_text, separator, len(header), error) from error
