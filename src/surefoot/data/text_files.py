@@ -30,8 +30,8 @@ OTHER_FORMATS = {
 """How files begin that are no text, and what they are."""
 
 
-BLOCK_BYTES = 2**24
-"""What is parsed at once, and more than any record holds."""
+BLOCK_BYTES = 2**22
+"""What is parsed at once, and more than any record holds; while one is worked on, some thirty may wait in memory."""
 OpenText = Callable[[], BinaryIO]
 """Opens a text at its beginning, as UTF-8."""
 
