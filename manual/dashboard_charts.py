@@ -23,6 +23,9 @@ PAGES = {
 """Every page with charts, and what the gallery calls it."""
 PARTS = re.compile(r'<h[23]>(?P<heading>.*?)</h[23]>|(?P<shown><ul class="key".*?</ul>|<figure.*?</figure>)', re.DOTALL)
 STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+IN_THE_MANUAL = """.dashboard figure { background: none; text-align: start; }
+.dashboard ul.key:not([hidden]) { display: flex; margin: 0; font-size: .7rem; } .dashboard ul.key li { margin: 0; }"""
+"""What the manual's own style would do otherwise."""
 DARK = "@media screen and (prefers-color-scheme: dark)"
 
 
@@ -54,7 +57,7 @@ def write_style(page: str) -> str:
     found = STYLE.search(page)
     own = re.sub(r"\s*\n\s*", " ", found[1] if found else "")
     own = own.replace(DARK, '[data-md-color-scheme="slate"] &').replace(":root", "&")
-    return f"<style>\n.dashboard {{ {own} }}\n.dashboard figure {{ background: none; text-align: start; }}\n</style>"
+    return f"<style>\n.dashboard {{ {own} }}\n{IN_THE_MANUAL}\n</style>"
 
 
 def _read_pages() -> dict[str, str]:

@@ -10,6 +10,7 @@ from mkdocs.structure.files import File
 
 from manual import api_reference, command_reference, gallery, repository_pages, study_reference
 from manual.foreign_hosts import list_foreign_loads
+from manual.search_index import list_unknown_pages
 from manual.tutorials import FOLDER, run_tutorials
 
 
@@ -42,7 +43,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a manual that would load something from another host."""
-    loads = list_foreign_loads(Path(config.site_dir))
-    if loads:
-        raise PluginError("pages load from other hosts:\n" + "\n".join(loads))
+    """Refuse a manual that would load something from another host, or whose search does not know a page."""
+    site = Path(config.site_dir)
+    for what, found in (
+        ("pages load from other hosts", list_foreign_loads(site)),
+        ("the search does not know pages", list_unknown_pages(site)),
+    ):
+        if found:
+            raise PluginError(f"{what}:\n" + "\n".join(found))
