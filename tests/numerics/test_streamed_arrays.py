@@ -55,7 +55,7 @@ OPERATIONS = [
     lambda v, p: normal_cdf(v),
     lambda v, p: np.stack(quantiles(v, p[:, None, :], (0.25, 0.5))),
     lambda v, p: standardise(v, p[:, None, :] & (v == v)),  # noqa: PLR0124
-    lambda v, p: has_few_values(v, p[:, None, :], 0.05),
+    lambda v, p: has_few_values(v, p[:, None, :] & (v == v), 0.05),  # noqa: PLR0124
     lambda v, p: adaptive_fence(abs(v[:, 0]), p, 1.0, 1.5, normal_cdf),
     lambda v, p: gap_fence(v[:, 1], p)[1],
 ]
