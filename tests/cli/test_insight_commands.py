@@ -119,10 +119,14 @@ def test_given_policies_are_judged_as_they_are_by_logs_that_they_have_not_seen(f
     for name, rows in (("first", (place < 25) & (day < 100)), ("later", (place < 25) & (day >= 100)), ("new", place >= 25)):
         pyarrow.csv.write_csv(table.filter(rows), tmp_path / f"{name}.csv")
     sf.fit_study(tmp_path / "first.csv", study, tmp_path / "fit")
+    sf.fit_study(tmp_path / "first.csv", study, f"file://{tmp_path}/stored")
+    parts = tmp_path / "stored" / "policies.parquet"
+    assert parts.is_dir()
     alone = tmp_path / "alone.json"
     sf.policies.load(tmp_path / "fit" / "policies.parquet").save(alone)
     given = ("--study", study, "--policies")
-    for policies in (tmp_path / "fit", tmp_path / "fit" / "policies.parquet", alone):
+    fits = (tmp_path / "fit", tmp_path / "fit" / "policies.parquet", parts, f"file://{tmp_path}/stored", f"file://{parts}")
+    for policies in (*fits, alone):
         with pytest.raises(sf.InputError, match=r"was learned from 2500 of these 2500 decision points.*cross-fitted"):
             run("evaluate", tmp_path / "first.csv", *given, policies)
     with pytest.raises(sf.InputError, match=r"'fit' was learned from 2500 of these 10500 decision points"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +20,7 @@ from surefoot.cli.loaded_study import (
 )
 
 if TYPE_CHECKING:
+    from surefoot.data.locations import Location
     from surefoot.data.trajectories import Trajectories
     from surefoot.learning.methods import Method
     from surefoot.policies.policies import Policies
@@ -31,8 +32,10 @@ def evaluate(
     logs: Logs,
     study: StudyFile = Path("study.toml"),
     policies: Annotated[
-        Path | None,
-        typer.Option(help="Policies from other logs: a fit's folder or a file; else the study's method, cross-fitted."),
+        str | None,
+        typer.Option(
+            help="Policies from other logs: a fit's folder or a file, path or URL; else the study's method, cross-fitted."
+        ),
     ] = None,
     cross_fit: Annotated[
         str | None, typer.Option(help="`person` or `time`; by default as the study's pooling asks.")
@@ -48,6 +51,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate the value of a policy beside never, always and what was logged, with intervals over people."""
+    from surefoot.data.locations import locate
     from surefoot.evaluation import evaluate as evaluate_policies
     from surefoot.evaluation.headlines import write_headlines
     from surefoot.evaluation.summary import print_values
@@ -55,7 +59,8 @@ def evaluate(
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
     if policies is not None:
-        judged = {policies.stem: _load_policies(policies, studied.study)}
+        place = locate(policies)
+        judged = {PurePath(place.name).stem: _load_policies(place, studied.study)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
     found = evaluate_policies(
         *(kept, judged), cross_fit=cross_fit, critic=critic, long_run=long_run, unit=studied.unit, **_describe(studied.study)
@@ -81,15 +86,15 @@ def _describe(study: Study) -> dict[str, Any]:
     }
 
 
-def _load_policies(path: Path, study: Study) -> Policies:
+def _load_policies(path: Location, study: Study) -> Policies:
     """Policies from a file, if they read the same states and actions as the study, and in the same way."""
     from surefoot.fitting import FittedStudy
     from surefoot.policies.policies import load
     from surefoot.study.policy_reading import check_names, check_policies
 
-    folder = path if path.is_dir() else path.parent
-    # A fit's folder also says whose decision points it was learned from.
-    from_fit = path.is_dir() or (folder / "manifest.json").is_file()
+    # A fit's folder also says whose decision points it was learned from. In it policies.parquet may be a folder.
+    folder = path.parent if path.suffix in (".json", ".parquet") else path
+    from_fit = folder is path or (folder / "manifest.json").is_file()
     given = FittedStudy.load(folder).policies if from_fit else load(path)
     # Policies that were saved from Python know no study; their names are all there is to compare.
     check = check_names if given.made_for is None else check_policies
