@@ -93,7 +93,7 @@ def _load_policies(path: Location, study: Study) -> Policies:
     from surefoot.study.policy_reading import check_names, check_policies
 
     # A fit's folder also says whose decision points it was learned from. In it policies.parquet may be a folder.
-    folder = path.parent if path.suffix in (".json", ".parquet") else path
+    folder = path if path.is_dir() and path.suffix != ".parquet" else path.parent
     from_fit = folder is path or (folder / "manifest.json").is_file()
     given = FittedStudy.load(folder).policies if from_fit else load(path)
     # Policies that were saved from Python know no study; their names are all there is to compare.
