@@ -1,3 +1,5 @@
+import inspect
+
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -28,7 +30,7 @@ def test_an_older_database_is_refused_with_the_remedy(empty):
 
 
 def test_what_sqlite_has_committed_is_on_the_disk_and_what_it_erased_is_not(tmp_path):
-    engine = databases._sqlite.__wrapped__(make_url(f"sqlite:///{tmp_path}/trial.db"), True)
+    engine = inspect.unwrap(databases._sqlite)(make_url(f"sqlite:///{tmp_path}/trial.db"), True)
     expected = {"synchronous": 2, "journal_mode": "wal", "secure_delete": 1, "foreign_keys": 1}
     with engine.connect() as connection:
         assert {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in expected} == expected
