@@ -16,8 +16,9 @@ run: $(VENV)/run.stamp  ## Reproduce the paper's experiments (quick form) into r
 demo: $(VENV)/run.stamp  ## A whole small trial in half a minute, into surefoot-demo/
 	$(BIN)/surefoot demo
 
+# Bytecode is kept, whatever the machine says: the tests start the command again and again.
 test: lint  ## Every check: formatting, lint, types, tests
-	$(BIN)/python -m pytest -n auto
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/dev.stamp  ## Formatting, lint, types and layers only
 	$(BIN)/ruff format --check .
