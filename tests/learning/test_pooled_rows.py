@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import surefoot as sf
 from surefoot.learning import penalty_units
-from surefoot.learning.methods import explain_memory, fit_pooled, pooled_fit, write_logs
+from surefoot.learning.methods import can_stream, fit_pooled, pooled_fit, write_logs
 from surefoot.learning.pooled_rows import PooledRows
 from surefoot.numerics import streamed_arrays
 
@@ -64,8 +64,8 @@ def test_memory_is_that_of_blocks_and_a_few_columns(monkeypatch):
     assert peak < 10 * 8 * len(logs)
 
 
-def test_why_some_fits_stay_in_memory():
-    assert explain_memory(sf.method("hb-accb", pooling="partial")) is None
-    assert "look ahead" in explain_memory(sf.method("hb-ahead"))
-    assert "random walk" in explain_memory(sf.method("ro-ts", pooling="partial", random_walk="estimate"))
-    assert "at once" in explain_memory(sf.method("accb", pooling="all", critic="random-forest"))
+def test_some_fits_stay_in_memory():
+    assert can_stream(sf.method("hb-accb", pooling="partial"))
+    assert not can_stream(sf.method("hb-ahead")), "what followed each decision point"
+    assert not can_stream(sf.method("ro-ts", pooling="partial", random_walk="estimate")), "when each was"
+    assert not can_stream(sf.method("accb", pooling="all", critic="random-forest")), "all at once"

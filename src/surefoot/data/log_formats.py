@@ -58,8 +58,8 @@ class LogFormat(ABC):
         return False
 
     def read_blocks(self, path: Location, columns: Sequence[str], settings: FileSettings) -> Iterator[pa.Table]:
-        """The named columns, some rows after the other."""
-        raise NotImplementedError
+        """The named columns, some rows after the other; of a format that `needs_blocks` of no file, all at once."""
+        yield self.read(path, None, columns, settings)[0]
 
     @abstractmethod
     def place(self, path: Location, settings: FileSettings) -> Place:

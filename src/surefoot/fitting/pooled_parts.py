@@ -17,7 +17,7 @@ from surefoot.fitting.part_fit import PartFit, collect_fit, describe_critic, des
 from surefoot.fitting.partition import Partition
 from surefoot.fitting.stored_fit import StoredParts
 from surefoot.learning.fitted import Fitted
-from surefoot.learning.methods import BorrowingFit, MomentFit, PooledFit, explain_memory, fit_moments, fit_pooled, write_logs
+from surefoot.learning.methods import BorrowingFit, MomentFit, PooledFit, can_stream, fit_moments, fit_pooled, write_logs
 from surefoot.learning.methods.moment_fit import Names
 from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.pooled_rows import PooledRows
@@ -32,7 +32,7 @@ AnyFit = MomentFit | PooledFit | BorrowingFit
 def can_pool_parts(study: Study, engine: str = "auto") -> bool:
     """Whether a pooled fit goes through in parts: in files it is one of NumPy."""
     method = study.method()
-    possible = method.why_rows is None or (engine in ("auto", "numpy") and explain_memory(method) is None)
+    possible = method.why_rows is None or (engine in ("auto", "numpy") and can_stream(method))
     return engine != "dask" and find_pooling(study.pooling).needs_everybody and possible
 
 

@@ -10,7 +10,7 @@ from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.linucb import LinUCB
 from surefoot.learning.methods.moment_fit import MomentFit, fit_moments
 from surefoot.learning.methods.pessimist import Pessimist
-from surefoot.learning.methods.pooled_fit import BorrowingFit, PooledFit, explain_memory, fit_pooled, write_logs
+from surefoot.learning.methods.pooled_fit import BorrowingFit, PooledFit, can_stream, fit_pooled, write_logs
 from surefoot.learning.methods.posterior_sampling import PosteriorSampler
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "Pessimist",
     "PooledFit",
     "PosteriorSampler",
-    "explain_memory",
+    "can_stream",
     "fit_moments",
     "fit_pooled",
     "method",

@@ -32,16 +32,13 @@ if TYPE_CHECKING:
     from surefoot.learning.methods.composition import Method
 
 
-def explain_memory(method: Method) -> str | None:
-    """Why a pooled fit holds all decision points in memory; None where it goes over them in files."""
-    critic = method.make_critic()
-    if not critic.streams:
-        return f"{critic.title} takes all decision points at once"
-    if find_horizon(method.horizon).looks_ahead:
-        return "a look ahead needs what followed each decision point"
-    if method.random_walk is not None:
-        return "a random walk needs to know when each decision point was"
-    return None
+def can_stream(method: Method) -> bool:
+    """Whether a pooled fit can go over decision points in files.
+
+    A look ahead needs what followed each of them, a random walk when each was, and some critics take all at once.
+    """
+    ahead = find_horizon(method.horizon).looks_ahead
+    return method.make_critic().streams and not ahead and method.random_walk is None
 
 
 def clean_logs(method: Method, logs: Trajectories) -> Trajectories:
@@ -131,7 +128,7 @@ class BorrowingFit:
 
 
 def fit_pooled(method: Method, rows: PooledRows) -> PooledFit | BorrowingFit:
-    """Fit a method for which `explain_memory` has no objection; warnings are those of a fit in memory."""
+    """Fit a method that `can_stream`; warnings are those of a fit in memory."""
     states, actions = rows.names
     method.check_parameters()
     method.check_names(states, actions)
