@@ -80,19 +80,19 @@ def solve_ridge(joined: Array, weights: Array, penalty: Array, arms: int) -> tup
     squares, right = weighted_moments(joined, weights, arms)
     penalty = xp.broadcast_to(penalty, right.shape)
     shrink = penalty[:, None, :] * xp.eye(squares.shape[-1], dtype=squares.dtype, device=device(squares))
-    stiff = squares + shrink
-    solution, smallest_pivot, _ = solve(stiff, right[..., None])
+    penalised = squares + shrink
+    solution, smallest_pivot, _ = solve(penalised, right[..., None])
     coef = solution[..., 0]
     shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
     if shaky.shape[0]:
-        parts = (part[shaky] for part in (joined, weights, stiff, right, penalty))
+        parts = (part[shaky] for part in (joined, weights, penalised, right, penalty))
         coef[shaky] = solve_corrected(*parts)
     return coef, squares
 
 
-def solve_corrected(joined: Array, weights: Array, stiff: Array, right: Array, penalty: Array) -> Array:
-    """Ridge coefficients of people whose features are nearly dependent; `stiff` is XᵀUX + diag(ζ), `right` XᵀUr."""
-    factored = Cholesky(stiff)
+def solve_corrected(joined: Array, weights: Array, penalised: Array, right: Array, penalty: Array) -> Array:
+    """Ridge coefficients of people whose features are nearly dependent; `penalised` is XᵀUX + diag(ζ), `right` XᵀUr."""
+    factored = Cholesky(penalised)
     coef = factored.solve(right)
     for _ in range(CORRECTIONS):
         pull = joined[:, 1:, :] @ (weights * joined_residuals(joined, coef))[..., None]
