@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 
 from surefoot.screening.stuck import Stuck
 from tests.screening.blocks import flagged, make_block, one
+from tests.step_trials import make_step_trial
 
 RNG = np.random.default_rng(1)
 BOTH = (one(), one("y", "outcome"))
@@ -31,7 +33,9 @@ def test_whole_numbers_repeat_honestly():
 
 
 def test_a_long_run_of_a_whole_number_is_stuck():
-    answers = stick(RNG.integers(1, 100, (1, 50, 210)).astype(float), 100, 25)
+    answers = RNG.integers(1, 100, (1, 50, 210)).astype(float)
+    answers[..., 99] = RNG.integers(10, 90, 50)
+    answers = stick(answers, 100, 25)
     hit = flagged(Stuck(), make_block((one(),), answers))["x", "stuck"]
     assert hit[:, 105:125].mean() > 0.95
     assert hit[:, :100].sum() + hit[:, 126:].sum() < 0.003 * answers.size
@@ -50,3 +54,33 @@ def test_zeros_and_missing_values_are_not_judged():
     values[..., 30:60] = 0.0
     values[..., 70:90] = np.nan
     assert flagged(Stuck(), make_block((one(),), values)) == {}
+
+
+@pytest.mark.parametrize("values", [2, 5, 11])
+def test_columns_of_few_values_are_not_judged(values):
+    answers = stick(RNG.integers(1, values + 1, (1, 50, 210)).astype(float), 100, 25)
+    assert flagged(Stuck(), make_block((one(),), answers)) == {}
+
+
+@pytest.mark.parametrize("decimals", [1, 9], ids=["rounded", "continuous"])
+@pytest.mark.parametrize("beyond", [0, 3], ids=["floor", "a floor with values beyond it"])
+def test_floor_and_ceiling_are_not_stuck_values(decimals, beyond):
+    """People sit still for hours, and a scale has an end; a dead sensor beside them is still found."""
+    for sign in (1.0, -1.0):
+        values = np.round(RNG.normal(3, 1, (1, 40, 210)), decimals)
+        values[:, ::2, 30:45] = np.log(0.5)
+        values[:, ::3, 90:120] = np.log(0.5)
+        values[0, 1, 20 : 20 + beyond] = -7.5 - np.arange(beyond)
+        dead = stick(values, 150, 20)
+        hit = flagged(Stuck(), make_block((one(),), sign * dead))["x", "stuck"]
+        assert hit[:, 156:169].mean() > 0.95
+        assert not hit[dead[0] == np.log(0.5)].any()
+
+
+@pytest.mark.parametrize("outcome", ["logstep_30min", "sat", "steps"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_people_who_sit_still_lose_no_outcome(outcome, seed):
+    """Log steps with spells of zeros, and a yes/no outcome, in a column of numbers: nothing becomes missing."""
+    frame = make_step_trial(seed)
+    values = frame[["logstep_pre30min", outcome]].to_numpy(dtype=float).T.reshape(2, 37, 210)
+    assert flagged(Stuck(), make_block(BOTH, values)) == {}

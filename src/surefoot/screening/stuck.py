@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Detector
 from surefoot.screening.series import Block, Found, typical_gap
-from surefoot.screening.ties import is_continuous
+from surefoot.screening.ties import count_ties
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
 MOST_REPEATS = 0.5
@@ -21,6 +21,11 @@ CHANGES_NEEDED = 3
 MOST_ENTER = 0.1
 SOME_RUN = 3
 """Where nobody in the sample repeats so often in a row, nothing is stuck there."""
+FEW_VALUES = 12
+"""With fewer different values (yes and no, a scale from 0 to 10) a run of one value says nothing about the sensor."""
+BEYOND_LIMIT = 0.005
+LIMIT_SHARE = 0.01
+"""A floor (or ceiling) holds at least this share of the values; less than `BEYOND_LIMIT` may lie beyond it."""
 
 
 class Usual(NamedTuple):
@@ -29,6 +34,8 @@ class Usual(NamedTuple):
     columns: tuple[str, ...]
     rounded: tuple[bool, ...]
     """Whether equal values are common in the column: then each has its own rate of repeats."""
+    limits: tuple[tuple[float, float], ...]
+    """Floor and ceiling of each column: values there and beyond are not judged."""
     chain: Chain | None
     typical_gap: float
 
@@ -39,7 +46,8 @@ class Stuck(Detector):
 
     A hidden Markov chain (`two_state_chain`) on "the same value as at the decision point before". Rounded and whole numbers
     repeat honestly: a live sensor repeats at the participant's own rate so far, and at least as often as the value came
-    up in the participant's record, once it did so twice. Zeros are left to `not_worn`.
+    up in the participant's record, once it did so twice. Zeros are left to `not_worn`. The floor and the ceiling of a column
+    are not judged (log(0.5) stands for no steps, and people sit still for hours), nor are columns of few values.
 
     Parameters
     ----------
@@ -66,15 +74,22 @@ class Stuck(Detector):
             raise InputError(f"stuck needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
     def learn(self, sample: Block) -> Usual:
-        gap, names, rounded = typical_gap(sample), [], []
+        gap = typical_gap(sample)
+        judged: dict[str, tuple[bool, tuple[float, float]]] = {}
         for place in sample.layout.measured:
-            event, seen = _repeats(sample.values[place])
+            values = sample.values[place]
+            ties = count_ties(values)
+            if len(ties.values) < FEW_VALUES:
+                continue
+            limits = _find_limits(values)
+            event, seen = _repeats(values, limits)
             if event.any() and event.sum() <= MOST_REPEATS * seen.sum():
-                names.append(sample.layout.columns[place].name)
-                rounded.append(not is_continuous(sample.values[place]))
-        if not names:
-            return Usual((), (), None, gap)
-        event, seen, floor = _steps(sample, tuple(names), tuple(rounded))
+                judged[sample.layout.columns[place].name] = (not ties.continuous, limits)
+        if not judged:
+            return Usual((), (), (), None, gap)
+        rounded = tuple(is_rounded for is_rounded, _ in judged.values())
+        usual = Usual(tuple(judged), rounded, tuple(limits for _, limits in judged.values()), None, gap)
+        event, seen, least = _steps(sample, usual)
         share = (event.sum(axis=(0, 2)) + 1.0) / (seen.sum(axis=(0, 2)) + 2.0)
         chain = learn_chain(
             event,
@@ -85,45 +100,66 @@ class Stuck(Detector):
             weight=self.weight,
             rounds=self.rounds if _in_a_row(event, SOME_RUN).any() else 0,
             most_enter=MOST_ENTER,
-            floor=floor,
+            floor=least,
         )
-        return Usual(tuple(names), tuple(rounded), chain, gap)
+        return usual._replace(chain=chain)
 
     def find(self, block: Block, usual: Any) -> list[Found]:
         if usual.chain is None:
             return []
-        repeats = np.stack([_repeats(block.values[block.layout.place(name)])[0] for name in usual.columns])
+        repeats = np.stack(
+            [
+                _repeats(block.values[block.layout.place(name)], limits)[0]
+                for name, limits in zip(usual.columns, usual.limits, strict=True)
+            ]
+        )
         # In a rounded column one repeat is never enough.
         candidates = np.where(np.array(usual.rounded)[:, None, None], repeats & np.roll(repeats, 1, axis=2), repeats)
-        who = np.flatnonzero(candidates.any(axis=(0, 2)))
-        if not len(who):
+        people = np.flatnonzero(candidates.any(axis=(0, 2)))
+        if not len(people):
             return []
-        some = replace(block, values=block.values[:, who], time=block.time[who], rows=block.rows[who])
-        event, seen, floor = _steps(some, usual.columns, usual.rounded)
-        moves = usual.chain.moves(relative_gaps(some.gaps(), usual.typical_gap))
-        filtered = run_filter(event, seen, usual.chain, moves, self.weight, floor)
+        suspects = replace(block, values=block.values[:, people], time=block.time[people], rows=block.rows[people])
+        event, seen, least = _steps(suspects, usual)
+        moves = usual.chain.moves(relative_gaps(suspects.gaps(), usual.typical_gap))
+        filtered = run_filter(event, seen, usual.chain, moves, self.weight, least)
         layout = block.layout
         states = [layout.columns[layout.place(name)].role == "state" for name in usual.columns]
         # The outcome after the next decision may not say anything about this one.
         likely = look_ahead(event, seen, filtered, moves, np.array([states], dtype=np.int64))
-        found = []
+        flags = []
         for group, name in enumerate(usual.columns):
-            flagged = candidates[group, who].T & (likely[:, group] >= self.threshold)
+            flagged = candidates[group, people].T & (likely[:, group] >= self.threshold)
             if flagged.any():
                 score = np.full(block.time.shape, np.nan)
-                score[who] = np.where(flagged, likely[:, group], np.nan).T
-                found.append(Found(name, "stuck", score))
-        return found
+                score[people] = np.where(flagged, likely[:, group], np.nan).T
+                flags.append(Found(name, "stuck", score))
+        return flags
 
 
-def _repeats(values: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _find_limits(values: NDArray[np.float64]) -> tuple[float, float]:
+    """The floor and the ceiling of a column: its least and greatest values, or values that pile up next to them.
+
+    >>> _find_limits(np.array([[-3.0, *[0.5] * 300, *range(1, 100), 7000.0]]))
+    (0.5, 7000.0)
+    """
+    present = np.sort(values[~np.isnan(values)])
+    skipped = int(BEYOND_LIMIT * len(present))
+    low = present[skipped]
+    high = present[-1 - skipped]
+    piled = [(present == limit).mean() >= LIMIT_SHARE for limit in (low, high)]
+    return float(low if piled[0] else present[0]), float(high if piled[1] else present[-1])
+
+
+def _repeats(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Whether each value of (participants, decision points) is that of the one before, and whether one can tell."""
     same = np.zeros(values.shape, dtype=bool)
     same[:, 1:] = values[:, 1:] == values[:, :-1]
     both = np.zeros(values.shape, dtype=bool)
     both[:, 1:] = ~np.isnan(values[:, 1:] - values[:, :-1])
     changes = np.cumsum(both & ~same, axis=1)
-    seen = both & (values != 0) & (changes >= CHANGES_NEEDED)
+    with np.errstate(invalid="ignore"):
+        judged = (values != 0) & (values > limits[0]) & (values < limits[1])
+    seen = both & judged & (changes >= CHANGES_NEEDED)
     return same & seen, seen
 
 
@@ -136,17 +172,17 @@ def _in_a_row(event: NDArray[np.bool_], length: int) -> NDArray[np.bool_]:
     return found
 
 
-def _steps(
-    block: Block, names: tuple[str, ...], rounded: tuple[bool, ...]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+def _steps(block: Block, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
     """Repeats, where one can tell, and the least honest rate of them: (decision points, columns, participants)."""
-    found = [_repeats(block.values[block.layout.place(name)]) for name in names]
-    floor = [
-        _share_so_far(block.values[block.layout.place(name)]) if often else np.zeros(block.time.shape)
-        for name, often in zip(names, rounded, strict=True)
+    columns = [block.values[block.layout.place(name)] for name in usual.columns]
+    repeats = [_repeats(values, limits) for values, limits in zip(columns, usual.limits, strict=True)]
+    least = [
+        _share_so_far(values) if is_rounded else np.zeros(values.shape)
+        for values, is_rounded in zip(columns, usual.rounded, strict=True)
     ]
-    event, seen, least = (np.stack(one).transpose(2, 0, 1) for one in (*zip(*found, strict=True), floor))
-    return event, seen, least
+    event = np.stack([same for same, _ in repeats]).transpose(2, 0, 1)
+    seen = np.stack([comparable for _, comparable in repeats]).transpose(2, 0, 1)
+    return event, seen, np.stack(least).transpose(2, 0, 1)
 
 
 def _share_so_far(values: NDArray[np.float64]) -> NDArray[np.float64]:
