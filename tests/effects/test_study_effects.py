@@ -7,7 +7,7 @@ import pytest
 import surefoot as sf
 from surefoot import InputError, Study
 from surefoot.effects import analyse_study, dcee, wcls
-from surefoot.effects.study_effects import AFTER_LEARNING, ALONE, POOLED
+from surefoot.study.collection_section import CONSEQUENCES
 from tests.datasets.test_heartsteps_v1 import FILE, needs_file
 from tests.effects.trials import make_trial
 
@@ -101,15 +101,17 @@ def test_refusals_name_the_row_of_the_file(logs, tmp_path):
         analyse_study(Study.parse(STUDY), tmp_path / "logs.csv")
 
 
-def test_after_a_policy_learned_the_report_says_what_holds(logs, tmp_path):
+def test_the_report_follows_what_the_study_says_of_its_logs_not_the_method_it_will_fit(logs, tmp_path):
     path, frame = logs
-    assert {AFTER_LEARNING, ALONE} <= set(analyse_study(Study.parse(STUDY), path).notes)
-    pooled = Study.parse(STUDY + '[method]\npooling = "all"\n')
-    assert POOLED in analyse_study(pooled, path).notes
+    for pooling in ("person", "all"):
+        unknown = analyse_study(Study.parse(STUDY + f'[method]\npooling = "{pooling}"\n'), path)
+        assert CONSEQUENCES["unknown"] in unknown.notes and CONSEQUENCES["own"] not in unknown.notes
+    pooled = Study.parse(STUDY + '[collection]\npolicy = "pooled"\n')
+    assert CONSEQUENCES["pooled"] in analyse_study(pooled, path).notes
     rng = np.random.default_rng(0)
     coin = frame.assign(sent=rng.integers(0, 2, len(frame)) * frame["available"], taken=0.5)
     coin.to_csv(tmp_path / "coin.csv", index=False)
-    assert AFTER_LEARNING not in analyse_study(pooled, tmp_path / "coin.csv").notes
+    assert CONSEQUENCES["pooled"] not in analyse_study(pooled, tmp_path / "coin.csv").notes
 
 
 @needs_file

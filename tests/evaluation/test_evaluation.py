@@ -12,6 +12,7 @@ from surefoot.evaluation.cross_fitting import assign_folds, expect_rewards, fit_
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import Boltzmann
+from surefoot.study import CollectionSection
 from tests.studies import TREATED, many
 
 TARGET = sf.policies.Policy(Boltzmann(np.array([[1.0, 1.0, -0.3, 0.5]])), ("nothing", "send"), None)
@@ -286,13 +287,14 @@ def test_after_a_policy_that_learned_across_people_the_intervals_are_doubted(log
     send = rng.uniform(0.2, 0.8, len(logs))
     action = (rng.random(len(logs)) < send).astype(int)
     adaptive = replace(logs, action=action, probability=np.where(action == 1, send, 1 - send))
-    found = evaluate(adaptive, {}, learned_across_people=True)
-    assert "learned across people" in found.notes[0]
-    assert "the intervals may be too short" in " ".join(found.summary().split())
-    assert "the intervals may be too short" in found.to_html()
-    assert not evaluate(adaptive, {}).notes
+    pooled = CollectionSection(policy="pooled")
+    found = evaluate(adaptive, {}, collection=pooled)
+    assert "learned from several participants" in found.notes[0]
+    assert "standard errors may be too small" in " ".join(found.summary().split())
+    assert "standard errors may be too small" in found.to_html()
+    assert "does not say how actions were chosen" in evaluate(adaptive, {}).notes[0]
     # As long as everybody was randomised alike nobody's outcome depends on another's.
-    assert not evaluate(logs, {}, learned_across_people=True).notes
+    assert not evaluate(logs, {}, collection=pooled).notes
 
 
 def test_results_show_themselves(logs, tmp_path):

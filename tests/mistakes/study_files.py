@@ -48,12 +48,12 @@ MISTAKES = [
     Mistake(
         "A section with a typing mistake",
         key("[reward]", "[rewards]"),
-        "study.toml: line 20, key 'rewards': unknown key (did you mean 'reward'?); valid here are file, columns, state, actions, reward, screen, questionnaire, method, probability_limits, effects, trial",
+        "study.toml: line 20, key 'rewards': unknown key (did you mean 'reward'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, trial",
     ),
     Mistake(
         "A section that is missing",
         key("[columns]", "[colums]"),
-        "study.toml: line 1, key 'colums': unknown key (did you mean 'columns'?); valid here are file, columns, state, actions, reward, screen, questionnaire, method, probability_limits, effects, trial (and 1 more)",
+        "study.toml: line 1, key 'colums': unknown key (did you mean 'columns'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, trial (and 1 more)",
     ),
     Mistake(
         "A key with a typing mistake",
@@ -194,6 +194,21 @@ MISTAKES = [
         "A convention that does not exist",
         key('probability = "p"', 'probability = "p"\nprobability_of = "treatment"'),
         "study.toml: line 6, key 'columns.probability_of': must be 'action taken' or 'sending'; got 'treatment'",
+    ),
+    Mistake(
+        "A way of choosing actions that does not exist",
+        add('[collection]\npolicy = "bandit"\n'),
+        "study.toml: line 27, key 'collection.policy': must be 'fixed', 'own', 'pooled' or 'unknown'; got 'bandit'",
+    ),
+    Mistake(
+        "Updates of a fixed policy",
+        add('[collection]\npolicy = "fixed"\nupdates = [7]\n'),
+        'study.toml: line 26, key \'collection\': a fixed policy has no updates; leave them out, or write policy = "own" or "pooled"',
+    ),
+    Mistake(
+        "Updates that are not times",
+        add('[collection]\npolicy = "own"\nupdates = ["every Monday"]\n'),
+        "study.toml: line 28, key 'collection.updates': ['every Monday'] is not a list of times; write [3, 10] in the unit of the time column, or ISO 8601 ([\"2026-03-01T04:00:00\"])",
     ),
     Mistake(
         "The probability of sending with three actions",

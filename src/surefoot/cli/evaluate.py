@@ -75,12 +75,10 @@ def evaluate(
 
 def _describe(study: Study) -> dict[str, Any]:
     """What the study says about limits, the policy that made the logs, and which decision points follow each other."""
-    from surefoot.learning.pooling import find_pooling
-
     method = study.method()
     return {
         "clip_probabilities": study.clip_probabilities,
-        "learned_across_people": study.trial is not None and find_pooling(method.pooling).needs_everybody,
+        "collection": study.collection,
         "max_gap": method.max_gap,
         "day_boundary": method.day_boundary,
     }

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.effects.report import EffectsReport, analyse
 from surefoot.effects.sentences import Words
-from surefoot.learning.pooling import find_pooling
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -20,15 +19,6 @@ if TYPE_CHECKING:
     from surefoot.study.effects_section import EffectsSection
 
 TAKEN = "probability of the action taken"
-AFTER_LEARNING = (
-    "Probabilities changed during the trial, as when a policy learns: the effects above use the logged ones with a constant "
-    "numerator, and hold."
-)
-POOLED = (
-    "One policy was learned for all participants, so that they are not independent: intervals of means, and of values "
-    "from `surefoot evaluate`, that take participants as units may be too short."
-)
-ALONE = "Every participant had a policy of their own: participants stay independent, and intervals of means hold too."
 
 
 def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | None = None) -> EffectsReport:
@@ -73,7 +63,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         lags=asked.lags,
         at=asked.at,
         words=words,
-        notes=_notes(study, read),
+        notes=study.collection.describe(read.logs),
         place=lambda row: f"row {read.row[row]}",
         over=asked.day or ("day" if "day" in frame.column_names else None),
         participant=study.columns.participant,
@@ -162,13 +152,3 @@ def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs
         found = {name: rows.column(name, problems).numbers()[read.row] for name in names}
         problems.raise_any()
     return found
-
-
-def _notes(study: Study, read: StudyLogs) -> list[str]:
-    """What holds after a policy learned during the trial."""
-    logs = read.logs
-    free = logs.available & ~np.isnan(logs.probability)
-    sends = np.where(logs.action > 0, logs.probability, 1 - logs.probability)[free]
-    if not free.any() or np.ptp(sends) < 1e-9:
-        return []
-    return [AFTER_LEARNING, POOLED if find_pooling(study.pooling).needs_everybody else ALONE]

@@ -34,14 +34,10 @@ from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.diagnostics import Learnable
 from surefoot.reports.reward_units import RewardUnit
 from surefoot.reports.summaries import ShownResult
+from surefoot.study.collection_section import CollectionSection
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-ACROSS_PEOPLE = (
-    "the logged probabilities come from a policy that learned across people, so that their outcomes depend on each other: "
-    "the intervals may be too short"
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +87,7 @@ def evaluate(
     folds: int = 5,
     critic: str | Critic = "ridge",
     clip_probabilities: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
-    learned_across_people: bool = False,
+    collection: CollectionSection | None = None,
     long_run: bool = False,
     max_gap: int = 1,
     day_boundary: DayBoundary = None,
@@ -114,8 +110,8 @@ def evaluate(
         Of the reward model.
     clip_probabilities
         A study's own.
-    learned_across_people
-        Whether the logging policy was updated with other people's outcomes.
+    collection
+        How the actions in the logs were chosen: `[collection]` of a study. Unknown where it is not given.
     long_run, max_gap, day_boundary
         Whether to add what policies are worth once in force for long, and which decision points then follow each other.
     unit
@@ -144,8 +140,7 @@ def evaluate(
     judge = _Judge(logs, rows, fold, expected, ahead)
     for candidate in candidates:
         judge.judge(candidate, None if candidate.is_baseline else clip_probabilities)
-    across = learned_across_people and len(np.unique(logs.probability[rows])) > logs.actions
-    notes = [ACROSS_PEOPLE] * across + note_same_people(policies, logs)
+    notes = (CollectionSection() if collection is None else collection).describe(logs) + note_same_people(policies, logs)
     about = (logs.action_names, unit or RewardUnit(logs.names.reward), cross_fit, model.name, tuple(ESTIMATORS))
     return OffPolicy(judge.people, len(rows), *about, **judge.conclude(candidates), notes=tuple(notes))
 

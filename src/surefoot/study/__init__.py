@@ -1,5 +1,6 @@
 """Study: what is observed, what can be sent, what is optimised. One `study.toml` drives fit, audit, explain and evaluate."""
 
+from surefoot.study.collection_section import CollectionSection
 from surefoot.study.log_reader import StudyLogs
 from surefoot.study.log_sections import Actions, Columns, Reward, Scaling, StateVariable
 from surefoot.study.model import MethodChoice, ProbabilityLimits, Study
@@ -7,6 +8,7 @@ from surefoot.study.trial_section import TrialSection
 
 __all__ = [
     "Actions",
+    "CollectionSection",
     "Columns",
     "MethodChoice",
     "ProbabilityLimits",

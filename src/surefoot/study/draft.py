@@ -57,6 +57,8 @@ def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> st
         '# Spellings of "missing" in addition to an empty cell, NA, NaN and null.',
         '# missing = ["unknown"]',
         "",
+        *_collection(),
+        "",
         "# State: what was known BEFORE the decision. Check: remove every column that became known afterwards.",
         "# Rows with a missing state variable are left out of fits. What lies outside a variable's range counts as missing.",
         "# scaling gives (x - centre) / scale, so that penalties treat the variables alike.",
@@ -73,6 +75,17 @@ def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> st
         *_method(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _collection() -> list[str]:
+    return [
+        "# How actions were chosen: standard errors depend on it, and the logs do not say it. Check, and write",
+        '# "fixed" where the rule for the probabilities stayed the same (they may depend on the state),',
+        "# \"own\" where each participant's policy learned from that participant's data alone,",
+        '# "pooled" where policies learned from several participants during the study.',
+        "[collection]",
+        'policy = "unknown"',
+    ]
 
 
 def _file_section(settings: FileSettings, formats: list[str]) -> list[str]:

@@ -12,6 +12,7 @@ from surefoot.data.derived_states import DerivedState
 from surefoot.errors import did_you_mean
 from surefoot.reports.reward_units import RewardUnit
 from surefoot.screening.series import Role
+from surefoot.study.collection_section import CollectionSection
 from surefoot.study.log_sections import Actions, Columns, FileSection, Reward, StateVariable
 from surefoot.study.screen_section import QuestionnaireSection, ScreenSection
 from surefoot.study.toml_types import Section
@@ -25,6 +26,8 @@ class LogDescription(Section):
     state: Annotated[dict[str, StateVariable], Field(min_length=1)]
     actions: Actions = Actions()
     reward: Reward = Reward()
+    collection: CollectionSection = CollectionSection()
+    """How the actions in the logs were chosen."""
     screen: ScreenSection | None = None
     """Which values are marked missing before anything is fitted; none without the section."""
     questionnaire: dict[str, QuestionnaireSection] = Field(default_factory=dict)
