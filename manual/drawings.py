@@ -38,6 +38,7 @@ WORDS = {
     "sample_size": "how many people",
     "experiments": "the paper again, and further",
     "datasets": "public trials, and the demo's",
+    "log_checks": "are the logs what they are said to be?",
     "inference": "intervals over people",
     "regression": "for scikit-learn",
     "study": "what the columns mean",

@@ -9,7 +9,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "surefoot"
-LONGEST_FUNCTION, LONGEST_FILE = 45, 400
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FILES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
@@ -41,28 +40,6 @@ def parse_files():
 
 def list_functions(tree):
     return [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
-
-
-def count_lines(function):
-    """Its lines; the docstring of a public function, which the reference is made of, is not counted."""
-    lines = function.end_lineno - function.lineno + 1
-    if ast.get_docstring(function) and not function.name.startswith("_"):
-        lines -= function.body[0].end_lineno - function.body[0].lineno + 1
-    return lines
-
-
-def test_functions_fit_on_a_screen():
-    long = {
-        f"{name}:{function.lineno} {function.name}": count_lines(function)
-        for name, tree in parse_files().items()
-        for function in list_functions(tree)
-        if count_lines(function) > LONGEST_FUNCTION
-    }
-    assert long == {}
-
-
-def test_files_hold_one_idea():
-    assert {name: text.count("\n") for name, text in FILES.items() if text.count("\n") > LONGEST_FILE} == {}
 
 
 def test_nobody_compares_the_name_of_a_part():

@@ -7,7 +7,7 @@ import pytest
 import surefoot as sf
 from surefoot.atomic_files import json_text
 from surefoot.audit import audit
-from surefoot.audit.verdicts import VERDICTS, find_worst
+from surefoot.log_checks.check import VERDICTS, find_worst
 
 HEARTSTEPS_V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
 

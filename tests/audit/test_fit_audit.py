@@ -10,7 +10,6 @@ from rich.console import Console
 import surefoot as sf
 from surefoot.audit import audit
 from surefoot.audit.checks import describe_effect
-from surefoot.audit.data_checks import check_columns
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.summary import print_audit
 from surefoot.inference.intervals import Interval
@@ -137,15 +136,3 @@ def test_an_effect_is_also_said_in_percent_where_the_reward_is_a_logarithm(study
     fitted = sf.method("accb").fit(make_logs(np.abs(make_logs().reward.reshape(4, 50))))
     measures = Measures.of(fitted, study=None if study is None else sf.Study.parse(study))
     assert describe_effect(measures, Sensitivity(1.0, 0.0, Interval(0.2, 0.05, 0.1, 0.3), 0.5)) == told
-
-
-def test_suspect_columns_are_listed():
-    rng = np.random.default_rng(1)
-    state, action = rng.standard_normal((4, 100, 1)), rng.integers(0, 2, (4, 100))
-    reward = 3 * state[..., 0]
-    fitted = sf.method("accb").fit(sf.Trajectories.from_arrays(state, action, reward))
-    found = check_columns(Measures.of(fitted))
-    assert (found.verdict, found.numbers) == ("unsafe", {"columns": ["state variable 's1'"]})
-    assert found.reason.startswith("state variable 's1' ") and found.remedy
-    honest = check_columns(Measures.of(sf.method("accb").fit(make_logs())))
-    assert (honest.verdict, honest.remedy, honest.numbers) == ("fine", "", {})

@@ -14,9 +14,9 @@ from surefoot.audit.data_checks import check_missing
 from surefoot.audit.findings import AuditFindings
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.removal_checks import Shape, check_removal
-from surefoot.audit.verdicts import Check, find_worst
 from surefoot.inference.intervals import Interval
 from surefoot.inference.sandwich import compute_influences
+from surefoot.log_checks.check import Check, find_worst
 from surefoot.numerics.skewness import medcouple
 from surefoot.policies.features import critic_features
 

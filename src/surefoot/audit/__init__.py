@@ -2,7 +2,7 @@
 
 from surefoot.audit.fit_audit import Audit, audit
 from surefoot.audit.measures import Sensitivity
-from surefoot.audit.verdicts import Check
+from surefoot.log_checks.check import Check
 
 __all__ = ["Audit", "Check", "Sensitivity", "audit"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from surefoot.audit.data_checks import check_columns, check_missing
+from surefoot.audit.data_checks import check_missing
 from surefoot.audit.drift_checks import check_drift
 from surefoot.audit.horizon_checks import check_horizon
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.removal_checks import check_removal
-from surefoot.audit.verdicts import Check
+from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import format_estimate, format_number, format_percent
 
 NEIGHBOURS, SEND_LOOK = (0.7, 1.6), 0.20
@@ -20,7 +20,6 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
     further = () if other is None else (_compare_critics(measures, sensitivity, other),)
     first = (
         check_missing(measures),
-        check_columns(measures),
         *check_removal(measures),
         _check_sensitivity(measures, sensitivity),
         check_drift(measures, find_own(measures, sensitivity).effect),

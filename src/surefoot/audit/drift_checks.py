@@ -6,10 +6,10 @@ Every limit is beside its check; docs/audit.md says why it is where it is.
 from __future__ import annotations
 
 from surefoot.audit.measures import Measures
-from surefoot.audit.verdicts import Check
 from surefoot.inference.drift import LEAST_PEOPLE, PER, Drift, find_drift
 from surefoot.inference.intervals import Interval
 from surefoot.inference.wandering import LEAST_POINTS, Wandering, find_wandering
+from surefoot.log_checks.check import Check
 from surefoot.policies.features import critic_feature_names
 from surefoot.reports.numbers import format_estimate
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from surefoot.audit.checks import find_own
 from surefoot.audit.measures import Measures, Sensitivity
-from surefoot.audit.verdicts import Check, find_worst
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval, sum_by_participant
+from surefoot.log_checks.check import Check, find_worst
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,10 @@ from surefoot.audit.measures import Measures
 from surefoot.audit.screen_checks import check_screen, check_standing_still
 from surefoot.errors import InputError
 from surefoot.learning.methods import Method
+from surefoot.log_checks import check_logs
 from surefoot.reports.summaries import ShownResult
 from surefoot.screening.screen import Screen
-from surefoot.study import Study
+from surefoot.study import Study, StudyLogs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,6 +103,8 @@ def audit(
         if values.shape != (people,):
             raise InputError(f"implausible['{name}'] has shape {values.shape}; give one count for each of {people} people")
     sensitivity = measures.sensitivity()
+    read = StudyLogs(fitted.logs_, measures.raw_reward, counts, np.arange(len(fitted.logs_)), screen)
     screened = () if screen is None else (check_screen(screen),)
     still = check_standing_still(fitted.logs_, measures.raw_reward)
-    return Audit(measures, counts, (*judge(measures, sensitivity), *screened, still), sensitivity)
+    checks = (*check_logs(read, study), *judge(measures, sensitivity), *screened, still)
+    return Audit(measures, counts, checks, sensitivity)

@@ -6,9 +6,9 @@ Every limit is beside its check; docs/audit.md says why it is where it is.
 from __future__ import annotations
 
 from surefoot.audit.measures import Measures
-from surefoot.audit.verdicts import Check
 from surefoot.learning.horizon.consequences import SURE, PooledView
 from surefoot.learning.horizon.look_ahead import MOST_RADIUS
+from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import format_number
 
 RADIUS_LOOK = 0.95

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.audit.measures import NEAR, Measures
-from surefoot.audit.verdicts import Check
 from surefoot.inference.intervals import Interval, wilson_interval
 from surefoot.learning.critics import Removal
+from surefoot.log_checks.check import Check
 from surefoot.numerics.skewness import medcouple, skewness
 from surefoot.reports.numbers import format_percent, format_signed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.audit.verdicts import Check
 from surefoot.data.trajectories import Trajectories
+from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import format_percent
 from surefoot.screening.screen import Screen
 from surefoot.screening.ties import is_continuous

@@ -55,6 +55,7 @@ def evaluate(
     from surefoot.evaluation import evaluate as evaluate_policies
     from surefoot.evaluation.headlines import write_headlines
     from surefoot.evaluation.summary import print_values
+    from surefoot.log_checks import check_logs
 
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
@@ -63,7 +64,14 @@ def evaluate(
         judged = {PurePath(place.name).stem: _load_policies(place, studied.study)}
     kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
     found = evaluate_policies(
-        *(kept, judged), cross_fit=cross_fit, critic=critic, long_run=long_run, unit=studied.unit, **_describe(studied.study)
+        kept,
+        judged,
+        cross_fit=cross_fit,
+        critic=critic,
+        long_run=long_run,
+        unit=studied.unit,
+        checks=check_logs(studied.read, studied.study),
+        **_describe(studied.study),
     )
     source, title = f"{studied.source}. {note}", f"Value from {logs.name}"
     with write_outputs({html: found.to_html(title=title, source=source)} if html else {}):

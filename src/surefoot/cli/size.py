@@ -80,7 +80,7 @@ def _pilot(logs: Path, study: Path, outcome: str) -> Pilot:
     from surefoot.sample_size.pilot import estimate_nuisance
 
     loaded = LoadedStudy.of(logs, study)
-    return estimate_nuisance(loaded.study, loaded.read.logs, binary=outcome == "binary")
+    return estimate_nuisance(loaded.study, loaded.read, binary=outcome == "binary")
 
 
 def _over_days(text: str) -> Any:

@@ -21,6 +21,7 @@ from surefoot.effects.sensitivity import ROBUST_LOSSES, estimate_robustly
 from surefoot.effects.sentences import Words, describe_effect
 from surefoot.effects.terms import INTERCEPT, parse_terms
 from surefoot.errors import InputError
+from surefoot.log_checks import Check, check_logs, find_worst
 
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
@@ -64,6 +65,8 @@ class EffectsReport:
 
     Attributes
     ----------
+    checks
+        Whether the logs are what they are said to be; those that are not fine are shown first.
     results
         By analysis: `average`, `by day`, `average, lag 1`, …
     table
@@ -88,6 +91,7 @@ class EffectsReport:
         The average effect over study days; None where no day is known, or too little for a line.
     """
 
+    checks: tuple[Check, ...]
     results: dict[str, EffectResult]
     table: tuple[EffectRow, ...]
     joint: dict[str, JointTest]
@@ -99,6 +103,11 @@ class EffectsReport:
     words: Words
     estimator: str
     curve: EffectCurve | None
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the checks: `fine`, `look` or `unsafe`."""
+        return find_worst(check.verdict for check in self.checks)
 
     @property
     def main(self) -> EffectResult:
@@ -119,6 +128,8 @@ class EffectsReport:
             for name, part in (("missing", first.missing), ("tail", first.tail))
         }  # fmt: skip
         return {
+            "verdict": self.verdict,
+            "checks": [asdict(check) for check in self.checks],
             "estimator": self.estimator,
             "effects": [asdict(row) for row in self.table],
             "joint_tests": {name: asdict(found) for name, found in self.joint.items()},
@@ -138,6 +149,7 @@ def analyse(
     at: Sequence[Mapping[str, float]] = (),
     words: Words | None = None,
     notes: Sequence[str] = (),
+    checks: Sequence[Check] | None = None,
     sensitivity: Sequence[str] = tuple(ROBUST_LOSSES),
     over: str | None = None,
     place: Place = frame_row,
@@ -157,6 +169,8 @@ def analyse(
         What the sentences call treatment and outcome.
     notes
         Sentences to put beside the findings.
+    checks
+        Of the logs behind the frame; without them the frame itself is checked.
     sensitivity
         Losses with which the average effect is estimated again, robust to outlying outcomes.
     over
@@ -185,6 +199,7 @@ def analyse(
     joint = {name: _moderation(result) for name, result in found.items() if len(result.points.moderator_names) > 1}
     spoken = _choose_words(words, main, ESTIMATORS[estimator].binary)
     return EffectsReport(
+        checks=check_logs(main.points.to_trajectories()) if checks is None else tuple(checks),
         results=found,
         table=adjust_for_multiplicity(table),
         joint=joint,

@@ -9,6 +9,7 @@ from surefoot.data.frames import csv_text
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.report import EffectRow, EffectsReport
 from surefoot.effects.text import lay_out, quality_lines
+from surefoot.log_checks import list_warnings
 from surefoot.reports.latex import latex_table
 
 TABLE_HEADERS = ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", "p (Holm)")
@@ -27,7 +28,12 @@ def table_rows(rows: Sequence[EffectRow]) -> list[list[str]]:
 def report_text(report: EffectsReport) -> str:
     """The whole report for a terminal."""
     estimator = ESTIMATORS[report.estimator]
-    parts = [*_wrap(report.sentences), "", f"{estimator.estimand.capitalize()} by {estimator.label}"]
+    parts = [
+        *_wrap(list_warnings(report.checks)),
+        *_wrap(report.sentences),
+        "",
+        f"{estimator.estimand.capitalize()} by {estimator.label}",
+    ]
     parts.append(lay_out(table_rows(report.table), TABLE_HEADERS))
     for name, test in report.joint.items():
         words = f"F({test.df_num}, {test.df_denom}) = {test.fvalue:.3f}, p = {test.pvalue:.4f}"

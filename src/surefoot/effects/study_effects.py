@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.effects.report import EffectsReport, analyse
 from surefoot.effects.sentences import Words
+from surefoot.log_checks import check_logs
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -64,6 +65,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         at=asked.at,
         words=words,
         notes=study.collection.describe(read.logs),
+        checks=check_logs(_with_outcome(read, frame, outcome), study),
         place=lambda row: f"row {read.row[row]}",
         over=asked.day or ("day" if "day" in frame.column_names else None),
         participant=study.columns.participant,
@@ -80,6 +82,15 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         transform=transform,
         actions=actions,
     )
+
+
+def _with_outcome(read: StudyLogs, frame: Any, outcome: str) -> StudyLogs:
+    """The logs with the outcome that is analysed as their reward."""
+    if outcome == read.logs.names.reward:
+        return read
+    values = frame[outcome].to_numpy(zero_copy_only=False).astype(np.float64)
+    names = replace(read.logs.names, reward=outcome)
+    return replace(read, logs=replace(read.logs.with_values(reward=values), names=names), raw_reward=values)
 
 
 def _outcome(study: Study, asked: EffectsSection) -> tuple[str, str]:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import read_actions, read_times, read_yes_no
+from surefoot.data.column_roles import ColumnNames, read_actions, read_times, read_yes_no
 from surefoot.data.frames import arrow_table
 from surefoot.data.log_columns import LogColumn
 from surefoot.data.log_files import LogLayout, LogRows
 from surefoot.data.problems import Place, Problems, frame_row
+from surefoot.data.trajectories import Trajectories
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.outcome_scale import parse_transform
-from surefoot.effects.terms import columns_of, parse_terms, read_variable, term_matrix
+from surefoot.effects.terms import INTERCEPT, columns_of, parse_terms, read_variable, term_matrix
 from surefoot.errors import InputError
 
 Columns = dict[str, LogColumn]
@@ -74,6 +75,25 @@ class TrialRows:
 
     def __len__(self) -> int:
         return len(self.available)
+
+    def to_trajectories(self) -> Trajectories:
+        """The same decision points with controls and moderators as their state, for the checks of logs."""
+        state = dict(zip((*self.control_names, *self.moderator_names), (*self.controls, *self.moderators), strict=True))
+        del state[INTERCEPT]
+        names = ColumnNames(self.analysis.participant, self.analysis.time, self.analysis.treatment, self.analysis.outcome)
+        return Trajectories(
+            participants=self.order.participants,
+            participant_index=self.person,
+            time=np.arange(len(self)),
+            state=np.column_stack(list(state.values())) if state else np.empty((len(self), 0)),
+            available=self.available & self.later & (self.future > 0),
+            action=self.action,
+            probability=self.taken,
+            reward=np.where(self.observed, self.outcome, np.nan),
+            state_names=tuple(state),
+            action_names=self.action_names,
+            names=names,
+        )
 
     @property
     def person(self) -> NDArray[np.int64]:

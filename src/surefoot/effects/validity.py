@@ -27,6 +27,12 @@ def check_validity(points: TrialRows, estimator: Estimator) -> None:
         absent = [name for code, name in enumerate(points.action_names) if code not in arms]
         raise InputError(f"no row with {absent} counts, so there is nothing to compare; include rows of every action")
     outcome, column = points.outcome, points.analysis.outcome
+    if np.ptp(outcome[counted]) == 0:
+        raise InputError(
+            f"the outcome '{column}' is {outcome[counted][0]:g} in every row that counts, so there is no effect to "
+            "estimate; check the column, its range and its missing values",
+            column=column,
+        )
     if estimator.binary:
         wrong = counted & ~np.isin(outcome, (0.0, 1.0))
         remedy = "a relative risk needs 0 or 1 (or choose the estimator 'wcls')"

@@ -10,7 +10,7 @@ say how far V would move with other people from the same population.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,6 +32,7 @@ from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, LongRunValue
 from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.diagnostics import Learnable
+from surefoot.log_checks import Check, check_logs
 from surefoot.reports.reward_units import RewardUnit
 from surefoot.reports.summaries import ShownResult
 from surefoot.study.collection_section import CollectionSection
@@ -62,6 +63,8 @@ class OffPolicy(PolicyValues, ShownResult):
         Of every policy by every estimator.
     overlap
         How far the logs speak about each policy.
+    checks
+        Whether the logs are what they are said to be.
     contrasts
         Of every baseline that sends with the one that never does: what sending is worth.
     long_run
@@ -92,6 +95,7 @@ def evaluate(
     max_gap: int = 1,
     day_boundary: DayBoundary = None,
     unit: RewardUnit | None = None,
+    checks: Sequence[Check] | None = None,
     seed: int = 0,
 ) -> OffPolicy:
     """Values of policies by name, of the baselines (`never`, `always`, or `always walk` …) and of the logging policy.
@@ -116,6 +120,8 @@ def evaluate(
         Whether to add what policies are worth once in force for long, and which decision points then follow each other.
     unit
         How the reward was transformed, for the words.
+    checks
+        Of the logs, from `check_logs`; by default the logs are checked here, without their study.
     seed
         With which people are dealt into folds.
 
@@ -141,8 +147,9 @@ def evaluate(
     for candidate in candidates:
         judge.judge(candidate, None if candidate.is_baseline else clip_probabilities)
     notes = (CollectionSection() if collection is None else collection).describe(logs) + note_same_people(policies, logs)
+    checked = check_logs(logs) if checks is None else tuple(checks)
     about = (logs.action_names, unit or RewardUnit(logs.names.reward), cross_fit, model.name, tuple(ESTIMATORS))
-    return OffPolicy(judge.people, len(rows), *about, **judge.conclude(candidates), notes=tuple(notes))
+    return OffPolicy(judge.people, len(rows), *about, **judge.conclude(candidates), checks=checked, notes=tuple(notes))
 
 
 def _find_rows(logs: Trajectories) -> NDArray[np.int64]:

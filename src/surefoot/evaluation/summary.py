@@ -11,6 +11,7 @@ from surefoot.evaluation.estimators import find_estimator
 from surefoot.evaluation.headlines import describe_long_run, write_headlines
 from surefoot.evaluation.values import LOGGED, PolicyValues
 from surefoot.inference.intervals import describe_roughness
+from surefoot.log_checks import list_warnings
 from surefoot.reports.numbers import format_interval, format_number, format_value
 from surefoot.reports.summaries import make_table
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 def print_values(found: PolicyValues, console: Console, note: str = "") -> None:
     """Sentences, then the values by every estimator, how far the logs speak about each policy, and the long run."""
+    for warning in list_warnings(found.checks):
+        console.print(warning, markup=False, highlight=False)
     few = describe_roughness(found.people)
     console.print(
         f"{found.people} people, {found.decision_points} usable decision points; {found.critic} critic, cross-fitted by "

@@ -7,6 +7,7 @@ from typing import Any
 
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
+from surefoot.log_checks import Check
 from surefoot.reports.reward_units import RewardUnit
 
 LOGGED = "as logged"
@@ -137,6 +138,8 @@ class PolicyValues:
     """Of every baseline that sends with the one that never does: what sending is worth."""
     long_run: tuple[LongRunValue, ...] = ()
     """Empty unless they were asked for."""
+    checks: tuple[Check, ...] = ()
+    """Whether the logs are what they are said to be; those that are not fine are shown first."""
     notes: tuple[str, ...] = ()
     """What is to be kept in mind, in words."""
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.mean_weights import MeanWeights
-from surefoot.data.suspect_columns import find_suspicions
 from surefoot.errors import FitWarning
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.learning.moment_roots import MomentRoots
+from surefoot.log_checks import check_logs, list_warnings
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.policies.training import Training
@@ -167,5 +167,5 @@ def summarise(study: Study, logs: StudyLogs, told: list[str]) -> dict[str, Any]:
         "implausible": {name: int(count.sum()) for name, count in logs.implausible.items()},
         "flagged": {} if logs.screen is None else logs.screen.counts(),
         "mean_weights": None if weights is None else weights.to_dict(),
-        "warnings": told + [str(one) for one in find_suspicions(data, scaling=study.scaling, raw_reward=logs.raw_reward)],
+        "warnings": told + list_warnings(check_logs(logs, study)),
     }

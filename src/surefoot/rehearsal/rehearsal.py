@@ -17,6 +17,7 @@ from surefoot.effects.primary_effect import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
 from surefoot.experiments.progress import NoProgress, UnitProgress
 from surefoot.experiments.runner import run_units
+from surefoot.log_checks import check_logs, list_warnings
 from surefoot.numerics.parallel import count_cores
 from surefoot.rehearsal.candidate_answers import CandidateAnswers, JoinedBlocks
 from surefoot.rehearsal.pilot_checks import PilotChecks, check_pilot_model
@@ -43,6 +44,7 @@ class _Pilot:
     model: PilotModel
     effect: PilotEffect | None
     checks: PilotChecks | None
+    warnings: tuple[str, ...] = ()
 
 
 def rehearse(
@@ -162,7 +164,8 @@ def _learn_pilot(logs: Path | StudyLogs | Trajectories | None, study: Study, pla
     read = study.read(logs) if isinstance(logs, Path) else logs
     model = fit_pilot(read, study, seed=plan.seed, outcome=plan.people.outcome, per_day=per_day)
     effect = estimate_pilot_effect(read, study, seed=plan.seed)
-    return _Pilot(model, effect, check_pilot_model(model, read, seed=plan.seed, environment=effect.environment))
+    comparison = check_pilot_model(model, read, seed=plan.seed, environment=effect.environment)
+    return _Pilot(model, effect, comparison, tuple(list_warnings(check_logs(read, study))))
 
 
 def _set_stage(study: Study, plan: RehearsalPlan, known: _Pilot) -> tuple[Stage, float, tuple[str, ...]]:
@@ -244,6 +247,7 @@ def _conclude(
         tuned=stage.tuned,
         spread=spread,
         unit=_name_unit(known.model),
+        warnings=known.warnings,
         checks=known.checks,
         effect=known.effect,
         manifest=manifest,

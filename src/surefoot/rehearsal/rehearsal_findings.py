@@ -39,6 +39,8 @@ class RehearsalFindings:
         Standard deviation of the reward at available decision points.
     unit
         Of the reward.
+    warnings
+        Why the pilot's logs may not be what they are said to be.
     checks
         Whether the people look like the pilot's; None without a pilot.
     effect
@@ -58,6 +60,7 @@ class RehearsalFindings:
     tuned: tuple[Mapping[str, Any], ...]
     spread: float
     unit: str
+    warnings: tuple[str, ...]
     checks: PilotChecks | None
     effect: PilotEffect | None
     manifest: Mapping[str, Any]
@@ -89,6 +92,7 @@ class RehearsalFindings:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
         return {
+            "warnings": list(self.warnings),
             "recommendation": self.overall.to_dict(),
             "by_environment": [one.to_dict() for one in self.by_environment],
             "trials": self.trials,

@@ -20,13 +20,17 @@ class Rehearsal(RehearsalFindings, ShownResult):
 
     Attributes
     ----------
-    plan, design, environments, answers, by_environment, overall, tuned, spread, unit, checks, effect, manifest, notes
+    plan, design, environments, answers, by_environment, overall, tuned, spread, unit, warnings, checks, effect
+        As `RehearsalFindings` has them.
+    manifest, notes
         As `RehearsalFindings` has them.
     """
 
     page_title: ClassVar[str] = "Rehearsal of a trial"
 
     def print_summary(self, console: Console) -> None:
+        for warning in self.warnings:
+            console.print(warning, markup=False)
         if self.checks is not None:
             console.print(f"The model of the pilot: {self.checks.verdict}")
             for line in self.checks.differences:

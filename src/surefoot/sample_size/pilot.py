@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, ratio_interval, sum_by_participant
+from surefoot.log_checks import check_logs, list_warnings
 
 if TYPE_CHECKING:
-    from surefoot.data.trajectories import Trajectories
-    from surefoot.study import Study
+    from surefoot.study import Study, StudyLogs
 
 CAUTIOUS = {"availability": "low", "baseline": "low", "sd": "high", "effect_sd": "high"}
 """The end of an interval that asks for more people."""
@@ -31,11 +32,14 @@ class Pilot:
         Rows that were used.
     estimates
         By the names of the arguments of `continuous` and `binary`.
+    warnings
+        Why the pilot's logs may not be what they are said to be.
     """
 
     people: int
     decision_points: int
     estimates: dict[str, Interval]
+    warnings: tuple[str, ...] = ()
 
     @property
     def values(self) -> dict[str, float]:
@@ -52,15 +56,15 @@ class Pilot:
         return {**asdict(self), "estimates": {name: found._asdict() for name, found in self.estimates.items()}}
 
 
-def estimate_nuisance(study: Study, logs: Trajectories, *, binary: bool = False) -> Pilot:
+def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: bool = False) -> Pilot:
     """What a pilot says about the quantities that a sample size needs beside the effect.
 
     Parameters
     ----------
     study
         Of the pilot; its `[effects]` names the controls.
-    logs
-        Of the pilot.
+    read
+        The logs of the pilot, from `study.read` or as trajectories.
     binary
         Whether the outcome is 0 or 1.
 
@@ -78,6 +82,7 @@ def estimate_nuisance(study: Study, logs: Trajectories, *, binary: bool = False)
     >>> sorted(estimate_nuisance(study, logs).estimates)
     ['availability', 'effect_sd', 'sd']
     """
+    logs = read if isinstance(read, Trajectories) else read.logs
     every = np.ones(len(logs))
     found = {"availability": _ratio(logs, logs.available.astype(np.float64), every)}
     controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
@@ -95,7 +100,7 @@ def estimate_nuisance(study: Study, logs: Trajectories, *, binary: bool = False)
         found["baseline"] = _ratio(logs, weight * np.nan_to_num(logs.reward), weight)
     else:
         found |= _spread(logs, design, rows, treated)
-    return Pilot(len(logs.participants), len(logs), found)
+    return Pilot(len(logs.participants), len(logs), found, tuple(list_warnings(check_logs(read, study))))
 
 
 def _spread(

@@ -47,8 +47,12 @@ class SizedTrial:
         ]
         first = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(said)}."
         if self.size.wanted_power is None:
-            return [first, f"At the cautious ends the power would be {100 * self.cautious.power:.1f} %."]
-        return [first, f"At the cautious ends {self.cautious.people} participants would be needed."]
+            return [
+                *self.pilot.warnings,
+                first,
+                f"At the cautious ends the power would be {100 * self.cautious.power:.1f} %.",
+            ]
+        return [*self.pilot.warnings, first, f"At the cautious ends {self.cautious.people} participants would be needed."]
 
     @property
     def _rows(self) -> list[list[str]]:

@@ -1,0 +1,50 @@
+"""Checks of logs: are rows, actions, probabilities and outcomes what the study says they are?
+
+`check_logs` runs all of them. Audits, effects, values, fits, rehearsals and sample sizes show what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.log_checks.check import VERDICTS, Check, find_worst, list_warnings
+from surefoot.log_checks.columns import check_columns
+from surefoot.log_checks.missing_outcomes import check_missing_outcomes
+from surefoot.study import Study, StudyLogs
+
+__all__ = ["CHECKS", "VERDICTS", "Check", "check_logs", "find_worst", "list_warnings"]
+
+LogCheck = Callable[[StudyLogs, Study | None], Check]
+
+CHECKS: tuple[LogCheck, ...] = (check_missing_outcomes, check_columns)
+"""In the order in which they are shown. A check sees the logs as they are analysed, and the study where there is one."""
+
+
+def check_logs(logs: StudyLogs | Trajectories, study: Study | None = None) -> tuple[Check, ...]:
+    """Run every check of logs.
+
+    Parameters
+    ----------
+    logs
+        From `study.read`, or trajectories.
+    study
+        Says how states were scaled and outcomes defined, so that values are named in their own units.
+
+    Returns
+    -------
+    tuple of Check
+        One for each check, fine or not.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=10).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> {check.verdict for check in check_logs(logs)}
+    {'fine'}
+    """
+    if isinstance(logs, Trajectories):
+        logs = StudyLogs(logs, logs.reward, {}, np.arange(len(logs)))
+    return tuple(check(logs, study) for check in CHECKS)

@@ -1,0 +1,48 @@
+"""The answer of one check: a verdict with its reason and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+VERDICTS = ("fine", "look", "unsafe")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about logs or a fit, and its answer.
+
+    Attributes
+    ----------
+    name
+        The question, in a word or two.
+    verdict
+        `fine`, `look` or `unsafe`.
+    reason
+        The evidence.
+    remedy
+        What to do; empty when nothing needs to be done.
+    numbers
+        The numbers behind the reason.
+    """
+
+    name: str
+    verdict: str
+    reason: str
+    remedy: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+def find_worst(verdicts: Iterable[str]) -> str:
+    """The verdict that asks for most attention."""
+    return max(verdicts, key=VERDICTS.index)
+
+
+def list_warnings(checks: Iterable[Check]) -> list[str]:
+    """The checks that are not fine, as `verdict: name: reason; remedy`, the worst first."""
+    unfine = [check for check in checks if check.verdict != "fine"]
+    return [f"{check.verdict}: {check}" for check in sorted(unfine, key=lambda check: -VERDICTS.index(check.verdict))]
