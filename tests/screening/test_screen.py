@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot.screening import Questionnaire, screen
+from surefoot.inference.intervals import Interval
+from surefoot.screening import Questionnaire, TreatmentDifference, screen
 from surefoot.screening.screen import ScreenTotals
 from surefoot.simulators import contaminate
 
@@ -127,7 +128,36 @@ def test_flags_as_a_frame_and_as_totals():
     parts = ScreenTotals.of([FOUND, FOUND]).to_dict()
     assert parts["flagged_values"] == 2 * len(frame)
     assert parts["people"] == 60
-    assert FOUND.to_dict()["counts"] == [{**row, "values": row["values"] // 2} for row in parts["counts"]]
+    rows = FOUND.to_dict()["counts"]
+    assert [row["values"] for row in parts["counts"]] == [2 * row["values"] for row in rows]
+    for row in rows:
+        chosen = (frame["column"] == row["column"]) & (frame["reason"] == row["reason"])
+        action = MIXED.action[frame["row"][chosen]]
+        assert row["after"] == dict(zip(("nothing", "send"), np.bincount(action), strict=True))
+        assert row["missing"] == (0 if "shift" in row["reason"] else row["values"])
+
+
+def test_flagged_outcomes_stay_where_the_outcome_is_only_reported():
+    reported = screen(MIXED, devices=DEVICES, outcome=False)
+    for before, after in zip(FOUND.flags, reported.flags, strict=True):
+        assert_array_equal(before, after)
+    assert_array_equal(reported.logs.reward, MIXED.reward)
+    assert_array_equal(reported.logs.state, FOUND.logs.state)
+    assert all(row["missing"] == 0 for row in reported.to_dict()["counts"] if row["column"] == "reward")
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict"),
+    [
+        (Interval(0.004, 0.0025, -0.001, 0.009), "fine"),
+        (Interval(0.009, 0.002, 0.005, 0.013), "look"),
+        (Interval(-0.05, 0.02, -0.09, -0.01), "look"),
+        (Interval(0.05, 0.01, 0.03, 0.07), "unsafe"),
+    ],
+    ids=["includes zero", "small", "less than three standard errors", "large"],
+)
+def test_the_verdict_is_look_wherever_the_interval_excludes_zero(difference, verdict):
+    assert TreatmentDifference("stuck", "send", 0.01, 0.01 + difference.value, difference).verdict == verdict
 
 
 def test_questionnaires_among_the_state():

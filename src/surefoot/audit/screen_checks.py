@@ -29,8 +29,8 @@ def check_screen(screen: Screen) -> Check:
     share = float(marked[screen.logs.available].mean()) if screen.logs.available.any() else 0.0
     counts = ", ".join(f"{reason} {count}" for reason, count in screen.counts().items()) or "nothing"
     reason = f"the screen marked values of {format_percent(share)} of the available decision points as missing ({counts})"
-    differing = [one for one in screen.treatment if one.differs]
-    suspected = [one for one in screen.treatment if one.may_differ]
+    differing = [difference for difference in screen.treatment if difference.differs]
+    suspected = [difference for difference in screen.treatment if difference.verdict != "fine"]
     verdict, remedy = ("look" if share > FLAGGED_LOOK or suspected else "fine"), ""
     if verdict == "look":
         remedy = "surefoot screen --html shows who and when; call those who do not wear the device, repair what is stuck"

@@ -97,13 +97,14 @@ def _print_totals(totals: ScreenTotals) -> None:
         f"{found['now_missing']} of them count as missing"
     )
     if found["counts"]:
-        table = new_table("column", "reason", "values", text=2)
+        table = new_table("column", "reason", "after", "values", "missing", text=3)
         for row in found["counts"]:
-            table.add_row(escape(row["column"]), row["reason"], f"{row['values']:,}")
+            after = ", ".join(f"{arm} {count:,}" for arm, count in row["after"].items())
+            table.add_row(escape(row["column"]), row["reason"], escape(after), f"{row['values']:,}", f"{row['missing']:,}")
         out.print(table)
-    for one in totals.treatment():
-        verdict = "[bold red]unsafe[/]" if one.differs else "[green]fine[/]  "
-        out.print(f"{verdict} {escape(one.describe())}")
+    colours = {"fine": "[green]fine[/]  ", "look": "[yellow]look[/]  ", "unsafe": "[bold red]unsafe[/]"}
+    for difference in totals.treatment():
+        out.print(f"{colours[difference.verdict]} {escape(difference.describe())}")
     if not found["blind_to_treatment"]:
         from surefoot.screening.treatment import NOT_DIRT
 

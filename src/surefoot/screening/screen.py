@@ -16,7 +16,18 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.screening.screener import Flags, Screener, Usual, make_detectors, sample_rows, screen_columns
 from surefoot.screening.series import Block, Column, Layout, Questionnaire
-from surefoot.screening.treatment import NOT_DIRT, Counts, TreatmentDifference, compare_actions, count_flags, pool_people
+from surefoot.screening.treatment import (
+    NOT_DIRT,
+    Counts,
+    TreatmentDifference,
+    compare_actions,
+    count_flags,
+    find_worst_verdict,
+    pool_people,
+)
+
+NOT_AVAILABLE = "not available"
+"""What counts by action call decision points at which nothing could be sent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +82,18 @@ class Screen:
     @property
     def blind(self) -> bool:
         """False when the flagged share of some detector differs by action."""
-        return not any(one.differs for one in self.treatment)
+        return not any(difference.differs for difference in self.treatment)
 
     def warnings(self) -> list[str]:
         """What must not be cleaned in silence."""
-        return [f"the screen: {one.describe()}: {NOT_DIRT}" for one in self.treatment if one.differs]
+        unsafe = [difference for difference in self.treatment if difference.differs]
+        return [f"the screen: {difference.describe()}: {NOT_DIRT}" for difference in unsafe]
+
+    def arms(self) -> NDArray[Any]:
+        """What every flagged decision point got: the name of the action, or `not available`."""
+        names = np.array([*self.logs.action_names, NOT_AVAILABLE])
+        action = np.where(self.logs.available, self.logs.action, len(names) - 1)
+        return names[action[self.flags.row]]
 
     def counts(self) -> dict[str, int]:
         """How many values were flagged for each reason."""
@@ -115,41 +133,53 @@ class ScreenTotals:
 
     people: int = 0
     decision_points: int = 0
-    now_missing: int = 0
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By column and reason."""
+    counts: Counter[tuple[str, str, str, bool]] = field(default_factory=Counter)
+    """By column, reason, action (or `not available`) and whether the value became missing."""
     by_action: dict[tuple[str, str], list[NDArray[np.float64]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, screens: Iterable[Screen]) -> ScreenTotals:
         totals = cls()
-        for one in screens:
-            totals.add(one)
+        for screen in screens:
+            totals.add(screen)
         return totals
 
     def add(self, screen: Screen) -> None:
         columns, reasons = screen.screener.column_names(screen.flags), screen.screener.reasons(screen.flags)
         self.people += len(screen.logs.participants)
         self.decision_points += len(screen.logs)
-        self.now_missing += int(screen.marks.sum())
-        self.counts.update(zip(columns.tolist(), reasons.tolist(), strict=True))
+        flags = zip(columns.tolist(), reasons.tolist(), screen.arms().tolist(), screen.marks.tolist(), strict=True)
+        self.counts.update(flags)
         for key, each in screen.count_by_action().items():
             self.by_action.setdefault(key, []).append(pool_people(each))
 
     def treatment(self) -> tuple[TreatmentDifference, ...]:
         return compare_actions({key: np.concatenate(parts) for key, parts in self.by_action.items()})
 
+    def list_counts(self) -> list[dict[str, Any]]:
+        """For every column and reason: how many values, how many of them became missing, and after which action."""
+        rows: dict[tuple[str, str], dict[str, Any]] = {}
+        for (column, reason, arm, is_missing), count in sorted(self.counts.items()):
+            empty = {"column": column, "reason": reason, "values": 0, "missing": 0, "after": {}}
+            row = rows.setdefault((column, reason), empty)
+            row["values"] += count
+            row["missing"] += count * is_missing
+            row["after"][arm] = row["after"].get(arm, 0) + count
+        return list(rows.values())
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
         treatment = self.treatment()
+        counts = self.list_counts()
         return {
             "people": self.people,
             "decision_points": self.decision_points,
             "flagged_values": self.counts.total(),
-            "now_missing": self.now_missing,
-            "counts": [{"column": name, "reason": why, "values": n} for (name, why), n in sorted(self.counts.items())],
-            "blind_to_treatment": not any(one.differs for one in treatment),
-            "treatment": [one.to_dict() for one in treatment],
+            "now_missing": sum(row["missing"] for row in counts),
+            "counts": counts,
+            "verdict": find_worst_verdict(treatment),
+            "blind_to_treatment": not any(difference.differs for difference in treatment),
+            "treatment": [difference.to_dict() for difference in treatment],
         }
 
 
@@ -160,6 +190,7 @@ def screen(
     questionnaires: Sequence[Questionnaire] = (),
     columns: Sequence[str] | None = None,
     detectors: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    outcome: bool = True,
     usual: Usual | None = None,
 ) -> Screen:
     """Flag the values of some logs that cannot be trusted and make them missing.
@@ -176,6 +207,8 @@ def screen(
         The columns to screen; all unless given.
     detectors
         Parameters by detector; False leaves one out.
+    outcome
+        Whether flagged outcomes become missing. Otherwise they are reported, and stay.
     usual
         What another screen of the same columns learned, `Screen.usual`; learned from these logs unless given.
 
@@ -208,7 +241,7 @@ def screen(
         time=logs.names.time,
         clock=logs.time.dtype.kind == "M",
     )
-    screener = Screener(layout, make_detectors(detectors or {}))
+    screener = Screener(layout, make_detectors(detectors or {}), outcome)
     return screen_values(logs, screener, values[screened], {names[place]: (place,) for place in screened}, usual=usual)
 
 

@@ -64,10 +64,13 @@ class Screener:
         Which columns there are.
     detectors
         Those that look, in this order.
+    outcome
+        Whether flagged outcomes become missing. Otherwise they are reported, and stay.
     """
 
     layout: Layout
     detectors: tuple[Detector, ...] = field(default_factory=default_detectors)
+    outcome: bool = True
 
     def __post_init__(self) -> None:
         for detector in self.detectors:
@@ -117,6 +120,8 @@ class Screener:
         for place, detector in enumerate(self.detectors):
             for reason in detector.reported:
                 marked &= (flags.detector != place) | (flags.reason != detector.reasons.index(reason))
+        if not self.outcome:
+            marked &= ~np.isin(flags.column, self.layout.places("outcome"))
         return marked
 
 

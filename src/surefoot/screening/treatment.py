@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ LEAST_DIFFERENCE = 0.01
 SURELY = 3.0
 """Standard errors beyond which a difference is taken for real: several detectors look, and in a trial every night."""
 
+VERDICTS = ("fine", "look", "unsafe")
 GROUPS = 1000
 NOT_DIRT = "values go missing after an action: this is an effect of the prompt, not dirt"
 
@@ -44,20 +46,22 @@ class TreatmentDifference(NamedTuple):
     difference: Interval
 
     @property
-    def differs(self) -> bool:
-        """Whether the difference is real, and large enough to matter."""
-        surely = abs(self.difference.value) > SURELY * self.difference.standard_error
-        return self.may_differ and surely
+    def verdict(self) -> str:
+        """`look` where the 95 % interval excludes zero, `unsafe` where `differs`, else `fine`."""
+        if self.differs:
+            return "unsafe"
+        return "look" if self.difference.excludes_zero else "fine"
 
     @property
-    def may_differ(self) -> bool:
-        """Whether the 95 % interval excludes zero, and the difference would matter."""
-        return self.difference.excludes_zero and abs(self.difference.value) >= LEAST_DIFFERENCE
+    def differs(self) -> bool:
+        """Whether the difference is real, and large enough to matter."""
+        size = abs(self.difference.value)
+        return size >= LEAST_DIFFERENCE and size > SURELY * self.difference.standard_error
 
     def describe(self) -> str:
         """In one line."""
-        found = self.difference
-        value, low, high = (format_signed(100 * one, 1) for one in (found.value, found.low, found.high))
+        interval = self.difference
+        value, low, high = (format_signed(100 * share, 1) for share in (interval.value, interval.low, interval.high))
         return (
             f"{self.detector} flags {format_percent(self.after_nothing)} of decision points after nothing and "
             f"{format_percent(self.after_action)} after '{self.action}' (difference {value} points, 95 % interval {low} to "
@@ -65,7 +69,8 @@ class TreatmentDifference(NamedTuple):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "difference": self.difference._asdict(), "differs": self.differs}
+        difference = self.difference._asdict()
+        return {**self._asdict(), "difference": difference, "differs": self.differs, "verdict": self.verdict}
 
 
 Counts = dict[tuple[str, str], NDArray[np.float64]]
@@ -109,3 +114,8 @@ def compare_actions(counts: Counts) -> tuple[TreatmentDifference, ...]:
         difference = difference_interval(*each.T)
         found.append(TreatmentDifference(detector, action, shares[0], shares[1], difference))
     return tuple(found)
+
+
+def find_worst_verdict(differences: Iterable[TreatmentDifference]) -> str:
+    """The one that asks for most attention: `fine`, `look` or `unsafe`."""
+    return max((difference.verdict for difference in differences), key=VERDICTS.index, default="fine")

@@ -55,7 +55,7 @@ def make_screener(study: LogDescription, *, clock: bool) -> Screener:
         for name, one in study.questionnaire.items()
     )
     layout = Layout(tuple(columns), questionnaires, time=study.columns.time, clock=clock)
-    return Screener(layout, section.detectors())
+    return Screener(layout, section.detectors(), section.outcome)
 
 
 def screen_logs(

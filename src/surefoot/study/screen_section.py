@@ -70,6 +70,8 @@ class ScreenKeys(Section):
     on: bool = True
     columns: Words = ()
     """State columns and the reward column that are looked at; all that hold numbers unless given."""
+    outcome: bool = True
+    """Whether flagged outcomes become missing; otherwise they are reported, and stay."""
     devices: Words = ()
     """Devices that `not_worn` judges; all that columns name unless given."""
 
