@@ -20,8 +20,7 @@ def backup(
     """Write the whole trial to one file, and the list of what was erased beside it, while the service goes on."""
     found = open_database(database)
     from surefoot.service.access.staff_trail import name_operator, record_action
-    from surefoot.service.operations.backup import back_up
-    from surefoot.service.operations.erasure_list import write_erasure_list
+    from surefoot.service.operations.backup import back_up, write_erasure_list
 
     counts = back_up(found, out)
     with found.transaction() as connection:
@@ -34,23 +33,21 @@ def backup(
 def restore(file: Annotated[Path, typer.Argument(help="What surefoot backup wrote.")], database: DatabaseUrl = None) -> None:
     """Fill an empty database from a backup, erase again what was erased since, then replay it."""
     need_service()
-    from surefoot.service.access.staff_trail import name_operator, record_action
+    from surefoot.service.access.staff_trail import name_operator
     from surefoot.service.database import databases
-    from surefoot.service.operations.backup import restore as fill
-    from surefoot.service.operations.erasure_list import NAME, apply_erasure_list
+    from surefoot.service.operations import backup as backups
 
-    found = databases.connect(database)
-    typer.echo(f"surefoot: using {found.name}", err=True)
-
-    counts = fill(file, found)
-    typer.echo(f"restored {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
-    with found.transaction() as connection:
-        record_action(connection, name_operator(), "restored", file.name, f"{counts['decisions']} decisions")
-    listed = file.parent / NAME
-    if listed.exists():
-        erased = apply_erasure_list(found, listed, name_operator())
-        typer.echo(f"{listed}: erased again {erased.decisions:,} decisions, {erased.outcomes:,} outcomes")
-    else:
-        typer.echo(f"surefoot: no {NAME} beside {file}: what was erased after it was made is back", err=True)
-    if counts["secrets"] and not account_for(found, []):
+    opened = databases.connect(database)
+    typer.echo(f"surefoot: using {opened.name}", err=True)
+    restored = backups.restore(file, opened, by=name_operator())
+    typer.echo(f"restored {restored.rows['decisions']:,} decisions, {restored.rows['outcomes']:,} outcomes")
+    if restored.erasure_list is None:
+        typer.echo(
+            f"surefoot: no {backups.ERASURE_LIST} next to {file}: what was erased after it was made is back", err=True
+        )
+    if restored.erasure_list is not None or restored.erased.decisions:
+        words = f"{restored.erased.decisions:,} decisions, {restored.erased.outcomes:,} outcomes"
+        typer.echo(f"{restored.erasure_list or 'keep_days'}: erased again {words}")
+    typer.echo("surefoot: repeat the withdrawals, pauses and key revocations that came after the backup", err=True)
+    if restored.rows["secrets"] and not account_for(opened, []):
         raise typer.Exit(1)

@@ -26,7 +26,7 @@ def erase(
         raise InputError("say why with --reason to get a code, then give it with --confirm")
     found = open_database(database)
     from surefoot.service.access.staff_trail import name_operator
-    from surefoot.service.operations.erasure_list import write_erasure_list
+    from surefoot.service.operations.backup import write_erasure_list
     from surefoot.service.trial import erasure
 
     if confirm is None:

@@ -24,9 +24,10 @@ def create_key(
     found = open_database(database)
     from surefoot.service.access.keys import create_key
     from surefoot.service.access.staff_trail import name_operator
-    from surefoot.service.trial.trial import load_newest_settings
+    from surefoot.service.trial.trial import read_newest_settings
 
-    good_for = load_newest_settings(found).key_days if days is None else days
+    with found.autocommit() as connection:
+        good_for = read_newest_settings(connection).key_days if days is None else days
     typer.echo(create_key(found, role, label, days=good_for, by=name_operator()))
 
 

@@ -4,18 +4,17 @@ import json
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 
 from surefoot.service.access import keys
 from surefoot.service.database import databases
-from surefoot.service.database.schema import ledger, metadata
+from surefoot.service.database.schema import ledger
 from surefoot.service.operations.seal import make_seal
 from surefoot.service.operations.verification import verify
 from surefoot.service.trial.alerts import close_alert, raise_alert
 from surefoot.service.trial.pauses import set_pause
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
-from tests.service.support.trials import answer, fill, update
+from tests.service.support.trials import answer, fill, make_earlier, update
 
 
 def rows(database, tables):
@@ -26,22 +25,6 @@ def rows(database, tables):
             query = sa.text(f"SELECT {', '.join(columns)} FROM {name}")  # noqa: S608 - our own names
             found[name] = sorted(repr(tuple(row)) for row in connection.execute(query))
     return found
-
-
-def make_earlier(version, source, target):
-    """Fill a database of an earlier schema version with what another one holds."""
-    command.upgrade(databases._alembic(target), version)
-    old = sa.MetaData()
-    old.reflect(target.engine)
-    tables = {
-        table.name: [column.name for column in table.c] for table in old.sorted_tables if table.name in metadata.tables
-    }
-    with source.snapshot() as reading, target.transaction() as writing:
-        for name, columns in tables.items():
-            found = reading.execute(sa.text(f"SELECT {', '.join(columns)} FROM {name}")).mappings().all()  # noqa: S608
-            if found:
-                writing.execute(sa.insert(old.tables[name]), [dict(row) for row in found])
-    return tables
 
 
 @pytest.mark.parametrize("version", ["0001", "0003"])

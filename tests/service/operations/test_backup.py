@@ -1,3 +1,5 @@
+import zipfile
+
 import pytest
 import sqlalchemy as sa
 
@@ -17,18 +19,16 @@ def test_a_backup_restores_to_the_same_trial(trial, tmp_path, url, request):
     counts = backup.back_up(trial.database, path)
     assert counts["decisions"] == 81 and path.stat().st_mode & 0o077 == 0
     copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
-    assert backup.restore(path, copy) == counts
+    assert backup.restore(path, copy, by="test").rows == counts
     result = replay(copy)
     assert result.decisions == 81 and result.differences == []
     again = tmp_path / "again.zip"
     backup.back_up(copy, again)
-    import zipfile
-
-    with zipfile.ZipFile(path) as one, zipfile.ZipFile(again) as other:
-        assert one.read("decisions.jsonl") == other.read("decisions.jsonl")
-        assert one.read("manifest.json") == other.read("manifest.json")
+    with zipfile.ZipFile(path) as first, zipfile.ZipFile(again) as second:
+        changed = {name for name in first.namelist() if first.read(name) != second.read(name)}
+    assert changed == {"staff_actions.jsonl", "ledger.jsonl", "manifest.json"}, "the restore itself is on record"
     with pytest.raises(ValueError, match="restore into an empty one"):
-        backup.restore(path, copy)
+        backup.restore(path, copy, by="test")
     copy.close()
 
 
@@ -38,7 +38,7 @@ def test_a_restored_trial_goes_on(empty_url, study, tmp_path):
     update(first)
     backup.back_up(first.database, tmp_path / "trial.zip")
     database = databases.connect(empty_url)
-    backup.restore(tmp_path / "trial.zip", database)
+    backup.restore(tmp_path / "trial.zip", database, by="test")
     database.close()
     second = open_trial(study, empty_url)
     assert second.secret == first.secret
@@ -50,8 +50,6 @@ def test_a_restored_trial_goes_on(empty_url, study, tmp_path):
 
 
 def test_a_damaged_backup_is_refused_whole(trial, tmp_path):
-    import zipfile
-
     fill(trial, people=1, points=5)
     backup.back_up(trial.database, tmp_path / "good.zip")
     with zipfile.ZipFile(tmp_path / "good.zip") as good, zipfile.ZipFile(tmp_path / "bad.zip", "w") as bad:
@@ -59,10 +57,23 @@ def test_a_damaged_backup_is_refused_whole(trial, tmp_path):
             bad.writestr(name, good.read(name).replace(b"warm-up", b"policyy"))
     copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
     with pytest.raises(ValueError, match="not what was backed up"):
-        backup.restore(tmp_path / "bad.zip", copy)
+        backup.restore(tmp_path / "bad.zip", copy, by="test")
     with copy.autocommit() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(secrets)) == 0
     (tmp_path / "no.zip").write_text("no")
     with pytest.raises(ValueError, match="cannot be read as a backup"):
-        backup.restore(tmp_path / "no.zip", copy)
+        backup.restore(tmp_path / "no.zip", copy, by="test")
+    copy.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_damaged_erasure_list_stops_the_restore(trial, tmp_path):
+    fill(trial, people=1, points=5)
+    backup.back_up(trial.database, tmp_path / "trial.zip")
+    (tmp_path / backup.ERASURE_LIST).write_text("{}\n")
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
+    with pytest.raises(ValueError, match="line 1: not an erasure"):
+        backup.restore(tmp_path / "trial.zip", copy, by="test")
+    with copy.autocommit() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(secrets)) == 0
     copy.close()

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from surefoot.cli import app
 from surefoot.service.database import databases
 from surefoot.service.database.schema import decisions
+from surefoot.service.operations import backup
 from surefoot.service.qualification import operation
 from tests.service.support.trials import STUDY, column
 
@@ -54,8 +55,22 @@ def test_what_is_wrong_is_named(trial, url, study_file, tmp_path, monkeypatch):
     monkeypatch.setattr(operation, "replay", lambda database: type("R", (), {"decisions": 3, "differences": ["x"]}))
     found, checks, page = run(study_file, url, tmp_path)
     failed = {name for name, one in checks.items() if not one["passed"]}
-    assert failed == {"rights on the study file", "replay and ledger", "backup and restore"}
+    assert failed == {"rights on the study file", "replay and ledger", "erasure", "backup and restore"}
     assert found.exit_code == 1 and "FAILED  replay and ledger" in found.output and "<strong>FAILED</strong>" in page
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_restore_that_breaks_on_erased_content_fails_the_qualification(trial, url, study_file, tmp_path, monkeypatch):
+    def parse(line, table):
+        row = json.loads(line)
+        binary = [column.name for column in table.c if isinstance(column.type, sa.LargeBinary)]
+        return {**row, **{name: bytes.fromhex(row[name]) for name in binary}}
+
+    monkeypatch.setattr(backup, "_parse_row", parse)
+    result, checks, _ = run(study_file, url, tmp_path)
+    assert {name for name, check in checks.items() if not check["passed"]} == {"backup and restore"}
+    assert checks["backup and restore"]["found"].startswith("TypeError")
+    assert checks["erasure"]["found"].startswith("18 decisions") and result.exit_code == 1
 
 
 def test_options_in_the_url_reach_postgresql(postgres):

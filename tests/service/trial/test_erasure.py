@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service.database import databases
 from surefoot.service.database.schema import decisions, erasures, outcomes, participant_events, staff_actions, updates
-from surefoot.service.operations import backup
-from surefoot.service.operations.erasure_list import NAME, apply_erasure_list, write_erasure_list
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.operations.seal import make_seal
 from surefoot.service.operations.verification import verify
@@ -23,14 +20,9 @@ from surefoot.service.updates import schedule
 from surefoot.study import Study
 from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock
-from tests.service.support.trials import STUDY, answer, column, fill, update
+from tests.service.support.trials import STUDY, answer, column, erase, fill, update
 
 SENTINEL = 7.7310625
-
-
-def erase(trial, participant="p0"):
-    asked = erasure.ask_erasure(trial.database, participant, reason="by letter", by="test")
-    return erasure.confirm_erasure(trial.database, participant, asked.code, by="test")
 
 
 def rows_of(trial, table):
@@ -106,24 +98,6 @@ def test_a_policys_page_and_an_updates_result_forget_too(trial):
     erase(trial)
     (kept,) = column(trial, updates.c.result)
     assert str(SENTINEL) not in kept and "5.5" in kept
-
-
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_an_old_backup_does_not_bring_it_back(trial, tmp_path):
-    fill(trial, points=10)
-    backup.back_up(trial.database, tmp_path / "old.zip")
-    erase(trial)
-    write_erasure_list(trial.database, tmp_path)
-    assert write_erasure_list(trial.database, tmp_path).read_text().count("\n") == 1, "no line twice"
-    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
-    backup.restore(tmp_path / "old.zip", copy)
-    assert apply_erasure_list(copy, tmp_path / NAME, "test") == erasure.Erasure(10, 8)
-    assert apply_erasure_list(copy, tmp_path / NAME, "test") == erasure.Erasure(0, 0)
-    assert verify(copy).discrepancies == [] and replay(copy).erased == 10
-    (tmp_path / NAME).write_text("{}\n")
-    with pytest.raises(ValueError, match="line 1: not an erasure"):
-        apply_erasure_list(copy, tmp_path / NAME, "test")
-    copy.close()
 
 
 KEPT = STUDY.replace("[trial]\n", "[trial]\nkeep_days = 30\n")

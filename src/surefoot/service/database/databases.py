@@ -194,6 +194,12 @@ def lift_time_limit(connection: sa.Connection) -> None:
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
 
 
+def lock_content(connection: sa.Connection) -> None:
+    """Let erasures, withdrawals and the ends of updates take turns until their commits; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7355205)")  # any number but the ledger's
+
+
 def _sqlite(url: sa.URL, create: bool) -> sa.Engine:
     if not url.database or url.database == ":memory:":
         raise InputError("a trial needs a database that stays: write sqlite:///trial.db")

@@ -1,4 +1,8 @@
-"""Backup and restore: the whole trial in one file that any database of ours can be restored from."""
+"""Backup and restore: the whole trial in one file, which any database of ours can be restored from.
+
+What was erased after a backup was made stands in a list next to the backups. A restore erases it again in the transaction
+that brings the rows back, so that erased content never returns, not even for a moment.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +19,19 @@ import sqlalchemy as sa
 
 from surefoot.atomic_files import atomic_write
 from surefoot.errors import InputError
+from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database import databases
+from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.schema import metadata
+from surefoot.service.database.schema import Instant, erasures, metadata, participants
+from surefoot.service.trial.erasure import Erasure, erase_content, scrub_database
+from surefoot.service.trial.pauses import withdraw_participant
+from surefoot.service.trial.trial import read_newest_settings
 from surefoot.version import __version__
 
 FORMAT = "surefoot-backup-1"
 BATCH = 1000
+ERASURE_LIST = "erasures.jsonl"
 
 
 def back_up(database: Database, path: Path) -> dict[str, int]:
@@ -27,20 +39,23 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
 
     The file holds the study's secret: only its owner may read it.
     """
-    counts, hashes = {}, {}
+    counts = {}
+    hashes = {}
     with (
         atomic_write(path, private=True) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
         database.snapshot() as connection,
     ):
         for table in metadata.sorted_tables:
-            digest, count = hashlib.sha256(), 0
+            digest = hashlib.sha256()
+            count = 0
             with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file:
                 for line in _dump_lines(connection, table):
                     file.write(line)
                     digest.update(line)
                     count += 1
-            counts[table.name], hashes[table.name] = count, digest.hexdigest()
+            counts[table.name] = count
+            hashes[table.name] = digest.hexdigest()
         manifest = {
             "format": FORMAT,
             "surefoot": __version__,
@@ -62,53 +77,91 @@ def _dump_lines(connection: sa.Connection, table: sa.Table) -> Iterator[bytes]:
 
 
 def _raw_type(column: sa.Column[Any]) -> Any:
-    return sa.BigInteger() if type(column.type).__name__ == "Instant" else column.type
+    return sa.BigInteger() if isinstance(column.type, Instant) else column.type
 
 
-def restore(path: Path, database: Database) -> dict[str, int]:
-    """Fill an empty database from a backup, whole or not at all; rows of each table."""
+def write_erasure_list(database: Database, folder: Path) -> Path:
+    """Add to a folder's list what this database has erased; what is on the list stays."""
+    columns = (erasures.c.participant_id, erasures.c.received_before, erasures.c.erased_at, erasures.c.reason)
+    with database.autocommit() as connection:
+        rows = connection.execute(sa.select(*columns).order_by(erasures.c.id)).mappings().all()
+    new = [json.dumps(dict(row), default=datetime.isoformat) + "\n" for row in rows]
+    path = folder / ERASURE_LIST
+    with atomic_write(path, private=True) as temporary:
+        temporary.write_text("".join(dict.fromkeys([*_read_lines(path), *new])), encoding="utf-8")
+    return path
+
+
+def _read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """What a restore brought back, and what it erased again."""
+
+    rows: dict[str, int]
+    """By table, as they were backed up."""
+    erased: Erasure
+    """Content that was erased after the backup was made, or that the study keeps no longer."""
+    erasure_list: Path | None
+    """The list that was applied; None where there is none next to the backup."""
+
+
+def restore(path: Path, database: Database, *, by: str) -> Restoration:
+    """Fill an empty database from a backup and erase again what was erased since, whole or not at all."""
+    listed = path.parent / ERASURE_LIST
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read("manifest.json"))
-            if manifest.get("format") != FORMAT:
-                raise InputError(f"{path}: not a backup of this kind")
-            return _fill_database(archive, manifest, path, database)
+            _check_manifest(manifest, path)
+            databases.prepare(database)
+            with database.transaction() as connection:
+                counts = _fill_database(archive, manifest, path, connection)
+                record_action(connection, by, "restored", path.name, f"{counts['decisions']} decisions")
+                erased = _erase_again(connection, listed, by)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: cannot be read as a backup ({type(error).__name__})") from error
+    if erased.decisions or erased.outcomes:
+        scrub_database(database)
+    return Restoration(counts, erased, listed if listed.exists() else None)
 
 
-def _fill_database(archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, database: Database) -> dict[str, int]:
+def _check_manifest(manifest: dict[str, Any], path: Path) -> None:
+    if manifest.get("format") != FORMAT:
+        raise InputError(f"{path}: not a backup of this kind")
     if manifest["revision"] != databases.newest_schema_version():
         raise InputError(
             f"{path}: made with schema version {manifest['revision']}, "
             f"this release needs {databases.newest_schema_version()}; "
             f"restore it with surefoot {manifest['surefoot']} and then run surefoot db upgrade"
         )
-    databases.prepare(database)
-    counts = {}
-    with database.transaction() as connection:
-        for table in metadata.sorted_tables:
-            if connection.scalar(sa.select(sa.func.count()).select_from(table)):
-                raise InputError(f"the database has rows in '{table.name}' already; restore into an empty one")
-        for table in metadata.sorted_tables:
-            counts[table.name] = _fill_table(archive, manifest, path, connection, table)
-    return counts
+
+
+def _fill_database(
+    archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, connection: sa.Connection
+) -> dict[str, int]:
+    databases.lift_time_limit(connection)
+    for table in metadata.sorted_tables:
+        if connection.scalar(sa.select(sa.func.count()).select_from(table)):
+            raise InputError(f"the database has rows in '{table.name}' already; restore into an empty one")
+    return {table.name: _fill_table(archive, manifest, path, connection, table) for table in metadata.sorted_tables}
 
 
 def _fill_table(
     archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, connection: sa.Connection, table: sa.Table
 ) -> int:
-    digest, count, batch = hashlib.sha256(), 0, []
+    digest = hashlib.sha256()
+    count = 0
+    batch: list[dict[str, Any]] = []
     columns = [sa.Column(column.name, _raw_type(column)) for column in table.c]
     plain = sa.Table(table.name, sa.MetaData(), *columns)
-    binary = [column.name for column in table.c if isinstance(column.type, sa.LargeBinary)]
     with archive.open(f"{table.name}.jsonl") as file:
         for line in file:
             digest.update(line)
-            row = json.loads(line)
-            batch.append({**row, **{name: bytes.fromhex(row[name]) for name in binary}})
+            batch.append(_parse_row(line, table))
             count += 1
             if len(batch) == BATCH:
                 connection.execute(sa.insert(plain), batch)
@@ -117,9 +170,51 @@ def _fill_table(
         connection.execute(sa.insert(plain), batch)
     if digest.hexdigest() != manifest["sha256"][table.name]:
         raise InputError(f"{path}: table '{table.name}' is not what was backed up; take another backup")
+    continue_numbering(connection, table)
+    return count
+
+
+def continue_numbering(connection: sa.Connection, table: sa.Table) -> None:
+    """Let PostgreSQL number new rows after the last one that was copied into a table."""
     if connection.dialect.name == "postgresql" and "id" in table.c and isinstance(table.c.id.type, sa.BigInteger):
-        # Numbering goes on after the last row that was restored.
         last = sa.select(sa.func.max(table.c.id)).scalar_subquery()
         sequence = sa.func.pg_get_serial_sequence(table.name, "id")
         connection.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
-    return count
+
+
+def _parse_row(line: bytes, table: sa.Table) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(line)
+    for column in table.c:
+        # The salt of content that was erased is null.
+        if isinstance(column.type, sa.LargeBinary) and row[column.name] is not None:
+            row[column.name] = bytes.fromhex(row[column.name])
+    return row
+
+
+def _erase_again(connection: sa.Connection, listed: Path, by: str) -> Erasure:
+    """Erase what the list names, and what is older than the study keeps it; somebody who was erased has left as well."""
+    known = set(connection.scalars(sa.select(participants.c.id)))
+    erased = []
+    for number, line in enumerate(_read_lines(listed), 1):
+        participant_id, before, reason = _parse_erasure(line, f"{listed}, line {number}")
+        if participant_id is None or participant_id in known:
+            reason = f"restored, erased before: {reason}"
+            if participant_id is not None:
+                withdraw_participant(connection, participant_id, reason=reason, by=by)
+            erased.append(erase_content(connection, participant_id, before, reason=reason, by=by))
+    keep_days = read_newest_settings(connection).keep_days
+    if keep_days is not None:
+        before = now() - timedelta(days=keep_days)
+        erased.append(erase_content(connection, None, before, reason=f"restored, kept for {keep_days:g} days", by=by))
+    return Erasure(sum(erasure.decisions for erasure in erased), sum(erasure.outcomes for erasure in erased))
+
+
+def _parse_erasure(line: str, where: str) -> tuple[str | None, datetime | None, str]:
+    """Who was erased, what came before which moment (None: everything), and why."""
+    try:
+        erasure = json.loads(line)
+        before = erasure["received_before"]
+        # Somebody who was erased whole stays erased, also what came after the backup was made.
+        return erasure["participant_id"], None if before is None else datetime.fromisoformat(before), str(erasure["reason"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{where}: not an erasure; surefoot backup and surefoot erase write the list") from error

@@ -129,6 +129,8 @@ def _decision_table(trial: Trial, found: list[Any]) -> pa.Table:
         "outcome_timestamp": pa.array([row["observed_at"] for row in found], moment),
         "outcomes_sent": pa.array([row["outcomes_sent"] for row in found], pa.int64()),
         "outcomes_late": pa.array([row["outcomes_late"] for row in found], pa.int64()),
+        # Without it, what was erased would look like outcomes that never came.
+        "erased": pa.array([row["salt"] is None for row in found], pa.bool_()),
     }
     for code, name in enumerate(study.actions.names):
         more[f"probability of {name}"] = pa.array([json.loads(row["probabilities"])[code] for row in found], pa.float64())

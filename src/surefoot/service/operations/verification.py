@@ -80,6 +80,8 @@ class _Walk:
             self._seals[seal.position].append(seal)
         self._last_seal = max(seals, key=lambda seal: seal.position, default=None)
         self._pending: dict[str, list[tuple[list[Any], bool]]] = defaultdict(list)
+        self._restored: list[int] = []
+        """Positions of restores that are on record."""
         self.position, self.entries = 0, Counter[str]()
 
     def run(self) -> Iterator[Discrepancy]:
@@ -89,15 +91,16 @@ class _Walk:
             yield from self._check_block(block, before)
             before, self.position = bytes(block.hash), block.position
             for entry in json.loads(block.entries):
+                if entry[0] == "staff action" and entry[1][1] == "restored":
+                    self._restored.append(block.position)
                 yield from self._take(entry, self._is_after_seals(block.position))
             yield from self._check_seals(block)
         for kind in list(self._pending):
             yield from self._compare(kind)
         for position, seals in self._seals.items():
             if position > self.position:
-                words = (
-                    f"the ledger ends at block {self.position}, the seal was made at block {position}: blocks were removed"
-                )
+                words = f"the ledger ends at block {self.position}, the seal was made at block {position}: "
+                words += self._explain_restore(position) or "blocks were removed"
                 yield from (Discrepancy(f"seal of {seal.words}", words) for seal in seals)
 
     def _check_block(self, block: Any, before: bytes) -> Iterator[Discrepancy]:
@@ -120,11 +123,20 @@ class _Walk:
     def _check_seals(self, block: Any) -> Iterator[Discrepancy]:
         for seal in self._seals.get(block.position, ()):
             if bytes(block.hash).hex() != seal.hash:
-                yield Discrepancy(f"ledger block {block.position}", f"is not what the seal of {seal.words} holds")
+                words = f"is not what the seal of {seal.words} holds"
+                why = self._explain_restore(block.position)
+                yield Discrepancy(f"ledger block {block.position}", f"{words}: {why}" if why else words)
             for kind, number in seal.counts.items():
                 if self.entries[kind] != number:
                     words = f"counted {number} of the kind '{kind}', the ledger has {self.entries[kind]}"
                     yield Discrepancy(f"seal of {seal.words}", words)
+
+    def _explain_restore(self, position: int) -> str:
+        """Why a seal does not fit after an honest restore from a backup that is older than the seal."""
+        restored = [block for block in self._restored if block <= position]
+        if not restored:
+            return ""
+        return f"the trial was restored at block {restored[0]} from an older backup, and what followed that backup is lost"
 
     def _take(self, entry: list[Any], after_seals: bool) -> Iterator[Discrepancy]:
         kind = entry[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from surefoot.data.column_kinds import VariableKind
 from surefoot.service.access.keys import create_key, find_caller, revoke_key
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
+from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations.backup import back_up, restore
 from surefoot.service.operations.verification import verify
@@ -25,6 +26,7 @@ from surefoot.service.qualification.scratch import scratch_url
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.erasure import ask_erasure, confirm_erasure
 from surefoot.service.trial.outcomes import record_outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.replay import replay
@@ -36,17 +38,25 @@ AT_ONCE = 20
 
 
 def check_operation(trial: Trial, url: str) -> Iterator[QualificationCheck]:
-    """The checks that need a trial; all of it happens in the scratch trial."""
+    """The checks that need a trial; all of it happens in the scratch trial. A check that breaks has failed."""
     answers = list(_run_days(trial))
-    yield _check_limits(trial, answers)
-    yield _check_retries(trial)
-    yield _check_outcomes(trial, answers)
-    yield _check_update(trial)
-    yield _check_record(trial)
-    yield _check_append_only(trial)
-    yield _check_keys(trial)
-    yield _check_time_limits(trial)
-    yield _check_backup(trial, url)
+    checks: dict[str, Callable[[], QualificationCheck]] = {
+        "decisions and limits": lambda: _check_limits(trial, answers),
+        "retries": lambda: _check_retries(trial),
+        "outcomes": lambda: _check_outcomes(trial, answers),
+        "update": lambda: _check_update(trial),
+        "replay and ledger": lambda: _check_record(trial),
+        "append-only": lambda: _check_append_only(trial),
+        "keys": lambda: _check_keys(trial),
+        "time limits": lambda: _check_time_limits(trial),
+        "erasure": lambda: _check_erasure(trial),
+        "backup and restore": lambda: _check_backup(trial, url),
+    }
+    for name, check in checks.items():
+        try:
+            yield check()
+        except Exception as error:
+            yield QualificationCheck(name, "ends without an error", f"{type(error).__name__}: {error}", passed=False)
 
 
 def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
@@ -175,17 +185,33 @@ def _check_time_limits(trial: Trial) -> QualificationCheck:
     return QualificationCheck("time limits", f"the database waits {wanted}", found, found == wanted)
 
 
+def _check_erasure(trial: Trial) -> QualificationCheck:
+    """Before the backup, so that the restore meets content that was erased."""
+    participant_id = PEOPLE[1]
+    asked = ask_erasure(trial.database, participant_id, reason="qualification", by="qualification")
+    erased = confirm_erasure(trial.database, participant_id, asked.code, by="qualification")
+    differences = _count_differences(trial.database)
+    shown = f"{erased.decisions} decisions and {erased.outcomes} outcomes erased, {differences} differences"
+    complete = (erased.decisions, erased.outcomes) == (asked.decisions, asked.outcomes) and erased.decisions > 0
+    return QualificationCheck("erasure", "content goes; the rest replays", shown, complete and not differences)
+
+
 def _check_backup(trial: Trial, url: str) -> QualificationCheck:
     with tempfile.TemporaryDirectory() as folder, scratch_url(url) as place:
         path = Path(folder) / "qualification.zip"
         counts = back_up(trial.database, path)
-        other = databases.connect(place)
+        copy = databases.connect(place)
         try:
-            restored = restore(path, other)
-            differences = len(replay(other).differences)
+            restored = restore(path, copy, by="qualification").rows
+            differences = _count_differences(copy)
         finally:
-            other.close()
+            copy.close()
     shown = f"{restored['decisions']} of {counts['decisions']} decisions restored, {differences} differences"
     return QualificationCheck(
         "backup and restore", "every row comes back and replays", shown, restored == counts and not differences
     )
+
+
+def _count_differences(database: Database) -> int:
+    """What replay and the ledger find."""
+    return len(replay(database).differences) + len(verify(database).discrepancies)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
-from surefoot.service.database.databases import Database, lift_time_limit
+from surefoot.service.database.databases import Database, lift_time_limit, lock_content
 from surefoot.service.database.evidence import COPIED_VALUES, EVIDENCE
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import decisions, kept_moments, outcomes, participant_events, participants, updates
@@ -104,6 +104,7 @@ def erase_content(
 ) -> Erasure:
     """Erase a participant's content, or everybody's (None) that came before a moment; in the caller's transaction."""
     lift_time_limit(connection)
+    lock_content(connection)
     points, told = _select(participant_id, before)
     blanks = {name: blank for name, blank in EVIDENCE["outcome"].content.items() if name != "fingerprint"}
     unique = sa.literal("erased ") + sa.cast(outcomes.c.id, sa.String)

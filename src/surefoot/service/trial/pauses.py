@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
+from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import participants
 from surefoot.service.trial.api_errors import ApiError
@@ -48,6 +49,7 @@ def withdraw(trial: Trial, participant_id: str, *, reason: str, by: str) -> dict
 
 def withdraw_participant(connection: sa.Connection, participant_id: str, *, reason: str, by: str) -> None:
     """In the caller's transaction; of a participant who is known."""
+    lock_content(connection)
     if find_statuses(connection, [participant_id]).get(participant_id) != WITHDRAWN:
         row = {"participant_id": participant_id, "kind": WITHDRAWN, "reason": reason}
         insert_recorded(connection, "participant event", {**row, "happened_at": now(), "done_by": by})

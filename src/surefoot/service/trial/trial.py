@@ -103,11 +103,11 @@ def read_draw_secret(database: Database) -> bytes:
     return bytes(value)
 
 
-def load_newest_settings(database: Database) -> TrialSection:
+def read_newest_settings(connection: sa.Connection) -> TrialSection:
     """The `[trial]` section of the study that was served last."""
-    with database.autocommit() as connection:
-        newest = connection.scalar(sa.select(schema.studies.c.id).order_by(schema.studies.c.first_used.desc()).limit(1))
-    return TrialSection() if newest is None else load_stored_study(database, newest).trial or TrialSection()
+    newest = sa.select(schema.studies.c.text).order_by(schema.studies.c.first_used.desc()).limit(1)
+    text = connection.scalar(newest)
+    return TrialSection() if text is None else _parse_study(text).trial or TrialSection()
 
 
 def load_stored_study(database: Database, study_id: str) -> Study:

@@ -133,19 +133,22 @@ def _refuse_corrected(earlier: KeptMoments, rows: list[Any], before: dict[str, i
         raise InputError("an outcome that was counted was corrected")
 
 
-def keep_moments(trial: Trial, update_id: int, proposal: Proposal, marks: dict[str, int]) -> None:
-    """In place of those that were kept before, where the next update can go on from them.
+def pack_moments(trial: Trial, update_id: int, proposal: Proposal, marks: dict[str, int]) -> dict[str, Any] | None:
+    """The row of the moments that the next update can go on from.
 
     Only what passed the checks is kept: what was refused, or not checked yet, must be looked at again.
     """
     from pyarrow import parquet
 
     if proposal.state != "done" or find_need_for_rows(trial.study) is not None:
-        return
+        return None
     kept = proposal.kept or KeptMoments.of_logs(trial.study, proposal.logs)
     content = io.BytesIO()
     parquet.write_table(kept.to_table(trial.study), content)
-    row = {"update_id": update_id, "study_id": trial.study_id, "marks": json.dumps(marks), "content": content.getvalue()}
-    with trial.database.transaction() as connection:
-        connection.execute(sa.delete(kept_moments))
-        connection.execute(sa.insert(kept_moments).values(**row))
+    return {"update_id": update_id, "study_id": trial.study_id, "marks": json.dumps(marks), "content": content.getvalue()}
+
+
+def keep_moments(connection: sa.Connection, row: dict[str, Any]) -> None:
+    """In place of those that were kept before; in the caller's transaction."""
+    connection.execute(sa.delete(kept_moments))
+    connection.execute(sa.insert(kept_moments).values(**row))

@@ -15,23 +15,27 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
-from surefoot.fitting.part_fit import describe_fit
-from surefoot.policies.policies import Policies
+from surefoot.fitting.part_fit import PartFit, describe_fit
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
+from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded, record
-from surefoot.service.database.schema import activations, policies, updates
+from surefoot.service.database.schema import activations, erasures, participant_events, policies, updates
 from surefoot.service.trial.alerts import raise_alert
+from surefoot.service.trial.point_query import WITHDRAWN
 from surefoot.service.trial.policy_versions import to_text
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
 from surefoot.service.updates.coefficient_intervals import coefficient_intervals
-from surefoot.service.updates.moment_store import keep_moments, read_update_rows
+from surefoot.service.updates.moment_store import UpdateRows, keep_moments, pack_moments, read_update_rows
+from surefoot.study import StudyLogs
 from surefoot.trial_rules.proposals import Proposal, propose_policy
 
 BEAT_SECONDS = 2.0
 DEAD_AFTER = timedelta(seconds=20)
 """An update without a heartbeat for this long is presumed dead."""
+FITS = 5
+"""So often an update fits again because somebody withdrew or was erased meanwhile."""
 SHOWN = 500
 """Rows removed as outliers that a result lists."""
 
@@ -140,30 +144,49 @@ def _heartbeat(trial: Trial, update_id: int) -> Iterator[None]:
 
 
 def _fit_and_publish(trial: Trial, update_id: int) -> str:
-    _set_state(trial, update_id, "fitting")
-    with trial.database.snapshot() as connection:
-        read = read_update_rows(trial, connection)
-    found = read.rows
-    if not found:
-        return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
+    """Fit again when somebody withdrew or was erased meanwhile: nothing that was read before is written after."""
+    for _ in range(FITS):
+        _set_state(trial, update_id, "fitting")
+        with trial.database.snapshot() as connection:
+            departures = _count_departures(trial, connection)
+            read = read_update_rows(trial, connection)
+        if not read.rows:
+            return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
+        proposal = _propose(trial, update_id, read)
+        result = _describe_result(trial, proposal, read)
+        moments = pack_moments(trial, update_id, proposal, read.marks)
+        live = describe_live(trial)
+        with trial.database.transaction() as connection:
+            lock_content(connection)
+            if _count_departures(trial, connection) == departures:
+                if moments is not None:
+                    keep_moments(connection, moments)
+                return _publish_policy(trial, connection, update_id, proposal, result, live)
+    raise InputError(f"somebody withdrew or was erased during each of {FITS} fits; start the update again")
+
+
+def _count_departures(trial: Trial, connection: sa.Connection) -> tuple[int, int]:
+    """Erasures, and withdrawals if nothing is learned from those who left."""
+    withdrawals = sa.select(sa.func.count()).where(participant_events.c.kind == WITHDRAWN)
+    erased = connection.scalar(sa.select(sa.func.count()).select_from(erasures))
+    left = 0 if trial.settings.learn_from_withdrawn else connection.scalar(withdrawals)
+    return int(erased or 0), int(left or 0)
+
+
+def _propose(trial: Trial, update_id: int, read: UpdateRows) -> Proposal:
     live = trial.read_live(trial.policies.live())
     before = live.version.policies if live is not None and live.version is not None and live.fits else None
-    proposal = propose_policy(
+    return propose_policy(
         trial.study,
-        trial_logs.measure_rows(trial.study, found),
+        trial_logs.measure_rows(trial.study, read.rows),
         before,
         [] if before is None else _live_coefficients(trial),
-        label=lambda row: f"decision point {found[row]['decision_idx']} of participant {found[row]['participant_id']}",
+        label=lambda row: (
+            f"decision point {read.rows[row]['decision_idx']} of participant {read.rows[row]['participant_id']}"
+        ),
         report=lambda state: _set_state(trial, update_id, state),
         earlier=read.earlier,
     )
-    keep_moments(trial, update_id, proposal, read.marks)
-    made = {"rows_read": len(found), "why_all_rows": read.why_all}
-    counts = {} if proposal.kept is None else proposal.kept.summarise_fit(proposal.fit.warnings)
-    result = {**_describe_result(trial, proposal, found), **counts, **made}
-    if proposal.policies is None:
-        return _finish_update(trial, update_id, proposal.state, result=result, message=proposal.message)
-    return _publish_policy(trial, update_id, proposal, proposal.policies, result)
 
 
 def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
@@ -176,62 +199,74 @@ def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
     return kept
 
 
-def _describe_result(trial: Trial, proposal: Proposal, found: list[Any]) -> dict[str, Any]:
+def _describe_result(trial: Trial, proposal: Proposal, read: UpdateRows) -> dict[str, Any]:
     """Counts, the rows that the critic removed with what it expected there, and values that were not plausible."""
-    fit, logs = describe_fit(trial.study, proposal.logs, proposal.fit), proposal.logs
+    fit = describe_fit(trial.study, proposal.logs, proposal.fit)
+    result = {
+        **fit.summary,
+        "study_id": trial.study_id,
+        "removed_rows": _list_removed(fit, proposal.logs, read.rows),
+        "implausible_rows": [
+            {**_name_point(read.rows[cell.row]), "variable": cell.variable, "value": cell.value, "limits": cell.limits}
+            for cell in proposal.implausible[:SHOWN]
+        ],
+    }
+    if proposal.coefficients:
+        result |= {"standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}
+    counts = {} if proposal.kept is None else proposal.kept.summarise_fit(proposal.fit.warnings)
+    return {**result, **counts, "rows_read": len(read.rows), "why_all_rows": read.why_all}
+
+
+def _list_removed(fit: PartFit, logs: StudyLogs, rows: list[Any]) -> list[dict[str, Any]]:
     weights = fit.weights["weight"].to_numpy(zero_copy_only=False)
     residuals = fit.weights["residual"].to_numpy(zero_copy_only=False)
     thresholds = dict(zip(fit.critic["participant"].to_pylist(), fit.critic["threshold"].to_pylist(), strict=True))
     removed = []
     for position in np.flatnonzero(weights == 0)[:SHOWN]:
-        row = found[int(logs.row[position])]
+        row = rows[int(logs.row[position])]
         threshold = float(thresholds.get(row["participant_id"], thresholds.get("everyone")) or np.inf)
-        reward, residual = float(logs.logs.reward[position]), float(residuals[position])
+        reward = float(logs.logs.reward[position])
         removed.append(
             {
                 "decision_id": row["id"],
                 **_name_point(row),
                 "action": row["action"],
                 "reward": reward,
-                "expected": reward - residual,
+                "expected": reward - float(residuals[position]),
                 "limit": float(np.sqrt(threshold)) if np.isfinite(threshold) else None,
             }
         )
-    implausible = [
-        {**_name_point(found[one.row]), "variable": one.variable, "value": one.value, "limits": one.limits}
-        for one in proposal.implausible[:SHOWN]
-    ]
-    told = {**fit.summary, "study_id": trial.study_id, "removed_rows": removed, "implausible_rows": implausible}
-    if not proposal.coefficients:
-        return told
-    return {**told, "standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}
+    return removed
 
 
 def _name_point(row: Any) -> dict[str, Any]:
     return {name: row[name] for name in ("participant_id", "decision_idx")}
 
 
-def _publish_policy(trial: Trial, update_id: int, proposal: Proposal, new: Policies, result: dict[str, Any]) -> str:
+def _publish_policy(
+    trial: Trial, connection: sa.Connection, update_id: int, proposal: Proposal, result: dict[str, Any], live: str
+) -> str:
     """Policy, activation and the update's end in one transaction."""
-    accepted, message = proposal.state == "done", proposal.message
-    alert = None if accepted else f"update {update_id} was refused by a policy check ({message}); {describe_live(trial)}"
-    finite = next(finding.passed for finding in proposal.findings if finding.check == "finite")
-    with trial.database.transaction() as connection:
-        if finite:
-            row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
-            policy_id = int(insert_recorded(connection, "policy", {**row, "content": to_text(new)}))
-            if accepted and trial.settings.activation == "automatic":
-                activate(connection, policy_id, f"update {update_id}")
-        return _write_end(
-            trial,
-            connection,
-            update_id,
-            proposal.state,
-            findings=[finding.as_dict() for finding in proposal.findings],
-            result=result,
-            message=message,
-            alert=alert,
-        )
+    accepted = proposal.state == "done"
+    alert = None
+    if proposal.state == "refused":
+        alert = f"update {update_id} was refused by a policy check ({proposal.message}); {live}"
+    finite = any(finding.passed for finding in proposal.findings if finding.check == "finite")
+    if proposal.policies is not None and finite:
+        row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
+        policy_id = int(insert_recorded(connection, "policy", {**row, "content": to_text(proposal.policies)}))
+        if accepted and trial.settings.activation == "automatic":
+            activate(connection, policy_id, f"update {update_id}")
+    return _write_end(
+        trial,
+        connection,
+        update_id,
+        proposal.state,
+        findings=[finding.as_dict() for finding in proposal.findings],
+        result=result,
+        message=proposal.message,
+        alert=alert,
+    )
 
 
 def describe_live(trial: Trial) -> str:

@@ -1,0 +1,321 @@
+"""Every promise holds together with every other one: each pair once, with replay and ledger at the end."""
+
+import csv
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from surefoot.service.access import keys
+from surefoot.service.app import create_app
+from surefoot.service.database import databases
+from surefoot.service.operations import backup
+from surefoot.service.operations.export import export_decisions, export_outcomes
+from surefoot.service.operations.seal import make_seal
+from surefoot.service.operations.verification import verify
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.erasure import Erasure, erase_expired
+from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.pauses import set_pause, withdraw
+from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_trial
+from surefoot.service.updates import updates as update_module
+from surefoot.study import Study
+from tests.service.dashboard.pages import PAGES, sign_in
+from tests.service.support.client import Client, request
+from tests.service.support.seeded_trial import BEGIN, Clock
+from tests.service.support.trials import STUDY, answer, erase, fill, make_earlier, update
+
+SENTINEL = 7.7310625
+"""A value that is looked for in files."""
+DERIVED = STUDY.replace(
+    "[reward]",
+    '[state.lately]\nderived = "outcome mean"\nstart = 0\n\n[state.day]\nderived = "day in study"\n\n[reward]',
+).replace("[trial]\n", "[trial]\nday_boundary = 5\n")
+
+
+def account(database, *seals):
+    """Everything replays and every row is as the ledger and the seals have it; how many decisions are erased."""
+    replayed = replay(database)
+    assert replayed.differences == []
+    assert verify(database, seals).discrepancies == []
+    return replayed.erased
+
+
+@pytest.fixture
+def restore(study, tmp_path):
+    """Restore a backup into a new SQLite file and open the trial that it holds."""
+    opened = []
+
+    def restore_and_open(path, text=study):
+        url = f"sqlite:///{tmp_path}/restored-{len(opened)}.db"
+        database = databases.connect(url)
+        restored = backup.restore(path, database, by="test")
+        database.close()
+        opened.append(open_trial(text, url))
+        return opened[-1], restored
+
+    yield restore_and_open
+    for trial in opened:
+        trial.close()
+
+
+def send_sentinel(trial, participant="p0", index=900):
+    context = {"weather": SENTINEL, "engagement": 0.0, "place": "home"}
+    return answer(trial, participant, index, context=context)
+
+
+def read_files(trial):
+    """The bytes of a SQLite database and its log."""
+    path = Path(trial.database.engine.url.database)
+    return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
+
+
+def test_erase_and_restore(trial, restore, tmp_path):
+    fill(trial, points=40)
+    update(trial)
+    send_sentinel(trial)
+    erase(trial)
+    counts = backup.back_up(trial.database, tmp_path / "trial.zip")
+    copy, restored = restore(tmp_path / "trial.zip")
+    assert restored == backup.Restoration(counts, Erasure(0, 0), None)
+    assert account(copy.database) == account(trial.database) == 41
+    assert str(SENTINEL).encode() not in read_files(copy)
+    assert answer(copy, "p1")["action"] == answer(trial, "p1")["action"]
+    assert update(copy)[0] == "done"
+    again, _ = restore(tmp_path / "trial.zip")
+    backup.back_up(again.database, tmp_path / "second.zip")
+    third, _ = restore(tmp_path / "second.zip")
+    assert account(third.database) == 41, "erased stays erased through every restore"
+
+
+def test_erase_and_restore_a_backup_from_before(trial, restore, tmp_path):
+    fill(trial, points=40)
+    update(trial)
+    send_sentinel(trial)
+    backup.back_up(trial.database, tmp_path / "old.zip")
+    erase(trial)
+    backup.write_erasure_list(trial.database, tmp_path)
+    listed = backup.write_erasure_list(trial.database, tmp_path)
+    assert listed.read_text().count("\n") == 1, "no line twice"
+    copy, restored = restore(tmp_path / "old.zip")
+    assert (restored.erased, restored.erasure_list) == (Erasure(41, 32), listed)
+    assert account(copy.database) == 41
+    assert str(SENTINEL).encode() not in read_files(copy)
+    with pytest.raises(Exception, match="has withdrawn"):
+        answer(copy, "p0", 1001)
+    assert answer(copy, "p1")["action"] == answer(trial, "p1")["action"]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_keep_days_and_restore(url, restore, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    study = Study.parse(STUDY.replace("[trial]\n", "[trial]\nkeep_days = 30\n"))
+    trial = open_trial(study, url)
+    register_participant(trial.database, "p0")
+    send_sentinel(trial, index=0)
+    backup.back_up(trial.database, tmp_path / "old.zip")
+    clock.set(BEGIN + timedelta(days=31))
+    answer(trial, "p0", 1)
+    assert erase_expired(trial, clock.moment) == Erasure(1, 0)
+    backup.back_up(trial.database, tmp_path / "new.zip")
+    for name, erased in (("new.zip", 0), ("old.zip", 1)):
+        copy, restored = restore(tmp_path / name, study)
+        assert restored.erased == Erasure(erased, 0), "without a list the study's own keep_days decides"
+        assert account(copy.database) == 1
+        assert str(SENTINEL).encode() not in read_files(copy)
+    trial.close()
+
+
+def test_erase_and_replay(url, monkeypatch, tmp_path):
+    """Derived states follow from a past that is erased, in part by keep_days."""
+    clock = Clock(monkeypatch, tmp_path)
+    clock.set(BEGIN + timedelta(days=10))
+    text = DERIVED.replace("[trial]\n", "[trial]\nkeep_days = 30\n")
+    trial = open_trial(Study.parse(text), url)
+    fill(trial, points=40)
+    assert update(trial)[0] == "done"
+    clock.set(BEGIN + timedelta(days=20))
+    fill(trial, points=5, first=40)
+    clock.set(BEGIN + timedelta(days=41))
+    erase_expired(trial, clock.moment)
+    fill(trial, points=5, first=45)
+    assert account(trial.database) == 80
+    erase(trial, "p1")
+    assert account(trial.database) == 90
+    trial.close()
+
+
+def test_erase_and_retry(trial):
+    fill(trial, people=1, points=3)
+    asked = DecisionRequest.model_validate(request("p0", 900))
+    first = decide(trial, asked)
+    erase(trial)
+    assert decide(trial, asked) == first
+    account(trial.database)
+
+
+def test_erase_and_seal(trial):
+    fill(trial, points=10)
+    before = make_seal(trial.database)
+    erase(trial)
+    after = make_seal(trial.database)
+    answer(trial, "p1")
+    assert account(trial.database, before, after) == 10
+
+
+def test_erase_and_export(trial, tmp_path):
+    fill(trial, points=40)
+    send_sentinel(trial)
+    erase(trial)
+    export_decisions(trial, tmp_path / "decisions.csv", "csv")
+    export_outcomes(trial, tmp_path / "outcomes.csv", "csv")
+    assert str(SENTINEL) not in (tmp_path / "decisions.csv").read_text() + (tmp_path / "outcomes.csv").read_text()
+    rows = list(csv.DictReader((tmp_path / "decisions.csv").read_text().splitlines()))
+    assert {row["erased"] for row in rows if row["participant"] == "p0"} == {"true"}
+    assert {row["erased"] for row in rows if row["participant"] == "p1"} == {"false"}
+    logs = trial.study.read(tmp_path / "decisions.csv").logs
+    assert (len(logs), int(logs.usable.sum())) == (81, 32), "nothing of p0 is learned from"
+
+
+def test_erase_and_an_update_under_way(trial, monkeypatch):
+    """Nothing that was read before an erasure is written after it."""
+    propose, calls = update_module.propose_policy, []
+
+    def propose_late(*given, **settings):
+        proposal = propose(*given, **settings)
+        calls.append(len(given[1].row))
+        if len(calls) == 1:
+            erase(trial)
+        return proposal
+
+    fill(trial, points=40)
+    monkeypatch.setattr(update_module, "propose_policy", propose_late)
+    state, status = update(trial)
+    assert state == "done" and len(calls) == 2
+    live, _ = trial.policies.live()
+    assert set(trial.policies.get(live).policies.participants) == {"p1"}
+    assert {row["participant_id"] for row in status["result"]["removed_rows"]} <= {"p1"}
+    assert account(trial.database) == 40
+
+
+def test_withdraw_and_update(trial, monkeypatch):
+    """Before the update, and while it is under way."""
+    propose, calls = update_module.propose_policy, []
+
+    def propose_late(*given, **settings):
+        calls.append(None)
+        if len(calls) == 1:
+            withdraw(trial, "p1", reason="no time", by="test")
+        return propose(*given, **settings)
+
+    fill(trial, people=3, points=40)
+    withdraw(trial, "p2", reason="left", by="test")
+    monkeypatch.setattr(update_module, "propose_policy", propose_late)
+    assert update(trial)[0] == "done"
+    live, _ = trial.policies.live()
+    assert set(trial.policies.get(live).policies.participants) == {"p0"}
+    account(trial.database)
+
+
+def test_withdraw_and_restore(trial, restore, tmp_path):
+    fill(trial, points=10)
+    withdraw(trial, "p0", reason="left", by="test")
+    backup.back_up(trial.database, tmp_path / "trial.zip")
+    copy, _ = restore(tmp_path / "trial.zip")
+    with pytest.raises(Exception, match="has withdrawn"):
+        answer(copy, "p0")
+    account(copy.database)
+
+
+def test_pause_and_retry(trial):
+    """A retry repeats what was answered, whatever was paused or resumed since."""
+    register_participant(trial.database, "p0")
+    asked = [DecisionRequest.model_validate(request("p0", index)) for index in range(3)]
+    before = decide(trial, asked[0])
+    set_pause(trial, "p0", paused=True, reason="ill", by="test")
+    assert decide(trial, asked[0]) == before and '"unavailable"' not in before
+    paused = decide(trial, asked[1])
+    assert '"unavailable"' in paused and decide(trial, asked[1]) == paused
+    set_pause(trial, "p0", paused=False, reason="well", by="test")
+    assert decide(trial, asked[1]) == paused
+    set_pause(trial, None, paused=True, reason="holidays", by="test")
+    study_paused = decide(trial, asked[2])
+    set_pause(trial, None, paused=False, reason="back", by="test")
+    assert decide(trial, asked[2]) == study_paused and "paused: the study" in study_paused
+    account(trial.database)
+
+
+def test_pause_and_restore(trial, restore, tmp_path):
+    fill(trial, points=3)
+    set_pause(trial, "p0", paused=True, reason="ill", by="test")
+    backup.back_up(trial.database, tmp_path / "trial.zip")
+    copy, _ = restore(tmp_path / "trial.zip")
+    assert answer(copy, "p0")["source"] == "unavailable" and answer(copy, "p1")["source"] == "warm-up"
+    account(copy.database)
+
+
+def test_seal_and_restore(trial, restore, tmp_path):
+    fill(trial, points=10)
+    before = make_seal(trial.database)
+    erase(trial)
+    at_backup = make_seal(trial.database)
+    backup.back_up(trial.database, tmp_path / "trial.zip")
+    copy, _ = restore(tmp_path / "trial.zip")
+    answer(copy, "p1")
+    account(copy.database, before, at_backup, make_seal(copy.database))
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("later", [0, 3])
+def test_seal_and_restore_a_backup_from_before(trial, restore, tmp_path, later):
+    """What was sealed after the backup is lost, and the restore is named as the reason."""
+    fill(trial, points=10)
+    backup.back_up(trial.database, tmp_path / "old.zip")
+    answer(trial, "p0", 1000)
+    answer(trial, "p1", 1000)
+    seal = make_seal(trial.database)
+    copy, _ = restore(tmp_path / "old.zip")
+    for index in range(later):
+        answer(copy, "p1", 1000 + index)
+    (words,) = {
+        discrepancy.what for discrepancy in verify(copy.database, [seal]).discrepancies if "counted" not in discrepancy.what
+    }
+    assert words.endswith("from an older backup, and what followed that backup is lost")
+    account(copy.database)
+
+
+@pytest.mark.parametrize("version", ["0004", "0007"])
+def test_upgrade_and_replay(empty, study, restore, tmp_path, version):
+    """With what was erased and sealed under the earlier schema; a backup of the upgraded trial restores."""
+    trial = open_trial(study, f"sqlite:///{tmp_path}/now.db")
+    fill(trial, points=40)
+    update(trial)
+    answer(trial, "p1")
+    erase(trial)
+    make_earlier(version, trial.database, empty)
+    trial.close()
+    seal = make_seal(empty)
+    databases.upgrade(empty)
+    assert account(empty, seal) == 40
+    goes_on = open_trial(study, empty.url)
+    answer(goes_on, "p1", 1001)
+    assert update(goes_on)[0] == "done"
+    assert account(goes_on.database, seal) == 40
+    backup.back_up(goes_on.database, tmp_path / "trial.zip")
+    goes_on.close()
+    copy, _ = restore(tmp_path / "trial.zip")
+    assert account(copy.database, seal) == 40
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_erase_and_every_page(trial):
+    fill(trial, points=40)
+    update(trial)
+    erase(trial)
+    given = {role: keys.create_key(trial.database, role) for role in keys.ROLES}
+    with Client(create_app(trial), given) as browser:
+        sign_in(browser, "admin")
+        for page in (*PAGES, "/participants/p0", "/updates/1", "/policies/1"):
+            assert browser.get(page).status_code == 200, page
