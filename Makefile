@@ -4,7 +4,7 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run demo test lint format typescript serve trial bench mutants docs wheel dist sbom clean lock
+.PHONY: help run demo test kernels lint format typescript serve trial bench mutants docs wheel dist sbom clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,12 @@ demo: $(VENV)/run.stamp  ## A whole small trial in half a minute, into surefoot-
 # Bytecode is kept, whatever the machine says: the tests start the command again and again.
 test: lint  ## Every check: formatting, lint, types, tests
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
+
+# An AVX2 processor with one thread, then one from before AVX with two: BLAS and NumPy round differently on each.
+KERNEL_TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto -m 'not slow' tests/numerics tests/learning
+kernels: $(VENV)/dev.stamp  ## Numerics and learning tests with the BLAS kernels of other processors (x86-64 with AVX2)
+	OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 NPY_DISABLE_CPU_FEATURES='X86_V4 AVX512_ICL AVX512_SPR' $(KERNEL_TESTS)
+	OPENBLAS_CORETYPE=Nehalem OPENBLAS_NUM_THREADS=2 NPY_DISABLE_CPU_FEATURES='X86_V3 X86_V4 AVX512_ICL AVX512_SPR' $(KERNEL_TESTS)
 
 lint: $(VENV)/dev.stamp  ## Formatting, lint, types and layers only
 	$(BIN)/ruff format --check .

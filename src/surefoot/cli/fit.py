@@ -25,7 +25,7 @@ def fit(
     ),
     out: Annotated[str, typer.Option(help="Folder (path or URL) for the results; a fit when all is done.")] = "fitted",
     engine: Annotated[
-        str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). None changes a result.")
+        str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). Results agree to rounding.")
     ] = "auto",
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")

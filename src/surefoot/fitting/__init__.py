@@ -137,7 +137,7 @@ def fit_study(
         Told how many people are done, of how many.
     engine
         `auto` (processes for files of several parts, else threads), `numpy`, `torch`, `gpu`, or `dask` for files fitted
-        on a cluster. None of them changes a result.
+        on a cluster. Results agree to rounding.
     scheduler
         Where the cluster is; this machine unless given.
     keep
