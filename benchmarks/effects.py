@@ -19,7 +19,8 @@ import surefoot as sf
 
 REPLICATES = 2000
 POINTS = 30
-COLUMNS = {"participant": "person", "time": "t", "treatment": "sent", "probability": "p", "available": "available"}
+COLUMNS = {"participant": "person", "time": "t", "treatment": "sent", "probability": "p", "probability_of": "sending",
+           "available": "available"}  # fmt: skip
 CONTROLS = ["x", "home", "day"]
 
 
@@ -154,7 +155,8 @@ def _learned(x, sent, y, p, new):
     who = np.repeat(np.arange(replicates), x[0].size)
     table = pa.table({"r": who, "t": np.tile(np.arange(x[0].size), replicates), "x": x.ravel(), "a": sent.ravel(),
                       "y": y.ravel(), "p": np.where(sent == 1, p, 1 - p).ravel()})  # fmt: skip
-    logs = sf.Trajectories.from_frame(table, participant="r", time="t", state=["x"], action="a", reward="y", probability="p")
+    logs = sf.Trajectories.from_frame(table, participant="r", time="t", state=["x"], action="a", reward="y", probability="p",
+                                      probability_of="action taken")  # fmt: skip
     learned = sf.method("saccb").fit(logs).policies_
     sends = learned.probabilities(np.repeat(np.arange(replicates), new[0].size), new.reshape(-1, 1))[:, 1]
     return np.clip(sends, 0.1, 0.9).reshape(new.shape)

@@ -27,12 +27,12 @@ def table(people=20, points=40, seed=0, send=lambda rng, n: rng.uniform(0.5, 0.8
     }
 
 
-def read(data, probability="p", **changes):
+def read(data, probability="p", probability_of="action taken", **changes):
     from surefoot.data.frames import make_frame
 
     frame = make_frame({**data, **changes}, "pyarrow")
     roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "action", "reward": "reward"}
-    return sf.Trajectories.from_frame(frame, probability=probability, **roles)
+    return sf.Trajectories.from_frame(frame, probability=probability, probability_of=probability_of, **roles)
 
 
 def test_the_mean_weight_of_every_action_is_one_where_the_probability_is_that_of_the_action_taken():
@@ -128,7 +128,7 @@ def test_several_actions_are_refused_only_where_their_weights_are_too_large():
     from surefoot.data.frames import make_frame
 
     read3 = lambda **changes: sf.Trajectories.from_frame(  # noqa: E731
-        make_frame({**frame, **changes}, "pyarrow"), probability="taken", actions=3, **roles
+        make_frame({**frame, **changes}, "pyarrow"), probability="taken", probability_of="action taken", actions=3, **roles
     )
     check_probabilities(read3())
     # An action that could not be taken half of the time: its mean weight is a half, and nothing is wrong.

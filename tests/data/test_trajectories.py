@@ -29,6 +29,9 @@ def frame(**changes):
     return pd.DataFrame({**data, **changes})
 
 
+TAKEN = {"probability": "p", "probability_of": "action taken"}
+
+
 def read(table, **roles):
     return Trajectories.from_frame(table, **{**ROLES, **roles})
 
@@ -36,7 +39,7 @@ def read(table, **roles):
 @pytest.mark.parametrize("convert", [lambda f: f, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"])
 def test_reads_every_kind_of_frame_and_gives_the_same_kind_back(convert):
     table = convert(frame())
-    logs = read(table, probability="p", available="open")
+    logs = read(table, probability="p", probability_of="action taken", available="open")
     assert logs.participants.tolist() == ["a", "b"]
     assert logs.participant_index.tolist() == [1, 0, 1, 0, 1]
     assert_array_equal(logs.state, [[0.1, 1], [0.2, 2], [0.3, 3], [0.4, 4], [0.5, 5]])
@@ -44,9 +47,28 @@ def test_reads_every_kind_of_frame_and_gives_the_same_kind_back(convert):
     assert logs.starts.tolist() == [0, 2, 5]
     back = logs.to_frame()
     assert type(back) is type(table)
-    again = read(back, probability="p", available="open")
+    again = read(back, probability="p", probability_of="action taken", available="open")
     for name in ("participants", "participant_index", "time", "state", "available", "action", "probability", "reward"):
         assert_array_equal(getattr(again, name), getattr(logs, name))
+
+
+def test_probabilities_of_sending_and_of_the_action_taken_are_the_same_logs():
+    table = frame(sending=[0.6, 0.6, 0.6, 0.6, 0.6])
+    taken = read(table, probability="p", probability_of="action taken")
+    sending = read(table, probability="sending", probability_of="sending")
+    assert_array_equal(sending.probability, taken.probability)
+    assert_array_equal(sending.to_frame()["sending"], 0.6)
+    with pytest.raises(InputError, match="something was sent although the probability of sending is 0"):
+        read(frame(sending=[0.6, 0.6, 0.0, 0.6, 0.6]), probability="sending", probability_of="sending")
+
+
+def test_what_a_probability_is_of_must_be_said_where_it_makes_a_difference():
+    even = read(frame(p=[0.5, 0.7, 0.7, 0.5, 0.7]), probability="p")
+    assert_array_equal(even.probability, [0.5, 0.7, 0.7, 0.5, 0.7])
+    with pytest.raises(InputError, match="column 'p': nothing says what it is the probability of"):
+        read(frame(), probability="p")
+    with pytest.raises(InputError, match="with several treatments one column can be nothing else"):
+        read(frame(), probability="p", actions=3)
 
 
 def test_reads_files(tmp_path):
@@ -107,7 +129,7 @@ def test_nothing_can_be_changed_not_even_through_the_source():
         ({"a": ["no", "do", "no", "run", "no"]}, {"actions": ["no", "do"]}, ("row 3", "'a'"), "'run' was never declared"),
         ({"r": [10, np.inf, 1, 2, 3]}, {}, ("row 1", "'r'", "'a'"), "inf is not finite"),
         ({"s1": [1, 2, 3, -np.inf, 3]}, {}, ("row 3", "'s1'", "'a'"), "not finite"),
-        ({"p": [0.4, 0.0, 0.6, 0.4, 0.6]}, {"probability": "p"}, ("row 1", "'p'", "'a'"), "probability 0 is outside"),
+        ({"p": [0.4, 0.0, 0.6, 0.4, 0.6]}, TAKEN, ("row 1", "'p'", "'a'"), "probability 0 is outside"),
         ({"p": [0.4, 0.6, 1.5, 0.4, 0.6]}, {"probability": "p"}, ("row 2", "'p'", "'b'"), "probability 1.5 is outside"),
         ({"p": [0.4, 0.6, np.inf, 0.4, 0.6]}, {"probability": "p"}, ("row 2", "'p'"), "outside"),
         ({"participant": ["b", None, "b", "a", "b"]}, {}, ("row 1", "'participant'"), "missing"),

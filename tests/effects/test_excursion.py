@@ -104,7 +104,8 @@ def test_several_actions_against_nothing_and_against_each_other():
     columns = COLUMNS | {"probability": ["p", "p"], "actions": ["nothing", "walk", "rest"]}
     found = wcls(frame, controls=["x"], **columns)
     assert found.names == ("walk: Intercept", "rest: Intercept")
-    taken = COLUMNS | {"probability": None, "probability_taken": "taken", "actions": ["nothing", "walk", "rest"]}
+    actions = {"actions": ["nothing", "walk", "rest"]}
+    taken = COLUMNS | actions | {"probability": "taken", "probability_of": "action taken"}
     np.testing.assert_allclose(wcls(frame, controls=["x"], **taken).params, found.params, rtol=1e-9)
     between = found.effect_at(action="rest", against="walk")
     assert between.effect[0] == pytest.approx(found.params[1] - found.params[0])
@@ -115,6 +116,13 @@ def test_several_actions_against_nothing_and_against_each_other():
     for estimator in (emee2, dcee):
         with pytest.raises(InputError, match="one treatment with nothing"):
             estimator(frame.assign(z=1.0), **(columns | {"outcome": "b" if estimator is emee2 else "z"}))
+
+
+def test_both_meanings_of_the_probability_give_the_same_effect(trial):
+    sending = wcls(trial, controls=["x"], **COLUMNS)
+    taken = wcls(trial, controls=["x"], **(COLUMNS | {"probability": "taken", "probability_of": "action taken"}))
+    np.testing.assert_allclose(taken.params, sending.params, rtol=1e-12)
+    np.testing.assert_allclose(taken.bse, sending.bse, rtol=1e-12)
 
 
 def test_a_probability_that_never_changed_may_be_a_number(trial):
@@ -199,7 +207,10 @@ def test_one_action_only_is_refused(trial):
         ({}, {"numerator": [0.3, 0.3]}, "strictly between 0 and 1"),
         ({}, {"future": "never"}, "choose from"),
         ({}, {"lag": -1}, "whole number"),
-        ({}, {"probability": None}, "give either probability"),
+        ({}, {"probability": None}, "give the probability: a column"),
+        ({}, {"probability_of": None}, "nothing says what it is the probability of"),
+        ({}, {"probability_of": "treatment"}, "write one of"),
+        ({}, {"probability": 0.5, "probability_of": "action taken"}, "is the probability of sending"),
         ({}, {"estimator": "wlcs"}, "did you mean 'wcls'"),
         ({}, {"estimator": "emee"}, "the outcome is"),
         ({}, {"estimator": "dcee"}, "differs from the participant's first row"),

@@ -13,7 +13,7 @@ from tests.effects.reference import corrected_emee2_as_in_r
 SHARED = Path(__file__).parents[3] / "shared"
 CASES = SHARED / "excursion" / "cases.json"
 HEARTSTEPS = SHARED / "heartsteps_v1" / "suggestions.csv"
-ROLES = {"participant": "person", "time": "t", "treatment": "sent", "probability": "p"}
+ROLES = {"participant": "person", "time": "t", "treatment": "sent", "probability": "p", "probability_of": "sending"}
 NAMES = [
     *("wcls_marginal_all", "wcls_home_all", "wcls_two_all", "wcls_noavail_P37", "wcls_day_P37"),
     *("emee_day_all", "emee_marginal_P37", "emee_home_P37", "emee2_marginal_all", "emee2_home_all", "emee2_day_P37"),
@@ -113,8 +113,8 @@ def heartsteps():
 
 def test_heartsteps_v1_as_published(heartsteps):
     asked = {"participant": heartsteps.columns[0], "time": "decision", "outcome": "steps", "treatment": "send",
-             "probability": "p", "available": "available", "numerator": 0.6, "transform": "log(x + 0.5)",
-             "controls": ["log_steps_before"],
+             "probability": "p", "probability_of": "sending", "available": "available", "numerator": 0.6,
+             "transform": "log(x + 0.5)", "controls": ["log_steps_before"],
              "missing_as": {"steps": 0, "log_steps_before": float(np.log(0.5))}}  # fmt: skip
     found = sf.effects.analyse(heartsteps, moderators=["day"], at=[{"day": 0}, {"day": 40}], **asked)
     published = [

@@ -48,7 +48,8 @@ def logs(tmp_path_factory):
 def test_the_study_s_analysis_is_that_of_the_frame(logs):
     path, frame = logs
     found = analyse_study(Study.parse(STUDY), path)
-    roles = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": "p"}
+    roles = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": "p",
+             "probability_of": "sending"}  # fmt: skip
     by_hand = wcls(frame, moderators=["home"], controls=["x", "home"], available="available", **roles)
     assert found.table[0].effect == "average" and found.curve.over == "day"
     rows = {row.effect: row for row in found.table}
@@ -59,7 +60,8 @@ def test_the_study_s_analysis_is_that_of_the_frame(logs):
 def test_outcomes_and_numerators_may_be_other_columns_of_the_logs(logs):
     path, frame = logs
     distal = analyse_study(Study.parse(STUDY.replace("[effects]", '[effects]\nestimator = "dcee"\noutcome = "end"')), path)
-    roles = {"participant": "person", "time": "t", "outcome": "end", "treatment": "sent", "probability": "p"}
+    roles = {"participant": "person", "time": "t", "outcome": "end", "treatment": "sent", "probability": "p",
+             "probability_of": "sending"}  # fmt: skip
     assert distal.table[0].estimate == pytest.approx(dcee(frame, controls=["x"], available="available", **roles).params[0])
     binary = analyse_study(Study.parse(STUDY.replace("[effects]", '[effects]\nestimator = "emee"\noutcome = "b"')), path)
     assert binary.words.chance
@@ -145,5 +147,6 @@ def test_study_days_come_from_the_clock_where_no_variable_holds_them(logs, tmp_p
 def test_frames_with_dates_are_ordered_by_them(logs):
     _, frame = logs
     dated = frame.assign(t=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame["t"], unit="h"))
-    roles = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": "p", "lag": 1}
+    roles = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": "p",
+             "probability_of": "sending", "lag": 1}  # fmt: skip
     np.testing.assert_array_equal(wcls(dated, **roles).params, wcls(frame, **roles).params)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 COLUMNS = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": "p",
-           "available": "available"}  # fmt: skip
+           "probability_of": "sending", "available": "available"}  # fmt: skip
 
 
 def make_trial(seed=0, people=30, points=20, effect=0.3, actions=2):

@@ -268,12 +268,12 @@ MISTAKES = [
     Mistake(
         "Probabilities of sending as those of the action taken",
         coded("action taken"),
-        "column 'p_sent': the probabilities cannot be those of the action taken: the mean weight of 'nothing' is 0.47 ± 0.05 over 12 people, where it must be 1; they look like those of sending: write columns.probability_of = \"sending\" (in Python: give 1 − p where nothing was sent)",
+        "column 'p_sent': the probabilities cannot be those of the action taken: the mean weight of 'nothing' is 0.47 ± 0.05 over 12 people, where it must be 1; they look like those of sending: write columns.probability_of = \"sending\" (in Python: probability_of)",
     ),
     Mistake(
         "Probabilities of the action taken as those of sending",
         coded("sending"),
-        "column 'p_taken': the probabilities cannot be those of sending: the mean weight of 'nothing' is 0.47 ± 0.05 over 12 people, where it must be 1; they look like those of the action taken: write columns.probability_of = \"action taken\"",
+        "column 'p_taken': the probabilities cannot be those of sending: the mean weight of 'nothing' is 0.47 ± 0.05 over 12 people, where it must be 1; they look like those of the action taken: write columns.probability_of = \"action taken\" (in Python: probability_of)",
     ),
     Mistake(
         "The design's probabilities in the wrong order",

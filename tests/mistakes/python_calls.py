@@ -13,6 +13,11 @@ def frame(**changes):
     return lambda: sf.Trajectories.from_frame(trial().to_frame("pandas"), **{**ROLES, **changes})
 
 
+def effect(**changes):
+    roles = {"participant": "participant", "time": "time", "treatment": "action", "outcome": "reward"}
+    return lambda: sf.effects.wcls(trial().to_frame("pandas"), **{**roles, **changes})
+
+
 def policies():
     return sf.method("accb").fit(trial()).policies_
 
@@ -52,6 +57,31 @@ MISTAKES = [
         "from_frame with one column instead of a list",
         frame(state="weather"),
         "state must list at least one column, for example state=['weather']",
+    ),
+    Mistake(
+        "from_frame with a probability of nobody knows what",
+        frame(probability="probability"),
+        "column 'probability': nothing says what it is the probability of; write probability_of='action taken' or probability_of='sending' (mean weights must be 1: with 'action taken' they are nothing 0.94, send 1.04; with 'sending' they are nothing 0.62, send 1.04)",
+    ),
+    Mistake(
+        "from_frame with a meaning that does not exist",
+        frame(probability="probability", probability_of="treatment"),
+        "probability_of is 'treatment'; write one of ['action taken', 'sending']",
+    ),
+    Mistake(
+        "from_frame with the probability of sending and several actions",
+        frame(probability="probability", probability_of="sending", actions=3),
+        "probability_of='sending' says nothing about which of several actions was sent; give the probability of the action taken",
+    ),
+    Mistake(
+        "An effect with a probability of nobody knows what",
+        effect(probability="probability"),
+        "column 'probability': nothing says what it is the probability of; write probability_of='action taken' or probability_of='sending' (mean weights must be 1: with 'action taken' they are nothing 0.94, treatment 1.04; with 'sending' they are nothing 0.62, treatment 1.04)",
+    ),
+    Mistake(
+        "An effect with a number that is not of sending",
+        effect(probability=0.6, probability_of="action taken"),
+        "a number, or a list of columns, is the probability of sending; write probability_of='sending'",
     ),
     Mistake(
         "from_frame with one action",

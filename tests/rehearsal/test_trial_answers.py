@@ -62,7 +62,7 @@ def test_the_primary_analysis_is_that_of_the_study_on_the_logs():
     found = analyse_trial(study, record, *plan_primary_effect(study)[:2])
     direct = sf.effects.wcls(
         record.logs.to_frame("pyarrow"), participant="participant", time="time", outcome="reward", treatment="action",
-        probability_taken="probability", available="available", controls=["s1"],
+        probability="probability", probability_of="action taken", available="available", controls=["s1"],
     )  # fmt: skip
     assert (found["estimate"], found["standard_error"], found["p_value"]) == pytest.approx(
         (direct.params[0], direct.bse[0], direct.pvalues[0])

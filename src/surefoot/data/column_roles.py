@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.log_columns import LogColumn, first_failure, is_text
+from surefoot.data.problems import Problems
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class ColumnNames:
     probability: str = "probability"
     available: str = "available"
     probability_of: str = "action taken"
-    """What the probabilities were where the data came from: of the `action taken`, of `sending`, or of the `design`."""
+    """What the probabilities were where the data came from: of the `action taken`, of `sending`, or of the `design`.
+    `Trajectories` always hold those of the action taken."""
 
 
 OTHER_DATE = r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}"
@@ -204,3 +206,22 @@ def read_actions(column: LogColumn, names: Sequence[str], values: Sequence[str] 
     meaning |= {text: float(code) for code, text in enumerate(known)}
     remedy = f"declared are {known}: add it to the actions, or correct the row"
     return column.codes(meaning, known, "action '{}' was never declared", remedy)
+
+
+def take_probability(
+    logged: NDArray[np.float64], action: NDArray[np.float64], available: NDArray[np.float64], column: str, problems: Problems
+) -> NDArray[np.float64]:
+    """From the probability of sending that of the action taken; NaN where that cannot be."""
+    outside = (logged < 0) | (logged > 1)
+    taken = np.where(action == 0, 1 - logged, logged)
+    impossible = (taken == 0) & (available == 1)
+    for where, what in (
+        (outside, "probability {} is outside [0, 1]"),
+        (impossible & (action == 0), "nothing was sent although the probability of sending is {}"),
+        (impossible & (action != 0), "something was sent although the probability of sending is {}"),
+    ):
+        rows = np.flatnonzero(where)
+        if rows.size:
+            remedy = "log the probability of sending anything, or leave it empty"
+            problems.report(column, rows, what.format(f"{logged[rows[0]]:g}"), remedy)
+    return np.where(outside | impossible, np.nan, taken)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from surefoot.data.column_kinds import Number, VariableKind, YesNo
+from surefoot.data.column_roles import take_probability
 from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.decision_points import DecisionPoints
 from surefoot.data.log_files import LogLayout, LogRows
+from surefoot.data.mean_weights import READINGS, require_reading
 from surefoot.data.problems import Problems
 from surefoot.errors import InputError
 
@@ -22,12 +28,20 @@ class LogRoles:
     reward: str
     available: str | None = None
     probability: str | None = None
+    probability_of: str | None = None
     state: Sequence[str] | Mapping[str, VariableKind] = ()
     actions: int | Sequence[str] = 2
 
     def __post_init__(self) -> None:
         if isinstance(self.state, str) or not len(self.state):
             raise InputError(f"state must list at least one column, for example state=['{self.state or 's1'}']")
+        if self.probability_of not in (None, *READINGS):
+            raise InputError(f"probability_of is {self.probability_of!r}; write one of {list(READINGS)}")
+        if self.probability_of == "sending" and len(self.action_names) > 2:
+            raise InputError(
+                "probability_of='sending' says nothing about which of several actions was sent; give the probability of the "
+                "action taken"
+            )
         repeated = [name for name in self.columns if self.columns.count(name) > 1]
         if repeated:
             raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
@@ -51,6 +65,20 @@ class LogRoles:
         if isinstance(self.state, Mapping):
             return {name: (name, kind) for name, kind in self.state.items()}
         return {name: (name, _guess_kind(rows, name)) for name in self.state}
+
+    def read_probability(self, points: DecisionPoints, person: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of the action taken."""
+        logged, action = points.probability, points.action
+        if self.probability is None or self.probability_of == "action taken":
+            return logged
+        if self.probability_of == "sending":
+            return take_probability(logged, action, points.available, self.probability, points.problems)
+        drawn = np.flatnonzero((points.available == 1) & np.isin(action, range(len(self.action_names))))
+        rows = (action[drawn].astype(np.int64), logged[drawn], person[drawn])
+        if ((logged[drawn] < 0) | (logged[drawn] > 1)).any():
+            return logged  # Whatever it is of, these are reported.
+        require_reading(*rows, actions=self.action_names, column=self.probability)
+        return logged
 
 
 def _guess_kind(rows: LogRows, name: str) -> VariableKind:

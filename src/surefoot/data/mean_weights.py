@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import sqrt
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.trajectories import Trajectories
+from surefoot.data.column_roles import ColumnNames
 from surefoot.errors import InputError
 
 SURE = 5.0
@@ -28,6 +28,23 @@ LEAST_EXPECTED = 10
 """An action that should have been taken, or not taken, less often says nothing."""
 MOST_ACTIONS = 5
 """Of more actions not every order of the design's probabilities is tried."""
+
+
+class RandomisedRows(Protocol):
+    """What is needed of logs; `Trajectories` have it."""
+
+    @property
+    def participant_index(self) -> NDArray[np.int64]: ...
+    @property
+    def available(self) -> NDArray[np.bool_]: ...
+    @property
+    def action(self) -> NDArray[np.int64]: ...
+    @property
+    def probability(self) -> NDArray[np.float64]: ...
+    @property
+    def action_names(self) -> tuple[str, ...]: ...
+    @property
+    def names(self) -> ColumnNames: ...
 
 
 @dataclass(frozen=True)
@@ -101,20 +118,37 @@ class MeanWeights:
     column: str
 
     @classmethod
-    def of(cls, logs: Trajectories) -> MeanWeights | None:
+    def of(cls, logs: RandomisedRows) -> MeanWeights | None:
         """From logs; None where they hold no probabilities."""
         rows = np.flatnonzero(logs.available & ~np.isnan(logs.probability))
         if not rows.size:
             return None
-        action, taken, who = logs.action[rows], logs.probability[rows], logs.participant_index[rows]
+        action = logs.action[rows]
+        each = spread_probabilities(action, logs.probability[rows], len(logs.action_names))
         names = logs.names
-        readings = {names.probability_of: _all_probabilities(action, taken, logs.actions)}
-        readings |= _other_readings(names.probability_of, action, taken, logs.actions)
+        person = logs.participant_index[rows]
+        reading, column = names.probability_of, names.probability
+        return cls.of_rows(action, each, person, actions=logs.action_names, given=reading, column=column)
+
+    @classmethod
+    def of_rows(
+        cls,
+        action: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
+        person: NDArray[np.int64],
+        *,
+        actions: tuple[str, ...],
+        given: str,
+        column: str,
+    ) -> MeanWeights:
+        """From rows at which an action was drawn; `probabilities` (rows, actions) are NaN where they are unknown."""
+        taken = np.take_along_axis(probabilities, action[:, None], axis=1)[:, 0]
+        readings = {given: probabilities, **_other_readings(given, action, taken, len(actions))}
         sums = {
-            name: tuple(WeightSums.of(action == code, each[:, code], who) for code in range(logs.actions))
+            name: tuple(WeightSums.of(action == code, each[:, code], person) for code in range(len(actions)))
             for name, each in readings.items()
         }
-        return cls(logs.action_names, sums, names.probability_of, names.probability)
+        return cls(actions, sums, given, column)
 
     def __add__(self, other: MeanWeights) -> MeanWeights:
         sums = {
@@ -167,14 +201,43 @@ class MeanWeights:
         best = min(fitting, key=self.worst)
         if self.given == "design":
             return f"they look swapped: write actions.probabilities = {best}"
-        also = " (in Python: give 1 − p where nothing was sent)" if best == "sending" else ""
-        return f'they look like those of {_WORDS[best]}: write columns.probability_of = "{best}"{also}'
+        return f'they look like those of {_WORDS[best]}: write columns.probability_of = "{best}" (in Python: probability_of)'
 
 
 _WORDS = {"action taken": "the action taken", "sending": "sending"}
+READINGS = tuple(_WORDS)
+"""What a column of probabilities can be of."""
 
 
-def check_probabilities(logs: Trajectories) -> None:
+def require_reading(
+    action: NDArray[np.int64],
+    logged: NDArray[np.float64],
+    person: NDArray[np.int64],
+    *,
+    actions: tuple[str, ...],
+    column: str,
+) -> None:
+    """Refuse a column where nobody said what it is the probability of, unless both meanings give the same numbers.
+
+    There is no default, because either one is wrong for many logs, and estimates are then wrong without a sign of it.
+    """
+    what = f"column '{column}': nothing says what it is the probability of; write probability_of='action taken'"
+    if len(actions) > 2:
+        raise InputError(f"{what} (with several treatments one column can be nothing else)", column=column)
+    known = ~np.isnan(logged)
+    if (np.abs(logged[known & (action == 0)] - 0.5) < 1e-9).all():
+        return
+    hints = []
+    for reading in READINGS:
+        taken = logged if reading == "action taken" else np.where(action == 0, 1 - logged, logged)
+        rows = np.flatnonzero(known & (taken > 0) & (taken <= 1))
+        each = spread_probabilities(action[rows], taken[rows], 2)
+        weights = MeanWeights.of_rows(action[rows], each, person[rows], actions=actions, given=reading, column=column)
+        hints.append(f"with '{reading}' they are {weights.words(reading)}")
+    raise InputError(f"{what} or probability_of='sending' (mean weights must be 1: {'; '.join(hints)})", column=column)
+
+
+def check_probabilities(logs: RandomisedRows) -> None:
     """Refuse logs whose probabilities cannot be those of the actions taken."""
     weights = MeanWeights.of(logs)
     problem = None if weights is None else weights.problem()
@@ -182,7 +245,7 @@ def check_probabilities(logs: Trajectories) -> None:
         raise InputError(problem, column=logs.names.probability)
 
 
-def _all_probabilities(action: NDArray[np.int64], taken: NDArray[np.float64], actions: int) -> NDArray[np.float64]:
+def spread_probabilities(action: NDArray[np.int64], taken: NDArray[np.float64], actions: int) -> NDArray[np.float64]:
     """(rows, actions): every action's probability, NaN where the log does not say it; `taken` is that of the action."""
     rows = np.arange(len(action))
     each = np.full((len(action), actions), np.nan)
@@ -209,4 +272,4 @@ def _other_readings(
     meant = np.where(action == 0, 1 - taken, taken)
     if actions != 2 or not (meant > 0).all():
         return {}
-    return {"sending" if given == "action taken" else "action taken": _all_probabilities(action, meant, 2)}
+    return {"sending" if given == "action taken" else "action taken": spread_probabilities(action, meant, 2)}

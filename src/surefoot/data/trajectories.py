@@ -171,6 +171,7 @@ class Trajectories:
         reward: str,
         available: str | None = None,
         probability: str | None = None,
+        probability_of: str | None = None,
         actions: int | Sequence[str] = 2,
     ) -> Trajectories:
         """Read a pandas, polars or Arrow table with one row per decision point, in any order.
@@ -179,15 +180,28 @@ class Trajectories:
         ----------
         frame : pandas, polars or Arrow table
         participant, time, action, reward, available, probability : str
-            The columns with these roles. `probability` is that of the action which was taken. Rows where the participant
-            was not available need no action and no probability.
+            The columns with these roles. Rows where the participant was not available need no action and no probability.
+        probability_of : str
+            What `probability` is of: `"action taken"`, or `"sending"` whether or not something was sent. It has no default,
+            because a wrong one makes estimates wrong without a sign of it, and may be left out only where both are the
+            same: where the probability is 0.5.
         state : list of str, or dict of kinds
             The columns of the state: a list for numbers and yes/no, `{"place": Category(levels=("other", "home"))}` for
             others (see `surefoot.data.column_kinds`).
         actions : int or list of str
             What can be sent: how many, or their names, the first of which means "nothing".
         """
-        roles = LogRoles(participant, time, action, reward, available, probability, state, actions)
+        roles = LogRoles(
+            participant=participant,
+            time=time,
+            action=action,
+            reward=reward,
+            available=available,
+            probability=probability,
+            probability_of=probability_of,
+            state=state,
+            actions=actions,
+        )
         table, backend = arrow_table(frame, roles.columns)
         return cls._from_rows(LogRows.of(roles.layout.settle_missing(table), participant), roles, backend)
 
@@ -233,13 +247,14 @@ class Trajectories:
             state=points.state,
             available=points.available,
             action=points.action,
-            probability=points.probability,
+            probability=roles.read_probability(points, rows.participant_index),
             reward=points.reward,
             state_names=tuple(name for variable, (_, kind) in kinds.items() for name in kind.state_columns(variable)),
             action_names=roles.action_names,
             names=ColumnNames(
                 *(roles.participant, roles.time, roles.action, roles.reward),
                 *(roles.probability or "probability", roles.available or "available"),
+                roles.probability_of or "action taken",
             ),
             backend=backend,
             problems=points.problems,
@@ -261,7 +276,7 @@ class Trajectories:
         actions: int | Sequence[str] = 2,
     ) -> Trajectories:
         """From arrays (people, decision points, …), `state` with a third axis; `lengths` cuts ragged people to their own
-        number."""
+        number. `probability` is that of the action taken."""
         cube = np.asarray(state, dtype=np.float64)
         if cube.ndim != 3:
             raise InputError(f"state has {cube.ndim} axes; it needs three: (people, decision points, state variables)")

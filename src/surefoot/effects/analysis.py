@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from surefoot.data.mean_weights import READINGS
 from surefoot.effects.terms import Terms, columns_of, parse_terms
 from surefoot.errors import InputError
 
@@ -20,9 +21,9 @@ class Analysis:
     outcome: str
     treatment: str
     probability: float | str | Sequence[str] | None = None
-    """Of treatment: a column, or a number where it never changed; with several treatments one column for each."""
-    probability_taken: str | None = None
-    """Of the action that was taken, as logs hold it; instead of `probability`."""
+    """A column, or the number with which treatment was sent throughout; of several treatments a column for each."""
+    probability_of: str | None = None
+    """Of what the column holds the probability: of the `action taken`, or of `sending`."""
     available: str | None = None
     """None when everybody always is."""
     moderators: Terms = ()
@@ -40,8 +41,12 @@ class Analysis:
     """Names of the actions, the first of which is nothing."""
 
     def __post_init__(self) -> None:
-        if (self.probability is None) == (self.probability_taken is None):
-            raise InputError("give either probability (of treatment) or probability_taken (of the action that was taken)")
+        if self.probability is None:
+            raise InputError("give the probability: a column, or the number with which treatment was sent throughout")
+        if self.probability_of not in (None, *READINGS):
+            raise InputError(f"probability_of is {self.probability_of!r}; write one of {list(READINGS)}")
+        if self.probability_of == "action taken" and not isinstance(self.probability, str):
+            raise InputError("a number, or a list of columns, is the probability of sending; write probability_of='sending'")
         if self.future not in FUTURES:
             raise InputError(f"future is '{self.future}'; choose from {list(FUTURES)}")
         if isinstance(self.lag, bool) or self.lag != int(self.lag) or self.lag < 0:
@@ -57,10 +62,9 @@ class Analysis:
 
     @property
     def probability_columns(self) -> list[str]:
-        given = self.probability_taken if self.probability is None else self.probability
-        if given is None or isinstance(given, int | float):
+        if self.probability is None or isinstance(self.probability, int | float):
             return []
-        return [given] if isinstance(given, str) else list(given)
+        return [self.probability] if isinstance(self.probability, str) else list(self.probability)
 
     @property
     def role_columns(self) -> list[str]:

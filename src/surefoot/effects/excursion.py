@@ -23,7 +23,7 @@ class Options(TypedDict, total=False):
     outcome: str
     treatment: str
     probability: float | str | Sequence[str] | None
-    probability_taken: str | None
+    probability_of: str | None
     available: str | None
     moderators: Terms
     controls: Terms
@@ -49,8 +49,12 @@ def excursion_effect(
     participant, time, outcome, treatment
         Names of columns. Treatment is 0 for nothing, 1 for treatment, or up to K − 1 with several.
     probability
-        Column with the probability of treatment (one for each of several treatments), or a number. Or
-        `probability_taken`: the column with the probability of the action that was taken.
+        Column with the probabilities (with several treatments, one column for each), or the number with which treatment was
+        sent throughout.
+    probability_of
+        What a column of probabilities is of: `"action taken"`, or `"sending"` whether or not something was sent. It has no
+        default, because a wrong one makes effects wrong without a sign of it, and may be left out only where both are
+        the same: where the probability is 0.5.
     available
         Column with 1 or 0; None when everybody always is.
     moderators, controls

@@ -13,6 +13,7 @@ from surefoot.data.column_roles import ColumnNames, read_actions, read_times, re
 from surefoot.data.frames import arrow_table
 from surefoot.data.log_columns import LogColumn
 from surefoot.data.log_files import LogLayout, LogRows
+from surefoot.data.mean_weights import require_reading, spread_probabilities
 from surefoot.data.problems import Place, Problems, frame_row
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.analysis import Analysis
@@ -53,8 +54,8 @@ class TrialRows:
     available: NDArray[np.bool_]
     action: NDArray[np.int64]
     """0 is nothing, also at unavailable rows."""
-    taken: NDArray[np.float64]
-    """Probability of the action that was taken; 1 at unavailable rows."""
+    probabilities: NDArray[np.float64]
+    """(actions, rows): of every action, NaN where the log does not say it; of nothing 1 at unavailable rows."""
     numerator: NDArray[np.float64]
     """(actions, rows): p̃."""
     outcome: NDArray[np.float64]
@@ -98,6 +99,11 @@ class TrialRows:
     @property
     def person(self) -> NDArray[np.int64]:
         return self.order.person
+
+    @cached_property
+    def taken(self) -> NDArray[np.float64]:
+        """Probability of the action that was taken; 1 at unavailable rows."""
+        return np.asarray(np.take_along_axis(self.probabilities, self.action[None], axis=0)[0])
 
     @cached_property
     def weight(self) -> NDArray[np.float64]:
@@ -160,7 +166,8 @@ def read_trial_rows(frame: Any, analysis: Analysis, *, place: Place = frame_row)
     (moderator_names, f), (control_names, g) = (term_matrix(terms, read, len(order.row)) for terms in (moderators, controls))
     available = _read_available(columns, analysis, order)
     action, names = _read_actions(columns, analysis, order, available)
-    taken = _read_probabilities(columns, analysis, order, available, action, names)
+    probabilities = _read_probabilities(columns, analysis, order, available, action, names)
+    taken = np.take_along_axis(probabilities, action[None], axis=0)[0]
     measured = columns[analysis.outcome].numbers()[order.row]
     order.problems.raise_any()
     order.refuse(np.isinf(measured), analysis.outcome, "the outcome is not finite", "correct it or leave it empty (missing)")
@@ -171,7 +178,7 @@ def read_trial_rows(frame: Any, analysis: Analysis, *, place: Place = frame_row)
         order=order,
         available=available,
         action=action,
-        taken=taken,
+        probabilities=probabilities,
         numerator=_read_numerator(columns, analysis, order, available, len(names)),
         outcome=np.where(later, outcome[moved], np.nan),
         observed=later & ~np.isnan(measured[moved]),
@@ -221,7 +228,9 @@ def _read_actions(
     missing = available & np.isnan(values)
     order.refuse(missing, name, "the treatment is missing at an available row", "fill it in, or mark the row not available")
     values = np.where(available, values, 0.0)
-    known = len(given) or max(len(analysis.probability_columns) + 1, 2 if analysis.probability else int(values.max()) + 1)
+    # Only the probability of the action taken leaves open how many treatments there are.
+    open_ended = analysis.probability_of == "action taken"
+    known = len(given) or max(len(analysis.probability_columns) + 1, int(values.max()) + 1 if open_ended else 2)
     wrong = (values != np.floor(values)) | (values < 0) | (values >= known)
     order.refuse(
         wrong, name, "treatment {:g} is not one of " + f"0 to {known - 1}", "correct it, or declare actions", values
@@ -241,26 +250,31 @@ def _read_probabilities(
     action: NDArray[np.int64],
     names: tuple[str, ...],
 ) -> NDArray[np.float64]:
-    """The probability of the action that was taken."""
+    """(actions, rows): of every action, NaN where the log does not say it."""
     remedy = "log the randomisation probability; where somebody could not be treated, the row is not available"
     given = [(name, columns[name].numbers()[order.row]) for name in analysis.probability_columns]
     if isinstance(analysis.probability, int | float):
         given = [("probability", np.full(len(available), float(analysis.probability)))]
-    if analysis.probability is not None and len(given) != len(names) - 1:
-        raise InputError(
-            f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got {list(given)}"
-        )
     what = "the probability is {:g} at an available row, where both must be possible"
     for name, column in given:
         order.refuse(available & np.isnan(column), name, "the probability is missing at an available row", remedy)
         order.refuse(available & ((column <= 0) | (column >= 1)), name, what, remedy, column)
     values = [column for _, column in given]
-    if analysis.probability_taken is not None:
-        return np.where(available, values[0], 1.0)
-    nothing = 1 - np.sum(values, axis=0)
-    order.refuse(available & (nothing <= 0), given[0][0], "the probabilities leave nothing for no treatment", remedy)
-    each = np.stack([nothing, *values])
-    return np.where(available, np.take_along_axis(each, action[None], axis=0)[0], 1.0)
+    if analysis.probability_of is None and isinstance(analysis.probability, str):
+        rows = (action[available], values[0][available], order.person[available])
+        require_reading(*rows, actions=names, column=analysis.probability)
+    if analysis.probability_of == "action taken":
+        each = spread_probabilities(action, np.where(available, values[0], 1.0), len(names)).T
+    elif len(given) != len(names) - 1:
+        raise InputError(
+            f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got "
+            f"{analysis.probability_columns or analysis.probability}"
+        )
+    else:
+        each = np.stack([1 - np.sum(values, axis=0), *values])
+    order.refuse(available & (each[0] <= 0), given[0][0], "the probabilities leave nothing for no treatment", remedy)
+    # Where nobody can be treated, nothing is certain.
+    return np.where(available, each, (np.arange(len(names)) == 0).astype(np.float64)[:, None])
 
 
 def _read_numerator(

@@ -132,6 +132,7 @@ def _estimate(logs: Trajectories, study: Study) -> tuple[float, float]:
         outcome="reward",
         treatment="sent",
         probability="sends",
+        probability_of="sending",
         available="available",
         controls=[f"x{place}" for place in places],
     )

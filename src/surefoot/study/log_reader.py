@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import ColumnNames, read_times
+from surefoot.data.column_roles import ColumnNames, read_times, take_probability
 from surefoot.data.decision_points import DecisionPoints, read_decision_points
 from surefoot.data.derived_states import derive_states
 from surefoot.data.locations import Location
@@ -229,19 +229,7 @@ def _probability(study: LogDescription, points: DecisionPoints) -> NDArray[np.fl
     logged = points.probability
     if column is None or study.columns.probability_of == "action taken":
         return logged
-    outside = (logged < 0) | (logged > 1)
-    taken = np.where(points.action == 0, 1 - logged, logged)
-    impossible = (taken == 0) & (points.available == 1)
-    for where, what in (
-        (outside, "probability {} is outside [0, 1]"),
-        (impossible & (points.action == 0), "nothing was sent although the probability of sending is {}"),
-        (impossible & (points.action != 0), "something was sent although the probability of sending is {}"),
-    ):
-        rows = np.flatnonzero(where)
-        if rows.size:
-            remedy = "log the probability of sending anything, or leave it empty"
-            points.problems.report(column, rows, what.format(f"{logged[rows[0]]:g}"), remedy)
-    return np.where(outside | impossible, np.nan, taken)
+    return take_probability(logged, points.action, points.available, column, points.problems)
 
 
 def restore_outcome(earned: NDArray[np.float64], reward: Reward) -> NDArray[np.float64]:
