@@ -264,7 +264,8 @@ def _read_probabilities(
         rows = (action[available], values[0][available], order.person[available])
         require_reading(*rows, actions=names, column=analysis.probability)
     if analysis.probability_of == "action taken":
-        each = spread_probabilities(action, np.where(available, values[0], 1.0), len(names)).T
+        each = np.ones((len(names), len(available)))
+        each[:, available] = spread_probabilities(action[available], values[0][available], len(names)).T
     elif len(given) != len(names) - 1:
         raise InputError(
             f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got "
