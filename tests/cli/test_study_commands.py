@@ -74,7 +74,7 @@ def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):
     pq.write_table(table, tmp_path / "logs.parquet")
     pyarrow.csv.write_csv(table, tmp_path / "logs.csv")
     for name in ("logs.parquet", "logs.csv"):
-        text = draft_study(tmp_path / name)
+        text = draft_study(tmp_path / name).text
         study = sf.Study.parse(text)
         assert set(study.state) == {'mood "now" \\ then', "at.home", "city"}
         assert study.state["at.home"].kind == "yes/no"

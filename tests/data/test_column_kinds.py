@@ -119,7 +119,7 @@ def test_a_new_kind_is_one_class_and_one_line(logs, tmp_path, monkeypatch):
     """It is drafted by init, read from the study file, fitted, described, and read from a context of the service."""
     monkeypatch.setitem(column_kinds.KINDS, "hour", Hour)
     study_file = tmp_path / "study.toml"
-    study_file.write_text(draft_study(logs))
+    study_file.write_text(draft_study(logs).text)
     study = sf.Study.load(study_file)
     assert study.state["hour"].kind == "hour"
     assert study.state_names[:2] == ("hour: sine", "hour: cosine")

@@ -100,7 +100,7 @@ def test_a_study_reads_it_and_init_finds_out_how(name, expected, tmp_path):
     path.write_bytes(content)
     head = f"[file]\n{section}" if section else ""
     assert_same(sf.Study.parse(head + STUDY).read(path).logs, expected)
-    drafted = draft_study(path)
+    drafted = draft_study(path).text
     assert ("[file]" in drafted) == bool(section)
     for line in section.splitlines():
         assert line in drafted.splitlines()
@@ -129,7 +129,7 @@ def test_a_workbook_is_read_with_the_types_of_its_cells(expected, tmp_path):
         sf.Study.parse('[file]\nsheet = "log"\n' + STUDY).read(tmp_path / "logs.xlsx")
     book.remove(book["notes"])
     book.save(tmp_path / "logs.xlsx")
-    assert sf.Study.parse(draft_study(tmp_path / "logs.xlsx")).reward.column == "steps"
+    assert sf.Study.parse(draft_study(tmp_path / "logs.xlsx").text).reward.column == "steps"
     (tmp_path / "logs.xlsx").write_bytes(b"PK\x03\x04 and then nothing")
     with pytest.raises(sf.InputError, match="cannot be read as an Excel workbook"):
         study.read(tmp_path / "logs.xlsx")
@@ -160,6 +160,6 @@ def test_trajectories_take_the_same_settings(expected, tmp_path):
 def test_a_day_that_could_be_a_month_is_said(tmp_path):
     lines = [f"{who},{day:02d}/0{1 + day % 9}/2024,{day},{day % 2},1" for who in (1, 2) for day in range(1, 13)]
     (tmp_path / "logs.csv").write_text("participant,time,mood,action,reward\n" + "\n".join(lines))
-    drafted = draft_study(tmp_path / "logs.csv")
+    drafted = draft_study(tmp_path / "logs.csv").text
     assert '# Check: the times also fit "%m/%d/%Y".' in drafted
     assert 'time_format = "%d/%m/%Y"' in drafted

@@ -52,6 +52,8 @@ def without_probabilities():
     study.write_text(study.read_text(encoding="utf-8").replace('probability = "probability"\n', ""), encoding="utf-8")
 
 
+NUMBERED = "id,code,time,mood,sent,steps\n" + "".join(f"{row},{row % 2},{row},{row % 5},1,{row}\n" for row in range(20))
+
 MISTAKES = [
     Mistake(
         "init without logs",
@@ -88,6 +90,16 @@ MISTAKES = [
             before=write("few.csv", "participant,time,action,reward\n1,1,0,2\n1,2,1,3\n"),
         ),
         "few.csv: no column is left that could be a state variable; a policy needs at least one",
+    ),
+    Mistake(
+        "init where the id numbers the rows",
+        command("init", "rows.csv", "--out", "s.toml", before=write("rows.csv", NUMBERED)),
+        "rows.csv: column 'id' has another value in every row, so it seems to number the rows, not the participants; say which column names the participants with --participant NAME",
+    ),
+    Mistake(
+        "init where only one action was taken",
+        command("init", "rows.csv", "--out", "s.toml", "--participant", "code", before=write("rows.csv", NUMBERED)),
+        "rows.csv: column 'sent' holds 1 only, so no two actions can be compared; say with --action NAME which column holds the actions",
     ),
     Mistake(
         "fit without a study",

@@ -123,7 +123,42 @@ MISTAKES = [
     Mistake(
         "A row cut short",
         read(HEADER + FIRST + "ann,2020-01-02T08:00:00,6.5\n"),
-        "logs.csv: line 3: 3 fields where the header has 9; complete the row, or delete it",
+        "logs.csv: line 3: 3 fields where the header has 9; complete the row or delete it, or write ragged = true in [file] if its last fields are missing",
+    ),
+    Mistake(
+        "Separators at the end of a row",
+        read(HEADER + FIRST.replace("\n", ",,\n") + SECOND),
+        "logs.csv: line 2: 11 fields where the header has 9; delete the separators at its end, or write ragged = true in [file]",
+    ),
+    Mistake(
+        "Row names of R",
+        read(HEADER + "1," + FIRST + "2," + SECOND),
+        "logs.csv: line 1: the header has 9 fields and every row below 10; give the first column a name (R writes row names without one)",
+    ),
+    Mistake(
+        "A line above the header",
+        read("Export of 1 May\n" + LOGS),
+        "logs.csv: line 1: one field ('Export of 1 May') where the next line has 9; delete the lines above the header",
+    ),
+    Mistake(
+        "The header of Qualtrics",
+        read(HEADER + HEADER.upper() + ",".join('"{""ImportId"":""QID1""}"' for _ in range(9)) + "\n" + FIRST),
+        "logs.csv: line 3: belongs to the header, as Qualtrics writes it; write header_rows = 3 in [file] (surefoot init finds it)",
+    ),
+    Mistake(
+        "A header in the middle, where two files were put together",
+        read(LOGS + HEADER + SECOND.replace("ann", "eve")),
+        "logs.csv: line 5: the header stands there again; delete that line",
+    ),
+    Mistake(
+        "A point for a missing number",
+        cell("4.5", "."),
+        "logs.csv: line 2, column 'mood', participant 'ann': '.' is not a number; leave it empty, or write missing = ['.'] in [columns] if it stands for missing",
+    ),
+    Mistake(
+        "Commas between thousands",
+        cell("0.5,250", '0.5,"1,250"'),
+        "logs.csv: line 3, column 'steps', participant 'ann': '1,250' is not a number; write it without thousands separators, or thousands = ',' in [file]",
     ),
     Mistake(
         "A row with text that holds a comma",

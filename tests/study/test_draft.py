@@ -47,7 +47,7 @@ def write(table, path):
 
 
 def test_what_is_no_state_is_left_out_with_the_reason(table, tmp_path):
-    text = draft_study(write(table, tmp_path / "logs.csv"))
+    text = draft_study(write(table, tmp_path / "logs.csv")).text
     study = sf.Study.parse(text)
     assert set(study.state) == {"mood", "temperature", "place"}
     for name, reason in (
@@ -65,7 +65,7 @@ def test_what_is_no_state_is_left_out_with_the_reason(table, tmp_path):
 
 def test_codes_for_missing_are_proposed_and_read_as_missing(table, tmp_path):
     path = write(table, tmp_path / "logs.csv")
-    text = draft_study(path)
+    text = draft_study(path).text
     study = sf.Study.parse(text)
     assert study.state["temperature"].missing == (-99,)
     assert study.reward.missing == (9999,)
@@ -80,7 +80,7 @@ def test_codes_for_missing_are_proposed_and_read_as_missing(table, tmp_path):
 
 def test_levels_that_differ_in_case_are_one(table, tmp_path):
     path = write(table, tmp_path / "logs.csv")
-    text = draft_study(path)
+    text = draft_study(path).text
     study = sf.Study.parse(text)
     assert set(study.state["place"].levels) == {"home", "work"}
     assert '# Read as one with these, which differ in case alone: "Home".' in text
@@ -112,7 +112,7 @@ def test_fit_warns_of_such_columns_where_the_study_has_them(table, tmp_path):
     ],
 )
 def test_the_logs_decide_what_the_probability_is_of(p, convention, words, table, tmp_path):
-    text = draft_study(write({**table, "p_sent": p(table)}, tmp_path / "logs.csv"))
+    text = draft_study(write({**table, "p_sent": p(table)}, tmp_path / "logs.csv")).text
     assert sf.Study.parse(text).columns.probability_of == convention
     assert words in text
 
@@ -120,6 +120,6 @@ def test_the_logs_decide_what_the_probability_is_of(p, convention, words, table,
 def test_a_fair_coin_fits_either_way(table, tmp_path):
     rng = np.random.default_rng(1)
     fair = {**table, "p_sent": np.full(N, 0.5), "sent": (rng.random(N) < 0.5).astype(int)}
-    text = draft_study(write(fair, tmp_path / "logs.csv"))
+    text = draft_study(write(fair, tmp_path / "logs.csv")).text
     assert "# Check: the logs fit either way" in text
     assert sf.Study.parse(text).columns.probability_of == "action taken"

@@ -35,6 +35,8 @@ def init(
         raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
     check_output(out)
     roles = {"participant": participant, "time": time, "action": action, "reward": reward}
-    text = draft_study(logs, **roles, available=available, probability=probability)
-    write_texts({out: text})
+    draft = draft_study(logs, **roles, available=available, probability=probability)
+    for message in draft.warnings:
+        typer.echo(f"surefoot: warning: {message}", err=True)
+    write_texts({out: draft.text})
     typer.echo(f"Written: {out}\nRead it, correct the guesses, then: surefoot fit {logs} --study {out}")

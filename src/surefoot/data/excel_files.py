@@ -8,33 +8,33 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
+from surefoot.data.file_settings import FileSettings
 from surefoot.data.locations import Location
 from surefoot.data.log_columns import spell
-from surefoot.data.text_files import check_columns
+from surefoot.data.text_files import check_columns, name_columns
 from surefoot.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def excel_table(path: Location, data: bytes, columns: Sequence[str] | None, sheet: str | None) -> pa.Table:
+def excel_table(path: Location, data: bytes, columns: Sequence[str] | None, settings: FileSettings) -> pa.Table:
     """The named columns of a sheet, or all of them; its first row is the header."""
     import pyarrow as pa
 
-    rows = _read_sheet(path, data, sheet)
-    header = ["" if cell is None else str(cell).strip() for cell in (rows[0] if rows else ())]
-    while header and header[-1] == "":
-        header.pop()
-    repeated = [name for name in header if header.count(name) > 1]
-    if repeated:
-        raise InputError(f"{path}: row 1: two columns are called '{repeated[0]}'; rename one", column=repeated[0])
+    rows = _read_sheet(path, data, settings.sheet)
+    cells = ["" if cell is None else str(cell).strip() for cell in (rows[0] if rows else ())]
+    while cells and cells[-1] == "":
+        cells.pop()
+    header = name_columns(f"{path}: row 1", cells)
     columns = header if columns is None else columns
     check_columns(path, header, columns)
     # Excel keeps formatted but empty rows at the end.
     while len(rows) > 1 and all(cell is None for cell in rows[-1]):
         rows.pop()
     places = [header.index(name) for name in columns]
-    return pa.table({name: _column([row[place] for row in rows[1:]]) for name, place in zip(columns, places, strict=True)})
+    filled = rows[settings.header_rows :]
+    return pa.table({name: _column([row[place] for row in filled]) for name, place in zip(columns, places, strict=True)})
 
 
 def _read_sheet(path: Location, data: bytes, sheet: str | None) -> list[tuple[Any, ...]]:

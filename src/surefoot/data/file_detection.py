@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from surefoot.data.file_settings import PLAIN, FileSettings
-from surefoot.data.log_columns import EUROPEAN_NUMBER, MISSING, first_failure, is_text, settle_missing, whole_array
+from surefoot.data.log_columns import (
+    EUROPEAN_NUMBER,
+    MISSING,
+    MISSING_ANSWERS,
+    MISSING_SIGNS,
+    SPACES,
+    first_failure,
+    is_text,
+    settle_missing,
+    spell,
+    value_family,
+    whole_array,
+)
 from surefoot.data.log_files import LogFile
-from surefoot.data.log_formats import find_format, unpack
-from surefoot.data.text_files import SEPARATORS, decode_text, read_records
+from surefoot.data.log_formats import find_format, find_shape, unpack, usual_separator
+from surefoot.data.text_files import MOST_HEADER_ROWS, SEPARATORS, decode_text, is_import_row, read_records
+from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,21 +36,46 @@ if TYPE_CHECKING:
 DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 LOOKED_AT = 50
-"""So many lines are looked at to find the separator."""
+"""So many lines are looked at to find the separator and the header."""
+LINES_SHOWN = 3
+ANY_NUMBER = r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?\s*%?"
+MISSING_CELLS = {word.lower() for word in (*MISSING, *MISSING_SIGNS, *MISSING_ANSWERS)}
+PERCENT_NAME = r"(?i)prob|propens|chance"
 
 
-def detect_settings(file: LogFile) -> FileSettings:
-    """The settings with which a file can be read; for a typed format the plain ones."""
-    if not find_format(file.path).is_text:
-        return PLAIN
-    data = unpack(file.path, file.data)
-    encoding = _detect_encoding(data)
-    (text,) = decode_text(file.path, io.BytesIO(data), encoding)
-    usual = "\t" if ".tsv" in file.path.suffixes else ","
-    separator = _detect_separator(text, usual)
-    settings = FileSettings(separator=None if separator == usual else separator, encoding=encoding)
+@dataclass(frozen=True)
+class DetectedFile:
+    """How a file writes things, and what somebody should check about that."""
+
+    settings: FileSettings
+    warnings: tuple[str, ...] = ()
+
+
+def detect_settings(file: LogFile) -> DetectedFile:
+    """The settings with which a file can be read."""
+    settings = PLAIN
+    warnings: list[str] = []
+    kind = find_format(file.path)
+    if kind.is_text:
+        data = unpack(file.path, file.data)
+        settings = replace(settings, encoding=_detect_encoding(data))
+        (text,) = decode_text(file.path, io.BytesIO(data), settings.encoding)
+        usual = usual_separator(file.path)
+        separator = _detect_separator(text, usual)
+        beginning = [fields for _, fields in islice(read_records(io.BytesIO(text), separator), LOOKED_AT)]
+        settings = replace(settings, separator=None if separator == usual else separator)
+        settings = replace(settings, header_rows=count_header_rows(beginning))
+        settings, warnings = _detect_ragged(file, text, settings)
+    elif not kind.typed:
+        table, _ = file.table(settings=settings)
+        rows = table.slice(0, LOOKED_AT).to_pylist()
+        cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
+        settings = replace(settings, header_rows=count_header_rows([table.column_names, *cells]))
+    if settings.header_rows > 1:
+        warnings.append(f"rows 2 to {settings.header_rows} belong to the header and are not read (header_rows in [file])")
     table, _ = file.table(settings=settings)
-    return _detect_numbers(table, settings)
+    settings, ambiguous = _detect_numbers(table, settings)
+    return DetectedFile(settings, (*warnings, *ambiguous))
 
 
 def detect_time_format(cells: pa.Array) -> list[str]:
@@ -41,7 +83,7 @@ def detect_time_format(cells: pa.Array) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    cells = settle_missing(cells, MISSING).drop_null()
+    cells = cells.drop_null()
     if not is_text(cells.type) or not len(cells):
         return []
     if any(first_failure(cells, kind) is None for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))):
@@ -67,26 +109,109 @@ def _detect_encoding(data: bytes) -> str:
 
 
 def _detect_separator(text: bytes, usual: str) -> str:
-    """The one that cuts the first lines into equally many fields, and into most of them."""
+    """The one that cuts most of the first lines into as many fields as the first, and into most of them."""
     beginning = b"\n".join(text.splitlines()[:LOOKED_AT])
     fields = {}
     for separator in SEPARATORS:
         lengths = [len(record) for _, record in read_records(io.BytesIO(beginning), separator)]
-        fields[separator] = lengths[0] if len(set(lengths)) == 1 else 1
+        fields[separator] = lengths[0] if lengths.count(lengths[0]) >= len(lengths) / 2 else 1
     most = max(fields.values())
     return usual if fields[usual] == most else max(fields, key=lambda separator: fields[separator])
 
 
-def _detect_numbers(table: pa.Table, settings: FileSettings) -> FileSettings:
-    """Decimal commas, and columns of percentages."""
+def count_header_rows(records: Sequence[Sequence[str]]) -> int:
+    """How many of the first rows of a file name its columns.
+
+    Beyond the first: up to the row with which Qualtrics ends its header, and rows of words above columns of numbers.
+
+    >>> count_header_rows([["id", "steps", "mood"], ["", "per hour", "0-10 points"], *[["ann", "12", "4"]] * 5])
+    2
+    """
+    for number, fields in enumerate(records[1:MOST_HEADER_ROWS], 2):
+        if is_import_row(fields):
+            return number
+    rows = 1
+    below = records[MOST_HEADER_ROWS:]
+    numeric = [place for place in range(len(records[0])) if _is_numeric([row[place] for row in below if place < len(row)])]
+    while rows < min(MOST_HEADER_ROWS, len(records)) and len(below) >= MOST_HEADER_ROWS:
+        cells = [records[rows][place].strip() for place in numeric if place < len(records[rows])]
+        words = [cell for cell in cells if cell.lower() not in MISSING_CELLS]
+        if len(words) < 2 or any(re.fullmatch(ANY_NUMBER, word) for word in words):
+            break
+        rows += 1
+    return rows
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Whether cells hold numbers, apart from missing ones."""
+    words = [cell.strip() for cell in cells if cell.strip().lower() not in MISSING_CELLS]
+    return len(words) > 1 and all(re.fullmatch(ANY_NUMBER, word) for word in words)
+
+
+def _detect_ragged(file: LogFile, text: bytes, settings: FileSettings) -> tuple[FileSettings, list[str]]:
+    """Whether fields are left out at the end of some rows; a file that cannot be read even so is refused."""
+    try:
+        file.table(settings=settings)
+    except InputError:
+        shape = find_shape(file.path, replace(settings, ragged=True))
+        records = list(read_records(io.BytesIO(text), shape.separator))
+        width = len(records[0][1])
+        ragged = [line for line, fields in records if len(fields) != width]
+        readable = all(shape.fits(fields, width) and "\n" not in fields[-1] for _, fields in records)
+        if not ragged or not readable or len(ragged) > len(records) / 2:
+            raise
+        lines = ", ".join(map(str, ragged[:LINES_SHOWN])) + (", …" if len(ragged) > LINES_SHOWN else "")
+        what = f"{len(ragged):,} rows have fewer or more fields than the header (line {lines})"
+        return replace(settings, ragged=True), [f"{what}; left out fields count as missing (ragged in [file])"]
+    return settings, []
+
+
+def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettings, list[str]]:
+    """Decimal commas, what stands between thousands, and columns of percentages."""
     columns = {
-        name: settle_missing(whole_array(table[name]), MISSING).unique().drop_null().to_pylist()
-        for name in table.column_names
+        name: [cell for cell in cells if cell.lower() not in MISSING_CELLS] for name, cells in _distinct_texts(table).items()
     }
-    percent = tuple(
-        name for name, cells in columns.items() if cells and all(re.fullmatch(r"[-+]?[\d.,]+\s*%", cell) for cell in cells)
-    )
-    numbers = [[cell.rstrip(" %") for cell in cells] for cells in columns.values()]
-    european = [cells for cells in numbers if cells and all(re.fullmatch(EUROPEAN_NUMBER, cell) for cell in cells)]
-    comma = any(re.search(r",\d{1,2}$|,\d{4,}$", cell) for cells in european for cell in cells)
-    return replace(settings, decimal="," if comma else ".", percent=percent)
+    percent = tuple(name for name, cells in columns.items() if _is_percent(name, cells))
+    numbers = [[cell.rstrip(" %") for cell in cells] for cells in columns.values() if cells]
+    european = [cells for cells in numbers if all(re.fullmatch(EUROPEAN_NUMBER, cell) for cell in cells)]
+    comma = any(re.search(r",\d{1,2}$|,\d{4,}$|^[-+]?0?,\d+$", cell) for cells in european for cell in cells)
+    found = replace(settings, decimal="," if comma else ".", percent=percent)
+    for thousands, between in {",": ",", " ": f"[ {SPACES}]", "'": "'"}.items():
+        grouped = _list_grouped(numbers, between, found.decimal)
+        if thousands != found.decimal and grouped:
+            # A group of three digits after a comma may be decimals, unless something says otherwise.
+            sure = thousands != "," or any(re.search(r",.*[,.]", cell) for cell in grouped)
+            value = re.sub(between, "", grouped[0])
+            what = f"{grouped[0]} is read as {value} (thousands in [file]); write decimal = ',' if it is a decimal comma"
+            return replace(found, thousands=thousands), [] if sure else [what]
+    return found, []
+
+
+def _distinct_texts(table: pa.Table) -> dict[str, list[str]]:
+    """What occurs in every column of text or numbers, as text."""
+    columns = {name: settle_missing(whole_array(table[name]), MISSING) for name in table.column_names}
+    return {
+        name: [spell(cell) for cell in cells.unique().drop_null().to_pylist()]
+        for name, cells in columns.items()
+        if value_family(cells.type) in ("text", "numbers")
+    }
+
+
+def _is_percent(name: str, cells: Sequence[str]) -> bool:
+    """Whether all cells have the sign, or are numbers up to 100 in a column that is called like a probability."""
+    if not cells:
+        return False
+    if all(re.fullmatch(r"[-+]?[\d.,]+\s*%", cell) for cell in cells):
+        return True
+    if not re.search(PERCENT_NAME, name) or not all(re.fullmatch(r"\d{1,3}(\.\d+)?", cell) for cell in cells):
+        return False
+    values = np.array([float(cell) for cell in cells])
+    return bool(1 < values.max() <= 100 and (values[values > 0] >= 1).all())
+
+
+def _list_grouped(columns: Sequence[Sequence[str]], between: str, decimal: str) -> list[str]:
+    """Numbers in groups of three digits, of columns that hold nothing but numbers."""
+    plain = rf"[-+]?\d*({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
+    grouped = rf"[-+]?\d{{1,3}}({between}\d{{3}})+({re.escape(decimal)}\d*)?"
+    numbers = [cells for cells in columns if all(re.fullmatch(f"{plain}|{grouped}", cell) for cell in cells)]
+    return [cell for cells in numbers for cell in cells if re.fullmatch(grouped, cell)]

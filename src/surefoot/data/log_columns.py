@@ -20,10 +20,25 @@ if TYPE_CHECKING:
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
 """How files spell "missing", in addition to an empty cell; a study may add spellings of its own."""
+MISSING_SIGNS = (
+    *(".", "..", "...", "-", "--", "---", "–", "—", "na", "n/a", "n.a.", "nan", "<na>", "#na", "#n/a", "null", "(null)"),
+    *("missing", "undefined", "not available", "no data", "#null!", "#value!", "#div/0!", "#ref!", "#name?", "#num!"),
+)
+"""What files write for "missing" in any column, in any case of letters; read so where the study says so."""
+MISSING_ANSWERS = (
+    *("none", "nil", "?", "*", "empty", "blank", "unknown", "inf", "-inf", "infinity", "-infinity", "error", "dk", "k.a."),
+    *("refused", "declined", "skip", "skipped", "expired", "condition_skipped", "no answer", "no response", "no_response"),
+    *("not answered", "not applicable", "prefer not to answer", "prefer not to say", "don't know", "keine angabe"),
+)
+"""What stands for "missing" among numbers; in a column of words it may be a level or an action."""
 NUMBER = r"[-+]?\d+(\.\d+)?"
 DECIMAL_POINT = r"^[-+]?\d*\.(\d{1,2}|\d{4,})$"
 EUROPEAN_NUMBER = r"^[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][-+]?\d+)?$"
+SPACES = "\u00a0\u202f\u2009"
+"""Spaces that do not break a line, which programs write between thousands."""
 HABITS = {
+    r"^[-+]?\d{1,3}(,\d{3})+(\.\d+)?$": "write it without thousands separators, or thousands = ',' in [file]",
+    r"^[-+]?\d{1,3}(['\s]\d{3})+([.,]\d+)?$": "write it without thousands separators, or name them in [file] as thousands",
     r"^[-+]?[\d.]*,\d+$": "write decimals with a point and no thousands separators, or decimal = ',' in [file]",
     r"^[-+]?[\d.,]+\s*%$": "write the number alone, or percent = ['{}'] in [file]",
 }
@@ -76,6 +91,8 @@ class LogColumn:
             return self
         if self.name in self.settings.percent:
             cells = pc.replace_substring_regex(cells, r"\s*%$", "")
+        if self.settings.thousands is not None:
+            cells = _join_thousands(cells, self.settings.thousands, self.settings.decimal)
         if self.settings.decimal == ",":
             pointed = pc.fill_null(pc.match_substring_regex(cells, DECIMAL_POINT), False)
             rows = np.flatnonzero(pointed.to_numpy(zero_copy_only=False))
@@ -94,7 +111,10 @@ class LogColumn:
         for habit, remedy in HABITS.items():
             if re.match(habit, text):
                 return pc.match_substring_regex(cells, habit), f"'{text}' is not a number", remedy.format(self.name)
-        return pc.equal(cells, text), f"'{text}' is not a number", "correct it or leave it empty (missing)"
+        remedy = "correct it or leave it empty (missing)"
+        if text.lower() in (*MISSING_SIGNS, *MISSING_ANSWERS):
+            remedy = f"leave it empty, or write missing = ['{text}'] in [columns] if it stands for missing"
+        return pc.equal(cells, text), f"'{text}' is not a number", remedy
 
     def cast(self, kind: pa.DataType, explain: Callable[[pa.Array, str], tuple[pa.Array, str, str]]) -> pa.Array:
         """The cells as that type; of one that cannot be, `explain` says which are like it, what is wrong, and the remedy."""
@@ -153,8 +173,10 @@ class LogColumn:
         for code, text in enumerate(texts):
             if found[code] is None and (rows := np.flatnonzero(indices == code)).size:
                 self.report(rows, what.format(text) + did_you_mean(text, known), remedy)
-        known = np.array([np.nan if code is None else code for code in found] + [np.nan], dtype=np.float64)
-        values: NDArray[np.float64] = known[indices]
+        codes = np.array([np.nan if code is None else code for code in found], dtype=np.float64)
+        # An empty cell of a file with types is not text, but may have a meaning too.
+        empty = np.nan if self.is_text else meaning.get("", np.nan)
+        values: NDArray[np.float64] = np.append(codes, empty)[indices]
         return values
 
     def find_missing(self) -> NDArray[np.int64]:
@@ -171,6 +193,20 @@ class LogColumn:
     def refuse_missing(self) -> None:
         """Report cells that hold nothing."""
         self.report(self.find_missing(), "missing", "every decision point needs one (fill it in or drop the row)")
+
+
+def _join_thousands(cells: pa.Array, thousands: str, decimal: str) -> pa.Array:
+    """Numbers without what stands between their thousands.
+
+    >>> import pyarrow as pa
+    >>> _join_thousands(pa.array(["1,234.5", "12,5", "home, sweet home"]), ",", ".").to_pylist()
+    ['1234.5', '12,5', 'home, sweet home']
+    """
+    import pyarrow.compute as pc
+
+    between = f"[ {SPACES}]" if thousands == " " else re.escape(thousands)
+    grouped = pc.match_substring_regex(cells, rf"^[-+]?\d{{1,3}}({between}\d{{3}})+({re.escape(decimal)}\d*)?$")
+    return pc.if_else(grouped, pc.replace_substring_regex(cells, between, ""), cells)
 
 
 def spell(value: Any) -> str:

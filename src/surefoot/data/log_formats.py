@@ -15,7 +15,7 @@ from surefoot.data.file_settings import FileSettings
 from surefoot.data.locations import Location, find_size
 from surefoot.data.parquet_files import list_row_groups, parquet_blocks, parquet_table
 from surefoot.data.problems import Place
-from surefoot.data.text_files import BlockReader, decode_text, text_blocks, text_place, text_table
+from surefoot.data.text_files import BlockReader, TextShape, decode_text, text_blocks, text_place, text_table
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,17 +77,17 @@ class TextFormat(LogFormat):
         self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         (text,) = decode_text(path, io.BytesIO(unpack(path, data)), settings.encoding)
-        separator = find_separator(path, settings)
-        return text_table(path, text, columns, separator), text_place(path, lambda: io.BytesIO(text), separator)
+        shape = find_shape(path, settings)
+        return text_table(path, text, columns, shape), text_place(path, lambda: io.BytesIO(text), shape)
 
     def needs_blocks(self, path: Location, size: int, rows: int) -> bool:
         return find_size(path) * (USUAL_COMPRESSION if is_packed(path) else 1) >= size
 
     def read_blocks(self, path: Location, columns: Sequence[str], settings: FileSettings) -> Iterator[pa.Table]:
-        return text_blocks(path, lambda: open_text(path, settings), columns, find_separator(path, settings))
+        return text_blocks(path, lambda: open_text(path, settings), columns, find_shape(path, settings))
 
     def place(self, path: Location, settings: FileSettings) -> Place:
-        return text_place(path, lambda: open_text(path, settings), find_separator(path, settings))
+        return text_place(path, lambda: open_text(path, settings), find_shape(path, settings))
 
 
 class ParquetFormat(LogFormat):
@@ -128,11 +128,11 @@ class ExcelFormat(LogFormat):
     def read(
         self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
-        table = excel_table(path, path.read_bytes() if data is None else data, columns, settings.sheet)
+        table = excel_table(path, path.read_bytes() if data is None else data, columns, settings)
         return table, self.place(path, settings)
 
     def place(self, path: Location, settings: FileSettings) -> Place:
-        return lambda row: f"{path}: row {row + 2}"
+        return lambda row: f"{path}: row {row + 1 + settings.header_rows}"
 
 
 FORMATS: tuple[LogFormat, ...] = (TextFormat(), ParquetFormat(), ExcelFormat())
@@ -150,9 +150,15 @@ def find_format(path: Location) -> LogFormat:
     return found
 
 
-def find_separator(path: Location, settings: FileSettings) -> str:
-    """Between the columns of a text file."""
-    return settings.separator or ("\t" if ".tsv" in path.suffixes else ",")
+def find_shape(path: Location, settings: FileSettings) -> TextShape:
+    """How a text file is cut into rows and columns."""
+    separator = settings.separator or usual_separator(path)
+    return TextShape(separator, settings.header_rows, settings.ragged)
+
+
+def usual_separator(path: Location) -> str:
+    """Between the columns of a text file, unless its study says otherwise."""
+    return "\t" if ".tsv" in path.suffixes else ","
 
 
 def is_packed(path: Location) -> bool:

@@ -6,15 +6,19 @@ One place for `surefoot init`, which leaves such columns out, and for fits, audi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.log_columns import MISSING_ANSWERS, MISSING_SIGNS, LogColumn, is_text
 from surefoot.data.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PROBABILITIES = (
     r"^(p|pi|pr|prob|probs|probability|propensity|p?score)[._ -]?"
@@ -31,13 +35,43 @@ AFTERWARDS = (
 """What such columns hold is usually known only after the decision."""
 CODES = (-1, -9, -99, -999, -9999, 9, 99, 999, 9999, 99999, 77, 777, 88, 888)
 """What questionnaires and devices write for "missing"."""
+PLATFORMS = {
+    "REDCap": (
+        r"^(redcap_\w+|record_id)$",
+        r"^(redcap_(event_name|repeat_instrument|repeat_instance|data_access_group|survey_identifier)|\w+_complete)$",
+    ),
+    "Qualtrics": (
+        r"^(ResponseId|RecordedDate|DistributionChannel)$",
+        r"^(StartDate|EndDate|Status|IPAddress|Progress|Duration \(in seconds\)|Finished|RecordedDate|ResponseId|"
+        r"Recipient\w+|External(Data)?Reference|Location(Latitude|Longitude)|DistributionChannel|UserLanguage|Q_\w+Score)$",
+    ),
+    "m-Path": (
+        r"^(connectionId|scheduledBeepId)$",
+        r"^(connectionId|legacyCode|code|alias|initials|accountCode|\w*BeepId|questionList(Name|Label)|fromProtocolName|"
+        r"\w*[tT]imeStamp\w*|timeZoneOffset|deltaUTC)$",
+    ),
+}
+"""Columns by which a platform is known, and those in which it says which form, event or survey a row comes from."""
 LEAST_REPEATED = 3
+MOST_WORDS = 3
+MOST_WORD_ROWS = 0.2
+"""Among numbers so few different words, in so few of the rows, stand for "missing", whatever they say."""
 MOST_ROWS = 20_000
 FEWEST_ROWS = 30
 GIVES_AWAY = 0.9
 """A column that removes this share of the mistakes of the best constant guess of the action gives the action away."""
 SAME = 0.999
 """A correlation from which on two columns say the same."""
+
+
+@dataclass(frozen=True)
+class MissingWords:
+    """The words that stand for "missing" in a column of text."""
+
+    signs: tuple[str, ...] = ()
+    """Those that do so in any column."""
+    among_numbers: tuple[str, ...] = ()
+    """Those that do so because all else is numbers."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +86,39 @@ class Suspicion:
 
     def __str__(self) -> str:
         return f"{self.column} {self.what}; {self.remedy}"
+
+
+def find_missing_words(cells: pa.Array) -> MissingWords:
+    """Words of a column that mean that nothing is known.
+
+    >>> import pyarrow as pa
+    >>> find_missing_words(pa.array(["3", "4", "watch off", "5", "n/a", "4", "3", "6"]))
+    MissingWords(signs=('n/a',), among_numbers=('watch off',))
+    """
+    if not is_text(cells.type):
+        return MissingWords()
+    texts, indices = LogColumn("", cells).distinct()
+    rows = dict(zip(texts, np.bincount(indices[indices >= 0], minlength=len(texts)).tolist(), strict=True))
+    words = [text for text in texts if not is_finite_number(text)]
+    signs = [word for word in words if word.lower() in MISSING_SIGNS]
+    others = [word for word in words if word not in signs]
+    numbers = sum(rows.values()) - sum(rows[word] for word in words)
+    if numbers <= sum(rows[word] for word in others):
+        return MissingWords(tuple(signs))
+    answers = [word for word in others if word.lower() in MISSING_ANSWERS]
+    unknown = [word for word in others if word not in answers]
+    few = len(unknown) <= MOST_WORDS and sum(rows[word] for word in unknown) <= MOST_WORD_ROWS * numbers
+    if few and not any(re.search(r"\d", word) for word in unknown):
+        answers += unknown
+    return MissingWords(tuple(signs), tuple(answers))
+
+
+def is_finite_number(text: str) -> bool:
+    """Whether a text is a number; `inf` and `nan` are not."""
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
 
 
 def find_codes(values: NDArray[np.float64]) -> list[float]:
@@ -135,6 +202,18 @@ def is_index(summary: ColumnSummary) -> bool:
     numbers = summary.numbers
     counts = numbers is not None and numbers.size > 1 and summary.missing == 0 and bool((np.diff(numbers) == 1).all())
     return counts and re.match(INDEX, summary.name, re.IGNORECASE) is not None
+
+
+def find_platform(name: str, columns: Sequence[str]) -> str | None:
+    """The platform that wrote a column to tell rows apart; None where it may hold a measurement.
+
+    >>> find_platform("redcap_event_name", ["record_id", "redcap_event_name"]), find_platform("Status", ["id", "Status"])
+    ('REDCap', None)
+    """
+    for platform, (mark, own) in PLATFORMS.items():
+        if re.match(own, name) and any(re.match(mark, column) for column in columns):
+            return platform
+    return None
 
 
 def is_afterwards(name: str) -> bool:

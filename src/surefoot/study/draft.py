@@ -3,47 +3,79 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from surefoot.data.column_kinds import MOST_LEVELS, Category, VariableKind, YesNo
+from surefoot.data.column_kinds import VariableKind, YesNo
 from surefoot.data.column_summaries import ColumnSummary, quote
 from surefoot.data.file_detection import detect_settings, detect_time_format
 from surefoot.data.file_settings import PLAIN, FileSettings
-from surefoot.data.log_columns import whole_array
-from surefoot.data.log_files import LogFile, list_files, name_file
+from surefoot.data.log_columns import MISSING_ANSWERS
+from surefoot.data.log_files import LogFile, LogRows, list_files, name_file
 from surefoot.data.suspect_columns import find_codes
 from surefoot.errors import InputError
-from surefoot.study.column_guesses import ColumnGuesses, choose_convention, guess_columns
-from surefoot.study.log_reader import log_layout
+from surefoot.study.action_guesses import ActionGuess, choose_order
+from surefoot.study.column_guesses import ColumnGuesses, guess_columns
+from surefoot.study.log_reader import log_layout, parse_logs
 from surefoot.study.model import Study
 
+TREATMENTS = r"(?i)(message|prompt|notification|suggestion|reminder|nudge|intervention|text message|e-?mail|tip)"
+"""Words for a treatment that sentences can use."""
 
-def draft_study(path: Path, **roles: str | None) -> str:
-    """The text of a study for these logs; `roles` say what cannot be guessed (participant, time, action, reward, …)."""
+
+@dataclass(frozen=True)
+class StudyDraft:
+    """A first study for some logs.
+
+    Attributes
+    ----------
+    text
+        Of its file.
+    warnings
+        Guesses that change results, and what the logs lack.
+    """
+
+    text: str
+    warnings: tuple[str, ...]
+
+
+def draft_study(path: Path, **roles: str | None) -> StudyDraft:
+    """A study for these logs; `roles` say what cannot be guessed (participant, time, action, reward, …)."""
     file = LogFile(list_files(path)[0])
     with name_file(path):
-        settings = detect_settings(file)
-        table, _ = file.table(settings=settings)
-        guesses = guess_columns(table, roles, settings)
-        formats = detect_time_format(whole_array(table[guesses.roles["time"]]))
-        guesses = replace(guesses, file=_file_section(settings, formats))
+        detected = detect_settings(file)
+        table, _ = file.table(settings=detected.settings)
+        guesses = guess_columns(table, roles, detected.settings)
         if not guesses.state:
             raise InputError("no column is left that could be a state variable; a policy needs at least one")
-        text = _study_text(path, guesses, [])
+        section = _file_section(detected.settings, detect_time_format(guesses.times))
+        text = _study_text(path, guesses, section, guesses.actions, [])
         # Whatever was guessed, what is written must be a study.
         study = Study.parse(text)
+        rows = file.rows(log_layout(study))
+        actions = guesses.actions
         if "probability" in guesses.roles:
-            text = _study_text(path, guesses, choose_convention(study, file.rows(log_layout(study))))
-            Study.parse(text)
-    return text
+            actions, convention = choose_order(study, rows, actions)
+            text = _study_text(path, guesses, section, actions, convention.lines)
+            study = Study.parse(text)
+    doubts = [f"column '{guesses.roles['action']}': {actions.reason}; see [actions]"] if actions.reason else []
+    return StudyDraft(text, (*detected.warnings, *guesses.warnings, *doubts, *_find_refusals(study, rows)))
 
 
-def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> str:
+def _find_refusals(study: Study, rows: LogRows) -> Iterator[str]:
+    """What stands in the way of reading the logs with the study."""
+    try:
+        parse_logs(study.model_copy(update={"screen": None}), rows)
+    except InputError as error:
+        yield f"the logs cannot be read yet:\n{error}"
+
+
+def _study_text(path: Path, guesses: ColumnGuesses, file: list[str], actions: ActionGuess, convention: list[str]) -> str:
     roles, by_name = guesses.roles, guesses.summaries
     lines = [
         f"# A first version for {quote(path.name)[1:-1]}, guessed from its columns. Check every line that says so.",
-        *guesses.file,
+        *file,
         "",
         "[columns]",
         f"participant = {quote(roles['participant'])}",
@@ -55,7 +87,7 @@ def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> st
         _optional("probability", roles),
         *convention,
         '# Spellings of "missing" in addition to an empty cell, NA, NaN and null.',
-        '# missing = ["unknown"]',
+        _toml_line("missing", tuple(guesses.missing)) if guesses.missing else '# missing = ["unknown"]',
         "",
         *_collection(),
         "",
@@ -69,10 +101,12 @@ def _study_text(path: Path, guesses: ColumnGuesses, convention: list[str]) -> st
         lines += ["", *_state(by_name[name], kind)]
     lines += [
         "",
-        *_actions(by_name[roles["action"]], "probability" in roles),
+        *_actions(roles["action"], actions, "probability" in roles),
         "",
         *_reward(by_name[roles["reward"]]),
         *_method(),
+        "",
+        *_effects(by_name[roles["reward"]], roles["action"], actions),
     ]
     return "\n".join(lines) + "\n"
 
@@ -91,9 +125,9 @@ def _collection() -> list[str]:
 def _file_section(settings: FileSettings, formats: list[str]) -> list[str]:
     """The lines of `[file]`, if the file is not a plain one."""
     lines = [
-        f"{one.name} = {_toml_value(getattr(settings, one.name))}"
-        for one in fields(settings)
-        if getattr(settings, one.name) != getattr(PLAIN, one.name)
+        _toml_line(setting.name, getattr(settings, setting.name))
+        for setting in fields(settings)
+        if getattr(settings, setting.name) != getattr(PLAIN, setting.name)
     ]
     if len(formats) > 1:
         lines.append(f"# Check: the times also fit {', '.join(map(quote, formats[1:]))}.")
@@ -101,8 +135,10 @@ def _file_section(settings: FileSettings, formats: list[str]) -> list[str]:
     return ["", "# How the file writes things, as found in it.", "[file]", *lines] if lines else []
 
 
-def _toml_value(value: str | tuple[str, ...]) -> str:
-    return quote(value) if isinstance(value, str) else f"[{', '.join(map(quote, value))}]"
+def _toml_line(key: str, value: str | bool | int | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"{key} = [{', '.join(map(quote, value))}]"
+    return f"{key} = {quote(value) if isinstance(value, str) else str(value).lower()}"
 
 
 def _optional(role: str, roles: dict[str, str]) -> str:
@@ -112,6 +148,10 @@ def _optional(role: str, roles: dict[str, str]) -> str:
 def _state(column: ColumnSummary, kind: VariableKind) -> list[str]:
     bare = re.fullmatch(r"[A-Za-z0-9_-]+", column.name)
     lines = [f"[state.{column.name if bare else quote(column.name)}]", f"kind = {quote(kind.name)}"]
+    doubtful = [level for level in kind.levels if level.lower() in MISSING_ANSWERS]
+    lines += [
+        f"# Check: {quote(level)} counts as a level; write missing = [{quote(level)}] if it does not." for level in doubtful
+    ]
     return lines + _describe_missing(column) + kind.draft(column.without(_codes(column)))
 
 
@@ -131,22 +171,9 @@ def _describe_missing(column: ColumnSummary) -> list[str]:
     return lines
 
 
-def _actions(column: ColumnSummary, probability: bool) -> list[str]:
-    lines = ["[actions]", f"column = {quote(column.name)}", '# The first means "nothing".']
-    codes = [] if column.numbers is None else sorted(set(column.numbers.tolist()))
-    if 2 < len(codes) <= MOST_LEVELS and codes == list(range(len(codes))):
-        names = ["nothing", *(f"send {code}" for code in range(1, len(codes)))]
-        lines.append(f"names = [{', '.join(map(quote, names))}]")
-    elif Category.recognize(column) and not YesNo.recognize(column):
-        nothing = [level for level in column.levels if re.match(r"(no|none|nothing|control|0|off)\b", level, re.IGNORECASE)]
-        first = nothing[:1] or column.levels[:1]
-        names = [*first, *(level for level in column.levels if level not in first)]
-        lines += [
-            '# Check: is the first of these the one that means "nothing"?',
-            f"names = [{', '.join(map(quote, names))}]",
-        ]
-    else:
-        lines.append('names = ["nothing", "send"]')
+def _actions(column: str, actions: ActionGuess, probability: bool) -> list[str]:
+    lines = ["[actions]", f"column = {quote(column)}", '# The first means "nothing".', *actions.lines]
+    if actions.values is None and not actions.reason:
         lines += ["# What stands for them in the log, when it is neither 0 and 1 nor these names:", '# values = ["N", "Y"]']
     if not probability:
         lines += ["# The design's probability of each action, when the log holds none:", "# probabilities = [0.5, 0.5]"]
@@ -202,3 +229,29 @@ def _method() -> list[str]:
         "minimum = 0.1",
         "maximum = 0.9",
     ]
+
+
+def _effects(outcome: ColumnSummary, action_column: str, actions: ActionGuess) -> list[str]:
+    """How `surefoot effects` speaks of the treatment and of the outcome."""
+    binary = YesNo.recognize(outcome) is not None
+    named = [re.search(TREATMENTS, name) for name in (action_column, *actions.names[1:2])]
+    treatment = next((match[1].lower() for match in named if match), "treatment")
+    sentence = f"A {treatment} raises the chance of … by" if binary else f"A {treatment} adds about 12 …"
+    lines = [
+        "# How `surefoot effects` calls things.",
+        "[effects]",
+        *(["# The outcome is 0 or 1, so that effects are relative risks; wcls gives a difference."] if binary else []),
+        *(['estimator = "emee"'] if binary else []),
+    ]
+    if len(actions.names) == 2:
+        lines += [f"# Check: completes the sentence {quote(sentence)}.", f"treatment_words = {quote(treatment)}"]
+    words = re.sub(r"[._-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", outcome.name)).strip()
+    plural = re.search(r"(?i)[^siu]s$", words)
+    lines += [
+        "# Check: the outcome, as a sentence counts it: steps in the next half hour.",
+        f"outcome_words = {quote(words if plural or binary else f'units of {words}')}",
+        "# State variables by which the effect may differ, and those that explain the outcome:",
+        '# moderators = ["…"]',
+        '# controls = ["…"]',
+    ]
+    return lines

@@ -239,8 +239,14 @@ class FileSection(Section):
 
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     """Between columns; by default a comma, and a tab in .tsv."""
+    header_rows: Annotated[int, Field(ge=1)] = 1
+    """Rows before the first decision point; the first names the columns, the others are not read. Qualtrics writes 3."""
+    ragged: bool = False
+    """Whether rows may end early: what they leave out is missing. Empty fields beyond the header are ignored."""
     decimal: Literal[".", ","] = "."
     """With a comma a point separates thousands (1.234,5)."""
+    thousands: Literal[",", ".", " ", "'"] | None = None
+    """Between thousands, such as "," for 1,234.5."""
     encoding: str = "utf-8"
     """Such as cp1252 (Windows) or utf-16."""
     time_format: str | None = None
@@ -268,4 +274,4 @@ class FileSection(Section):
 
     @property
     def settings(self) -> FileSettings:
-        return FileSettings(self.separator, self.decimal, self.encoding, self.time_format, self.percent, self.sheet)
+        return FileSettings(**self.model_dump())

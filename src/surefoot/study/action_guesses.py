@@ -1,0 +1,174 @@
+"""What the actions of a log are: which code means "nothing", and what the logged probabilities are of."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from surefoot.data.column_kinds import MOST_LEVELS, YesNo
+from surefoot.data.column_summaries import ColumnSummary, quote
+from surefoot.data.log_columns import spell
+from surefoot.data.log_files import LogRows
+from surefoot.data.mean_weights import FITS, SURE, MeanWeights
+from surefoot.errors import InputError
+from surefoot.study.log_description import LogDescription
+from surefoot.study.log_reader import parse_logs
+
+NOTHING = (
+    r"(?i)^(no|not|non|none|nothing|null|nil|nope|never|off|0|control|controls|ctrl|placebo|sham|usual|care as usual|"
+    r"untreated|unsent|withheld|withhold|wait|waiting|waitlist|silent|silence|skip|skipped|baseline|do nothing)(?![a-z])"
+)
+"""How an action that means "nothing" is usually called; `no message` too."""
+READINGS = ("action taken", "sending")
+
+
+@dataclass(frozen=True)
+class ActionGuess:
+    """The actions of a log, the one that means "nothing" first."""
+
+    names: tuple[str, ...]
+    values: tuple[float | str, ...] | None = None
+    """What stands for them in the log; None where that is their names, or 0, 1 and so on."""
+    reason: str = ""
+    """Why the first is taken for "nothing", where it could be another."""
+
+    @property
+    def reversed(self) -> ActionGuess:
+        """The same two actions with the other one as "nothing"."""
+        if self.values is None:
+            return ActionGuess(self.names[::-1])
+        return ActionGuess(self.names, self.values[::-1])
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of `[actions]` that say it."""
+        lines = [f"names = [{', '.join(map(quote, self.names))}]"]
+        if self.values is not None:
+            written = (quote(value) if isinstance(value, str) else f"{value:.17g}" for value in self.values)
+            lines += ["# What stands for them in the log, in the same order.", f"values = [{', '.join(written)}]"]
+        return [f"# Check: {self.reason}.", *lines] if self.reason else lines
+
+
+def guess_actions(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
+    """From the column of the actions; `empty` are its cells that hold none although something could be sent."""
+    if column.numbers is not None:
+        found = _guess_codes(column, empty)
+    elif YesNo.recognize(column) and len({level.lower() for level in column.levels}) > 1:
+        return ActionGuess(("nothing", "send"))
+    else:
+        found = _guess_words(column, empty)
+    actions = len(found.names)
+    if actions > MOST_LEVELS:
+        what = f"column '{column.name}' holds {actions} different values, too many for actions"
+        remedy = "say with --action NAME which column holds the actions, or add one with 0 for nothing and 1 for sent"
+        raise InputError(f"{what}; {remedy}", column=column.name)
+    return found
+
+
+def _guess_codes(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
+    codes: list[float] = np.unique(column.numbers).tolist() if column.numbers is not None else []
+    if len(codes) < 2:
+        return _guess_single(column, codes, empty)
+    if codes == list(range(len(codes))):
+        names = ("nothing", "send") if len(codes) == 2 else ("nothing", *(f"send {code:g}" for code in codes[1:]))
+        return ActionGuess(names)
+    nothing = 0.0 if 0.0 in codes else codes[0]
+    others = [code for code in codes if code != nothing]
+    names = ("nothing", *(["send"] if len(others) == 1 else [f"send {code:g}" for code in others]))
+    why = "because 0 usually does" if nothing == 0 else "because it is the smallest code"
+    return ActionGuess(names, (nothing, *others), f"{nothing:g} is taken for {quote('nothing')}, {why}")
+
+
+def _guess_words(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
+    by_case: dict[str, str] = {}
+    for level in column.levels:
+        by_case.setdefault(level.lower(), level)
+    levels = list(by_case.values())
+    nothing = [level for level in levels if re.match(NOTHING, level)]
+    if len(levels) < 2 or (empty and not nothing):
+        return _guess_single(column, levels, empty)
+    first = nothing[0] if nothing else levels[0]
+    names = (first, *(level for level in levels if level != first))
+    if len(nothing) == 1:
+        return ActionGuess(names, reason=f"{quote(first)} is taken for the action that means nothing, because of its name")
+    return ActionGuess(names, reason=f"which of these means nothing? {quote(first)} is a guess; it must stand first")
+
+
+def _guess_single(column: ColumnSummary, codes: Sequence[float | str], empty: Sequence[str | None]) -> ActionGuess:
+    """Where nothing but an empty cell can mean "nothing"."""
+    if not codes or not empty:
+        what = (
+            f"column '{column.name}' holds {spell(codes[0]) if codes else 'nothing'} only, so no two actions can be compared"
+        )
+        raise InputError(f"{what}; say with --action NAME which column holds the actions", column=column.name)
+    names = ["send"] if len(codes) == 1 else [code if isinstance(code, str) else f"send {code:g}" for code in codes]
+    spelling = Counter(cell or "" for cell in empty).most_common(1)[0][0]
+    cell = quote(spelling) if spelling else "an empty cell"
+    reason = f"{cell} ({len(empty):,} rows) is taken for {quote('nothing')}, because no other value can mean it"
+    return ActionGuess(("nothing", *names), (spelling, *codes), reason)
+
+
+@dataclass(frozen=True)
+class Convention:
+    """What the logged probabilities are of."""
+
+    reading: str
+    lines: list[str]
+    """For the study, with what speaks for it."""
+    distance: float
+    """Of the mean weights from 1, in standard errors."""
+
+
+def choose_convention(study: LogDescription, rows: LogRows) -> Convention:
+    """That reading of the probabilities with which every action's mean weight is 1."""
+    if len(study.actions.names) > 2:
+        return Convention("action taken", ["# With several actions it must be that of the action taken."], 0.0)
+    found = {reading: _read_as(study, rows, reading) for reading in READINGS}
+    means = {reading: weights.words(reading) for reading, weights in found.items() if weights is not None}
+    distances = {reading: np.inf if weights is None else weights.worst(reading) for reading, weights in found.items()}
+    best = min(READINGS, key=lambda reading: distances[reading])
+    other = next(reading for reading in READINGS if reading != best)
+    lines = ['# What it is the probability of: "action taken" or "sending".']
+    if not means:
+        lines += ["# Check: the logs could not be read (surefoot fit says why), so this is a guess."]
+        best = READINGS[0]
+    elif distances[best] > SURE:
+        lines += [f"# Check: neither fits. Mean weights must be 1; with {quote(best)} they are {means[best]}."]
+    elif distances[other] < FITS:
+        best = READINGS[0]
+        lines += [f"# Check: the logs fit either way (mean weights {means[best]}, where 1 is expected)."]
+    else:
+        instead = f"with {quote(other)} {means[other]}" if other in means else f"{quote(other)} is impossible"
+        lines += [f"# Decided by the mean weights, which must be 1: with {quote(best)} {means[best]}; {instead}."]
+    return Convention(best, [*lines, f"probability_of = {quote(best)}"], distances[best])
+
+
+def _read_as(study: LogDescription, rows: LogRows, reading: str) -> MeanWeights | None:
+    """The mean weights of one reading; None where the logs cannot be read so."""
+    columns = study.columns.model_copy(update={"probability_of": reading})
+    try:
+        # Weights need no screened values.
+        return MeanWeights.of(parse_logs(study.model_copy(update={"columns": columns, "screen": None}), rows).logs)
+    except InputError:
+        # What is wrong with the cells is told by the fit.
+        return None
+
+
+def choose_order(study: LogDescription, rows: LogRows, guess: ActionGuess) -> tuple[ActionGuess, Convention]:
+    """The guess, or the other action as "nothing" where only that fits the logged probabilities; and what those are of."""
+    convention = choose_convention(study, rows)
+    if not guess.reason or len(guess.names) > 2 or convention.distance <= SURE:
+        return guess, convention
+    swapped = guess.reversed
+    values = None if swapped.values is None else tuple(map(spell, swapped.values))
+    actions = study.actions.model_copy(update={"names": swapped.names, "values": values})
+    other = choose_convention(study.model_copy(update={"actions": actions}), rows)
+    if other.distance >= FITS:
+        return guess, convention
+    first = swapped.names[0] if swapped.values is None else spell(swapped.values[0])
+    reason = f"{first} is taken for nothing, because only so do the probabilities fit how often each action was taken"
+    return ActionGuess(swapped.names, swapped.values, reason), other
