@@ -16,12 +16,32 @@ from pathlib import Path
 import numpy as np
 
 import surefoot as sf
-from surefoot.experiments.s5 import FITTERS, SCENARIOS, coefficient_errors, make_problems, skewed_rewards
-from surefoot.experiments.s5_figures import FIGURE_SCENARIOS, errors_figure, skewness_figure
+from surefoot.experiments.coefficient_errors import (
+    CRITICS,
+    SCENARIOS,
+    Scenario,
+    coefficient_errors,
+    collect_logs,
+    draw_scenarios,
+    log_normal_logs,
+    measure_errors,
+    measure_oracle,
+    skewed_rewards,
+)
+from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW
+from surefoot.numerics.masked_quantiles import scaled_mad
+from surefoot.numerics.skewness import medcouple
+from surefoot.policies.features import critic_features
+from surefoot.reports import figures
 from surefoot.reports.render import save_svg
 from surefoot.simulators.measures import long_run_average_reward
 
 ROOT = Path(__file__).resolve().parent.parent
+SHARES = (0.04, 0.1, 0.15, 0.2, 0.25, 0.3)
+FIGURE_SCENARIOS = (
+    Scenario("clean"),
+    *(Scenario(mechanism, ratio) for mechanism in ("sensor", "prompted", "careless") for ratio in SHARES),
+)
 CHAIN_METHODS = ("accb", "filter-accb", "ro-accb", "hb-linucb", "hb-accb", "hb-saccb")
 
 
@@ -43,24 +63,27 @@ def robustbase(people=60, seed=2026):
     if script is None or subprocess.run([script, "-e", "library(robustbase)"], capture_output=True, check=False).returncode:
         return None
     found = {}
-    for place, _, problem in make_problems(SCENARIOS, participants=people, seeds=1, seed=seed):
-        coefs = {"oracle": FITTERS["oracle"](problem), "surefoot high-breakdown": FITTERS["high-breakdown"](problem)}
-        coefs |= _fit_with_robustbase(script, problem)
-        errors = {
-            name: np.linalg.norm(coef - sf.simulators.HeartSteps.critic_coef, axis=1).mean() for name, coef in coefs.items()
+    clean, outliers = collect_logs(people, 0, seed)
+    for scenario in SCENARIOS:
+        logs, touched = scenario.contaminate(clean, outliers)
+        oracle = measure_oracle(logs, touched).mean()
+        found[str(scenario)] = {
+            "oracle": 1.0,
+            "surefoot high-breakdown": measure_errors(logs, "high-breakdown").mean() / oracle,
         }
-        found[str(SCENARIOS[place])] = {name: error / errors["oracle"] for name, error in errors.items()}
+        for name, coef in _fit_with_robustbase(script, logs).items():
+            error = np.linalg.norm(coef - sf.simulators.HeartSteps.critic_coef, axis=1).mean()
+            found[str(scenario)][name] = error / oracle
     return found
 
 
-def _fit_with_robustbase(script, problem):
+def _fit_with_robustbase(script, logs):
     with tempfile.TemporaryDirectory() as folder:
         problems, coefficients = Path(folder, "problems.csv"), Path(folder, "coefficients.csv")
-        people, points, features = problem.features.shape
-        table = np.column_stack(
-            [np.repeat(np.arange(people), points), problem.reward.ravel(), problem.features.reshape(-1, features)]
-        )
-        header = ",".join(["participant", "reward", *(f"x{j}" for j in range(features))])
+        people = len(logs.participants)
+        features = critic_features(logs.state, logs.action, 2)[logs.order]
+        table = np.column_stack([logs.participant_index[logs.order], logs.reward[logs.order], features])
+        header = ",".join(["participant", "reward", *(f"x{j}" for j in range(features.shape[1]))])
         np.savetxt(problems, table, delimiter=",", header=header, comments="", fmt="%.17g")
         subprocess.run([script, str(ROOT / "benchmarks" / "robustbase.R"), problems, coefficients], check=True)
         fits = {}
@@ -68,6 +91,43 @@ def _fit_with_robustbase(script, problem):
             for row in csv.DictReader(file):
                 fits.setdefault(row["method"], {})[int(row["participant"])] = [float(v) for v in list(row.values())[2:]]
     return {name: np.array([fit[participant] for participant in range(people)]) for name, fit in fits.items()}
+
+
+def measure_skewness(logs):
+    """Everybody's medcouple of all residuals, and the skewness of those kept and near the centre, in standard errors."""
+    fitted = CRITICS["high-breakdown"]().fit(logs)
+    rows = logs.order.reshape(len(logs.participants), -1)
+    residuals = fitted.residuals_[rows]
+    kept = fitted.weights_[rows] > 0
+    z = residuals / scaled_mad(residuals, kept, np.zeros(len(residuals)))[:, None]
+    core = np.ma.masked_array(z, ~(kept & (np.abs(z) < WINDOW)))
+    off = core - core.mean(axis=1)[:, None]
+    moment = (off**3).mean(axis=1) / (off**2).mean(axis=1) ** 1.5
+    medcouples = np.array([medcouple(row) for row in residuals])
+    return medcouples, np.asarray(moment * np.sqrt(core.count(axis=1)) / SKEWNESS_DEVIATION)
+
+
+def skewness_figure(participants=200, seed=2025):
+    """Which measure of skewness tells skewed rewards from artefacts: each participant's value under three kinds of data."""
+    clean, outliers = collect_logs(participants, 0, seed)
+    cases = {
+        "clean": measure_skewness(clean),
+        "prompted 20 %": measure_skewness(Scenario("prompted", 0.2).contaminate(clean, outliers)[0]),
+        "log-normal": measure_skewness(log_normal_logs(clean, seed)),
+    }
+    figure, axes = figures.new_figure(1, 2, width=11, height=3.6)
+    titles = ("medcouple of all residuals", "skewness of the kept residuals within 2.5 scales (in its standard errors)")
+    for which, (panel, title) in enumerate(zip(axes, titles, strict=True)):
+        values = [case[which] for case in cases.values()]
+        bins = np.linspace(min(map(np.min, values)), max(map(np.max, values)), 40)
+        for (name, case), colour in zip(cases.items(), (figures.GREY, figures.ORANGE, figures.BLUE), strict=True):
+            panel.hist(case[which], bins=bins, alpha=0.6, color=colour, label=name)
+        figures.label_axes(panel, x=title, y="people")
+    axes[1].axvline(SKEWNESS_Z, color=figures.INK, linewidth=1)
+    position = ((SKEWNESS_Z, 0.97), (4, 0), ("data", "axes fraction"), "offset points")
+    axes[1].annotate("taken as skewed", *position, va="top", color=figures.INK)
+    figures.add_legend(figure, axes[0], columns=3)
+    return figure
 
 
 def main():
@@ -87,8 +147,8 @@ def main():
     }
     path = ROOT / "benchmarks" / "robustness.json"
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    curves = coefficient_errors(FIGURE_SCENARIOS, participants=100, seeds=2, peer_participants=20)
-    save_svg(errors_figure(curves), ROOT / "docs" / "robustness-errors.svg", "Coefficient error by share touched")
+    curves = coefficient_errors(FIGURE_SCENARIOS, participants=100, replicates=2, peer_participants=20)
+    save_svg(draw_scenarios(curves), ROOT / "docs" / "robustness-errors.svg", "Coefficient error by share touched")
     save_svg(skewness_figure(), ROOT / "docs" / "robustness-skewness.svg", "Two measures of skewness")
 
 

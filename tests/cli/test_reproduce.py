@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from surefoot.cli import app
-from surefoot.experiments import s5_outputs
+from surefoot.experiments import coefficient_errors, further
 from tests.cli.typed import type_command
 from tests.interrupts import heed_interrupts
 
@@ -131,7 +132,8 @@ def test_an_experiment_without_a_sweep_has_no_figure(tmp_path):
 
 
 def test_s5_writes_its_table_and_says_what_held(tmp_path, monkeypatch):
-    monkeypatch.setattr(s5_outputs, "QUICK", {"participants": 12, "seeds": 2, "peer_participants": 1})
+    small = replace(coefficient_errors.S5, quick={"participants": 12, "replicates": 2, "peer_participants": 1})
+    monkeypatch.setitem(further.FURTHER, "s5", (small,))
     done = CliRunner().invoke(app, ["reproduce", "s5", "--quick", "--jobs", "1", "--out", str(tmp_path), "--json"])
     limits = json.loads(done.stdout)["s5"]["limits"]
     assert [row["data"] for row in limits][:2] == ["clean", "sensor 4 %"]

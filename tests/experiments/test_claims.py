@@ -3,8 +3,7 @@
 import numpy as np
 
 from surefoot.experiments.claims import HOLDS, NOT, PART, filters_that_win, judge
-from surefoot.experiments.results import Results
-from surefoot.experiments.settings import SCENES, Settings
+from surefoot.experiments.paper import SCENES, Results, Settings
 
 REPLICATES = 6
 

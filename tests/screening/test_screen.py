@@ -99,7 +99,7 @@ def test_clean_data_are_left_alone(logs):
 
 def test_skewed_and_time_varying_data_are_left_alone():
     """The examples that the critics are tested with."""
-    from surefoot.experiments.s5 import log_normal_logs
+    from surefoot.experiments.coefficient_errors import log_normal_logs
 
     skewed = log_normal_logs(CLEAN, 5)
     place = np.empty(len(CLEAN))

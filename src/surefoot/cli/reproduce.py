@@ -12,8 +12,7 @@ from surefoot.cli.application import app
 from surefoot.cli.loaded_study import print_json
 
 if TYPE_CHECKING:
-    from surefoot.experiments.progress import UnitProgress
-    from surefoot.experiments.settings import Settings
+    from surefoot.experiments.paper import Settings
 
 QUICK_REPLICATES = 3
 
@@ -24,13 +23,14 @@ QUICK_REPLICATES = 3
     "`surefoot reproduce s2 s4 --replicates 50 --out sweeps` two of them, more precisely\n\n"
     "`surefoot reproduce s5` 200 people × 5 seeds: every critic's error when up to a third of the data is wrong\n\n"
     "`surefoot reproduce s6` 100 people × 20 studies: unworn, stuck and miscoded values, with and without the screen\n\n"
+    "`surefoot reproduce s7` 20 replicates: what policies earn in the long run, and where people differ\n\n"
     "`surefoot reproduce --json | jq '.claims[] | {name, verdict}'` the verdicts alone"
 )
 def reproduce(
     experiments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Any of s1 s2 s3 s4 (the paper's; all four if none is named) and s5, s6 (further than the paper)."
+            help="Any of s1 s2 s3 s4 (the paper's; all four if none is named) and s5, s6, s7 (further than the paper)."
         ),
     ] = None,
     replicates: Annotated[int, typer.Option(help="Repetitions with fresh seeds, at least 2.")] = 20,
@@ -46,12 +46,12 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:
-    """Run the paper's four experiments and judge each of its claims, or S5 and S6, which go further.
+    """Run the paper's four experiments and judge each of its claims, or S5, S6 and S7, which go further.
 
     Writes runs, tables, figures, a summary and a report to the folder. An interrupted run goes on where it stopped when the
     same command is given again.
     """
-    from surefoot.experiments.settings import Settings
+    from surefoot.experiments.paper import Settings
 
     paper = Settings(
         replicates=QUICK_REPLICATES if quick else replicates,
@@ -72,7 +72,9 @@ def reproduce(
 
 def _run_experiments(names: tuple[str, ...], paper: Settings, out: Path, *, quick: bool, jobs: int) -> dict[str, Any]:
     from surefoot.errors import InputError, did_you_mean
-    from surefoot.experiments.further import FURTHER, find_experiment
+    from surefoot.experiments.engine import run_experiment
+    from surefoot.experiments.further import FURTHER
+    from surefoot.experiments.paper_report import run_paper
     from surefoot.experiments.progress import choose_progress
     from surefoot.numerics.parallel import count_cores
 
@@ -85,28 +87,16 @@ def _run_experiments(names: tuple[str, ...], paper: Settings, out: Path, *, quic
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(names or paper.experiments)))
     paper = replace(paper, experiments=tuple(name for name in wanted if name not in FURTHER))
-    processes, progress = jobs or count_cores(), choose_progress()
+    processes = jobs or count_cores()
+    progress = choose_progress()
     summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()
-        summary = _run_paper(paper, out, jobs=processes, progress=progress)
-    for name in (name for name in wanted if name in FURTHER):
-        summary[name] = find_experiment(name).run(paper.seed, out, quick=quick, jobs=processes, progress=progress)
-    return summary
-
-
-def _run_paper(settings: Settings, out: Path, *, jobs: int, progress: UnitProgress) -> dict[str, Any]:
-    import time
-
-    from surefoot.experiments import runner
-    from surefoot.experiments.outputs import write_results
-
-    start = time.monotonic()
-    folder = runner.find_working_folder(out, settings)
-    runner.prepare_folder(out, folder)
-    rows = runner.run_all(settings, out, jobs=jobs, progress=progress)
-    summary = write_results(rows, settings, out, time.monotonic() - start)
-    runner.remove_folder(folder)
+        summary = run_paper(paper, out, jobs=processes, progress=progress)
+    for experiment in (experiment for name in wanted if name in FURTHER for experiment in FURTHER[name]):
+        summary[experiment.name] = run_experiment(
+            experiment, paper.seed, out, quick=quick, jobs=processes, progress=progress
+        )
     return summary
 
 
@@ -114,7 +104,8 @@ def _print_summary(summary: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from surefoot.experiments.further import FURTHER, find_experiment
+    from surefoot.experiments.further import FURTHER
+    from surefoot.reports.numbers import format_number
 
     console = Console()
     if "claims" in summary:
@@ -130,12 +121,16 @@ def _print_summary(summary: dict[str, Any], out: Path) -> None:
         for line in summary["filters_above_the_robust_form"]:
             console.print(f"A filter wins: {line}", style="dim")
         console.print(f"Report: {out / 'report.html'}", highlight=False)
-    for name in (name for name in summary if name in FURTHER):
-        found = find_experiment(name).tabulate(summary[name])
-        table = Table(title=found.title, box=None, padding=(0, 2, 0, 0), title_justify="left")
-        for place, column in enumerate(found.columns):
-            table.add_column(column, justify="right" if place in found.numbers else "left")
-        for held, cells in found.rows:
-            table.add_row(*cells, style="red" if held is False else None)
+    for experiment in (experiment for group in FURTHER.values() for experiment in group if experiment.name in summary):
+        table = Table(title=experiment.title, box=None, padding=(0, 2, 0, 0), title_justify="left")
+        for column in ("", "data"):
+            table.add_column(column)
+        for column in ("result", "limit"):
+            table.add_column(column, justify="right")
+        for row in summary[experiment.name]["limits"]:
+            sign = "≤" if row["at_most"] else "≥"
+            limit = "–" if row["limit"] is None else f"{sign} {row['limit']:g}"
+            style = "red" if row["held"] is False else None
+            table.add_row(row["what"], row["data"], format_number(row["value"]), limit, style=style)
         console.print(table)
-        console.print(f"Table: {out / name}.md", highlight=False)
+        console.print(f"Table: {out / experiment.name}.md", highlight=False)

@@ -1,1 +1,1 @@
-"""The experiments that judge the methods: the paper's S1 to S4, and S5, which goes further."""
+"""The paper's experiments (S1 to S4) and those that go further (S5 to S7)."""

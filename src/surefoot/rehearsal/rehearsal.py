@@ -15,8 +15,8 @@ import numpy as np
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.primary_effect import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
+from surefoot.experiments.engine import run_units
 from surefoot.experiments.progress import NoProgress, UnitProgress
-from surefoot.experiments.runner import run_units
 from surefoot.log_checks import check_logs, list_warnings
 from surefoot.numerics.parallel import count_cores
 from surefoot.rehearsal.candidate_answers import CandidateAnswers, JoinedBlocks

@@ -1,12 +1,12 @@
 import numpy as np
 
-from surefoot.experiments.paper_tables import Entry, Table, _stand_apart, all_tables
-from surefoot.experiments.settings import SCENES, Settings
+from surefoot.experiments.paper import SCENES, Settings
+from surefoot.experiments.paper_report import Entry, Table, all_tables, stand_apart
 from tests.experiments.test_claims import REPLICATES, as_the_paper_says, results
 
 
 def test_markdown_and_latex():
-    table = Table("t", "ElrAR at ψ = 4 %", ["method", "ν = 1"], [[Entry("a_b"), Entry("1 ± 2", bold=True)]])
+    table = Table("ElrAR at ψ = 4 %", ["method", "ν = 1"], [[Entry("a_b"), Entry("1 ± 2", bold=True)]])
     assert table.markdown() == "**ElrAR at ψ = 4 %**\n\n| method | ν = 1 |\n|---|---:|\n| a_b | **1 ± 2** |\n"
     latex = table.latex()
     assert r"\caption{ElrAR at $\psi$ = 4 \%}" in latex
@@ -34,10 +34,10 @@ def test_the_better_is_marked_only_where_intervals_part():
     for alike, apart, _ in all_tables(made, settings).values():
         assert not any(entry.bold for row in alike.rows for entry in row)
         assert all(entry.bold == row[0].text.startswith("ro-") for row in apart.rows for entry in row[1:])
-        assert alike.caption.endswith("ElrAR (bold where the 95 % intervals part)")
+        assert alike.caption.endswith("ElrAR (bold where the 95 % intervals do not overlap)")
 
 
 def test_of_several_the_best_parts_from_all_others():
     noise = np.array([-1.0, 0.0, 1.0])
-    assert _stand_apart([noise, noise + 10, noise + 9]) == [False, False, False]
-    assert _stand_apart([noise, noise + 10, noise + 1]) == [False, True, False]
+    assert stand_apart([noise, noise + 10, noise + 9]) == [False, False, False]
+    assert stand_apart([noise, noise + 10, noise + 1]) == [False, True, False]
