@@ -248,7 +248,7 @@ def test_only_neighbours_of_the_limit_count(measures, fits, verdict, least, most
 
 
 def test_the_order_of_the_checks_and_their_names(measures):
-    names = ["missing values", "suspect columns", "share removed", "skewness", "reward removed", "depends on action"]
+    names = ["missing values", "share removed", "skewness", "reward removed", "depends on action"]
     assert [one.name for one in judge(measures, make_grid((1.0, 3, 0.5)))] == [
         *names,
         "depends on time",

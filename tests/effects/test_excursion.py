@@ -115,7 +115,10 @@ def test_several_actions_against_nothing_and_against_each_other():
     assert (np.abs(risks.params - 0.3) < 4 * risks.bse).all()
     for estimator in (emee2, dcee):
         with pytest.raises(InputError, match="one treatment with nothing"):
-            estimator(frame.assign(z=frame.groupby("person").ngroup()), **(columns | {"outcome": "b" if estimator is emee2 else "z"}))
+            estimator(
+                frame.assign(z=frame.groupby("person").ngroup()),
+                **(columns | {"outcome": "b" if estimator is emee2 else "z"}),
+            )
 
 
 def test_both_meanings_of_the_probability_give_the_same_effect(trial):

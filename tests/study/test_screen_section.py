@@ -128,15 +128,17 @@ def test_parts_are_screened_like_the_whole(files, monkeypatch):
 
 def test_a_fit_counts_what_was_flagged_and_warns_when_it_depends_on_the_action(files, tmp_path):
     folder, frame = files
-    fitted = sf.fit_study(folder / "logs.csv", sf.Study.parse(TEXT + "[screen]\n"))
+    with pytest.warns(sf.FitWarning, match="the screen marked values of 20.0 %"):
+        fitted = sf.fit_study(folder / "logs.csv", sf.Study.parse(TEXT + "[screen]\n"))
     assert fitted.manifest["flagged"] == {"not worn": 4 * int((frame["reward"].to_numpy() == 0).sum())}
     reward = np.where(
         (frame["action"].to_numpy() == 0) & (frame["time"].to_numpy() % 3 == 0), 0.0, frame["reward"].to_numpy()
     )
     place = frame.column_names.index("reward")
     pyarrow.csv.write_csv(frame.set_column(place, "reward", pa.array(reward)), tmp_path / "logs.csv")
-    with pytest.warns(sf.FitWarning, match="effect of the prompt, not dirt"):
+    with pytest.warns(sf.FitWarning) as caught:
         sf.fit_study(tmp_path / "logs.csv", sf.Study.parse(TEXT + "[screen]\n"))
+    assert any("effect of the prompt, not dirt" in str(warning.message) for warning in caught)
 
 
 def test_items_outside_the_state_and_enrolment_are_read(tmp_path):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.audit.checks import judge
 from surefoot.audit.findings import AuditFindings
 from surefoot.audit.measures import Measures
-from surefoot.audit.screen_checks import check_screen, check_standing_still
+from surefoot.audit.standing_still import check_standing_still
 from surefoot.errors import InputError
 from surefoot.learning.methods import Method
 from surefoot.log_checks import check_logs
@@ -104,7 +104,6 @@ def audit(
             raise InputError(f"implausible['{name}'] has shape {values.shape}; give one count for each of {people} people")
     sensitivity = measures.sensitivity()
     read = StudyLogs(fitted.logs_, measures.raw_reward, counts, np.arange(len(fitted.logs_)), screen)
-    screened = () if screen is None else (check_screen(screen),)
     still = check_standing_still(fitted.logs_, measures.raw_reward)
-    checks = (*check_logs(read, study), *judge(measures, sensitivity), *screened, still)
+    checks = (*check_logs(read, study), *judge(measures, sensitivity), still)
     return Audit(measures, counts, checks, sensitivity)

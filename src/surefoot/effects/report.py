@@ -22,6 +22,9 @@ from surefoot.effects.sentences import Words, describe_effect
 from surefoot.effects.terms import INTERCEPT, parse_terms
 from surefoot.errors import InputError
 from surefoot.log_checks import Check, check_logs, find_worst
+from surefoot.log_checks.screened_values import describe_flags
+from surefoot.reports.numbers import format_interval, format_number
+from surefoot.screening.screen import Screen, ScreenTotals
 
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
@@ -60,6 +63,78 @@ class EffectCurve:
 
 
 @dataclass(frozen=True, eq=False)
+class ScreenedEffect:
+    """The effect as the study screens its logs, compared with the effect of other screens of them.
+
+    Attributes
+    ----------
+    screen
+        Of the logs that were analysed.
+    reported
+        The average effects of the analysis.
+    without
+        The same without the screen; None where the logs cannot be read without it.
+    removed
+        The same with the flagged outcomes missing, where the study keeps them; None where no outcome is kept so.
+    refusal
+        Why the logs cannot be read without the screen.
+    """
+
+    screen: Screen
+    reported: tuple[EffectRow, ...]
+    without: tuple[EffectRow, ...] | None
+    removed: tuple[EffectRow, ...] | None = None
+    refusal: str = ""
+
+    @property
+    def notable(self) -> bool:
+        """Whether the screen, or removing flagged outcomes, moves an effect by a quarter of its standard error."""
+        others = [rows for rows in (self.without, self.removed) if rows is not None]
+        pairs = [pair for rows in others for pair in zip(self.reported, rows, strict=True)]
+        return any(abs(row.estimate - other.estimate) > NOTABLE * row.standard_error for row, other in pairs)
+
+    def lines(self) -> list[str]:
+        """The counts, and the estimates next to each other, in words."""
+        flags = describe_flags(self.screen)
+        if not flags:
+            return ["The screen marked no value as missing."]
+        text = f"The screen flagged {flags}."
+        if self.without is None:
+            text += f" Without the screen the logs cannot be analysed: {self.refusal}."
+        else:
+            text += f" Average effect {_describe_rows(self.reported)}; without the screen {_describe_rows(self.without)}."
+        if self.removed is not None:
+            text += (
+                " Flagged outcomes are kept ([screen] outcome = false); without them the average effect is "
+                f"{_describe_rows(self.removed)}."
+            )
+        if self.notable:
+            text += (
+                " These differ by more than a quarter of a standard error: find out what the flagged values are before "
+                "relying on either."
+            )
+        return [text]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return {
+            "flags": ScreenTotals.of([self.screen]).list_counts(),
+            "with_screen": [asdict(row) for row in self.reported],
+            "without_screen": None if self.without is None else [asdict(row) for row in self.without],
+            "flagged_outcomes_removed": None if self.removed is None else [asdict(row) for row in self.removed],
+            "notable": self.notable,
+        }
+
+
+def _describe_rows(rows: tuple[EffectRow, ...]) -> str:
+    words = []
+    for row in rows:
+        name = "" if len(rows) == 1 else f"{row.effect} "
+        words.append(f"{name}{format_number(row.estimate)} ({format_interval(row)}, p = {row.p:.4f})")
+    return ", ".join(words)
+
+
+@dataclass(frozen=True, eq=False)
 class EffectsReport:
     """Everything that was asked, and what stands beside it.
 
@@ -89,6 +164,8 @@ class EffectsReport:
         Its name.
     curve
         The average effect over study days; None where no day is known, or too little for a line.
+    screened
+        The average effect without the screen, and the counts of flagged values; None where the logs are not screened.
     """
 
     checks: tuple[Check, ...]
@@ -103,6 +180,7 @@ class EffectsReport:
     words: Words
     estimator: str
     curve: EffectCurve | None
+    screened: ScreenedEffect | None = None
 
     @property
     def verdict(self) -> str:
@@ -130,6 +208,7 @@ class EffectsReport:
         return {
             "verdict": self.verdict,
             "checks": [asdict(check) for check in self.checks],
+            "screen": None if self.screened is None else self.screened.to_dict(),
             "estimator": self.estimator,
             "effects": [asdict(row) for row in self.table],
             "joint_tests": {name: asdict(found) for name, found in self.joint.items()},

@@ -31,6 +31,7 @@ def report_text(report: EffectsReport) -> str:
     parts = [
         *_wrap(list_warnings(report.checks)),
         *_wrap(report.sentences),
+        *_wrap([] if report.screened is None else report.screened.lines()),
         "",
         f"{estimator.estimand.capitalize()} by {estimator.label}",
     ]

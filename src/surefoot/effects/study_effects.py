@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.effects.report import EffectsReport, analyse
+from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, analyse
+from surefoot.effects.sensitivity import ROBUST_LOSSES
 from surefoot.effects.sentences import Words
+from surefoot.effects.trial_rows import OUTCOME_MISSING
+from surefoot.errors import InputError
 from surefoot.log_checks import check_logs
+from surefoot.log_checks.screened_values import describe_flags
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -53,21 +58,33 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     """
     asked = study.effects if section is None else section
     read = study.read(path)
+    report = _analyse(study, asked, read, path)
+    quality = replace(report.quality, reasons=_split_missing(report, read))
+    return replace(report, quality=quality, screened=_compare_screens(study, asked, read, path, report))
+
+
+def _analyse(
+    study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path, *, average: bool = False
+) -> EffectsReport:
+    """The analysis of logs that were read; with `average` only the average effect at the first lag, without checks."""
     frame = _frame(study, asked, read, path)
     outcome, transform = _outcome(study, asked)
     actions = study.actions.names
     words = Words(asked.treatment_words or actions[1], asked.outcome_words or outcome)
-    moderators, controls = (expand_terms(study, terms) for terms in (asked.moderators, asked.controls))
+    numerator = asked.numerator
+    if average and asked.moderators and isinstance(numerator, str):
+        numerator = None
     return analyse(
         frame,
         estimator=asked.estimator,
-        lags=asked.lags,
-        at=asked.at,
+        lags=asked.lags[:1] if average else asked.lags,
+        at=() if average else asked.at,
         words=words,
         notes=study.collection.describe(read.logs),
-        checks=check_logs(_with_outcome(read, frame, outcome), study),
+        checks=() if average else check_logs(_with_outcome(read, frame, outcome), study),
+        sensitivity=() if average else tuple(ROBUST_LOSSES),
         place=lambda row: f"row {read.row[row]}",
-        over=asked.day or ("day" if "day" in frame.column_names else None),
+        over=None if average else asked.day or ("day" if "day" in frame.column_names else None),
         participant=study.columns.participant,
         time=study.columns.time,
         outcome=outcome,
@@ -75,14 +92,61 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         probability=study.columns.probability or TAKEN,
         probability_of="action taken",
         available=read.logs.names.available,
-        moderators=moderators,
-        controls=controls,
-        numerator=asked.numerator,
+        moderators=() if average else expand_terms(study, asked.moderators),
+        controls=expand_terms(study, asked.controls),
+        numerator=numerator,
         future=asked.future,
         missing_as=asked.missing_as,
         transform=transform,
         actions=actions,
     )
+
+
+def _compare_screens(
+    study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path, report: EffectsReport
+) -> ScreenedEffect | None:
+    """The average effect next to that without the screen; None where the logs are not screened."""
+    screen = read.screen
+    if screen is None or study.screen is None:
+        return None
+    first = next(iter(report.results))
+    reported = tuple(row for row in report.table if row.analysis == first)
+    if not describe_flags(screen):
+        return ScreenedEffect(screen, reported, reported)
+
+    def estimate(**changes: bool) -> tuple[EffectRow, ...]:
+        other = study.model_copy(update={"screen": study.screen.model_copy(update=changes)})  # type: ignore[union-attr]
+        rows = _analyse(other, asked, other.read(path), path, average=True).table
+        return tuple(replace(row, analysis=first) for row in rows)
+
+    without = None
+    removed = None
+    refusal = ""
+    try:
+        without = estimate(on=False)
+    except InputError as error:  # A code such as -99 has no logarithm.
+        refusal = str(error)
+    columns = screen.screener.column_names(screen.flags)
+    if not screen.screener.outcome and (columns == study.reward.column).any():
+        with suppress(InputError):  # Too few participants have a row without those outcomes.
+            removed = estimate(outcome=True)
+    return ScreenedEffect(screen, reported, without, removed, refusal)
+
+
+def _split_missing(report: EffectsReport, read: StudyLogs) -> dict[str, int]:
+    """The reasons why rows do not count, with outcomes that were measured apart from those that are missing."""
+    points = report.main.points
+    missing = points.reasons.get(OUTCOME_MISSING)
+    if missing is None or points.analysis.outcome != read.logs.names.reward:
+        return report.quality.reasons
+    rows = points.order.row[np.flatnonzero(missing) + points.analysis.lag]
+    flagged = np.isnan(read.raw_reward) & ~np.isnan(read.measured_reward)
+    outside = read.outside.get(read.logs.names.reward, np.zeros(len(read.logs), dtype=bool))
+    reasons = dict(report.quality.reasons)
+    reasons["outcome implausible (outside its range)"] = int(outside[rows].sum())
+    reasons["outcome flagged by the screen"] = int(flagged[rows].sum())
+    reasons[OUTCOME_MISSING] = int((~outside & ~flagged)[rows].sum())
+    return {reason: count for reason, count in reasons.items() if count}
 
 
 def _with_outcome(read: StudyLogs, frame: Any, outcome: str) -> StudyLogs:

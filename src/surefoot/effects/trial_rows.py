@@ -22,6 +22,8 @@ from surefoot.effects.terms import INTERCEPT, columns_of, parse_terms, read_vari
 from surefoot.errors import InputError
 
 Columns = dict[str, LogColumn]
+OUTCOME_MISSING = "outcome missing"
+"""Why a row without an outcome does not count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ class TrialRows:
         """Why rows do not count: every row under the first reason that applies."""
         found = {"not available": ~self.available, f"no decision point {self.analysis.lag} later": ~self.later}
         found["treated between decision and outcome"] = self.future == 0
-        found["outcome missing"] = np.isnan(self.outcome)
+        found[OUTCOME_MISSING] = np.isnan(self.outcome)
         for names, values in ((self.moderator_names, self.moderators), (self.control_names, self.controls)):
             found |= {f"'{name}' missing": np.isnan(values[j]) for j, name in enumerate(names)}
         settled = np.zeros(len(self), dtype=bool)

@@ -78,11 +78,14 @@ def fit_study(study: Study, logs: StudyLogs, engine: str = "numpy") -> StudyFit:
 
 def describe_fit(study: Study, logs: StudyLogs, fit: StudyFit) -> PartFit:
     """A fit with its tables and its summary."""
-    method, told = fit.method, fit.warnings + ([] if logs.screen is None else logs.screen.warnings())
-    used, weights = ~np.isnan(method.weights_), method.weights_
+    method = fit.method
+    weights = method.weights_
+    used = ~np.isnan(weights)
     counts = {"used": int(used.sum()), "removed": int((weights[used] == 0).sum())}
     critic = describe_critic(method, method.unit_, weights)
-    return PartFit(fit.policies, critic, describe_weights(method, logs), summarise(study, logs, told) | counts, method)
+    return PartFit(
+        fit.policies, critic, describe_weights(method, logs), summarise(study, logs, fit.warnings) | counts, method
+    )
 
 
 def collect_fit(fit: Callable[[], object]) -> list[str]:

@@ -115,7 +115,6 @@ def _describe_part(study: Study, found: AnyFit, logs: StudyLogs, told: list[str]
         here = np.isin(policies.participants, data.participants)
         policies = replace(policies, participants=policies.participants[here], rule=policies.rule[here])
         critic = critic.filter(here)
-    told = told + ([] if logs.screen is None else logs.screen.warnings())
     summary = summarise(study, logs, told) | {"used": int(used.sum()), "removed": int((weights[used] == 0).sum())}
     repeats = policies.participants is None and not first
     return PartFit(policies, critic, describe_weights(method, logs), summary, method, repeats)

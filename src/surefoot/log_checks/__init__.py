@@ -13,13 +13,15 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.log_checks.check import VERDICTS, Check, find_worst, list_warnings
 from surefoot.log_checks.columns import check_columns
 from surefoot.log_checks.missing_outcomes import check_missing_outcomes
+from surefoot.log_checks.plausible_ranges import check_ranges
+from surefoot.log_checks.screened_values import check_screen
 from surefoot.study import Study, StudyLogs
 
 __all__ = ["CHECKS", "VERDICTS", "Check", "check_logs", "find_worst", "list_warnings"]
 
 LogCheck = Callable[[StudyLogs, Study | None], Check]
 
-CHECKS: tuple[LogCheck, ...] = (check_missing_outcomes, check_columns)
+CHECKS: tuple[LogCheck, ...] = (check_missing_outcomes, check_columns, check_ranges, check_screen)
 """In the order in which they are shown. A check sees the logs as they are analysed, and the study where there is one."""
 
 

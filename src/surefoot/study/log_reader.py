@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,8 @@ class StudyLogs:
         What the screen flagged, where the study asks for one; those values are missing in `logs`.
     inputs
         Name, size and SHA-256 of the files that they came from; empty for logs from memory.
+    outside
+        For every column with a plausible range: the rows whose value lay outside it.
     """
 
     logs: Trajectories
@@ -56,6 +58,18 @@ class StudyLogs:
     row: NDArray[np.int64]
     screen: Screen | None = None
     inputs: tuple[dict[str, Any], ...] = ()
+    outside: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    @property
+    def measured_reward(self) -> NDArray[np.float64]:
+        """The reward of every row as it was measured, within its range: with the values that the screen marked missing."""
+        if self.screen is None:
+            return self.raw_reward
+        screen = self.screen
+        flagged = screen.marks & (screen.screener.column_names(screen.flags) == self.logs.names.reward)
+        measured = self.raw_reward.copy()
+        measured[screen.flags.row[flagged]] = screen.values[flagged]
+        return measured
 
 
 def log_layout(study: LogDescription) -> LogLayout:
@@ -155,7 +169,7 @@ def finish_logs(study: LogDescription, measured: MeasuredLogs, *, usual: Usual |
     logs = build(state=joined, reward=earned, state_names=study.state_names)
     people = len(measured.participants)
     counts = {name: np.bincount(index[where], minlength=people) for name, where in outside.items()}
-    return StudyLogs(logs, raw, counts, measured.row, found)
+    return StudyLogs(logs, raw, counts, measured.row, found, outside=outside)
 
 
 def _builder(study: LogDescription, measured: MeasuredLogs) -> Callable[..., Trajectories]:

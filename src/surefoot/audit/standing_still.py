@@ -1,4 +1,4 @@
-"""Checks of the data behind a fit: what the screen marked, and values that stand still where nothing was screened."""
+"""Whether values stand still: unworn devices and dead sensors that nothing has screened."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import format_percent
-from surefoot.screening.screen import Screen
 from surefoot.screening.ties import is_continuous
-from surefoot.screening.treatment import NOT_DIRT
 
 RUN = 5
 """So many equal values one after the other make a run."""
@@ -18,32 +16,6 @@ STILL_LOOK, STILL_UNSAFE = 0.02, 0.10
 """Share of decision points that repeat their neighbour although values hardly ever recur."""
 ZEROS_LOOK = 0.05
 """Share of decision points with a zero in a run that chance does not explain: people also sit still, so never unsafe."""
-FLAGGED_LOOK = 0.05
-"""Share of decision points with a flag from which one should know why."""
-
-
-def check_screen(screen: Screen) -> Check:
-    """What the screen marked missing, and whether it depends on the action."""
-    marked = np.zeros(len(screen.logs), dtype=bool)
-    marked[screen.flags.row[screen.marks]] = True
-    share = float(marked[screen.logs.available].mean()) if screen.logs.available.any() else 0.0
-    counts = ", ".join(f"{reason} {count}" for reason, count in screen.counts().items()) or "nothing"
-    reason = f"the screen marked values of {format_percent(share)} of the available decision points as missing ({counts})"
-    differing = [difference for difference in screen.treatment if difference.differs]
-    suspected = [difference for difference in screen.treatment if difference.verdict != "fine"]
-    verdict, remedy = ("look" if share > FLAGGED_LOOK or suspected else "fine"), ""
-    if verdict == "look":
-        remedy = "surefoot screen --html shows who and when; call those who do not wear the device, repair what is stuck"
-    if suspected:
-        reason += f"; {(differing or suspected)[0].describe()}"
-    if differing:
-        verdict = "unsafe"
-        remedy = (
-            f"{NOT_DIRT}. Effects estimated from what is left are biased; find out why, and make recording independent of "
-            "the prompt"
-        )
-    numbers = {"share": share, "counts": screen.counts(), "treatment": [one.to_dict() for one in screen.treatment]}
-    return Check("screen", verdict, reason, remedy, numbers)
 
 
 def check_standing_still(logs: Trajectories, raw_reward: NDArray[np.float64]) -> Check:

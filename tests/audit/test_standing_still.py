@@ -1,11 +1,11 @@
-"""What the audit says about the data behind a fit."""
+"""What the audit says about values that repeat."""
 
 import numpy as np
 import pytest
 
 import surefoot as sf
 from surefoot.audit import audit
-from surefoot.audit.screen_checks import check_screen, check_standing_still
+from surefoot.audit.standing_still import check_standing_still
 from surefoot.screening import screen
 from surefoot.simulators import contaminate
 
@@ -49,22 +49,6 @@ def test_the_chance_of_runs_is_that_of_independent_zeros():
     numbers = still(logs.with_values(reward=np.where(zeros, 0.0, 1.0 + logs.reward**2))).numbers
     assert numbers["by_chance"] == pytest.approx(0.5**4 * (5 - 4 * 0.5), rel=0.1)
     assert numbers["zeros_in_runs"] == pytest.approx(numbers["by_chance"], rel=0.1)
-
-
-def test_unworn_when_not_prompted_is_unsafe_in_every_study():
-    for seed in range(10):
-        logs = contaminate(study(seed), mechanism="nonwear", values="reward", ratio=0.2, after="nothing", seed=seed).logs
-        found = check_screen(screen(logs))
-        assert found.verdict == "unsafe"
-        assert "effect of the prompt, not dirt" in found.remedy
-
-
-def test_what_the_screen_marked_is_told():
-    found = screen(contaminate(study(1), mechanism="nonwear", ratio=0.2, run_length=20, seed=2).logs)
-    check = audit(sf.method("accb").fit(found.logs), screen=found).check("screen")
-    assert check.verdict == "look"
-    assert "20.0 %" in check.reason
-    assert check_screen(screen(study(2))).verdict == "fine"
 
 
 def repeat(share, column="reward", rows=1000):
@@ -130,18 +114,3 @@ def test_zeros_that_chance_does_not_explain_are_looked_at_and_never_unsafe(run, 
     found = still(logs)
     excess = found.numbers["zeros"] * (found.numbers["zeros_in_runs"] - found.numbers["by_chance"])
     assert found.verdict == verdict == ("look" if excess > 0.05 else "fine")
-
-
-def test_numbers_of_the_screen_are_handed_on():
-    found = screen(contaminate(study(1), mechanism="nonwear", ratio=0.2, run_length=20, seed=2).logs)
-    check = check_screen(found)
-    marked = np.zeros(len(found.logs), dtype=bool)
-    marked[found.flags.row[found.marks]] = True
-    assert check.numbers == {
-        "share": pytest.approx(marked.mean()),
-        "counts": found.counts(),
-        "treatment": [one.to_dict() for one in found.treatment],
-    }
-    assert f"(not worn {found.counts()['not worn']})" in check.reason
-    clean = check_screen(screen(study(2)))
-    assert clean.numbers["counts"] == {} and "(nothing)" in clean.reason and clean.remedy == ""
