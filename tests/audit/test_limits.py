@@ -262,7 +262,6 @@ def test_the_order_of_the_checks_and_their_names(measures):
     found = judge(ridge, ridge.sensitivity())
     assert [one.name for one in found] == [
         "missing values",
-        "suspect columns",
         "share removed",
         "skewness",
         "depends on tau",
