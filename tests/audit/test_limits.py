@@ -267,8 +267,8 @@ def test_the_order_of_the_checks_and_their_names(measures):
         "depends on tau",
         "people change",
     ]
-    assert found[2].numbers == {"share": 0.0, "far_share": 0.0}
-    assert f"all {ROWS} decision points count" in found[2].reason
+    assert found[1].numbers == {"share": 0.0, "far_share": 0.0}
+    assert f"all {ROWS} decision points count" in found[1].reason
 
 
 @pytest.mark.parametrize("actions", [2, 3])
