@@ -1,5 +1,8 @@
 """Mistakes in Python."""
 
+import sys
+from unittest import mock
+
 import numpy as np
 
 import surefoot as sf
@@ -31,7 +34,17 @@ def rehearsal(**more):
     return lambda: sf.rehearsal.fit_pilot(arrays(**more)(), study)
 
 
+def without_pandas():
+    with mock.patch.dict(sys.modules, {"pandas": None}):
+        arrays()().to_frame("pandas")
+
+
 MISTAKES = [
+    Mistake(
+        "a table of pandas where pandas is not installed",
+        without_pandas,
+        "frames of 'pandas' need pandas; install it with: pip install pandas, or ask for 'pyarrow'",
+    ),
     Mistake(
         "from_frame with a dictionary",
         lambda: sf.Trajectories.from_frame({"participant": [1]}, **ROLES),

@@ -56,6 +56,10 @@ def make_frame(data: dict[str, Any], backend: str) -> Any:
         return {"pandas": frame.to_pandas, "polars": frame.to_polars}[backend]()
     except KeyError:
         raise InputError(f"no frames of '{backend}'; choose pandas, polars or pyarrow") from None
+    except ModuleNotFoundError:
+        raise InputError(
+            f"frames of '{backend}' need {backend}; install it with: pip install {backend}, or ask for 'pyarrow'"
+        ) from None
 
 
 def match_columns(values: Any, names: tuple[str, ...]) -> NDArray[Any]:
