@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import pkgutil
 import re
 from pathlib import Path
 
@@ -118,3 +119,41 @@ def test_the_recipes_name_files_that_there_are():
         found = [folder / path for folder in (ROOT, SOURCE, ROOT / "tests") if (folder / path).exists()]
         assert found, f"CONTRIBUTING names {path}"
         assert not test or f"def {test}(" in found[0].read_text(encoding="utf-8")
+
+
+CITED_FILE = re.compile(
+    r"(?<![\w./:-])(?:[\w.-]+/)*[\w-]+\.(?:py|toml|html|json|md|svg|ts|yml|conf)(?!\w)|(?:[\w-]+/)+(?![\w/])"
+)
+CITED_MODULE = re.compile(r"`(surefoot(?:\.\w+)+)")
+OF_OTHERS = {"config.py"}  # docs/coming-from/justin.md: a file of JustIn
+
+
+def is_cited_file(cited, folders):
+    """Whether it names a file or folder of the repository, and not one of the reader's."""
+    return (cited.endswith(".py") or cited.partition("/")[0] in folders) and cited not in OF_OTHERS
+
+
+def test_the_manual_cites_files_that_there_are():
+    folders = [path for path in (ROOT, SOURCE, ROOT / "tests", ROOT / "docs") if path.is_dir()]
+    names = {path.name for folder in folders for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._"}
+    modules = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
+    gone = [
+        f"{page.relative_to(ROOT)}: {cited}"
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        for cited in CITED_FILE.findall(page.read_text(encoding="utf-8"))
+        if is_cited_file(cited, names)
+        if not any((folder / cited).exists() for folder in (*folders, page.parent))
+        if not any(module.endswith(f"/{cited}") for module in modules)
+    ]
+    assert gone == []
+
+
+def test_the_manual_cites_modules_that_there_are():
+    gone = []
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for cited in set(CITED_MODULE.findall(page.read_text(encoding="utf-8"))) - {"surefoot.db"}:
+            try:
+                pkgutil.resolve_name(cited)
+            except (ImportError, AttributeError):
+                gone.append(f"{page.relative_to(ROOT)}: {cited}")
+    assert gone == []

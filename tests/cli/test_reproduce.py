@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from surefoot.cli import app
 from surefoot.experiments import coefficient_errors, further
+from surefoot.experiments.paper import Settings
 from tests.cli.typed import type_command
 from tests.interrupts import heed_interrupts
 
@@ -160,6 +161,15 @@ def test_bad_arguments_are_one_line_and_exit_code_2(arguments, words, tmp_path):
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_help_names_every_experiment():
+    text = type_command("reproduce", "--help").stdout
+    for name in (*Settings().experiments, *further.FURTHER):
+        assert re.search(rf"\b{name}\b", text), name
+    for name in further.FURTHER:
+        assert f"surefoot reproduce {name}" in text
+        assert name.upper() in text
 
 
 def test_help_is_there():

@@ -56,7 +56,7 @@ class Influences:
         """
         found = self.critic if part == "critic" else self.policy
         if found is None:
-            raise InputError("a LinUCB policy has no coefficients of its own; ask for the critic's")
+            raise InputError("this kind of policy has no coefficients of its own; ask for the critic's")
         people, free = len(found), self.policy_features if part == "policy" else 0
         correction = people / (people - free) if people > free else np.nan
         return np.asarray(found.T @ found * (people - 1) / people * correction)

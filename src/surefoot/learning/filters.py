@@ -25,7 +25,9 @@ DEVIATIONS = 3.0
 
 
 def hampel(values: Array, present: Array, *, window: int = WINDOW, deviations: float = DEVIATIONS) -> Array:
-    """Replace a point further than 3 scaled MADs from its window's median by that median; at the ends windows are shorter.
+    """Replace a point that lies more than `deviations` scaled MADs from its window's median by that median.
+
+    At the ends of a series, and where values are missing, a window holds fewer points.
 
     Parameters
     ----------
@@ -34,7 +36,7 @@ def hampel(values: Array, present: Array, *, window: int = WINDOW, deviations: f
     present
         Which of them are known.
     window
-        Decision points on either side.
+        Decision points in a window, the point itself in the middle: an odd number.
     deviations
         How many scaled MADs are too far.
 
@@ -66,8 +68,8 @@ def kalman(values: Array, present: Array, *, deviations: float = DEVIATIONS) -> 
     """The on-line filter-cleaner of Liu, Shah and Jiang (2004).
 
     The series is taken as an AR(1) process, x_t − c = φ (x_{t−1} − c) + e_t, with c, φ and the variance of e estimated by
-    medians. Going through it once, a point whose prediction error exceeds 3 standard deviations of the Kalman prediction
-    is replaced by the prediction; the uncertainty then grows until a point is believed again.
+    medians. Going through it once, a point whose prediction error exceeds `deviations` standard deviations of the Kalman
+    prediction is replaced by the prediction; the uncertainty then grows until a point is believed again.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ class Column:
     name
         As in the logs.
     role
-        `state`, `reward`, `item`, `seconds` or `enrolment`.
+        `state`, `outcome`, `item`, `seconds` or `enrolment`.
     device
         Columns of one device are judged together.
     number
@@ -153,7 +153,7 @@ class Found:
 
 
 def typical_gap(block: Block) -> float:
-    """The median time between two decision points; 1 where nobody has two."""
+    """The median time from one decision point to the next, gaps of zero left out; 1 where nobody has another gap."""
     gaps = block.gaps()
     between = gaps[gaps > 0]
     return float(np.median(between)) if between.size else 1.0

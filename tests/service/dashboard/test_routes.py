@@ -1,8 +1,11 @@
+import html
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from manual import dashboard_charts
+from surefoot.policies.rules.decision_rule import RULES, DecisionRule, find_rule
 from surefoot.service.access import keys
 from surefoot.service.dashboard import overview, policy_views
 from surefoot.service.database import clock
@@ -126,6 +129,20 @@ def test_coefficients_are_shown_with_the_intervals_of_their_update(browser, monk
     )
     # Zero is in the middle, 0.25 a little to its right: 50 (1 + 0.25 / 1.08).
     assert 'cx="61.57%"' in text
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if find_rule(name).coefficients is DecisionRule.coefficients])
+def test_a_policy_without_coefficients_says_how_it_decides(seeded_browser, monkeypatch, name):
+    class Version:
+        policies = SimpleNamespace(rule=find_rule(name), participants=None)
+
+    monkeypatch.setattr(seeded_browser.trial.policies, "get", lambda policy: Version)
+    monkeypatch.setattr(policy_views, "list_estimates", lambda *_: ([], ""))
+    sign_in(seeded_browser, "analyst")
+    page = html.unescape(seeded_browser.get("/policies/2").text).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"This kind of policy has no coefficients of its own. {find_rule(name).how}" in page
+    others = {find_rule(other).how for other in RULES} - {find_rule(name).how}
+    assert not any(how in page for how in others)
 
 
 def test_participants_can_be_searched_by_a_part_of_their_pseudonym(browser):

@@ -95,7 +95,7 @@ class UpperConfidence(_ConfidenceBound):
 
     name: ClassVar[str] = "upper-confidence"
     how: ClassVar[str] = (
-        "It takes the action with the highest upper confidence bound of the expected reward: it does not randomise."
+        "It takes the action with the highest upper confidence bound of the expected reward. It does not randomise."
     )
     sign: ClassVar[float] = 1.0
 
@@ -112,5 +112,5 @@ class Pessimistic(_ConfidenceBound):
     """
 
     name: ClassVar[str] = "pessimistic"
-    how: ClassVar[str] = "It leaves the reference action only where another is surely better: it does not randomise."
+    how: ClassVar[str] = "It leaves the reference action only where another is significantly better. It does not randomise."
     sign: ClassVar[float] = -1.0

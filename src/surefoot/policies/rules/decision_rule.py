@@ -32,7 +32,7 @@ class DecisionRule(ABC):
     batch_axes_follow: ClassVar[int]
     """How many axes of the first array are not batch axes."""
     how: ClassVar[str]
-    """How it decides, as a sentence."""
+    """How it decides, in one sentence or two. Cards and pages print it."""
     looks_through: ClassVar[str] = "policy"
     """Whose state variables it looks at: those that the `policy` sees, or those that the `critic` sees."""
     looks_at_states: ClassVar[bool] = True

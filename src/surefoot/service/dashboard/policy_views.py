@@ -54,15 +54,23 @@ def _entry(row: Any, events: list[Any], live: int | None) -> dict[str, Any]:
 
 
 def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
-    """One policy with its coefficients and intervals."""
-    entry = next((one for one in list_policies(trial) if one["id"] == policy_id), None)
+    """One policy with its coefficients and intervals, and how its rule decides."""
+    entry = next((listed for listed in list_policies(trial) if listed["id"] == policy_id), None)
     if entry is None:
         raise ApiError(404, "unknown_policy", "there is no such policy")
     version = trial.policies.get(policy_id)
     made = None if version is None else version.policies
     rows, how = list_estimates(trial, entry["update_id"], made)
     people = None if made is None or made.participants is None else len(made.participants)
-    return {**entry, "readable": made is not None, "people": people, "estimates": rows, "how": how}
+    decides = "" if made is None else made.rule.how
+    return {
+        **entry,
+        "readable": made is not None,
+        "people": people,
+        "estimates": rows,
+        "how": how,
+        "decides": decides,
+    }
 
 
 def list_estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
