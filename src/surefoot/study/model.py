@@ -197,7 +197,10 @@ class Study(LogDescription):
         for role in ("available", "probability"):
             if getattr(self.columns, role) is None:
                 # What the service exports must be read back as what happened.
-                raise ValueError(f"columns.{role}: a study with a [trial] names this column; write {role} = '{role}'")
+                remedy = f"write {role} = '{role}'"
+                if role == "probability" and self.actions.probabilities is not None:
+                    remedy += " and remove actions.probabilities"
+                raise ValueError(f"columns.{role}: a study with a [trial] names this column; {remedy}")
         if self.columns.probability_of != "action taken":
             raise ValueError("columns.probability_of: a trial logs the probability of the action taken; leave this key out")
         for column in self.extra_columns():
@@ -249,6 +252,11 @@ class Study(LogDescription):
     @property
     def days(self) -> DayBoundary:
         return None if self.trial is None else self.trial.day_boundary
+
+    @property
+    def has_clock_days(self) -> bool:
+        """Whether a day begins at a clock time: the time column holds timestamps then, in logs and in a trial."""
+        return isinstance(self.days, str)
 
     def _columns_used_by(self, part: str) -> tuple[str, ...]:
         chosen = [name for name, variable in self.state.items() if variable.use in (part, "both")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import time
+from datetime import date, datetime, time, timedelta
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -199,6 +199,21 @@ class TrialSection(Section):
     @property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.time_zone)
+
+    @property
+    def day_begins(self) -> time:
+        """When a day of the trial begins: `day_boundary`, where it is a clock time, or midnight."""
+        return time.fromisoformat(self.day_boundary) if isinstance(self.day_boundary, str) else time()
+
+    def find_day(self, moment: datetime) -> date:
+        """The day that a moment belongs to, in the trial's time zone.
+
+        >>> section = TrialSection(day_boundary="04:00")
+        >>> section.find_day(datetime.fromisoformat("2026-03-02T03:59:00+00:00")).isoformat()
+        '2026-03-01'
+        """
+        local = moment.astimezone(self.zone)
+        return local.date() - timedelta(days=local.time() < self.day_begins)
 
     @property
     def update_at(self) -> time | None:

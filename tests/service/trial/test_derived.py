@@ -1,19 +1,21 @@
 """Derived states of a trial: kept by the service from its own records."""
 
 import json
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import surefoot as sf
 from surefoot.data.derived_states import derive_states
 from surefoot.service.database.schema import decisions as table
+from surefoot.service.operations.export import export_decisions
 from surefoot.service.trial import outcomes, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
+from surefoot.service.trial.decision_clock import read_times
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.replay import replay
-from surefoot.service.trial.trial import check_servable, open_trial
+from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates.trial_logs import make_study_logs, read_rows
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, column, moment, update
@@ -117,6 +119,58 @@ def test_the_nightly_update_learns_from_them(trial):
     assert replay(trial.database).differences == []
 
 
-def test_a_clock_time_cannot_end_the_days_of_a_service_that_counts():
-    with pytest.raises(sf.InputError, match="the service counts decision points"):
-        check_servable(Study.parse(DERIVED.replace("day_boundary = 5", 'day_boundary = "04:00"')))
+CLOCK = DERIVED.replace("day_boundary = 5", 'day_boundary = "04:00"\ntime_zone = "Europe/Zurich"')
+
+
+def ask_at(trial, index, moment):
+    ask(trial, index, timestamp=moment)
+    return states(trial)[index, 5:].tolist()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_days_that_begin_at_a_clock_time(url):
+    """In the trial's zone, over the night on which clocks are set back, and with a client's clock that goes back."""
+    trial = open_trial(Study.parse(CLOCK), url)
+    participants.register_participant(trial.database, "p")
+    days = [
+        ask_at(trial, index, moment)[1]
+        for index, moment in enumerate(
+            [
+                "2025-10-25T20:00:00+00:00",  # 22:00 in Zurich
+                "2025-10-26T00:30:00+00:00",  # 02:30 for the first time
+                "2025-10-26T01:30:00+00:00",  # 02:30 for the second time
+                "2025-10-26T02:59:00+00:00",  # 03:59: still the first day
+                "2025-10-26T03:00:00+00:00",  # 04:00
+                "2025-10-26T02:00:00+00:00",  # a clock that went back
+                "2025-10-27T02:59:59+00:00",
+                "2025-10-27T03:00:00+00:00",
+            ]
+        )
+    ]
+    assert days == [0, 0, 0, 0, 1, 1, 1, 2]
+    assert replay(trial.database).differences == []
+    with trial.database.snapshot() as connection:
+        logs = make_study_logs(trial.study, read_rows(connection)).logs
+        part = read_rows(connection, since=datetime(2025, 10, 26, 1, tzinfo=UTC))
+    shown = [str(time) for time in logs.time[logs.order]]
+    assert shown[:4] == [
+        "2025-10-25T22:00:00.000000",
+        "2025-10-26T02:30:00.000000",
+        "2025-10-26T02:59:59.000002",
+        "2025-10-26T03:59:00.000000",
+    ]
+    assert shown[5] == "2025-10-26T04:00:00.000001" and shown == sorted(set(shown))
+    assert_allclose(logs.state[logs.order], states(trial))
+    assert {str(time) for time in read_times(trial.study, part)} <= set(shown), "the same times, however much is read"
+    trial.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_trial_with_a_clock_time_gives_what_its_logs_give(url, tmp_path):
+    trial = open_trial(Study.parse(CLOCK), url)
+    run(trial, 30)
+    export_decisions(trial, tmp_path / "decisions.csv", "csv")
+    logs = trial.study.read(tmp_path / "decisions.csv").logs
+    assert_allclose(logs.state[logs.order], states(trial), rtol=1e-12)
+    assert states(trial)[:, 6].max() == 2, "decision points two hours apart"
+    trial.close()

@@ -81,6 +81,8 @@ class AdherenceView:
     people: list[Adherence]
     first: date
     per_day: int | None
+    day_begins: str | None
+    """The clock time of `day_boundary`, where it is one."""
     device: bool
 
 
@@ -116,13 +118,13 @@ def describe_adherence(
     trial: Trial, at: datetime, spans: Spans, moment: str, participant: str = "", order: Order = "seen"
 ) -> AdherenceView:
     """The last days or weeks, today last; by the decision points' own time (`decided_at`) or by arrival (`received_at`)."""
-    days, midnights = overview.find_days(trial, at, spans.number * spans.days)
+    days, edges = overview.find_days(trial, at, spans.number * spans.days)
     people = overview.list_participants(trial, at)
     places = {one.id: place for place, one in enumerate(people)}
     if participant and participant not in places:
         raise ApiError(404, "unknown_participant", "there is no such participant")
-    counts = _count_points(trial, at, places, midnights, decisions.c[moment])
-    counts |= _count_worn(trial, places, midnights, moment)
+    counts = _count_points(trial, at, places, edges, decisions.c[moment])
+    counts |= _count_worn(trial, places, edges, moment)
     per_day = trial.study.days if isinstance(trial.study.days, int) else None
     took_part = _find_whole_days(trial, people, days)
     counts["punctual"] = counts["arrived"] * took_part
@@ -136,7 +138,14 @@ def describe_adherence(
     for first in range(0, len(days), spans.days):
         chosen = slice(first, first + spans.days)
         rows.append(replace(_sum_up(counts, own, chosen, per_day, _label_span(days[chosen])), begins=days[first]))
-    return AdherenceView(rows, _sort_people(seen, order), days[0], per_day, wearing.names_a_device(trial))
+    return AdherenceView(
+        rows,
+        _sort_people(seen, order),
+        days[0],
+        per_day,
+        day_begins=trial.study.days if isinstance(trial.study.days, str) else None,
+        device=wearing.names_a_device(trial),
+    )
 
 
 def _label_span(days: Sequence[date]) -> str:
@@ -159,7 +168,7 @@ def _sort_people(people: list[Adherence], order: Order) -> list[Adherence]:
 
 
 def _count_points(
-    trial: Trial, at: datetime, places: dict[str, int], midnights: list[datetime], moment: sa.Column[Any]
+    trial: Trial, at: datetime, places: dict[str, int], edges: list[datetime], moment: sa.Column[Any]
 ) -> Counts:
     """Decision points of every participant and day by what became of them, in one query."""
     available = sa.or_(decisions.c.available, decisions.c.fallback_reasons.startswith(f'["{DOSE}'))
@@ -173,9 +182,9 @@ def _count_points(
     }
     sums = [sa.func.sum(sa.case((which, 1), else_=0)).label(name) for name, which in numbers.items()]
     joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
-    counted = sa.select(decisions.c.participant_id, overview.place_in_days(moment, midnights), *sums).select_from(joined)
-    counted = counted.where(moment >= midnights[0], moment < midnights[-1]).group_by(decisions.c.participant_id, "day")
-    counts = {name: np.zeros((len(places), len(midnights) - 1), dtype=np.int64) for name in numbers}
+    counted = sa.select(decisions.c.participant_id, overview.place_in_days(moment, edges), *sums).select_from(joined)
+    counted = counted.where(moment >= edges[0], moment < edges[-1]).group_by(decisions.c.participant_id, "day")
+    counts = {name: np.zeros((len(places), len(edges) - 1), dtype=np.int64) for name in numbers}
     with trial.database.snapshot() as connection:
         for row in connection.execute(counted).mappings():
             for name in numbers:
@@ -183,14 +192,14 @@ def _count_points(
     return counts
 
 
-def _count_worn(trial: Trial, places: dict[str, int], midnights: list[datetime], moment: str) -> Counts:
+def _count_worn(trial: Trial, places: dict[str, int], edges: list[datetime], moment: str) -> Counts:
     """Decision points at which the device could be judged, and at which it was worn."""
-    counts = {name: np.zeros((len(places), len(midnights) - 1), dtype=np.int64) for name in ("judged", "worn")}
-    flagged = wearing.flag_unworn(trial, midnights[0])
-    edges = [midnight.timestamp() for midnight in midnights]
-    found = np.searchsorted(edges, [row[moment].timestamp() for row, _ in flagged], side="right") - 1
+    counts = {name: np.zeros((len(places), len(edges) - 1), dtype=np.int64) for name in ("judged", "worn")}
+    flagged = wearing.flag_unworn(trial, edges[0])
+    begins = [edge.timestamp() for edge in edges]
+    found = np.searchsorted(begins, [row[moment].timestamp() for row, _ in flagged], side="right") - 1
     for (row, off), day in zip(flagged, found.tolist(), strict=True):
-        if 0 <= day < len(midnights) - 1:
+        if 0 <= day < len(edges) - 1:
             counts["judged"][places[row["participant_id"]], day] += 1
             counts["worn"][places[row["participant_id"]], day] += not off
     return counts
@@ -203,11 +212,11 @@ def _find_whole_days(trial: Trial, people: Sequence[overview.Participant], days:
     )
     with trial.database.autocommit() as connection:
         ends = {row.participant_id: row.happened_at for row in connection.execute(left)}
-    zone, calendar = trial.settings.zone, np.array(days, dtype="datetime64[D]")
+    calendar = np.array(days, dtype="datetime64[D]")
 
     def days_of(moments: list[datetime | None], otherwise: date) -> NDArray[np.datetime64]:
-        own = [otherwise if moment is None else moment.astimezone(zone).date() for moment in moments]
-        return np.array(own, dtype="datetime64[D]")[:, None]
+        dates = [otherwise if moment is None else trial.settings.find_day(moment) for moment in moments]
+        return np.array(dates, dtype="datetime64[D]")[:, None]
 
     began = days_of([one.registered_at for one in people], days[-1])
     ended = days_of([ends.get(one.id) for one in people], days[-1])

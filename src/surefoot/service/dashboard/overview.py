@@ -55,10 +55,10 @@ def list_cells(day: Day) -> list[Any]:
 def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "received_at") -> list[Day]:
     """The last days, today last; by arrival, or by the decision points' own time (`decided_at`)."""
     moment = decisions.c[by]
-    days, midnights = find_days(trial, at, number)
+    days, edges = find_days(trial, at, number)
     sent = sa.func.sum(sa.case((decisions.c.action > 0, 1), else_=0))
-    columns = (place_in_days(moment, midnights), decisions.c.source, sa.func.count().label("number"), sent.label("sent"))
-    counted = sa.select(*columns).where(moment >= midnights[0], moment < midnights[-1])
+    columns = (place_in_days(moment, edges), decisions.c.source, sa.func.count().label("number"), sent.label("sent"))
+    counted = sa.select(*columns).where(moment >= edges[0], moment < edges[-1])
     with trial.database.snapshot() as connection:
         rows = connection.execute(counted.group_by("day", decisions.c.source)).all()
     own = [[row for row in rows if row.day == place] for place in range(number)]
@@ -69,16 +69,17 @@ def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "receiv
 
 
 def find_days(trial: Trial, at: datetime, number: int) -> tuple[list[date], list[datetime]]:
-    """The last days of the study's time zone, today last, and the midnights around them: a day may have 23 or 25 hours."""
-    zone = trial.settings.zone
-    today = at.astimezone(zone).date()
+    """The last days of the trial, today last, and the moments at which they begin, with the end of today: a day may have 23
+    or 25 hours."""
+    settings = trial.settings
+    today = settings.find_day(at)
     days = [today - timedelta(days=back) for back in reversed(range(number))]
-    return days, [datetime.combine(day, datetime.min.time(), zone) for day in (*days, today + timedelta(days=1))]
+    return days, [datetime.combine(day, settings.day_begins, settings.zone) for day in (*days, today + timedelta(days=1))]
 
 
-def place_in_days(moment: sa.Column[Any], midnights: Sequence[datetime]) -> sa.Label[int]:
-    """Which of the days between these midnights a moment is in, as the column `day` of a query."""
-    return sa.case(*((moment < end, place) for place, end in enumerate(midnights[1:]))).label("day")
+def place_in_days(moment: sa.Column[Any], edges: Sequence[datetime]) -> sa.Label[int]:
+    """Which of the days between these edges a moment is in, as the column `day` of a query."""
+    return sa.case(*((moment < end, place) for place, end in enumerate(edges[1:]))).label("day")
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates.updates import begin_update, run_update
+from surefoot.study import Study
 
 PEOPLE = ("qualification-1", "qualification-2")
 AT_ONCE = 20
@@ -70,10 +71,9 @@ def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
         for index in range(points):
             request = _ask(trial, rng, person, index, begin + index * step)
             answer = {**json.loads(decide(trial, request)), "asked": request}
-            told = Outcome(
-                decision_id=answer["decision_id"], proximal_outcome=float(rng.normal()), timestamp=request.timestamp
-            )
-            record_outcomes(trial, [told])
+            value = _make_outcome(trial.study, rng)
+            sent = Outcome(decision_id=answer["decision_id"], proximal_outcome=value, timestamp=request.timestamp)
+            record_outcomes(trial, [sent])
             yield answer
 
 
@@ -94,6 +94,11 @@ def _make_value(kind: VariableKind, rng: np.random.Generator) -> Any:
         return bool(rng.random() < 0.5)
     low, high = kind.range or (-2.0, 2.0)
     return float(rng.uniform(low, high))
+
+
+def _make_outcome(study: Study, rng: np.random.Generator) -> float:
+    """A plausible outcome; not negative where the study gives no range, so that it has a logarithm and a root."""
+    return float(rng.uniform(*study.reward.range) if study.reward.range else rng.exponential())
 
 
 def _check_limits(trial: Trial, answers: list[dict[str, Any]]) -> QualificationCheck:

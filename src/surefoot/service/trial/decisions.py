@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from secrets import token_bytes
 from typing import Any
@@ -71,12 +71,15 @@ def _decide_points(
     return DecidedPoints(found, new, wrong)
 
 
-def _derive(trial: Trial, points: Collection[Point], received: datetime) -> list[dict[str, float]]:
+def _derive(trial: Trial, asked: Mapping[Point, DecisionRequest], received: datetime) -> list[dict[str, float]]:
     """The derived states of each decision point."""
     if not trial.study.derived_states:
-        return [{}] * len(points)
+        return [{}] * len(asked)
     with trial.database.autocommit() as connection:
-        return [derive_now(trial.study, connection, *point, received) for point in points]
+        return [
+            derive_now(trial.study, connection, *point, decided_at=request.timestamp, known_at=received)
+            for point, request in asked.items()
+        ]
 
 
 def _point(request: DecisionRequest) -> Point:

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from surefoot.data.derived_states import derive_states
 from surefoot.data.problems import Problems
-from surefoot.service.database.schema import decisions, outcomes
+from surefoot.service.database.schema import decisions, outcomes, to_microseconds
+from surefoot.service.trial.decision_clock import count_times, order_moments
 from surefoot.study import Study
 from surefoot.study.log_reader import transform_reward
 
@@ -21,7 +22,7 @@ _newest = (
     .scalar_subquery()
 )
 PAST = (
-    sa.select(decisions.c.decision_idx, decisions.c.action, _newest.label("outcome"))
+    sa.select(decisions.c.decision_idx, decisions.c.decided_at, decisions.c.action, _newest.label("outcome"))
     .where(
         decisions.c.participant_id == sa.bindparam("participant"),
         decisions.c.decision_idx < sa.bindparam("before"),
@@ -33,18 +34,26 @@ PAST = (
 
 
 def derive_now(
-    study: Study, connection: sa.Connection, participant: str, decision_idx: int, known_at: datetime
+    study: Study,
+    connection: sa.Connection,
+    participant: str,
+    decision_idx: int,
+    *,
+    decided_at: datetime,
+    known_at: datetime,
 ) -> dict[str, float]:
     """Every derived state of a participant at a decision point, from what had been recorded by `known_at`."""
     if not study.derived_states:
         return {}
     given = {"participant": participant, "before": decision_idx, "known_at": known_at}
     past = connection.execute(PAST, given).all()
-    time = np.array([*(row.decision_idx for row in past), decision_idx])
+    indices = [*(row.decision_idx for row in past), decision_idx]
+    moments = [to_microseconds(moment) for moment in (*(row.decided_at for row in past), decided_at)]
+    time = count_times(study, order_moments(moments, indices).tolist(), indices)
     action = np.array([*(float(row.action) for row in past), np.nan])
     raw = np.array([*(np.nan if row.outcome is None else row.outcome for row in past), np.nan], dtype=np.float64)
     if study.reward.range is not None:
         raw = np.where((raw < study.reward.range[0]) | (raw > study.reward.range[1]), np.nan, raw)
     earned = transform_reward(raw, study.reward, Problems(str, lambda row: participant))
-    found = derive_states(study.derived_states, np.zeros(len(time), dtype=np.int64), time, action, earned, study.days)
-    return {name: float(values[-1]) for name, values in found.items()}
+    derived = derive_states(study.derived_states, np.zeros(len(time), dtype=np.int64), time, action, earned, study.days)
+    return {name: float(values[-1]) for name, values in derived.items()}

@@ -108,8 +108,9 @@ class _Recomputer:
         derived: dict[str, float] = {}
         if study.derived_states:
             with self._database.autocommit() as connection:
-                point = (row["participant_id"], row["decision_idx"], row["received_at"])
-                derived = derive_now(study, connection, *point)
+                point = (row["participant_id"], row["decision_idx"])
+                moments = {"decided_at": row["decided_at"], "known_at": row["received_at"]}
+                derived = derive_now(study, connection, *point, **moments)
         return context_to_state(study, json.loads(row["context"]), derived).state
 
     def _study(self, study_id: str) -> Study:

@@ -87,11 +87,6 @@ def check_servable(study: Study) -> None:
             f"probability_limits are {limits.minimum:g} to {limits.maximum:g}: a trial needs limits above 0 and below 1, "
             "so that every action stays possible; write [probability_limits] with minimum = 0.1 and maximum = 0.9"
         )
-    if isinstance(study.days, str):
-        raise InputError(
-            f"trial.day_boundary is the clock time {study.days}, but the service counts decision points; write how many "
-            "there are a day, for example day_boundary = 5"
-        )
 
 
 def read_draw_secret(database: Database) -> bytes:

@@ -84,7 +84,7 @@ def answer_question(trial: Trial, question: Question, at: datetime) -> Answer:
         derived = dict.fromkeys(trial.study.derived_states, float("nan"))
         if question.participant_id:
             index = 0 if standing.last_idx is None else standing.last_idx + 1
-            derived |= derive_now(trial.study, connection, question.participant_id, index, at)
+            derived |= derive_now(trial.study, connection, question.participant_id, index, decided_at=at, known_at=at)
     observation = context_to_state(trial.study, question.context, {**derived, **question.derived})
     asked = trial.read_live(live if question.version is None else (question.version, at))
     if question.version is not None and (asked is None or asked.version is None):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from surefoot.errors import InputError
 from surefoot.fitting.kept_moments import KeptMoments, list_points
 from surefoot.policies.training import KnownTraining
 from surefoot.service.database.schema import decisions, kept_moments, outcomes, participant_events, to_microseconds
+from surefoot.service.trial.decision_clock import ORDERED, read_times
 from surefoot.service.trial.outcomes import IS_WITHDRAWN
 from surefoot.service.trial.point_query import WITHDRAWN
 from surefoot.service.trial.trial import Trial
@@ -26,7 +28,6 @@ from surefoot.service.updates.trial_logs import DECISIONS, read_rows
 from surefoot.trial_rules.onward_fit import EarlierUpdate
 from surefoot.trial_rules.proposals import Proposal, find_need_for_rows
 
-POINT = ("participant_id", "decision_idx")
 MOST_IN_A_ROW = 6
 """So many updates go on from moments before everything is read again."""
 LEAST_ROWS = 100
@@ -55,7 +56,7 @@ def read_update_rows(trial: Trial, connection: sa.Connection) -> UpdateRows:
     try:
         earlier, before = _load(trial, connection, kept)
         rows = _read_new(connection, before, without_withdrawn=not learn_from_all)
-        _refuse_corrected(earlier, rows, before)
+        _refuse_corrected(trial, earlier, rows, before)
         if not rows:
             raise InputError("nothing is new")
         if len(rows) < LEAST_ROWS:
@@ -63,7 +64,7 @@ def read_update_rows(trial: Trial, connection: sa.Connection) -> UpdateRows:
     except InputError as error:
         found = read_rows(connection, without_withdrawn=not learn_from_all)
         return UpdateRows(found, None, str(error), {**marks, "in_a_row": 0})
-    training = _list_points(connection, without_withdrawn=not learn_from_all)
+    training = _read_training(trial, connection, without_withdrawn=not learn_from_all)
     return UpdateRows(rows, EarlierUpdate(earlier, training), None, {**marks, "in_a_row": before["in_a_row"] + 1})
 
 
@@ -117,19 +118,23 @@ def _read_new(connection: sa.Connection, before: dict[str, int], *, without_with
     return list(connection.execute(wanted).mappings())
 
 
-def _list_points(connection: sa.Connection, *, without_withdrawn: bool) -> KnownTraining:
-    """Whose decision points there are, and their numbers: none of their content."""
-    wanted = sa.select(*(decisions.c[name] for name in POINT)).where(decisions.c.salt.is_not(None))
-    found = connection.execute(wanted.where(~IS_WITHDRAWN) if without_withdrawn else wanted).all()
-    return list_points(*zip(*found, strict=True))
+def _read_training(trial: Trial, connection: sa.Connection, *, without_withdrawn: bool) -> KnownTraining:
+    """Whose decision points there are, and their times: none of their content."""
+    columns = (decisions.c.participant_id, decisions.c.decision_idx, ORDERED.c.ordered_at)
+    wanted = sa.select(*columns).join_from(decisions, ORDERED, ORDERED.c.id == decisions.c.id)
+    wanted = wanted.where(decisions.c.salt.is_not(None))
+    rows = connection.execute(wanted.where(~IS_WITHDRAWN) if without_withdrawn else wanted).mappings().all()
+    return _list_points(trial, rows)
 
 
-def _refuse_corrected(earlier: KeptMoments, rows: list[Any], before: dict[str, int]) -> None:
+def _list_points(trial: Trial, rows: Sequence[Any]) -> KnownTraining:
+    return list_points([row["participant_id"] for row in rows], read_times(trial.study, rows))
+
+
+def _refuse_corrected(trial: Trial, earlier: KeptMoments, rows: list[Any], before: dict[str, int]) -> None:
     """An outcome of a decision point that was counted with another one."""
     old = [row for row in rows if to_microseconds(row["received_at"]) <= before["received"]]
-    if not old:
-        return
-    if (find_again(earlier.waiting, list_points(*([row[name] for row in old] for name in POINT))) < 0).any():
+    if old and (find_again(earlier.waiting, _list_points(trial, old)) < 0).any():
         raise InputError("an outcome that was counted was corrected")
 
 

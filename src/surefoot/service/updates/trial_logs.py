@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from surefoot.data.log_files import LogRows
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.context import context_columns, read_values
+from surefoot.service.trial.decision_clock import ORDERED, read_times
 from surefoot.service.trial.outcomes import CURRENT, IS_WITHDRAWN
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import finish_logs, measure_logs
@@ -21,9 +22,12 @@ from surefoot.study.measured_logs import MeasuredLogs
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_known = sa.select(decisions, CURRENT.c.proximal_outcome, CURRENT.c.observed_at, CURRENT.c.id.label("outcome_id"))
-DECISIONS = _known.select_from(decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)).order_by(
-    decisions.c.participant_id, decisions.c.decision_idx
+_counted = (CURRENT.c.proximal_outcome, CURRENT.c.observed_at, CURRENT.c.id.label("outcome_id"))
+_joined = decisions.join(ORDERED, ORDERED.c.id == decisions.c.id).outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
+DECISIONS = (
+    sa.select(decisions, ORDERED.c.ordered_at, *_counted)
+    .select_from(_joined)
+    .order_by(decisions.c.participant_id, decisions.c.decision_idx)
 )
 """Every decision once, with the outcome that counts."""
 
@@ -39,13 +43,13 @@ def read_rows(connection: sa.Connection, *, since: datetime | None = None, witho
 
 
 def make_columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
-    """The columns that the study names. The time is the decision index: unique where two timestamps may be equal."""
+    """The columns that the study names."""
     import pyarrow as pa
 
     roles = study.columns
     return {
         roles.participant: pa.array([row["participant_id"] for row in found], pa.string()),
-        roles.time: pa.array([row["decision_idx"] for row in found], pa.int64()),
+        roles.time: pa.array(read_times(study, found)),
         str(roles.available): pa.array([row["available"] for row in found], pa.bool_()),
         str(roles.probability): pa.array([row["probability"] for row in found], pa.float64()),
         study.actions.column: action_column(study, found),
