@@ -1,10 +1,10 @@
 """Peak memory and time of pooled fits to many rows, each in a process of its own.
 
-    python benchmarks/pooled_memory.py [--rows 10000000] [--points 100] [--only ro-accb hb-accb]
+    python -m benchmarks.pooled_memory [--rows 10000000] [--points 100] [--variables 3] [--only ro-accb hb-accb]
 
-The rows are those of rows / points people in a folder of Parquet files, and once in one file; a hundredth of the rewards are
-artefacts. What is told is the largest resident set of the process that fits, interpreter and libraries and what is mapped of
-files included. Results go to benchmarks/pooled_memory.json, beside those of methods that were not asked for.
+The rows are those of rows / points people in a folder of Parquet files; one reward in a hundred is an artefact. The result
+is the largest resident set of the process that fits, with interpreter and libraries. Results go to
+benchmarks/pooled_memory.json; with --only the results of the other methods stay there.
 """
 
 from __future__ import annotations
@@ -29,40 +29,30 @@ STUDY = """
 participant = "participant"
 time = "time"
 probability = "probability"
-[state.weather]
-[state.engagement]
-[state.fatigue]
+{states}
 [method]
 name = "{name}"
 pooling = "{pooling}"
 """
-FITS = (
-    ("ts", "all", "folder"),
-    ("ts", "partial", "folder"),
-    ("ro-accb", "all", "folder"),
-    ("hb-accb", "all", "folder"),
-    ("ro-accb", "partial", "folder"),
-    ("ts", "all", "one file"),
-)
+FITS = (("ts", "all"), ("ts", "partial"), ("ro-accb", "all"), ("ro-accb", "partial"), ("hb-accb", "all"))
 FILE_ROWS = 500_000
 
 
-def write_logs(folder: Path, rows: int, points: int) -> None:
+def write_logs(folder: Path, rows: int, points: int, variables: int) -> None:
     """Files of some thousand people each."""
     people = FILE_ROWS // points
     for number in range(-(-rows // FILE_ROWS)):
         rng = np.random.default_rng(number)
-        state, action = rng.normal(size=(FILE_ROWS, 3)), rng.integers(2, size=FILE_ROWS)
-        own = np.repeat(rng.normal(size=people), points)
+        state = rng.normal(size=(FILE_ROWS, variables))
+        action = rng.integers(2, size=FILE_ROWS)
+        level = np.repeat(rng.normal(size=people), points)
         columns = {
             "participant": np.repeat(number * people + np.arange(people), points),
             "time": np.tile(np.arange(points), people),
-            "weather": state[:, 0],
-            "engagement": state[:, 1],
-            "fatigue": state[:, 2],
+            **{f"state{j}": state[:, j] for j in range(variables)},
             "action": action,
             "probability": np.full(FILE_ROWS, 0.5),
-            "reward": own
+            "reward": level
             + state[:, 0]
             + action * state[:, 1]
             + rng.normal(size=FILE_ROWS)
@@ -71,52 +61,52 @@ def write_logs(folder: Path, rows: int, points: int) -> None:
         parquet.write_table(pa.table(columns), folder / f"{number:04d}.parquet")
 
 
-def join_files(folder: Path) -> Path:
-    """The same rows in one file, a row group for each."""
-    files = sorted(folder.iterdir())
-    with parquet.ParquetWriter(folder.with_suffix(".parquet"), parquet.read_schema(files[0])) as writer:
-        for file in files:
-            writer.write_table(parquet.read_table(file))
-    return folder.with_suffix(".parquet")
-
-
 def fit(logs: Path, study: Path, out: Path) -> None:
-    """In a process of its own: seconds and megabytes on standard output."""
+    """Fit in a process of its own; seconds and megabytes go to standard output."""
     began = time.perf_counter()
-    found = fit_study(logs, study, out, engine="numpy")
+    fitted = fit_study(logs, study, out, engine="numpy")
     seconds = time.perf_counter() - began
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rows = fitted.manifest["decision_points"]
     print(
-        json.dumps({"rows": found.manifest["decision_points"], "seconds": round(seconds, 1), "megabytes": round(megabytes)})
+        json.dumps(
+            {"rows": rows, "seconds": round(seconds, 1), "megabytes": round(peak / 1e6), "bytes_per_row": round(peak / rows)}
+        )
     )
 
 
 def main() -> None:
-    """Every fit after the other."""
+    """Run every fit after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--points", type=int, default=100)
+    parser.add_argument("--variables", type=int, default=3)
     parser.add_argument("--only", nargs="*", help="methods; all unless given")
     parser.add_argument("--fit", nargs=3, type=Path, help="logs, study and folder of one fit")
-    asked = parser.parse_args()
-    if asked.fit:
-        fit(*asked.fit)
+    arguments = parser.parse_args()
+    if arguments.fit:
+        fit(*arguments.fit)
         return
     out = Path(__file__).with_suffix(".json")
-    results = json.loads(out.read_text()) if asked.only else {}
-    with tempfile.TemporaryDirectory() as place:
-        logs = Path(place) / "logs"
+    results = json.loads(out.read_text()) if arguments.only else {}
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder) / "logs"
         logs.mkdir()
-        write_logs(logs, asked.rows, asked.points)
-        for name, pooling, where in (one for one in FITS if not asked.only or one[0] in asked.only):
-            if where == "one file":
-                logs = join_files(logs)
-            study = Path(place) / "study.toml"
-            study.write_text(STUDY.format(name=name, pooling=pooling))
-            command = [sys.executable, __file__, "--fit", str(logs), str(study), f"{place}/{name}-{pooling}-{where[:3]}"]
-            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            results[f"{name}, {pooling}, {where}"] = json.loads(told.splitlines()[-1])
-            print(f"{name}, {pooling}, {where}: {told.splitlines()[-1]}", flush=True)
+        # In a process of its own: a process that starts another passes its largest resident set on.
+        sizes = f"{arguments.rows}, {arguments.points}, {arguments.variables}"
+        writer = f"from benchmarks.pooled_memory import *; write_logs(Path({str(logs)!r}), {sizes})"
+        subprocess.run([sys.executable, "-c", writer], check=True)
+        states = "\n".join(f"[state.state{j}]" for j in range(arguments.variables))
+        for name, pooling in FITS:
+            if arguments.only and name not in arguments.only:
+                continue
+            study = Path(folder) / "study.toml"
+            study.write_text(STUDY.format(states=states, name=name, pooling=pooling))
+            command = [sys.executable, "-m", "benchmarks.pooled_memory", "--fit", logs, study, f"{folder}/{name}-{pooling}"]
+            output = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+            label = f"{name}, {pooling}, {arguments.variables} variables"
+            results[label] = json.loads(output.splitlines()[-1])
+            print(f"{label}: {output.splitlines()[-1]}", flush=True)
             out.write_text(json.dumps(results, indent=2) + "\n")
 
 

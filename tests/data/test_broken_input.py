@@ -64,6 +64,10 @@ BROKEN = {
     "a column missing": (LOGS.replace("mood", "mod", 1), "there is no column 'mood' .did you mean 'mod'"),
     "a row cut short": (LOGS[:-9], "line 41: [567] fields where the header has 8"),
     "an unclosed quote": (damaged("home", '"home'), "line 2"),
+    "a line number after quoted newlines": (
+        damaged("home", '"home\n\nalone"').replace("2020-01-03", "soon", 1),
+        "line 6, column 'time', participant 'ann'",
+    ),
     "no availability": (damaged("1,0,0.5", ",0,0.5"), "line 2, column 'available', participant 'ann': the avail"),
     "a probability above 1": (damaged("0.5,", "1.5,"), "line 2, column 'p', participant 'ann': probability 1.5 is outside"),
 }  # fmt: skip

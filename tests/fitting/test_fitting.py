@@ -61,7 +61,7 @@ def one_file_per(table, folder, column, groups):
 
 
 def assert_same_fit(fitted, method, read):
-    assert_array_equal(fitted.policies.participants, method.participants_)
+    assert_array_equal(fitted.policies.participants, method.policies_.participants)
     for name, values in method.policies_.rule.arrays().items():
         assert_array_equal(fitted.policies.rule.arrays()[name], values)
     assert_array_equal(fitted.critic["threshold"], method.threshold_)
@@ -145,6 +145,17 @@ def test_pooled_and_in_memory(table, tmp_path):
         assert len(fitted.weights) == len(table)
     assert written.manifest == kept.manifest
     assert {path.name for path in tmp_path.iterdir()} == {"logs.parquet", "fitted", "given"}
+
+
+@pytest.mark.parametrize("pooling", ["all", "partial"])
+def test_a_pooled_fit_to_a_folder_is_the_fit_to_all_rows(table, pooling, tmp_path, monkeypatch):
+    """Everybody's rows are spread over four files, and a part holds fewer rows than a file."""
+    monkeypatch.setattr(partition, "PART_ROWS", 60)
+    folder, described = one_file_per(table, tmp_path / "days", "time", 4), study(pooling=pooling)
+    read = described.read(folder)
+    written = fit_study(folder, described, tmp_path / "fitted")
+    assert_same_fit(written, described.method().fit(read.logs), read)
+    assert written.manifest == fit_study(read, described).manifest
 
 
 def test_the_manifest_says_what_went_in_and_equal_input_gives_equal_bytes(table, tmp_path):

@@ -1,3 +1,4 @@
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
+from surefoot.learning.methods import composition
 from tests.problems import three_actions
 from tests.reference import literal
 
@@ -318,6 +320,17 @@ def test_pooling_learns_one_policy_for_anybody(name, dirty):
     assert pooled.coefficients("pandas")["participant"].unique().tolist() == ["everyone"]
     assert len(pooled.outliers()) == (pooled.weights_ == 0).sum()
     assert len(pooled.policies_) == 1
+
+
+def test_memory_of_a_pooled_fit(monkeypatch):
+    """docs/scaling.md states the bytes per decision point; the logs themselves are 9 columns of 8 bytes."""
+    monkeypatch.setattr(composition, "keep_freed_memory", lambda: None)  # It takes 32 MiB that it never touches.
+    logs = sf.simulators.HeartSteps(participants=400).collect(sf.policies.coin(2), decision_points=150, seed=0)
+    tracemalloc.start()
+    sf.method("ro-accb", pooling="all").fit(logs)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 45 * 8 * len(logs)
 
 
 @pytest.mark.parametrize("ending", ["json", "parquet"])

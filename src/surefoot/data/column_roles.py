@@ -34,8 +34,6 @@ class ColumnNames:
 
 
 OTHER_DATE = r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}"
-NUMBER_TYPES = ("int64", "float64")
-"""Of times that are numbers, the plainest first, by Arrow's names."""
 YES, NO = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
 
 
@@ -79,17 +77,15 @@ def type_participants(cells: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(cells, r"\.0+$", "").cast(pa.int64())
 
 
-def find_time_types(column: LogColumn, types: Sequence[str] = NUMBER_TYPES) -> Sequence[str]:
-    """Those of the types of numbers that all times in a file without types can have; none where they stay as they are."""
+def type_times(column: LogColumn) -> pa.Array:
+    """Times in a text file: numbers where all are numbers, else text."""
+    import pyarrow as pa
+
     if not column.is_text or column.settings.time_format is not None:
-        return ()
+        return column.cells
     plain = column.plain_numbers().cells
-    return [kind for kind in types if first_failure(plain, kind) is None]
-
-
-def type_times(column: LogColumn, types: Sequence[str]) -> pa.Array:
-    """Times as the first of the types; as they are where there is none."""
-    return column.plain_numbers().cells.cast(types[0]) if types else column.cells
+    kinds = (pa.int64(), pa.float64())
+    return next((plain.cast(kind) for kind in kinds if first_failure(plain, kind) is None), column.cells)
 
 
 def read_times(column: LogColumn) -> NDArray[Any]:

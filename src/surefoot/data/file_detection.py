@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -59,10 +58,10 @@ def detect_settings(file: LogFile) -> DetectedFile:
     if kind.is_text:
         data = unpack(file.path, file.data)
         settings = replace(settings, encoding=_detect_encoding(data))
-        (text,) = decode_text(file.path, io.BytesIO(data), settings.encoding)
+        text = decode_text(file.path, data, settings.encoding)
         usual = usual_separator(file.path)
         separator = _detect_separator(text, usual)
-        beginning = [fields for _, fields in islice(read_records(io.BytesIO(text), separator), LOOKED_AT)]
+        beginning = [fields for _, fields in islice(read_records(text, separator), LOOKED_AT)]
         settings = replace(settings, separator=None if separator == usual else separator)
         settings = replace(settings, header_rows=count_header_rows(beginning))
         settings, warnings = _detect_ragged(file, text, settings)
@@ -113,7 +112,7 @@ def _detect_separator(text: bytes, usual: str) -> str:
     beginning = b"\n".join(text.splitlines()[:LOOKED_AT])
     fields = {}
     for separator in SEPARATORS:
-        lengths = [len(record) for _, record in read_records(io.BytesIO(beginning), separator)]
+        lengths = [len(record) for _, record in read_records(beginning, separator)]
         fields[separator] = lengths[0] if lengths.count(lengths[0]) >= len(lengths) / 2 else 1
     most = max(fields.values())
     return usual if fields[usual] == most else max(fields, key=lambda separator: fields[separator])
@@ -154,7 +153,7 @@ def _detect_ragged(file: LogFile, text: bytes, settings: FileSettings) -> tuple[
         file.table(settings=settings)
     except InputError:
         shape = find_shape(file.path, replace(settings, ragged=True))
-        records = list(read_records(io.BytesIO(text), shape.separator))
+        records = list(read_records(text, shape.separator))
         width = len(records[0][1])
         ragged = [line for line, fields in records if len(fields) != width]
         readable = all(shape.fits(fields, width) and "\n" not in fields[-1] for _, fields in records)

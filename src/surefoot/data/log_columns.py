@@ -179,8 +179,8 @@ class LogColumn:
         values: NDArray[np.float64] = np.append(codes, empty)[indices]
         return values
 
-    def find_missing(self) -> NDArray[np.int64]:
-        """The rows of cells that hold nothing: null, NaN or empty text."""
+    def refuse_missing(self) -> None:
+        """Report cells that hold nothing: null, NaN or empty text."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -188,11 +188,8 @@ class LogColumn:
             missing = pc.equal(self.cells, "")
         else:
             missing = pc.is_null(self.cells, nan_is_null=pa.types.is_floating(self.cells.type))
-        return np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
-
-    def refuse_missing(self) -> None:
-        """Report cells that hold nothing."""
-        self.report(self.find_missing(), "missing", "every decision point needs one (fill it in or drop the row)")
+        rows = np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
+        self.report(rows, "missing", "every decision point needs one (fill it in or drop the row)")
 
 
 def _join_thousands(cells: pa.Array, thousands: str, decimal: str) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import find_time_types, read_participants, to_microseconds, type_participants, type_times
+from surefoot.data.column_roles import read_participants, to_microseconds, type_participants, type_times
 from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.locations import Location, find_size, list_parquet, locate
 from surefoot.data.log_columns import MISSING, LogColumn, settle_missing, whole_array
@@ -193,47 +193,24 @@ class LogFile:
         """The rows of the layout's columns, with every spelling of "missing" settled; `first_row` numbers the first."""
         table, place = self.table(layout.columns, layout.settings)
         with name_file(self.path):
-            table = layout.settle_missing(table)
-            types = None if find_format(self.path).typed else ColumnTypes.of(table, layout)
-            table = type_columns(table, layout, types)
+            table = self._type_columns(layout.settle_missing(table), layout)
             return LogRows.of(table, layout.participant, place, first_row, layout.settings)
 
-    def needs_blocks(self, rows: int) -> bool:
-        """Whether it is too large to be read at once, and its rows are not in groups of about so many."""
-        return find_format(self.path).needs_blocks(self.path, SPLIT_BYTES, rows)
+    def _type_columns(self, table: pa.Table, layout: LogLayout) -> pa.Table:
+        """The table with types for the ids and times of a text file, and with times of one unit and no zone."""
+        import pyarrow as pa
 
-
-@dataclass(frozen=True)
-class ColumnTypes:
-    """Of ids and times of a file without types, as all of it has them, so that parts of it agree on them."""
-
-    times: Sequence[str]
-    """What `find_time_types` found."""
-    text_ids: bool = False
-    """Whether some id is known not to be a whole number."""
-
-    @classmethod
-    def of(cls, table: pa.Table, layout: LogLayout) -> ColumnTypes:
-        """Of a whole file."""
-        if layout.time not in table.column_names:
-            return cls(())
-        return cls(find_time_types(LogColumn(layout.time, whole_array(table[layout.time]), settings=layout.settings)))
-
-
-def type_columns(table: pa.Table, layout: LogLayout, types: ColumnTypes | None) -> pa.Table:
-    """Ids and times of a file without types get them; times of all files get one unit and no zone."""
-    import pyarrow as pa
-
-    cells = {name: whole_array(table[name]) for name in table.column_names}
-    time = cells.get(layout.time)
-    if time is not None and pa.types.is_timestamp(time.type):
-        # Files may differ in unit and zone.
-        cells[layout.time] = to_microseconds(time, layout.time)
-    elif time is not None and types is not None:
-        cells[layout.time] = type_times(LogColumn(layout.time, time, settings=layout.settings), types.times)
-    if types is not None and not types.text_ids:
-        cells[layout.participant] = type_participants(cells[layout.participant])
-    return pa.table(cells)
+        typed = find_format(self.path).typed
+        cells = {name: whole_array(table[name]) for name in table.column_names}
+        time = cells.get(layout.time)
+        if time is not None and pa.types.is_timestamp(time.type):
+            # Files may differ in unit and zone.
+            cells[layout.time] = to_microseconds(time, layout.time)
+        elif time is not None and not typed:
+            cells[layout.time] = type_times(LogColumn(layout.time, time, settings=layout.settings))
+        if not typed:
+            cells[layout.participant] = type_participants(cells[layout.participant])
+        return pa.table(cells)
 
 
 def list_files(path: str | Location) -> list[Location]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,6 @@ from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-BUFFER_BYTES = 2**20
-BLOCK_ROWS = 2**17
-"""Of a Parquet file that is read in blocks."""
 
 
 def open_parquet(path: Location, data: bytes | None = None) -> Any:
@@ -74,25 +70,6 @@ def parquet_table(
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
     return table
-
-
-def parquet_blocks(path: Location, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The named columns of a Parquet file, some rows after the other, however large its row groups are."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    source, store = find_store(path)
-    names = list(open_parquet(path).schema_arrow.names)
-    check_columns(path, names, columns)
-    try:
-        # Without a buffer all pages of a row group's columns would be read at once.
-        file = parquet.ParquetFile(source, filesystem=store, buffer_size=BUFFER_BYTES)
-        for batch in file.iter_batches(BLOCK_ROWS, columns=list(columns)):
-            table = pa.Table.from_batches([batch]).select(list(columns))
-            table.validate(full=True)
-            yield table
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
 
 
 def _read_footer(file: Location) -> tuple[pa.Schema, int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,35 +34,27 @@ OTHER_FORMATS = {
 MOST_HEADER_ROWS = 3
 """Qualtrics writes so many: names, questions, and where each came from."""
 BLOCK_BYTES = 2**22
-"""What is parsed at once, and more than any record holds; while one is worked on, some thirty may wait in memory."""
-OpenText = Callable[[], BinaryIO]
-"""Opens a text at its beginning, as UTF-8."""
+"""Bytes that pyarrow parses at a time; no record is longer."""
 
 
-def decode_text(path: Location, file: BinaryIO, encoding: str = "utf-8", size: int = -1) -> Iterator[bytes]:
-    """A text file as UTF-8 without a byte order mark, in blocks of about so many bytes, or as one."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    lines, final = 0, False
-    data = _check_beginning(path, file.read(size), encoding)
-    while not final:
-        final = size < 0 or not data
-        try:
-            text = decoder.decode(data, final)
-        except UnicodeDecodeError as error:
-            line = lines + error.object.count(b"\n", 0, error.start) + 1
-            remedy = "save the file as UTF-8, or name its encoding in [file] (surefoot init finds it)"
-            what = f"byte 0x{error.object[error.start]:02x} is not {error.encoding.upper()}"
-            raise InputError(f"{path}: line {line}: {what}; {remedy}") from error
-        if "\0" in text:
-            line = lines + text.count("\n", 0, text.index("\0")) + 1
-            raise InputError(f"{path}: line {line}: a zero byte, which no text holds; save the file as text")
-        yield data if encoding == "utf-8" else text.encode()
-        if not final:
-            lines, data = lines + text.count("\n"), file.read(size)
+def decode_text(path: Location, data: bytes, encoding: str = "utf-8") -> bytes:
+    """The bytes of a text file as UTF-8 without a byte order mark."""
+    data = _check_beginning(path, data, encoding)
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        remedy = "save the file as UTF-8, or name its encoding in [file] (surefoot init finds it)"
+        problem = f"byte 0x{data[error.start]:02x} is not {error.encoding.upper()}"
+        raise InputError(f"{path}: line {line}: {problem}; {remedy}") from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError(f"{path}: line {line}: a zero byte, which no text holds; save the file as text")
+    return data if encoding == "utf-8" else text.encode()
 
 
 def _check_beginning(path: Location, data: bytes, encoding: str) -> bytes:
-    """The first bytes without a byte order mark; refused when they are no text."""
+    """The bytes without a byte order mark; refused when they are no text."""
     for beginning, what in OTHER_FORMATS.items():
         if data.startswith(beginning):
             raise InputError(f"{path}: is {what}")
@@ -78,33 +69,13 @@ def _check_beginning(path: Location, data: bytes, encoding: str) -> bytes:
     return data
 
 
-class BlockReader(io.RawIOBase):
-    """Blocks of bytes as a file, each made when it is read."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks, self._left = blocks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._left:
-            block = next(self._blocks, None)
-            if block is None:
-                return 0
-            self._left = memoryview(block)
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
-        return size
-
-
-def read_records(text: BinaryIO, separator: str) -> Iterator[tuple[int, list[str]]]:
+def read_records(text: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
     """(line, fields) of every record that is not an empty line, as pyarrow counts them.
 
-    A field of more than a block ends the records: a quote was opened there and never closed.
+    A field of more than `BLOCK_BYTES` ends the records: a quote was opened there and never closed.
     """
     csv.field_size_limit(BLOCK_BYTES)
-    reader = csv.reader(io.TextIOWrapper(text, encoding="utf-8", newline=""), delimiter=separator)
+    reader = csv.reader(io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", newline=""), delimiter=separator)
     begins = 1
     try:
         for fields in reader:
@@ -131,7 +102,7 @@ class TextShape(NamedTuple):
         return not any(field.strip() for field in fields[expected:])
 
 
-def read_header(path: Location, text: BinaryIO, shape: TextShape) -> list[str]:
+def read_header(path: Location, text: bytes, shape: TextShape) -> list[str]:
     """The names of the columns."""
     beginning = list(islice(read_records(text, shape.separator), MOST_HEADER_ROWS))
     first = beginning[0][1] if beginning else [""]
@@ -175,12 +146,12 @@ def name_separator(separator: str) -> str:
     return SEPARATORS.get(separator, separator)
 
 
-def text_place(path: Location, open_text: OpenText, shape: TextShape) -> Place:
+def text_place(path: Location, text: bytes, shape: TextShape) -> Place:
     """Row → line of the file, found only when a message needs it (quoted fields may run over several lines)."""
 
     @cache
     def lines() -> NDArray[np.int64]:
-        return np.fromiter((line for line, _ in read_records(open_text(), shape.separator)), dtype=np.int64)
+        return np.fromiter((line for line, _ in read_records(text, shape.separator)), dtype=np.int64)
 
     def place(row: int) -> str:
         record = row + shape.header_rows
@@ -190,89 +161,45 @@ def text_place(path: Location, open_text: OpenText, shape: TextShape) -> Place:
     return place
 
 
-def text_table(path: Location, data: bytes, columns: Sequence[str] | None, shape: TextShape) -> pa.Table:
+def text_table(path: Location, text: bytes, columns: Sequence[str] | None, shape: TextShape) -> pa.Table:
     """The named columns, or all of them, as text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    def open_text() -> BinaryIO:
-        return io.BytesIO(data)
-
-    header = _find_columns(path, open_text, columns, shape)
-    source = pa.PythonFile(_pad_rows(open_text(), shape, len(header)), "r") if shape.ragged else pa.BufferReader(data)
+    header = read_header(path, text, shape)
+    columns = header if columns is None else columns
+    check_columns(path, header, columns)
+    padded = _pad_rows(text, shape, len(header)) if shape.ragged else text
     try:
-        table = arrow_csv.read_csv(source, **_arrow_options(header, columns, shape))
+        table = arrow_csv.read_csv(
+            pa.BufferReader(padded),
+            # The rows of the header come with the others, because column names are given.
+            read_options=arrow_csv.ReadOptions(block_size=BLOCK_BYTES, column_names=header),
+            parse_options=arrow_csv.ParseOptions(delimiter=shape.separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={name: pa.large_string() for name in columns},
+                include_columns=list(columns),
+                strings_can_be_null=False,
+            ),
+        )
     except pa.ArrowException as error:
-        raise _explain_fields(path, open_text, shape, len(header), error) from error
+        raise _explain_fields(path, text, shape, len(header), error) from error
     table = table.slice(shape.header_rows)
-    _refuse_second_header(table, 0, text_place(path, open_text, shape))
+    _refuse_second_header(table, text_place(path, text, shape))
     return table
 
 
-def text_blocks(path: Location, open_text: OpenText, columns: Sequence[str], shape: TextShape) -> Iterator[pa.Table]:
-    """The named columns as text, some rows after the other."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    header = _find_columns(path, open_text, columns, shape)
-    options = _arrow_options(header, columns, shape)
-    options["read_options"].use_threads = False  # Fewer blocks are on their way at a time.
-    text = _pad_rows(open_text(), shape, len(header)) if shape.ragged else open_text()
-    first_row = -shape.header_rows
-    try:
-        for batch in arrow_csv.open_csv(pa.PythonFile(text, "r"), **options):
-            table = pa.Table.from_batches([batch]).slice(max(0, -first_row))
-            _refuse_second_header(table, max(0, first_row), text_place(path, open_text, shape))
-            first_row += len(batch)
-            if len(table):
-                yield table
-    except pa.ArrowException as error:
-        raise _explain_fields(path, open_text, shape, len(header), error) from error
-
-
-def _find_columns(path: Location, open_text: OpenText, columns: Sequence[str] | None, shape: TextShape) -> list[str]:
-    """The header, which has the columns."""
-    header = read_header(path, open_text(), shape)
-    check_columns(path, header, columns or ())
-    return header
-
-
-def _arrow_options(header: Sequence[str], columns: Sequence[str] | None, shape: TextShape) -> dict[str, Any]:
-    """How pyarrow reads columns as text; the rows of the header come with them."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    columns = header if columns is None else columns
-    return {
-        "read_options": arrow_csv.ReadOptions(block_size=BLOCK_BYTES, column_names=list(header)),
-        "parse_options": arrow_csv.ParseOptions(delimiter=shape.separator, newlines_in_values=True),
-        "convert_options": arrow_csv.ConvertOptions(
-            column_types={name: pa.large_string() for name in columns},
-            include_columns=list(columns),
-            strings_can_be_null=False,
-        ),
-    }
-
-
-def _pad_rows(text: BinaryIO, shape: TextShape, width: int) -> BinaryIO:
+def _pad_rows(text: bytes, shape: TextShape, width: int) -> bytes:
     """The text with as many fields in every row as the header has; rows that hold more than that stay as they are."""
-
-    def read_blocks() -> Iterator[bytes]:
-        block = io.StringIO(newline="")
-        writer = csv.writer(block, delimiter=shape.separator, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        for _, fields in read_records(text, shape.separator):
-            padded = fields + [""] * (width - len(fields))
-            writer.writerow(padded[:width] if shape.fits(fields, width) else padded)
-            if block.tell() > BLOCK_BYTES // 4:
-                yield block.getvalue().encode()
-                block.seek(0)
-                block.truncate()
-        yield block.getvalue().encode()
-
-    return io.BufferedReader(BlockReader(read_blocks()))
+    padded = io.StringIO(newline="")
+    writer = csv.writer(padded, delimiter=shape.separator, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    for _, fields in read_records(text, shape.separator):
+        row = fields + [""] * (width - len(fields))
+        writer.writerow(row[:width] if shape.fits(fields, width) else row)
+    return padded.getvalue().encode()
 
 
-def _refuse_second_header(table: pa.Table, first_row: int, place: Place) -> None:
+def _refuse_second_header(table: pa.Table, place: Place) -> None:
     """Refuse rows that repeat the names of the columns, as files do that were put together from several."""
     import pyarrow.compute as pc
 
@@ -284,31 +211,25 @@ def _refuse_second_header(table: pa.Table, first_row: int, place: Place) -> None
         rows = rows[pc.equal(cells, name).to_numpy()]
     if rows.size:
         others = f" (and {rows.size - 1} more)" if rows.size > 1 else ""
-        raise InputError(f"{place(first_row + int(rows[0]))}: the header stands there again{others}; delete that line")
+        raise InputError(f"{place(int(rows[0]))}: the header stands there again{others}; delete that line")
 
 
-def _explain_fields(path: Location, open_text: OpenText, shape: TextShape, expected: int, error: Exception) -> InputError:
-    wrong: list[tuple[int, list[str]]] = []
-    rows = 0
-    count = 0
-    for line, fields in read_records(open_text(), shape.separator):
-        rows += 1
-        if not shape.fits(fields, expected):
-            count += 1
-            wrong += [(line, fields)][: MOST_SHOWN - len(wrong)]
+def _explain_fields(path: Location, text: bytes, shape: TextShape, expected: int, error: Exception) -> InputError:
+    records = list(read_records(text, shape.separator))
+    wrong = [(line, fields) for line, fields in records if not shape.fits(fields, expected)]
     if not wrong:
         return InputError(f"{path}: cannot be read as separated columns ({error})")
     lengths = {len(fields) for _, fields in wrong}
-    if count == rows - 1 and lengths == {expected + 1}:
+    if len(wrong) == len(records) - 1 and lengths == {expected + 1}:
         what = f"{path}: line 1: the header has {expected} fields and every row below {expected + 1}"
         return InputError(f"{what}; give the first column a name (R writes row names without one)")
     lines = [
         f"{path}: line {line}: {len(fields)} field{'s' * (len(fields) != 1)} where the header has {expected}; "
         + _remedy(fields, expected, shape)
-        for line, fields in wrong
+        for line, fields in wrong[:MOST_SHOWN]
     ]
-    if count > MOST_SHOWN:
-        lines.append(f"These are the first {MOST_SHOWN} of {count} problems.")
+    if len(wrong) > MOST_SHOWN:
+        lines.append(f"These are the first {MOST_SHOWN} of {len(wrong)} problems.")
     return InputError("\n".join(lines))
 
 

@@ -15,14 +15,13 @@ from surefoot.data.locations import Location, Url, locate
 from surefoot.data.parquet_files import read_parquet
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting import kept_logs, kept_moments
-from surefoot.fitting.checkpoint import Checkpoint, open_scratch
+from surefoot.fitting.checkpoint import Checkpoint
 from surefoot.fitting.kept_logs import continue_logs, make_table, refuse_changing_past
 from surefoot.fitting.kept_moments import KeptMoments, continue_fit
 from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.part_work import fit_parts, open_workers
 from surefoot.fitting.partition import Partition
-from surefoot.fitting.pooled_parts import can_pool_parts, fit_pooled_parts
 from surefoot.fitting.stored_fit import StoredFit
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
@@ -253,23 +252,15 @@ def _through_parts(
         StoredFit.check(out, force)
     else:
         Checkpoint.check(out, force)
-    with open_scratch(out) as scratch, open_workers(engine, scheduler) as run:
-        pooled = can_pool_parts(study, engine)
-        # Workers elsewhere see what is beside the result, not what is on this machine's disk.
-        near = None if scheduler is not None and isinstance(out, Url) else scratch
-        partition = Partition.of(study, path, together=False if pooled else None, run=run, scratch=near)
+    with open_workers(engine, scheduler) as run:
+        partition = Partition.of(study, path, run=run)
         parts, inputs = partition.parts, partition.inputs
         # Parts of another size hold other participants: their size belongs to the name of the folder.
         key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
         with _begin_fit(out, key, force) as checkpoint:
             missing = [number for number in range(len(parts)) if not checkpoint.has(number)]
             people = partition.people - sum(len(parts[number]) for number in missing)
-            if pooled and len(parts) > 1:
-                # Everybody's moments are added up before any part is done, and a part that was done is read again.
-                people, done = 0, fit_pooled_parts(partition, checkpoint.parts)
-            else:
-                done = fit_parts(partition, missing, checkpoint.parts, engine, run)
-            for number in done:
+            for number in fit_parts(partition, missing, checkpoint.parts, engine, run):
                 people += len(parts[number])
                 progress(people, partition.people)
             manifest = make_manifest(study, inputs, checkpoint.summaries(len(parts)))

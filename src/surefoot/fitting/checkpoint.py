@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from surefoot.atomic_files import check_output, open_to_others, refuse_unwritable
-from surefoot.data.locations import Location, Url
 from surefoot.errors import InputError
 from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.part_fit import PartFit
@@ -97,27 +96,6 @@ class Checkpoint:
         if self.out.exists():
             self.out.rename(self.folder / "replaced")
         final.rename(self.out)
-
-
-@contextmanager
-def open_scratch(out: Location) -> Iterator[Path]:
-    """An empty folder beside `out`, or a temporary one of this machine where that is a URL; it goes when the block ends.
-
-    What a run left behind that was killed goes too.
-    """
-    parent = None if isinstance(out, Url) else out.resolve().parent
-    prefix = f".{out.name}.scratch-"
-    for old in [] if parent is None else list(parent.glob(f"{prefix}*")):
-        with suppress(OSError), (old / "lock").open("r+") as lock:
-            if _try_lock(lock):
-                shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    try:
-        with (folder / "lock").open("w") as lock:
-            _try_lock(lock)
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_part(folder: Path, number: int) -> Path:

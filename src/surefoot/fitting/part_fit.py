@@ -38,8 +38,6 @@ class PartFit:
     summary: dict[str, Any]
     method: Method
     """As it was fitted; neither saved nor sent from a worker, because it holds all the logs."""
-    repeats: bool = False
-    """Whether another part holds the same policy and critic, of everybody: then they are not written again."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "method": None}
@@ -49,8 +47,6 @@ class PartFit:
 
         self.policies.save(folder / "policies.parquet")
         parquet.write_table(self.critic, folder / "critic.parquet")
-        for name in ("policies", "critic") if self.repeats else ():
-            parquet.write_table(parquet.read_table(folder / f"{name}.parquet").slice(0, 0), folder / f"{name}.parquet")
         parquet.write_table(self.weights, folder / "weights.parquet")
         (folder / "summary.json").write_text(json.dumps(self.summary), encoding="utf-8")
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.large_files import LargeFile, SpreadRows
 from surefoot.data.locations import Location, map_files
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
@@ -39,15 +37,13 @@ class Partition:
     study: Study
     path: Location
     part_rows: int
-    files: Sequence[LogFile | SpreadRows]
-    """A large Parquet file counts as several, by its row groups; a large file of text as one for each part."""
+    files: Sequence[LogFile]
+    """A large Parquet file counts as several, by its row groups."""
     first_rows: list[int]
     parts: list[NDArray[Any]]
     """Ids of the participants of each part, sorted."""
     holders: list[NDArray[np.int64]]
     """For each part the files that hold its participants."""
-    lengths: list[NDArray[np.int64]] = field(default_factory=list)
-    """For each part how many rows each of its participants has."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """Name, size and SHA-256 of every file."""
     usual: Usual | None = None
@@ -59,26 +55,13 @@ class Partition:
         return sum(len(part) for part in self.parts)
 
     @classmethod
-    def of(
-        cls,
-        study: Study,
-        path: Location,
-        *,
-        together: bool | None = None,
-        run: Run | None = None,
-        scratch: Path | None = None,
-    ) -> Partition:
+    def of(cls, study: Study, path: Location, *, together: bool | None = None, run: Run | None = None) -> Partition:
         """Hash every file and look at the ids in it; of a folder nothing else is kept.
 
-        `together` keeps everybody in one part; the study's pooling says so unless given. `run` has others look at the files
-        of a folder. In `scratch`, an empty folder, one large file is spread over files of the parts; without it that file
-        is read at once.
+        `together` keeps everybody in one part; the study's pooling decides unless it is given. `run` has others look at the
+        files of a folder.
         """
-        together = find_pooling(study.pooling).needs_everybody if together is None else together
-        found = study_files(study, path)
-        if scratch is not None and not together and len(found) == 1 and LogFile(found[0]).needs_blocks(PART_ROWS):
-            return cls._of_large_file(study, path, found[0], scratch)
-        files = [piece for pieces in map_files(_split_file, found) for piece in pieces]
+        files = [piece for pieces in map_files(_split_file, study_files(study, path)) for piece in pieces]
         layout = log_layout(study)
         only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
         if len(files) == 1:
@@ -95,20 +78,11 @@ class Partition:
             )
             inputs = [one for one in prints if one is not None]
         first_rows = [0, *np.cumsum([int(count.sum()) for count in counts]).tolist()]
-        parts, holders, lengths = _divide(ids, counts, np.inf if together else PART_ROWS)
+        together = find_pooling(study.pooling).needs_everybody if together is None else together
+        parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
         kept = (0, rows) if len(files) == 1 else None
-        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, lengths, inputs, None, kept)._learn_usual(ids)
-
-    @classmethod
-    def _of_large_file(cls, study: Study, path: Location, file: Location, scratch: Path) -> Partition:
-        """Of a file that is read twice, in blocks: who is in it, and then their rows, part by part."""
-        inputs = [LogFile(file).fingerprint(path, keep=False)]
-        large = LargeFile.survey(file, log_layout(study))
-        parts, _, lengths = _divide([large.participants], [large.counts], PART_ROWS)
-        number = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        files, holders = large.spread(number, scratch), [np.array([number]) for number in range(len(parts))]
-        return cls(study, path, PART_ROWS, files, [0] * len(files), parts, holders, lengths, inputs)._learn_usual(parts)
+        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, kept)._learn_usual(ids)
 
     def _learn_usual(self, ids: list[NDArray[Any]]) -> Partition:
         """With what the screen learns from a sample of all people, whose files are read for it; `ids` are of each file."""
@@ -133,7 +107,14 @@ class Partition:
 
     def read(self, number: int) -> StudyLogs:
         """The logs of the participants of one part."""
-        return self._parse(self.parts[number], self.holders[number])
+        import pyarrow as pa
+
+        logs = self._parse(self.parts[number], self.holders[number])
+        if len(self.parts) == 1:
+            # Nothing is read after this, and a pooled fit needs the memory: Arrow keeps 170 bytes per decision point.
+            self._last = None
+            pa.default_memory_pool().release_unused()
+        return logs
 
     def group(self, numbers: Iterable[int]) -> list[list[int]]:
         """Parts of one file together, some at most: whoever fits them reads that file once."""
@@ -146,10 +127,6 @@ class Partition:
             else:
                 groups.append([number])
         return groups
-
-    def forget_rows(self) -> None:
-        """Give back the memory of the file that was read last."""
-        self._last = None
 
     def _parse(self, people: NDArray[Any], holders: Iterable[int]) -> StudyLogs:
         """The logs of some people, who are in these files."""
@@ -185,8 +162,8 @@ def _count_rows(rows: LogRows) -> NDArray[np.int64]:
 
 def _divide(
     ids: list[NDArray[Any]], counts: list[NDArray[np.int64]], limit: float
-) -> tuple[list[NDArray[Any]], list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Participants in parts of about `limit` rows; for each part the files that hold them, and how many rows they have."""
+) -> tuple[list[NDArray[Any]], list[NDArray[np.int64]]]:
+    """Participants in parts of about `limit` rows, and for each part the files that hold them."""
     owner = np.repeat(np.arange(len(ids)), [len(participants) for participants in ids])
     everyone, position = np.unique(np.concatenate(ids), return_inverse=True)
     rows = np.bincount(position, weights=np.concatenate(counts))
@@ -197,10 +174,9 @@ def _divide(
     order = np.argsort(home, kind="stable")
     number = np.empty(len(everyone), dtype=np.int64)
     number[order] = _cut(rows[order], home[order], limit)
-    parts, lengths = _split(everyone, number), _split(rows.astype(np.int64), number)
     # Every pair of a part and a file that holds somebody of it, once.
     pairs = np.unique(number[position] * len(ids) + owner)
-    return parts, _split(pairs % len(ids), pairs // len(ids)), lengths
+    return _split(everyone, number), _split(pairs % len(ids), pairs // len(ids))
 
 
 def _cut(rows: NDArray[Any], home: NDArray[np.int64], limit: float) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from surefoot.data.locations import Url
 from surefoot.errors import InputError
@@ -31,8 +31,6 @@ class StoredParts:
 
     out: Url
     key: str
-    folder: ClassVar[None] = None
-    """Temporary files go where the system has them."""
 
     @property
     def summaries(self) -> Url:

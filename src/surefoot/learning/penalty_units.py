@@ -110,7 +110,7 @@ class StandardUnits(PenaltyUnits):
     def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         xp = array_namespace(state)
         if usable.shape[1] > MOST_ROWS:
-            some = xp.asarray(sample_rows(usable.shape[1]), device=device(state))
+            some = xp.asarray(_sample_rows(usable.shape[1]), device=device(state))
             state, reward, usable = (xp.take(part, some, axis=1) for part in (state, reward, usable))
         values = xp.concat([xp.permute_dims(state, (0, 2, 1)), reward[:, None, :]], axis=1)
         low, middle, high = quantiles(values, (usable > 0)[:, None, :], (0.25, 0.5, 0.75))
@@ -141,7 +141,7 @@ class StandardUnits(PenaltyUnits):
         return penalty * xp.concat([block] * actions, axis=1)
 
 
-def sample_rows(rows: int) -> NDArray[np.int64]:
+def _sample_rows(rows: int) -> NDArray[np.int64]:
     """Which rows stand for so many; the same for every fit to as many."""
     return np.sort(np.random.default_rng(0).permutation(rows)[:MOST_ROWS])
 

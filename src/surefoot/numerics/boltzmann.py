@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.streamed_arrays import by_rows
 
 
-@by_rows
 def boltzmann(logits: Array) -> Array:
     """Probabilities of the non-reference actions from their logits (…, k); the reference has logit zero.
 

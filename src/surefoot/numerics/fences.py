@@ -11,7 +11,6 @@ from array_api_compat import device
 
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, median_in_order, quantiles, sort_present
-from surefoot.numerics.streamed_arrays import by_rows
 
 WINDOW = 2.5
 """Skewness is measured on the values within this many scales of the centre, where no artefact lies."""
@@ -25,7 +24,6 @@ SKEWNESS_Z = 2.75
 """Skewness beyond this many standard errors counts as real."""
 
 
-@by_rows
 def normal_cdf(values: Array) -> Array:
     """Φ to 1e-7 (Abramowitz and Stegun 26.2.17); the array API has no error function.
 
@@ -65,7 +63,6 @@ def core_skewness(scores: Array, present: Array) -> Array:
     return xp.where(clear, skewness, 0.0)
 
 
-@by_rows
 def remove_skewness(values: Array, g: Array) -> Array:
     """log(1 + gx) / g on the long side of a skewed distribution, x on the short: log-normal tails become normal.
 

@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
-from surefoot.numerics.streamed_arrays import by_rows
 
 MAD_TO_STANDARD_DEVIATION = 1.4826
 """Makes the median absolute deviation of normal noise estimate its standard deviation."""
@@ -79,7 +78,6 @@ def scaled_mad(values: Array, present: Array, centre: Array) -> Array:
     return MAD_TO_STANDARD_DEVIATION * median(xp.abs(values - centre[..., None]), present)
 
 
-@by_rows
 def infinite_unless(present: Array, dtype: object) -> Array:
     """0 where present, +∞ where not: added to values, it takes the others to the end of every order.
 

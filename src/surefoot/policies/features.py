@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surefoot.numerics.arrays import Array, array_namespace, empty_columns
-from surefoot.numerics.streamed_arrays import by_rows
 
 
-@by_rows
 def critic_features(state: Array, action: Array, actions: int, centre: Array | None = None) -> Array:
     """x(s, a) of every decision point: (…, p) and (…) give (…, (p + 1) · actions).
 
@@ -42,7 +40,6 @@ def critic_features(state: Array, action: Array, actions: int, centre: Array | N
     return features
 
 
-@by_rows
 def policy_features(state: Array) -> Array:
     """z(s) = [s, 1] of every decision point: (…, p) gives (…, p + 1)."""
     features = empty_columns(state, state.shape[-1] + 1)

@@ -99,7 +99,6 @@ class Capped(RemovingCritic):
     name: ClassVar[str] = "capped"
     title: ClassVar[str] = "the paper's cap"
     removal: ClassVar[Removal] = Removal("the cap", unit="caps", normal_share=0.076)
-    streams: ClassVar[bool] = True
     refresh_threshold: bool = False
     """Compute ε anew from the residuals of every fit, not only of the first."""
 

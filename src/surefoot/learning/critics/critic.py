@@ -120,8 +120,6 @@ class Critic(ABC):
     """Whether E[r | s, a] is x(s, a)ᵀw."""
     follows_moments: ClassVar[bool] = False
     """Whether the fit follows from sums of squares and products, so that it can do without the decision points."""
-    streams: ClassVar[bool] = False
-    """Whether `fit` keeps to the array API standard, so that it takes decision points that are not in memory."""
 
     @abstractmethod
     def fit(self, batch: CriticBatch) -> CriticFit:

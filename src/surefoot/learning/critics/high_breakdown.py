@@ -341,7 +341,6 @@ class HighBreakdown(RemovingCritic):
         "the fences", unit="fences", plural=True, because="for their state or for their reward"
     )
     judges_twice: ClassVar[bool] = True
-    streams: ClassVar[bool] = True
     compared_with: ClassVar[str] = "capped"
 
     def fit(self, batch: CriticBatch) -> CriticFit:

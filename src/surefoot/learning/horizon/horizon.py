@@ -16,7 +16,7 @@ from surefoot.learning.horizon.advantage import Advantage
 from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
 from surefoot.learning.horizon.uncertainty import Uncertainty, estimate_uncertainty
-from surefoot.learning.penalty_units import FitScales, PenaltyUnits
+from surefoot.learning.penalty_units import PenaltyUnits
 from surefoot.learning.pooling import Pooling, Posterior
 from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.engines import Engine
@@ -52,24 +52,18 @@ class HorizonTask:
 
     def penalties(self, features: int) -> NDArray[np.float64]:
         """ζ of every feature of x(s, a), then of every nuisance column."""
-        return self.penalise(self.measure_units(), features)
-
-    def measure_units(self) -> FitScales:
-        """What penalties are counted in, of everybody together."""
         logs = self.logs
         rows = logs.order[logs.usable[logs.order]]  # A sample of them is the same in whatever order they came.
         state, reward, ones = logs.state[rows][None], logs.reward[rows][None], np.ones((1, len(rows)))
         if self.units_follow_moments:
             values = np.concatenate([state * self.critic_sees, reward[..., None]], axis=-1)
-            return self.units.measure_deviations(ones, values, ones)
-        return self.units.measure(state, reward, ones)
-
-    def penalise(self, scaling: FitScales, features: int) -> NDArray[np.float64]:
-        """`penalties`, counted in these units."""
-        own = self.units.penalise_critic(
-            scaling, self.critic_penalty, actions=self.logs.actions, intercept=self.penalize_intercept
+            scaling = self.units.measure_deviations(ones, values, ones)
+        else:
+            scaling = self.units.measure(state, reward, ones)
+        penalty = self.units.penalise_critic(
+            scaling, self.critic_penalty, actions=logs.actions, intercept=self.penalize_intercept
         )[0]
-        return np.append(own, np.full(features - len(own), self.critic_penalty))
+        return np.append(penalty, np.full(features - len(penalty), self.critic_penalty))
 
 
 @dataclass(frozen=True, eq=False)

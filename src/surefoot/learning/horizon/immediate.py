@@ -46,7 +46,7 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     seen = np.maximum(task.critic_sees, task.policy_sees)
     judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
     kept = np.nan_to_num(judgement.kept)
-    moments = find_reward_moments(task, data, kept)
+    moments = _find_reward_moments(task, data, kept)
     penalty = task.penalties(moments.gram.shape[-1])
     return pool_partially(
         *(moments, penalty, judgement, logs.participants),
@@ -91,11 +91,11 @@ def _cut_into_blocks(task: HorizonTask, data: Followed, kept: NDArray[np.float64
     if task.random_walk is None:
         return None
     blocks = TimeBlocks.of_logs(task.logs)
-    parts = (find_reward_moments(task, data, kept * (blocks.place == block)) for block in range(blocks.count))
+    parts = (_find_reward_moments(task, data, kept * (blocks.place == block)) for block in range(blocks.count))
     return Walk(blocks, tuple(parts), task.random_walk)
 
 
-def find_reward_moments(task: HorizonTask, data: Followed, kept: NDArray[np.float64]) -> Moments:
+def _find_reward_moments(task: HorizonTask, data: Followed, kept: NDArray[np.float64]) -> Moments:
     """Of every participant, from the rows as far as they count."""
     engine, kept = task.engine, np.append(kept, 0.0)
     size = (len(task.logs.state_names) + 1) * task.logs.actions

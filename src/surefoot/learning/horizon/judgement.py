@@ -63,18 +63,23 @@ def judge_rows(
 ) -> Judgement:
     """The judgement of each fit and, for a critic that judges twice or a pooling that borrows, of the other pooling's fits
     too; `seen` marks the state variables that critic or policy look at."""
-    judge, raw = Judge(data, critic, seen, penalties, engine), (data.logs.state, data.logs.reward)
+    judge = _Judge(data, critic, seen, penalties, engine)
     if critic.removal is None:
         return judge.trust_all(pooling)
     again = pooling.second_judge if critic.judges_twice or pooling.borrows else None
-    judges = [pooling] if again is None else [pooling, find_pooling(again)]
-    found = [judge.judge(one, *(centre_people(data) if one.shared and len(judges) > 1 else raw)) for one in judges]
-    kept, trusted = np.min([one.kept for one in found], axis=0), np.all([one.trusted for one in found], axis=0)
-    return replace(found[0], kept=kept, trusted=trusted)
+    poolings = [pooling] if again is None else [pooling, find_pooling(again)]
+    judgements = []
+    for level in poolings:
+        centred = level.shared and again is not None
+        state, reward = centre_people(data) if centred else (data.logs.state, data.logs.reward)
+        judgements.append(judge.judge(level, state, reward))
+    kept = np.min([judgement.kept for judgement in judgements], axis=0)
+    trusted = np.all([judgement.trusted for judgement in judgements], axis=0)
+    return replace(judgements[0], kept=kept, trusted=trusted)
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class _Judge:
     """A critic at work on logs."""
 
     data: Followed
@@ -112,41 +117,16 @@ class Judge:
         logs, engine = self.data.logs, self.engine
         there = (rows >= 0) & self.data.present[rows]
         usable = there & logs.usable[rows]
-        arrays = (
-            gather_rows(states, rows, there),
-            np.where(usable, logs.action[rows], 0),
-            np.where(usable, rewards[rows], 0.0),
-            usable * self.data.discount[rows],
-            there,
-        )
-        state, action, reward, weights, present = (engine.to_device(part) for part in arrays)
-        points = (state, action, reward, weights, present, engine.to_device(self.data.sees), engine.to_device(self.seen))
-        return judge_points(self.critic, *points, actions=logs.actions, penalties=self.penalties)
-
-
-def judge_points(
-    critic: Critic,
-    state: Array,
-    action: Array,
-    reward: Array,
-    weights: Array,
-    there: Array,
-    sees: Array,
-    seen: Array,
-    *,
-    actions: int,
-    penalties: PenaltyUnits,
-) -> tuple[Array, CriticFit]:
-    """Whether each state that is `there` may be believed, and the critic's fit to the rewards, of (units, rows, …).
-
-    `sees` marks the state variables that the critic looks at, `seen` those that critic or policy do.
-    """
-    state = state * seen
-    believed = critic.trust_states(state, there)
-    x = critic_features(state * sees, action, actions)
-    scaling = penalties.measure(state, reward, weights)
-    penalty = penalties.penalise_critic(scaling, JUDGING_PENALTY, actions=actions, intercept=True)
-    return believed, critic.fit(CriticBatch(x, reward, weights, state, action, penalty, actions, trusted=believed))
+        state = engine.to_device(gather_rows(states, rows, there)) * engine.to_device(self.seen)
+        action = engine.to_device(np.where(usable, logs.action[rows], 0))
+        reward = engine.to_device(np.where(usable, rewards[rows], 0.0))
+        weights = engine.to_device(usable * self.data.discount[rows])
+        trusted = self.critic.trust_states(state, engine.to_device(there))
+        x = critic_features(state * engine.to_device(self.data.sees), action, logs.actions)
+        scaling = self.penalties.measure(state, reward, weights)
+        penalty = self.penalties.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
+        batch = CriticBatch(x, reward, weights, state, action, penalty, logs.actions, trusted=trusted)
+        return trusted, self.critic.fit(batch)
 
 
 def centre_people(data: Followed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -155,19 +135,11 @@ def centre_people(data: Followed) -> tuple[NDArray[np.float64], NDArray[np.float
     values = np.column_stack([logs.state, logs.reward])
     known = ~np.isnan(values)
     few = has_few_values(np.where(known, values, 0.0).T[None], known.T[None], FEW_VALUED)[0]
-    middle = np.where(few, 0.0, find_medians(data))
-    centred = values - middle[logs.participant_index]
-    return centred[:, :-1], centred[:, -1]
-
-
-def find_medians(data: Followed) -> NDArray[np.float64]:
-    """Of each participant's states and, last, reward, (people, variables + 1); 0 where nothing is known."""
-    logs = data.logs
-    values = np.column_stack([logs.state, logs.reward])
-    known = ~np.isnan(values)
-    middle = np.zeros((len(logs.participants), values.shape[1]))
+    medians = np.zeros((len(logs.participants), values.shape[1]))
     for people, rows in logs.blocks():
-        for j in range(values.shape[1]):
-            there = (rows >= 0) & known[rows, j]
-            middle[people, j] = median(np.where(there, values[rows, j], 0.0), there)
-    return np.where(np.isfinite(middle), middle, 0.0)
+        for j in np.flatnonzero(~few):
+            present = (rows >= 0) & known[rows, j]
+            medians[people, j] = median(np.where(present, values[rows, j], 0.0), present)
+    medians = np.where(np.isfinite(medians), medians, 0.0)
+    centred = values - medians[logs.participant_index]
+    return centred[:, :-1], centred[:, -1]

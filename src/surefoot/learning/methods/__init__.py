@@ -10,26 +10,20 @@ from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.linucb import LinUCB
 from surefoot.learning.methods.moment_fit import MomentFit, fit_moments
 from surefoot.learning.methods.pessimist import Pessimist
-from surefoot.learning.methods.pooled_fit import BorrowingFit, PooledFit, can_stream, fit_pooled, write_logs
 from surefoot.learning.methods.posterior_sampling import PosteriorSampler
 
 __all__ = [
     "ACCB",
     "METHODS",
     "SACCB",
-    "BorrowingFit",
     "CriticResult",
     "LinUCB",
     "Method",
     "MomentFit",
     "Pessimist",
-    "PooledFit",
     "PosteriorSampler",
-    "can_stream",
     "fit_moments",
-    "fit_pooled",
     "method",
-    "write_logs",
 ]
 
 AHEAD = {"pooling": "all", "horizon": "long-run"}
