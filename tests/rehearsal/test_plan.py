@@ -7,7 +7,7 @@ import pytest
 import surefoot as sf
 from surefoot.rehearsal.pilot_effect import PilotEffect
 from surefoot.rehearsal.plan import RehearsalPlan
-from surefoot.rehearsal.rehearsal_manifest import make_manifest
+from surefoot.rehearsal.rehearsal import make_manifest
 
 STUDY = sf.Study.parse(
     '[columns]\nparticipant = "participant"\ntime = "time"\n[state.mood]\n[method]\nname = "saccb"\npooling = "all"\n'

@@ -37,23 +37,23 @@ def null(*names):
     return {name: make_answers(np.random.default_rng(1), TRIALS, candidate=name, is_null=True) for name in names}
 
 
-def test_what_is_surely_better_is_recommended_and_the_best_of_those():
+def test_a_significantly_better_candidate_is_recommended_and_the_best_of_those():
     found = recommend(cells(good=(0.5, {}), better=(0.9, {}), same=(0.0, {})), null("good", "better", "same"), RULE)
     assert found.candidate == "better"
     assert "above the coin's by 0.9" in found.reason
-    assert "not told apart" not in found.reason
+    assert "indistinguishable" not in found.reason
 
 
 def test_those_that_are_not_told_apart_are_named():
     found = recommend(cells(one=(0.5, {}), two=(0.5, {})), null("one", "two"), RULE)
-    assert found.reason.endswith(("not told apart from it: one", "not told apart from it: two"))
+    assert found.reason.endswith(("statistically indistinguishable from it: one", "statistically indistinguishable from it: two"))
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"over_coin": np.tile([-1.0, 1.0], TRIALS // 2)}, "not surely above the coin's"),
-        ({"over_never": np.full(TRIALS, -0.1)}, "not surely above never's"),
+        ({"over_coin": np.tile([-1.0, 1.0], TRIALS // 2)}, "not significantly higher than the coin's"),
+        ({"over_never": np.full(TRIALS, -0.1)}, "not significantly higher than never's"),
         ({"harmed": np.full(TRIALS, 0.3)}, "harms 30.0 % of people against never, a coin 0.0 %"),
         ({"p_value": np.full(TRIALS, 0.8)}, "power of 0 %, after a coin 100 %"),
     ],

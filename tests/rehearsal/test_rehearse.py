@@ -13,7 +13,7 @@ import pytest
 
 import surefoot as sf
 from surefoot.rehearsal.plan import RehearsalPlan
-from surefoot.rehearsal.rehearsal_manifest import make_manifest
+from surefoot.rehearsal.rehearsal import make_manifest
 from tests.cli.typed import type_command
 
 STUDY = """

@@ -15,16 +15,15 @@ from surefoot.rehearsal.environments import (
     standardised_effect,
 )
 from surefoot.rehearsal.family_choice import FamilyChoice
+from surefoot.rehearsal.model_checks import PilotCheck, PilotChecks, check_pilot_model
 from surefoot.rehearsal.outcome_families import FAMILIES
-from surefoot.rehearsal.pilot_checks import PilotChecks, check_pilot_model
-from surefoot.rehearsal.pilot_comparison import PilotCheck, PilotComparison
 from surefoot.rehearsal.pilot_effect import PilotEffect, estimate_pilot_effect
 from surefoot.rehearsal.pilot_fit import fit_pilot
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.recommendation import Recommendation, Verdict
 from surefoot.rehearsal.rehearsal import rehearse
-from surefoot.rehearsal.rehearsal_result import Rehearsal
+from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.study_model import from_study
 from surefoot.rehearsal.trial_record import TrialRecord
 from surefoot.rehearsal.trial_run import run_trials
@@ -43,7 +42,6 @@ __all__ = [
     "PeopleDiffer",
     "PilotCheck",
     "PilotChecks",
-    "PilotComparison",
     "PilotEffect",
     "PilotModel",
     "Recommendation",

@@ -1,16 +1,16 @@
 """The recommendation: a rule that is stated, with its reason, or that no candidate is safely better than a coin.
 
-Judged is every candidate but the references: coin, never, always, and the best fixed probability, which nobody knows before
-a trial. In one environment it is safely better when
+Every candidate is judged except the references: coin, never, always, and the best fixed probability, which nobody knows
+before a trial. In one environment a candidate is safely better when
 
-1. its mean outcome surely lies above the coin's, and 2. above never's: the interval of the differences over trials (the same
-   people, the same chance) lies above 0. The intervals hold together for all comparisons of the environment (Bonferroni);
-3. it harms no more people than the plan allows, or no more than the coin: not surely more;
-4. it does not surely lose more power against the coin than the plan allows;
-5. its primary analysis does not surely reject more often than its level where there is no effect.
+1. its mean outcome is significantly higher than the coin's, and 2. than never's: the interval of the differences over trials
+   (the same people, the same chance) lies above 0, adjusted for the number of comparisons in the environment (Bonferroni);
+3. it does not harm significantly more people than the plan allows, or than the coin;
+4. it does not lose significantly more power against the coin than the plan allows;
+5. its primary analysis does not reject significantly more often than its level where there is no effect.
 
-Of those the one with the greatest mean outcome is recommended. Over all environments: one that is recommended in at least
-one of them, is nowhere surely below the coin, and meets 3 to 5 everywhere.
+Of these the candidate with the greatest mean outcome is recommended. Over all environments: one that is recommended in at
+least one of them, is nowhere significantly worse than the coin, and meets 3 to 5 everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.inference.intervals import Interval, t_interval
+from surefoot.inference.intervals import Interval, mean_interval
 from surefoot.rehearsal.candidate_answers import CandidateAnswers
 from surefoot.rehearsal.candidates import COIN, NEVER, REFERENCES
 from surefoot.rehearsal.plan import SafetyRule
@@ -36,20 +36,20 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What speaks against a candidate in an environment; nothing where it is safely better than a coin.
+    """Reasons not to recommend a candidate in an environment; none where it is safely better than a coin.
 
     Attributes
     ----------
     candidate
         Its name.
     over_coin, over_never
-        Differences of mean outcomes, with intervals that hold together for all comparisons.
+        Differences of mean outcomes, with intervals adjusted for the number of comparisons.
     worse
-        Whether it surely lies below the coin.
+        Whether its mean outcome is significantly lower than the coin's.
     unsafe
-        What is not safe about it (conditions 3 to 5).
+        Dangers (conditions 3 to 5).
     doubts
-        What is not sure about its gain (conditions 1 and 2).
+        Doubts about its gain (conditions 1 and 2).
     """
 
     candidate: str
@@ -73,9 +73,9 @@ class Recommendation:
     environment
         Its name; None over all.
     candidate
-        Which is recommended; None where none is.
+        The recommended candidate; None where there is none.
     reason
-        Why, in words.
+        In words.
     verdicts
         Of every candidate.
     """
@@ -97,14 +97,14 @@ class Recommendation:
             "candidate": self.candidate,
             "text": self.sentence,
             "verdicts": [
-                {**asdict(one), "over_coin": one.over_coin._asdict(), "over_never": one.over_never._asdict()}
-                for one in self.verdicts
+                {**asdict(verdict), "over_coin": verdict.over_coin._asdict(), "over_never": verdict.over_never._asdict()}
+                for verdict in self.verdicts
             ],
         }
 
 
 def compare_pairs(differences: Floats, comparisons: int) -> Interval:
-    """The mean of paired differences over trials, with an interval that holds for so many comparisons together."""
+    """The mean of paired differences over trials, with an interval adjusted for the number of comparisons."""
     from scipy.special import stdtrit
 
     count = len(differences)
@@ -117,76 +117,79 @@ def compare_pairs(differences: Floats, comparisons: int) -> Interval:
 
 
 def recommend(
-    cells: Mapping[str, CandidateAnswers], null: Mapping[str, CandidateAnswers], rule: SafetyRule
+    answers: Mapping[str, CandidateAnswers], null: Mapping[str, CandidateAnswers], rule: SafetyRule
 ) -> Recommendation:
     """For one environment; `null` are the answers where there is no effect."""
-    coin, never = cells[COIN], cells[NEVER]
-    judged = [one for name, one in cells.items() if name not in REFERENCES]
-    verdicts = tuple(_judge(one, coin, never, null[one.candidate], rule, 2 * len(judged)) for one in judged)
-    better = [one for one in verdicts if one.is_better]
-    where = coin.environment
+    judged = [candidate for name, candidate in answers.items() if name not in REFERENCES]
+    verdicts = tuple(
+        _judge(candidate, answers, null[candidate.candidate], rule, comparisons=2 * len(judged)) for candidate in judged
+    )
+    environment = answers[COIN].environment
+    better = [verdict for verdict in verdicts if verdict.is_better]
     if not better:
-        return Recommendation(where, None, _explain_none(verdicts, cells), verdicts)
-    best = max(better, key=lambda one: one.over_coin.value)
-    alike = [one.candidate for one in better if one is not best and _are_alike(cells[best.candidate], cells[one.candidate])]
-    more = f"; not told apart from it: {', '.join(alike)}" if alike else ""
-    return Recommendation(where, best.candidate, _explain_gain(best, cells[best.candidate]) + more, verdicts)
+        return Recommendation(environment, None, _explain_none(verdicts, answers), verdicts)
+    best = max(better, key=lambda verdict: verdict.over_coin.value)
+    best_answers = answers[best.candidate]
+    alike = [
+        verdict.candidate
+        for verdict in better
+        if verdict is not best and not mean_interval(best_answers.minus(answers[verdict.candidate])).excludes_zero
+    ]
+    reason = _explain_gain(best, best_answers)
+    if alike:
+        reason += f"; statistically indistinguishable from it: {', '.join(alike)}"
+    return Recommendation(environment, best.candidate, reason, verdicts)
 
 
 def _judge(
-    one: CandidateAnswers,
-    coin: CandidateAnswers,
-    never: CandidateAnswers,
+    candidate: CandidateAnswers,
+    answers: Mapping[str, CandidateAnswers],
     null: CandidateAnswers,
     rule: SafetyRule,
+    *,
     comparisons: int,
 ) -> Verdict:
-    over_coin = compare_pairs(one.values["over_coin"], comparisons)
-    over_never = compare_pairs(one.values["over_never"], comparisons)
+    over_coin = compare_pairs(candidate.values["over_coin"], comparisons)
+    over_never = compare_pairs(candidate.values["over_never"], comparisons)
     doubts = [
-        f"its mean outcome is not surely above {what}'s ({_show(found)})"
-        for what, found in (("the coin", over_coin), ("never", over_never))
-        if not found.low > 0
+        f"its mean outcome is not significantly higher than {reference}'s ({_show(difference)})"
+        for reference, difference in (("the coin", over_coin), ("never", over_never))
+        if not difference.low > 0
     ]
-    return Verdict(
-        one.candidate, over_coin, over_never, over_coin.high < 0, tuple(_list_dangers(one, coin, null, rule)), tuple(doubts)
-    )
+    dangers = _list_dangers(candidate, answers[COIN], null, rule)
+    return Verdict(candidate.candidate, over_coin, over_never, over_coin.high < 0, tuple(dangers), tuple(doubts))
 
 
-def _list_dangers(one: CandidateAnswers, coin: CandidateAnswers, null: CandidateAnswers, rule: SafetyRule) -> list[str]:
-    found = []
-    harmed, more = one.mean("harmed"), compare_pairs(one.minus(coin, "harmed"), 1)
-    if harmed.low > rule.harmed and more.low > 0:
-        found.append(
+def _list_dangers(
+    candidate: CandidateAnswers, coin: CandidateAnswers, null: CandidateAnswers, rule: SafetyRule
+) -> list[str]:
+    dangers = []
+    harmed = candidate.mean("harmed")
+    more_than_coin = compare_pairs(candidate.minus(coin, "harmed"), 1)
+    if harmed.low > rule.harmed and more_than_coin.low > 0:
+        dangers.append(
             f"it harms {format_percent(harmed.value)} of people against never, "
             f"a coin {format_percent(coin.mean('harmed').value)}"
         )
-    rejects = [(each.values["p_value"] < rule.level).astype(np.float64) for each in (coin, one)]
-    lost = compare_pairs(rejects[0] - rejects[1], 1)
-    if np.isnan(one.values["p_value"]).all():
-        found.append(f"its logs cannot be analysed: {one.reasons[0] if one.reasons else 'the test says nothing'}")
-    elif not one.is_null and lost.low > rule.power_loss:
-        found.append(
-            f"its primary analysis has a power of {format_percent(rejects[1].mean(), 0)}, "
-            f"after a coin {format_percent(rejects[0].mean(), 0)}"
+    coin_rejects = (coin.values["p_value"] < rule.level).astype(np.float64)
+    rejects = (candidate.values["p_value"] < rule.level).astype(np.float64)
+    power_loss = compare_pairs(coin_rejects - rejects, 1)
+    if np.isnan(candidate.values["p_value"]).all():
+        reason = candidate.reasons[0] if candidate.reasons else "the test has no result"
+        dangers.append(f"its logs cannot be analysed: {reason}")
+    elif not candidate.is_null and power_loss.low > rule.power_loss:
+        dangers.append(
+            f"its primary analysis has a power of {format_percent(rejects.mean(), 0)}, "
+            f"after a coin {format_percent(coin_rejects.mean(), 0)}"
         )
     errors = null.rejections
     if errors.low > rule.level:
-        found.append(f"its primary analysis finds an effect in {format_percent(errors.value)} of trials without one")
-    return found
+        dangers.append(f"its primary analysis finds an effect in {format_percent(errors.value)} of trials without one")
+    return dangers
 
 
-def _are_alike(best: CandidateAnswers, other: CandidateAnswers) -> bool:
-    found = t_interval(*_mean_and_error(best.minus(other)), degrees=best.trials - 1)
-    return not found.excludes_zero
-
-
-def _mean_and_error(values: Floats) -> tuple[float, float]:
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-
-
-def _show(found: Interval) -> str:
-    return f"{format_number(found.value)}, {format_number(found.low)} to {format_number(found.high)}"
+def _show(interval: Interval) -> str:
+    return f"{format_number(interval.value)}, {format_number(interval.low)} to {format_number(interval.high)}"
 
 
 def _explain_gain(best: Verdict, answers: CandidateAnswers) -> str:
@@ -198,45 +201,43 @@ def _explain_gain(best: Verdict, answers: CandidateAnswers) -> str:
     )
 
 
-def _explain_refusals(one: CandidateAnswers) -> str:
-    """A sentence where the guard rails hold a candidate up most of the time."""
-    share = one.refused_updates.value
+def _explain_refusals(candidate: CandidateAnswers) -> str:
+    """A sentence where the guard rails refuse most of a candidate's updates."""
+    share = candidate.refused_updates.value
     if not share > MOSTLY:
         return ""
-    return f". The guard rails refused {format_percent(share, 0)} of its updates, most often by '{next(iter(one.refusals))}'"
+    check = next(iter(candidate.refusals))
+    return f". The guard rails refused {format_percent(share, 0)} of its updates, most often by '{check}'"
 
 
-def _explain_none(verdicts: Sequence[Verdict], cells: Mapping[str, CandidateAnswers]) -> str:
-    coin, never = cells[COIN], cells[NEVER]
+def _explain_none(verdicts: Sequence[Verdict], answers: Mapping[str, CandidateAnswers]) -> str:
     if not verdicts:
-        return "there is no candidate beside the references"
-    if coin.is_null:
-        return "what is sent changes nothing here"
-    nearest = max(verdicts, key=lambda one: one.over_coin.value)
-    why = f"the best of them is {nearest.candidate}, but {'; and '.join((*nearest.unsafe, *nearest.doubts))}"
-    why += _explain_refusals(cells[nearest.candidate])
-    silent = compare_pairs(never.values["over_coin"], 1)
-    return why + (f". Sending nothing is better than a coin here, by {_show(silent)}" if silent.low > 0 else "")
+        return "there is no candidate other than the references"
+    if answers[COIN].is_null:
+        return "prompts change nothing here"
+    nearest = max(verdicts, key=lambda verdict: verdict.over_coin.value)
+    reason = f"the best of them is {nearest.candidate}, but {'; and '.join((*nearest.unsafe, *nearest.doubts))}"
+    reason += _explain_refusals(answers[nearest.candidate])
+    never = compare_pairs(answers[NEVER].values["over_coin"], 1)
+    return reason + (f". Sending nothing is better than a coin here, by {_show(never)}" if never.low > 0 else "")
 
 
 def recommend_overall(by_environment: Sequence[Recommendation], spread: float) -> Recommendation:
     """Over all environments; of several the one with the greatest mean gain."""
-    found: dict[str, list[Verdict]] = {}
-    for one in by_environment:
-        for verdict in one.verdicts:
-            found.setdefault(verdict.candidate, []).append(verdict)
-    chosen = {one.candidate for one in by_environment} - {None}
-    safe = {name: all(not (one.unsafe or one.worse) for one in verdicts) for name, verdicts in found.items()}
-    kept = [name for name in found if name in chosen and safe[name]]
-    if not kept:
-        stopped = [f"{name} is recommended in one environment but not safe in another" for name in found if name in chosen]
-        return Recommendation(None, None, "; ".join(stopped) or "none is in any environment")
-    gain = {name: float(np.mean([one.over_coin.value for one in found[name]])) for name in kept}
-    best = max(kept, key=lambda name: gain[name])
-    where = [one.environment for one in by_environment if one.candidate == best]
-    text = f"it is recommended in {', '.join(map(str, where))}, and nowhere surely worse than a coin or unsafe"
-    return Recommendation(
-        None,
-        best,
-        f"{text}; mean gain over the coin {format_number(gain[best])} ({gain[best] / spread:+.2f} standard deviations)",
+    verdicts: dict[str, list[Verdict]] = {}
+    for recommendation in by_environment:
+        for verdict in recommendation.verdicts:
+            verdicts.setdefault(verdict.candidate, []).append(verdict)
+    recommended = [name for name in verdicts if any(name == choice.candidate for choice in by_environment)]
+    safe = [name for name in recommended if not any(verdict.unsafe or verdict.worse for verdict in verdicts[name])]
+    if not safe:
+        reasons = [f"{name} is recommended in one environment but not safe in another" for name in recommended]
+        return Recommendation(None, None, "; ".join(reasons) or "none is in any environment")
+    gains = {name: float(np.mean([verdict.over_coin.value for verdict in verdicts[name]])) for name in safe}
+    best = max(safe, key=lambda name: gains[name])
+    environments = [str(choice.environment) for choice in by_environment if choice.candidate == best]
+    reason = (
+        f"it is recommended in {', '.join(environments)}, and nowhere significantly worse than a coin or unsafe; mean gain "
+        f"over the coin {format_number(gains[best])} ({gains[best] / spread:+.2f} standard deviations)"
     )
+    return Recommendation(None, best, reason)

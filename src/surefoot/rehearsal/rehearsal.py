@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,28 +14,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 
+from surefoot.atomic_files import json_text, refuse_unwritable, write_texts
+from surefoot.data.log_files import LogFile
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.primary_effect import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
 from surefoot.experiments.engine import run_units
 from surefoot.experiments.progress import NoProgress, UnitProgress
+from surefoot.fitting.manifest import hash_arrays
 from surefoot.log_checks import check_logs, list_warnings
 from surefoot.numerics.parallel import count_cores
 from surefoot.rehearsal.candidate_answers import CandidateAnswers, JoinedBlocks
-from surefoot.rehearsal.pilot_checks import PilotChecks, check_pilot_model
+from surefoot.rehearsal.model_checks import PilotChecks, check_pilot_model
 from surefoot.rehearsal.pilot_effect import PilotEffect, estimate_pilot_effect
 from surefoot.rehearsal.pilot_fit import fit_pilot
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.recommendation import recommend, recommend_overall
-from surefoot.rehearsal.rehearsal_manifest import fingerprint_pilot, make_manifest, open_folder, refuse_other_results
-from surefoot.rehearsal.rehearsal_result import Rehearsal
+from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.study_model import from_study
 from surefoot.rehearsal.trial_blocks import Block, Stage, TuningTask, run_block, tune
 from surefoot.study import Study, StudyLogs
+from surefoot.study.log_reader import study_files
+from surefoot.version import __version__
 
 ENGINES = ("processes", "dask")
+FORMAT = "surefoot-rehearsal-1"
+MANIFEST = "manifest.json"
 SPREAD_TRIALS = 20
 """Simulated trials from which the reward's standard deviation is taken."""
 
@@ -103,29 +113,30 @@ def rehearse(
     ... methods = ["saccb"]
     ... environment = [{effect = 0.3}]
     ... design = {participants = 8, days = 4, per_day = 3, update_every = 2}''')
-    >>> found = rehearse(None, sf.Study.parse(text), plan, jobs=1)
-    >>> [one.name for one in found.environments], list(found.answers["effect 0.3"])
+    >>> rehearsal = rehearse(None, sf.Study.parse(text), plan, jobs=1)
+    >>> [environment.name for environment in rehearsal.environments], list(rehearsal.answers["effect 0.3"])
     (['no effect', 'effect 0.3'], ['coin', 'never', 'always', 'best fixed', 'saccb'])
     """
-    described = study if isinstance(study, Study) else Study.load(study)
-    asked = plan if isinstance(plan, RehearsalPlan) else RehearsalPlan() if plan is None else RehearsalPlan.load(plan)
-    asked = asked if trials is None else asked.with_trials(trials)
+    study = study if isinstance(study, Study) else Study.load(study)
+    if not isinstance(plan, RehearsalPlan):
+        plan = RehearsalPlan() if plan is None else RehearsalPlan.load(plan)
+    plan = plan if trials is None else plan.with_trials(trials)
     logs = Path(pilot) if isinstance(pilot, str | Path) else pilot
     elsewhere = _choose_engine(engine, scheduler, jobs)
-    manifest = make_manifest(described, asked, fingerprint_pilot(logs, described))
+    manifest = make_manifest(study, plan, fingerprint_pilot(logs, study))
     if folder is not None:
         refuse_other_results(Path(folder), manifest)
-    known = _learn_pilot(logs, described, asked)
+    known = _learn_pilot(logs, study, plan)
     with _open_blocks(folder, manifest) as blocks:
-        stage, spread, notes = _set_stage(described, asked, known)
+        stage, spread, notes = _set_stage(study, plan, known)
         run = partial(
             run_units, folder=blocks, jobs=jobs or count_cores(), progress=progress or NoProgress(), elsewhere=elsewhere
         )
-        tasks = [TuningTask(place, asked.tuning_trials) for place in range(len(stage.models))]
+        tasks = [TuningTask(number, plan.tuning_trials) for number in range(len(stage.models))]
         stage = replace(stage, tuned=tuple(run(tasks, partial(tune, stage=stage))))
-        units = _list_blocks(asked, len(stage.models))
-        found = run(units, partial(run_block, stage=stage))
-    return _conclude(asked, known, stage, manifest, dict(zip(units, found, strict=True)), spread, notes)
+        units = _list_blocks(plan, len(stage.models))
+        results = run(units, partial(run_block, stage=stage))
+    return _conclude(plan, known, stage, manifest, dict(zip(units, results, strict=True)), spread, notes)
 
 
 def _choose_engine(
@@ -171,7 +182,7 @@ def _learn_pilot(logs: Path | StudyLogs | Trajectories | None, study: Study, pla
 def _set_stage(study: Study, plan: RehearsalPlan, known: _Pilot) -> tuple[Stage, float, tuple[str, ...]]:
     """What the blocks need, the reward's standard deviation, and notes for the reader."""
     model = known.model
-    models = tuple(model.in_environment(one) for one in plan.list_environments(known.effect))
+    models = tuple(model.in_environment(environment) for environment in plan.list_environments(known.effect))
     analysis, estimator, note = plan_primary_effect(study)
     defined = dict(analysis.defined_missing)
     if analysis.outcome in defined:
@@ -213,16 +224,16 @@ def _conclude(
     known: _Pilot,
     stage: Stage,
     manifest: dict[str, Any],
-    found: dict[Block, Any],
+    results: dict[Block, Any],
     spread: float,
     notes: tuple[str, ...],
 ) -> Rehearsal:
     answers: dict[str, dict[str, CandidateAnswers]] = {}
-    for place, model in enumerate(stage.models):
+    for number, model in enumerate(stage.models):
         environment = model.environment
-        blocks = [result for block, result in found.items() if block.environment == place]
+        blocks = [result for block, result in results.items() if block.environment == number]
         answers[environment.name] = {}
-        for candidate in stage.list_candidates(place):
+        for candidate in stage.list_candidates(number):
             joined = JoinedBlocks.of(blocks, candidate.name)
             answers[environment.name][candidate.name] = CandidateAnswers(
                 environment=environment.name,
@@ -236,14 +247,14 @@ def _conclude(
                 refusals=joined.refusals,
             )
     null = next(iter(answers.values()))
-    each = tuple(recommend(cells, null, plan.rule) for cells in answers.values())
+    by_environment = tuple(recommend(candidates, null, plan.rule) for candidates in answers.values())
     return Rehearsal(
         plan=plan,
         design=stage.design,
         environments=tuple(model.environment for model in stage.models),
         answers=answers,
-        by_environment=each,
-        overall=recommend_overall(each, spread),
+        by_environment=by_environment,
+        overall=recommend_overall(by_environment, spread),
         tuned=stage.tuned,
         spread=spread,
         unit=_name_unit(known.model),
@@ -258,3 +269,62 @@ def _conclude(
 def _name_unit(model: PilotModel) -> str:
     study = model.anatomy.study
     return str(study.reward_unit) if model.anatomy.reward is not None else study.reward.column
+
+
+# The manifest, which a protocol can cite, and the folder in which blocks wait for each other
+
+
+def fingerprint_pilot(pilot: Path | StudyLogs | Trajectories | None, study: Study) -> list[dict[str, Any]]:
+    """Name, size and hash of every file, or a hash of what was in memory."""
+    if pilot is None:
+        return []
+    if isinstance(pilot, Path):
+        return [LogFile(file).fingerprint(pilot) for file in study_files(study, pilot)]
+    return hash_arrays(pilot.logs if isinstance(pilot, StudyLogs) else pilot)
+
+
+def make_manifest(study: Study, plan: RehearsalPlan, pilot: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a rehearsal is made of; `key` names it. The number of trials is not part of the key: more can be added."""
+    keys = plan.model_dump(mode="json")
+    trials = keys.pop("trials")
+    made_of = {
+        "versions": {
+            "surefoot": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+        "study": {"sha256": hashlib.sha256(study.text.encode()).hexdigest()},
+        "plan": {"sha256": hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest(), "keys": keys},
+        "pilot": pilot,
+    }
+    key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+    return {"format": FORMAT, "key": key, **made_of, "trials": trials}
+
+
+def open_folder(folder: Path, manifest: dict[str, Any]) -> Path:
+    """The folder's place for blocks, after its manifest was written."""
+    with refuse_unwritable(folder):
+        (folder / "blocks").mkdir(parents=True, exist_ok=True)
+    write_texts({folder / MANIFEST: json_text(manifest) + "\n"})
+    return folder / "blocks"
+
+
+def refuse_other_results(folder: Path, manifest: dict[str, Any]) -> None:
+    """Before anything is computed: a folder of another rehearsal, or of something else, stays as it is."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        before = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = None
+    if not isinstance(before, dict) or before.get("format") != FORMAT:
+        raise InputError(f"{folder}: is there and is not a rehearsal; choose another folder with --out")
+    if before.get("key") == manifest["key"]:
+        return
+    parts = ("study", "plan", "pilot", "versions")
+    changed = [name for name in parts if before.get(name) != json.loads(json_text(manifest[name]))]
+    raise InputError(
+        f"{folder}: holds the results of another rehearsal (another {', '.join(changed)}); choose another folder with "
+        "--out, or remove this one"
+    )

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.rehearsal import check_pilot_model
-from surefoot.rehearsal.check_statistics import autocorrelation, run_length, spread_between, spread_within, time_of_day
+from surefoot.rehearsal.model_checks import autocorrelation, run_length, spread_between, spread_within, time_of_day
 from tests.rehearsal.pilots import STUDY, make_frame, needs_v1, read_frame, read_v1
 
 study = sf.Study.parse(STUDY)
