@@ -46,7 +46,9 @@ def test_a_significantly_better_candidate_is_recommended_and_the_best_of_those()
 
 def test_those_that_are_not_told_apart_are_named():
     found = recommend(cells(one=(0.5, {}), two=(0.5, {})), null("one", "two"), RULE)
-    assert found.reason.endswith(("statistically indistinguishable from it: one", "statistically indistinguishable from it: two"))
+    assert found.reason.endswith(
+        ("statistically indistinguishable from it: one", "statistically indistinguishable from it: two")
+    )
 
 
 @pytest.mark.parametrize(
