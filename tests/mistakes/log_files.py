@@ -138,7 +138,7 @@ MISTAKES = [
     Mistake(
         "A line above the header",
         read("Export of 1 May\n" + LOGS),
-        "logs.csv: line 1: one field ('Export of 1 May') where the next line has 9; delete the lines above the header",
+        "logs.csv: line 1: one field ('Export of 1 May') where line 2 has 9; delete the lines above the header",
     ),
     Mistake(
         "The header of Qualtrics",
@@ -159,6 +159,26 @@ MISTAKES = [
         "Commas between thousands",
         cell("0.5,250", '0.5,"1,250"'),
         "logs.csv: line 3, column 'steps', participant 'ann': '1,250' is not a number; write it without thousands separators, or thousands = ',' in [file]",
+    ),
+    Mistake(
+        "A line with which Excel is told the separator",
+        read("sep=,\n" + LOGS),
+        "logs.csv: line 1: 'sep=,' is a hint for Excel, not the header; delete that line",
+    ),
+    Mistake(
+        "A unit behind the number",
+        cell("4.5", "4.5 points"),
+        "logs.csv: line 2, column 'mood', participant 'ann': '4.5 points' is not a number; write the number alone, without a unit or a remark",
+    ),
+    Mistake(
+        "A time of day without a day",
+        cell("2020-01-02T08:00:00", "08:00"),
+        "logs.csv: line 3, column 'time', participant 'ann': '08:00' is a time of day without a day; write both in one column (2015-07-22T16:30:00)",
+    ),
+    Mistake(
+        "A column of days where a day has several decision points",
+        read(HEADER + "".join(FIRST.replace("ann", name) for name in "abc" for _ in range(9))),
+        "logs.csv: line 3, column 'time', participant 'a': a second decision point at 2020-01-01T08:00:00 (and 23 more rows); name a column that tells a participant's decision points apart (day and slot must be one number or time)",
     ),
     Mistake(
         "A row with text that holds a comma",
@@ -213,7 +233,7 @@ MISTAKES = [
     Mistake(
         "Times of a country that the study does not name",
         read(LOGS.replace("2020-01-01T", "01.01.2020 ").replace("2020-01-02T", "02.01.2020 ")),
-        "logs.csv: line 2, column 'time', participant 'ann': '01.01.2020 08:00:00' is not a time in ISO 8601 (and 2 more rows); write ISO 8601 (2015-07-22T16:30:00), or time_format in [file] (surefoot init finds it)",
+        "logs.csv: line 2, column 'time', participant 'ann': '01.01.2020 08:00:00' is not a time in ISO 8601 (and 2 more rows); write ISO 8601 (2015-07-22T16:30:00), or time_format in [file] where all times have one format",
     ),
     Mistake(
         "Times that do not fit the study's format",

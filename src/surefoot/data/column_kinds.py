@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import NO, YES, read_yes_no
 from surefoot.data.column_summaries import ColumnSummary, quote
-from surefoot.data.log_columns import LogColumn
+from surefoot.data.log_columns import NO, YES, LogColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -217,7 +216,7 @@ class YesNo(VariableKind):
     json_types: ClassVar[tuple[type, ...]] = (bool, int, float)
 
     def read(self, column: LogColumn) -> StateValues:
-        return StateValues(read_yes_no(column)[:, None])
+        return StateValues(column.yes_no()[:, None])
 
     def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
         return StateValues(np.array(cells, dtype=np.float64)[:, None])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.log_columns import LogColumn, first_failure, is_text
+from surefoot.data.log_columns import NO, YES, LogColumn, first_failure, is_text
 from surefoot.data.problems import Problems
 from surefoot.errors import InputError
 
@@ -33,8 +33,21 @@ class ColumnNames:
     `Trajectories` always hold those of the action taken."""
 
 
-OTHER_DATE = r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}"
-YES, NO = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
+TIME_HABITS = {
+    r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}": (
+        "is not a time in ISO 8601",
+        "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file] where all times have one format",
+    ),
+    r"^(\d{1,2}[ .-]+[A-Za-z]{3,}|[A-Za-z]{3,9}[.,]? ).*\d": (
+        "is not a time in ISO 8601",
+        "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file], such as '%d-%b-%Y %H:%M'",
+    ),
+    r"^\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?$": (
+        "is a time of day without a day",
+        "write both in one column (2015-07-22T16:30:00)",
+    ),
+}
+"""Ways to write times that are read only when the study says so, or not at all, with what is said of them."""
 
 
 def read_participants(column: LogColumn) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -171,24 +184,12 @@ def _unlike_the_numbers(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]
 def _not_a_time(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
     import pyarrow.compute as pc
 
-    if re.match(OTHER_DATE, text):
-        # One habit of the file, not as many mistakes as it has times.
-        remedy = "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file] (surefoot init finds it)"
-        return pc.match_substring_regex(cells, OTHER_DATE), f"'{text}' is not a time in ISO 8601", remedy
+    for habit, (what, remedy) in TIME_HABITS.items():
+        if re.match(habit, text):
+            # One habit of the file, not as many mistakes as it has times.
+            return pc.match_substring_regex(cells, habit), f"'{text}' {what}", remedy
     remedy = "write times as numbers or in ISO 8601 (2015-07-22T16:30:00)"
     return pc.equal(cells, text), f"'{text}' is not a time", remedy
-
-
-def read_yes_no(column: LogColumn) -> NDArray[np.float64]:
-    """1.0 for yes, 0.0 for no, NaN for missing."""
-    if not column.is_text:
-        values = column.numbers()
-        odd = np.flatnonzero(~np.isnan(values) & (values != 0) & (values != 1))
-        if odd.size:
-            column.report(odd, f"{values[odd[0]]:g} is neither yes nor no", "write 1 or 0")
-        return values
-    meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
-    return column.codes(meaning, (), "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
 
 
 def read_actions(column: LogColumn, names: Sequence[str], values: Sequence[str] | None = None) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import StateValues, VariableKind
-from surefoot.data.column_roles import read_actions, read_times, read_yes_no
+from surefoot.data.column_roles import read_actions, read_times
 from surefoot.data.log_columns import LogColumn
 from surefoot.data.log_files import LogRows
 from surefoot.data.problems import Problems
@@ -51,7 +51,7 @@ def read_decision_points(
     matrix, implausible = read_state(columns, state)
     return DecisionPoints(
         state=matrix,
-        available=np.ones(len(rows)) if available is None else read_yes_no(columns[available]),
+        available=np.ones(len(rows)) if available is None else columns[available].yes_no(),
         action=read_actions(columns[action], actions, action_values),
         probability=np.full(len(rows), np.nan) if probability is None else columns[probability].numbers(),
         reward=columns[reward].numbers(),

@@ -16,7 +16,7 @@ from surefoot.data.log_columns import (
     MISSING,
     MISSING_ANSWERS,
     MISSING_SIGNS,
-    SPACES,
+    THOUSANDS,
     first_failure,
     is_text,
     settle_missing,
@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")
+MONTH_NAMES = ("%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%d-%b-%y", "%d. %b %Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 LOOKED_AT = 50
 """So many lines are looked at to find the separator and the header."""
 LINES_SHOWN = 3
+OTHER_SEPARATORS = ("~", "^", " ")
 ANY_NUMBER = r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?\s*%?"
+ENGLISH_NUMBER = r"^[-+]?(\d{1,3}(,\d{3})+|\d*)(\.\d*)?([eE][-+]?\d+)?$"
 MISSING_CELLS = {word.lower() for word in (*MISSING, *MISSING_SIGNS, *MISSING_ANSWERS)}
 PERCENT_NAME = r"(?i)prob|propens|chance"
 
@@ -89,7 +92,7 @@ def detect_time_format(cells: pa.Array) -> list[str]:
         return []
     return [
         day + clock
-        for day in DAYS
+        for day in (*DAYS, *MONTH_NAMES)
         for clock in CLOCKS
         if pc.strptime(cells, format=day + clock, unit="us", error_is_null=True).null_count == 0
     ]
@@ -110,12 +113,19 @@ def _detect_encoding(data: bytes) -> str:
 def _detect_separator(text: bytes, usual: str) -> str:
     """The one that cuts most of the first lines into as many fields as the first, and into most of them."""
     beginning = b"\n".join(text.splitlines()[:LOOKED_AT])
-    fields = {}
-    for separator in SEPARATORS:
-        lengths = [len(record) for _, record in read_records(beginning, separator)]
-        fields[separator] = lengths[0] if lengths.count(lengths[0]) >= len(lengths) / 2 else 1
-    most = max(fields.values())
-    return usual if fields[usual] == most else max(fields, key=lambda separator: fields[separator])
+    for candidates in (SEPARATORS, OTHER_SEPARATORS):
+        fields = {separator: _count_fields(beginning, separator) for separator in candidates}
+        most = max(fields.values())
+        if most > 1:
+            return usual if fields.get(usual) == most else max(fields, key=lambda separator: fields[separator])
+    return usual
+
+
+def _count_fields(text: bytes, separator: str) -> int:
+    """How many fields the first line has, if most others have as many; those of R may have one more."""
+    lengths = np.array([len(record) for _, record in read_records(text, separator)])
+    usual = max(np.sum(lengths == lengths[0]), np.sum(lengths[1:] == lengths[0] + 1))
+    return int(lengths[0]) if usual >= len(lengths) / 2 else 1
 
 
 def count_header_rows(records: Sequence[Sequence[str]]) -> int:
@@ -156,9 +166,13 @@ def _detect_ragged(file: LogFile, text: bytes, settings: FileSettings) -> tuple[
         records = list(read_records(text, shape.separator))
         width = len(records[0][1])
         ragged = [line for line, fields in records if len(fields) != width]
+        short = [line for line, fields in records if len(fields) < width]
         readable = all(shape.fits(fields, width) and "\n" not in fields[-1] for _, fields in records)
-        if not ragged or not readable or len(ragged) > len(records) / 2:
+        if not ragged or not readable or len(short) > len(records) / 2:
             raise
+        if short == [records[-1][0]] and not text.endswith((b"\n", b"\r")):
+            what = f"{file.path}: line {short[0]}: the file ends in the middle of this row"
+            raise InputError(f"{what}; get the whole file, or delete the row") from None
         lines = ", ".join(map(str, ragged[:LINES_SHOWN])) + (", …" if len(ragged) > LINES_SHOWN else "")
         what = f"{len(ragged):,} rows have fewer or more fields than the header (line {lines})"
         return replace(settings, ragged=True), [f"{what}; left out fields count as missing (ragged in [file])"]
@@ -172,18 +186,47 @@ def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettin
     }
     percent = tuple(name for name, cells in columns.items() if _is_percent(name, cells))
     numbers = [[cell.rstrip(" %") for cell in cells] for cells in columns.values() if cells]
-    european = [cells for cells in numbers if all(re.fullmatch(EUROPEAN_NUMBER, cell) for cell in cells)]
-    comma = any(re.search(r",\d{1,2}$|,\d{4,}$|^[-+]?0?,\d+$", cell) for cells in european for cell in cells)
+    # A file has one decimal sign: that of most columns. Lists of answers (3,1) look like decimals too.
+    commas = [cells for cells in numbers if _has_decimals(cells, EUROPEAN_NUMBER, ",")]
+    points = [cells for cells in numbers if _has_decimals(cells, ENGLISH_NUMBER, r"\.")]
+    point = bool(points)
+    comma = len(commas) > len(points)
     found = replace(settings, decimal="," if comma else ".", percent=percent)
-    for thousands, between in {",": ",", " ": f"[ {SPACES}]", "'": "'"}.items():
+    dotted = [] if comma or point else _list_dotted(numbers)
+    if dotted:
+        value = dotted[0].replace(".", "")
+        return replace(found, decimal=","), [f"{dotted[0]} is read as {value}; delete decimal = ',' in [file] if it is not"]
+    for thousands, between in THOUSANDS.items():
         grouped = _list_grouped(numbers, between, found.decimal)
         if thousands != found.decimal and grouped:
             # A group of three digits after a comma may be decimals, unless something says otherwise.
-            sure = thousands != "," or any(re.search(r",.*[,.]", cell) for cell in grouped)
+            sure = thousands != "," or point or any(re.search(r",.*[,.]", cell) for cell in grouped)
             value = re.sub(between, "", grouped[0])
             what = f"{grouped[0]} is read as {value} (thousands in [file]); write decimal = ',' if it is a decimal comma"
             return replace(found, thousands=thousands), [] if sure else [what]
     return found, []
+
+
+def _has_decimals(cells: Sequence[str], number: str, sign: str) -> bool:
+    """Whether cells are numbers with this decimal sign, and some can be nothing else."""
+    decimals = rf"{sign}\d{{1,2}}$|{sign}\d{{4,}}$|^[-+]?0?{sign}\d+$"
+    return all(re.fullmatch(number, cell) for cell in cells) and any(re.search(decimals, cell) for cell in cells)
+
+
+def _list_dotted(columns: Sequence[Sequence[str]]) -> list[str]:
+    """Numbers with points between thousands: whole numbers beside those with three digits behind every point.
+
+    >>> _list_dotted([["860", "5.440", "11.200"], ["0.125", "0.250"]])
+    ['5.440', '11.200']
+    """
+    dotted: list[str] = []
+    for cells in columns:
+        grouped = [cell for cell in cells if re.fullmatch(r"[-+]?[1-9]\d{0,2}(\.\d{3})+", cell)]
+        whole = [cell for cell in cells if re.fullmatch(r"[-+]?\d{1,3}", cell)]
+        rounded = [cell for cell in grouped if cell.endswith("0")]
+        if len(grouped) + len(whole) == len(cells) and ((rounded and whole) or any(cell.count(".") > 1 for cell in grouped)):
+            dotted += grouped
+    return dotted
 
 
 def _distinct_texts(table: pa.Table) -> dict[str, list[str]]:

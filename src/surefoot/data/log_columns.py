@@ -31,16 +31,24 @@ MISSING_ANSWERS = (
     *("not answered", "not applicable", "prefer not to answer", "prefer not to say", "don't know", "keine angabe"),
 )
 """What stands for "missing" among numbers; in a column of words it may be a level or an action."""
+YES = ("1", "1.0", "true", "yes", "t", "y")
+NO = ("0", "0.0", "false", "no", "f", "n")
+LOOKED_AT = 1000
+"""Rows in which a column that says yes or no does so at least once."""
 NUMBER = r"[-+]?\d+(\.\d+)?"
 DECIMAL_POINT = r"^[-+]?\d*\.(\d{1,2}|\d{4,})$"
 EUROPEAN_NUMBER = r"^[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][-+]?\d+)?$"
-SPACES = "\u00a0\u202f\u2009"
-"""Spaces that do not break a line, which programs write between thousands."""
+THOUSANDS = {",": ",", " ": "[ \u00a0\u202f\u2009]", "'": "['’]"}
+"""What stands between thousands, with its other forms: spaces that do not break a line, a typographer's apostrophe."""
+MINUS = "\u2212"
+"""The sign of mathematics, which some programs write instead of a hyphen."""
 HABITS = {
     r"^[-+]?\d{1,3}(,\d{3})+(\.\d+)?$": "write it without thousands separators, or thousands = ',' in [file]",
-    r"^[-+]?\d{1,3}(['\s]\d{3})+([.,]\d+)?$": "write it without thousands separators, or name them in [file] as thousands",
+    r"^[-+]?\d{1,3}(['’\s]\d{3})+([.,]\d+)?$": "write it without thousands separators, or name them in [file] as thousands",
     r"^[-+]?[\d.]*,\d+$": "write decimals with a point and no thousands separators, or decimal = ',' in [file]",
     r"^[-+]?[\d.,]+\s*%$": "write the number alone, or percent = ['{}'] in [file]",
+    r"^[-+]?[\d.,]*\d\s*[^\d\s.,].*$": "write the number alone, without a unit or a remark",
+    r"^[^\w\s.,+-]\s*[-+]?[\d.,]+$": "write the number alone, without a sign before it",
 }
 """Ways to write numbers that are read only when the study says so, with the remedy; `{}` is the column."""
 
@@ -68,7 +76,11 @@ class LogColumn:
         """Numbers and yes/no values as float64, missing as NaN; text is read as numbers with a decimal point."""
         import pyarrow as pa
 
-        cells = self.plain_numbers().cast(pa.float64(), self._not_a_number) if self.is_text else self.cells
+        cells = self.cells
+        if self.is_text and self.has_yes_no():
+            return self.yes_no()
+        if self.is_text:
+            cells = self.plain_numbers().cast(pa.float64(), self._not_a_number)
         known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
         if not any(test(cells.type) for test in known):
             raise InputError(
@@ -86,9 +98,11 @@ class LogColumn:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        cells = self.cells
         if not self.is_text:
             return self
+        cells = self.cells
+        if pc.any(pc.starts_with(cells, MINUS)).as_py():
+            cells = pc.replace_substring_regex(cells, rf"^{MINUS}([\d.,])", r"-\1")
         if self.name in self.settings.percent:
             cells = pc.replace_substring_regex(cells, r"\s*%$", "")
         if self.settings.thousands is not None:
@@ -179,6 +193,25 @@ class LogColumn:
         values: NDArray[np.float64] = np.append(codes, empty)[indices]
         return values
 
+    def has_yes_no(self) -> bool:
+        """Whether a column of text says yes or no, in words, wherever it says something."""
+        first = next((text.lower() for text in self.cells.slice(0, LOOKED_AT).to_pylist() if text), "")
+        if first not in (*YES, *NO) or first[0].isdigit():
+            # Numbers are not looked at one by one.
+            return False
+        return {text.lower() for text in self.cells.unique().drop_null().to_pylist()} <= {*YES, *NO}
+
+    def yes_no(self) -> NDArray[np.float64]:
+        """1.0 for yes, 0.0 for no, NaN for missing."""
+        if not self.is_text:
+            values = self.numbers()
+            odd = np.flatnonzero(~np.isnan(values) & (values != 0) & (values != 1))
+            if odd.size:
+                self.report(odd, f"{values[odd[0]]:g} is neither yes nor no", "write 1 or 0")
+            return values
+        meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
+        return self.codes(meaning, (), "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
+
     def refuse_missing(self) -> None:
         """Report cells that hold nothing: null, NaN or empty text."""
         import pyarrow as pa
@@ -201,7 +234,7 @@ def _join_thousands(cells: pa.Array, thousands: str, decimal: str) -> pa.Array:
     """
     import pyarrow.compute as pc
 
-    between = f"[ {SPACES}]" if thousands == " " else re.escape(thousands)
+    between = THOUSANDS.get(thousands, re.escape(thousands))
     grouped = pc.match_substring_regex(cells, rf"^[-+]?\d{{1,3}}({between}\d{{3}})+({re.escape(decimal)}\d*)?$")
     return pc.if_else(grouped, pc.replace_substring_regex(cells, between, ""), cells)
 
@@ -214,7 +247,9 @@ def spell(value: Any) -> str:
     """
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.17g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value)
 
 
 def settle_missing(cells: pa.Array, spellings: Sequence[str]) -> pa.Array:

@@ -31,6 +31,8 @@ OTHER_FORMATS = {
 """How files begin that are no text, and what they are."""
 
 
+LOOKED_AT = 10
+"""So many records are looked at to find the header."""
 MOST_HEADER_ROWS = 3
 """Qualtrics writes so many: names, questions, and where each came from."""
 BLOCK_BYTES = 2**22
@@ -104,8 +106,11 @@ class TextShape(NamedTuple):
 
 def read_header(path: Location, text: bytes, shape: TextShape) -> list[str]:
     """The names of the columns."""
-    beginning = list(islice(read_records(text, shape.separator), MOST_HEADER_ROWS))
+    beginning = list(islice(read_records(text, shape.separator), LOOKED_AT))
     first = beginning[0][1] if beginning else [""]
+    hint = shape.separator.join(first)
+    if re.fullmatch("sep=.", hint):
+        raise InputError(f"{path}: line 1: '{hint}' is a hint for Excel, not the header; delete that line")
     for other, name in SEPARATORS.items():
         if len(first) == 1 and other in first[0]:
             shown = "\\t" if other == "\t" else other
@@ -113,10 +118,12 @@ def read_header(path: Location, text: bytes, shape: TextShape) -> list[str]:
                 f"{path}: line 1: the columns are separated by {name}, not by {name_separator(shape.separator)}; "
                 f'write separator = "{shown}" in [file] (surefoot init finds it)'
             )
-    if len(first) == 1 and len(beginning) > 1 and len(beginning[1][1]) > 1:
-        what = f"{path}: line 1: one field ('{first[0]}') where the next line has {len(beginning[1][1])}"
+    wider = [(line, len(fields)) for line, fields in beginning if len(fields) > 1]
+    if len(first) == 1 and wider:
+        what = f"{path}: line 1: one field ('{first[0]}') where line {wider[0][0]} has {wider[0][1]}"
         raise InputError(f"{what}; delete the lines above the header")
-    for number, (line, fields) in enumerate(beginning[shape.header_rows :], shape.header_rows + 1):
+    header = beginning[:MOST_HEADER_ROWS]
+    for number, (line, fields) in enumerate(header[shape.header_rows :], shape.header_rows + 1):
         if is_import_row(fields):
             raise InputError(
                 f"{path}: line {line}: belongs to the header, as Qualtrics writes it; "
@@ -136,7 +143,9 @@ def name_columns(place: str, fields: Sequence[str]) -> list[str]:
     for number, field in enumerate(fields, 1):
         name = field.strip()
         if name in names and name:
-            raise InputError(f"{place}: two columns are called '{name}'; rename one", column=name)
+            is_data = re.fullmatch(r"[-+]?[\d.]+", name)
+            remedy = "write a line with the names of the columns above it" if is_data else "rename one"
+            raise InputError(f"{place}: two columns are called '{name}'; {remedy}", column=name)
         names.append(f"column {number}" if name in names else name)
     return names
 
@@ -220,7 +229,7 @@ def _explain_fields(path: Location, text: bytes, shape: TextShape, expected: int
     if not wrong:
         return InputError(f"{path}: cannot be read as separated columns ({error})")
     lengths = {len(fields) for _, fields in wrong}
-    if len(wrong) == len(records) - 1 and lengths == {expected + 1}:
+    if len(wrong) == len(records) - 1 and lengths == {expected + 1} and any(fields[-1].strip() for _, fields in wrong):
         what = f"{path}: line 1: the header has {expected} fields and every row below {expected + 1}"
         return InputError(f"{what}; give the first column a name (R writes row names without one)")
     lines = [

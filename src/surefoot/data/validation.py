@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from surefoot.data.column_roles import ColumnNames
 from surefoot.data.problems import Problems
 
+MANY_ROWS = 10
+"""More rows than that are no slips of single rows, where they are a large share too."""
+
 
 def validate_values(problems: Problems, columns: Mapping[str, NDArray[np.float64]]) -> None:
     """States and rewards are finite or missing."""
@@ -57,7 +60,10 @@ def validate_times(problems: Problems, name: str, participant: NDArray[np.int64]
     order = np.lexsort((time, participant))
     twice = np.zeros(len(order), dtype=bool)
     twice[order[1:]] = (participant[order[1:]] == participant[order[:-1]]) & (time[order[1:]] == time[order[:-1]])
-    _report(problems, name, twice, time, "a second decision point at {}", "drop the duplicate or correct its time")
+    remedy = "drop the duplicate or correct its time"
+    if twice.sum() > max(MANY_ROWS, len(order) / 4):
+        remedy = "name a column that tells a participant's decision points apart (day and slot must be one number or time)"
+    _report(problems, name, twice, time, "a second decision point at {}", remedy)
     return order
 
 

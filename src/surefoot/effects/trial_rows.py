@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import ColumnNames, read_actions, read_times, read_yes_no
+from surefoot.data.column_roles import ColumnNames, read_actions, read_times
 from surefoot.data.frames import arrow_table
 from surefoot.data.log_columns import LogColumn
 from surefoot.data.log_files import LogLayout, LogRows
@@ -214,7 +214,7 @@ def _read_available(columns: Columns, analysis: Analysis, order: RowOrder) -> ND
     name = analysis.available
     if name is None:
         return np.ones(len(order.row), dtype=bool)
-    values = read_yes_no(columns[name])[order.row]
+    values = columns[name].yes_no()[order.row]
     order.problems.raise_any(name)
     order.refuse(np.isnan(values), name, "availability is missing", "write 1 (available) or 0 (not available)")
     return np.asarray(values == 1)

@@ -14,6 +14,7 @@ from surefoot.data.column_summaries import ColumnSummary, quote
 from surefoot.data.log_columns import spell
 from surefoot.data.log_files import LogRows
 from surefoot.data.mean_weights import FITS, SURE, MeanWeights
+from surefoot.data.suspect_columns import CODES
 from surefoot.errors import InputError
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import parse_logs
@@ -48,7 +49,7 @@ class ActionGuess:
         """The lines of `[actions]` that say it."""
         lines = [f"names = [{', '.join(map(quote, self.names))}]"]
         if self.values is not None:
-            written = (quote(value) if isinstance(value, str) else f"{value:.17g}" for value in self.values)
+            written = (quote(value) if isinstance(value, str) else spell(value) for value in self.values)
             lines += ["# What stands for them in the log, in the same order.", f"values = [{', '.join(written)}]"]
         return [f"# Check: {self.reason}.", *lines] if self.reason else lines
 
@@ -80,7 +81,14 @@ def _guess_codes(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGu
     others = [code for code in codes if code != nothing]
     names = ("nothing", *(["send"] if len(others) == 1 else [f"send {code:g}" for code in others]))
     why = "because 0 usually does" if nothing == 0 else "because it is the smallest code"
-    return ActionGuess(names, (nothing, *others), f"{nothing:g} is taken for {quote('nothing')}, {why}")
+    reason = f"{nothing:g} is taken for {quote('nothing')}, {why}"
+    strange = [code for code in others if code in CODES and abs(code) > len(codes)]
+    if strange:
+        count = np.sum(column.numbers == strange[0])
+        reason += (
+            f"; {strange[0]:g} ({count:,} rows) may stand for missing: then empty these cells, and mark them not available"
+        )
+    return ActionGuess(names, (nothing, *others), reason)
 
 
 def _guess_words(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:

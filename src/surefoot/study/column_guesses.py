@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import VariableKind, recognize_kind
-from surefoot.data.column_roles import NO
-from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.column_summaries import ColumnSummary, quote
 from surefoot.data.file_settings import PLAIN, FileSettings
-from surefoot.data.log_columns import MISSING, LogColumn, first_failure, is_text, settle_missing, whole_array
+from surefoot.data.log_columns import MISSING, NO, LogColumn, first_failure, is_text, settle_missing, whole_array
 from surefoot.data.suspect_columns import (
     find_codes,
     find_missing_words,
     find_platform,
     gives_away_action,
     is_afterwards,
+    is_availability,
     is_finite_number,
     is_index,
     is_probability,
+    is_unavailability,
+    looks_like_probability,
     says_the_same,
 )
 from surefoot.errors import InputError, did_you_mean
@@ -45,7 +48,9 @@ ROLES = {
 """How columns with these roles are usually called; that of the probability is known by its values too."""
 OTHER_TIMES = r"(?i)time|date|stamp|beep|decision|occasion|instance|slot|session|obs(ervation)?[._ -]?(no|nr|id)?$"
 """Columns that may order a participant's decision points, where none is called as usual."""
+PARTS_OF_TIME = r"(?i)day|week|date|slot|hour|time|beep|block|session|occasion|period"
 CLOCK = r"\d{1,2}:\d{2}(:\d{2})?"
+MIXTURE = "holds text among its numbers"
 NEEDED = ("participant", "time", "action", "reward")
 FEW_ROWS = 10
 """In a file of fewer rows every participant may well have one."""
@@ -92,7 +97,7 @@ def guess_columns(table: pa.Table, said: Mapping[str, str | None], settings: Fil
         times=cells[roles["time"]],
         missing=missing,
         left_out=left_out,
-        warnings=(*doubts, *_list_warnings(cells, roles, missing)),
+        warnings=(*doubts, *_list_warnings(summaries, cells, roles, missing), *_list_mixtures(left_out)),
     )
 
 
@@ -131,9 +136,10 @@ def _guess_states(
                 reason = "says which action was taken"
             elif summaries[roles["reward"]].numbers is not None and says_the_same(values, reward):
                 reason = "says what the reward was"
+        reason = reason or _describe_mixture(cells[name])
         kind = recognize_kind(summaries[name].without(_codes(summaries[name]))) if reason is None else None
         if kind is None:
-            left_out[name] = reason or _describe_text(cells[name])
+            left_out[name] = reason or "holds times, or text with many values"
         else:
             state[name] = kind
     return state, left_out
@@ -146,26 +152,26 @@ def _codes(summary: ColumnSummary) -> list[float]:
 def _reason_against(summary: ColumnSummary, columns: list[str]) -> str | None:
     """Why a column, looked at by itself, cannot be a state variable."""
     platform = find_platform(summary.name, columns)
-    if platform is not None:
-        return f"{platform} writes to say which form or survey a row comes from: it belongs to the design, not to the state"
-    if is_index(summary):
-        return "counts the rows"
-    if summary.is_constant:
-        return "is constant, or holds times"
-    if is_probability(summary):
-        return "is called like a probability"
-    if is_afterwards(summary.name):
-        return "is called like something that is known only after the decision"
-    return None
+    reasons = {
+        f"{platform} writes to say which form or survey a row comes from: it belongs to the design, not to the state": (
+            platform is not None
+        ),
+        "counts the rows": is_index(summary),
+        "is constant, or holds times": summary.is_constant,
+        "says when nothing could be sent: available in [columns] needs the opposite": is_unavailability(summary),
+        "is called like a probability": is_probability(summary),
+        "is called like something that is known only after the decision": is_afterwards(summary.name),
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
-def _describe_text(cells: pa.Array) -> str:
-    """Why a column with much different text is no state variable."""
+def _describe_mixture(cells: pa.Array) -> str | None:
+    """Which text a column of numbers holds; None where it is one or the other."""
     texts = cells.drop_null().to_pylist() if is_text(cells.type) else []
     words = [text for text in texts if not is_finite_number(text)]
-    if len(words) < len(texts) / 2:
-        return f"holds text among its numbers ({len(words):,} rows, such as '{words[0]}')"
-    return "holds times, or text with many values"
+    if not words or len(words) >= len(texts) / 2:
+        return None
+    return f"{MIXTURE} ({len(words):,} rows, such as {quote(words[0])})"
 
 
 def _codes_of(cells: pa.Array) -> NDArray[np.float64]:
@@ -190,15 +196,9 @@ def _guess_roles(
     for role, name in chosen.items():
         if name not in names:
             raise InputError(f"there is no column '{name}'{did_you_mean(name, names)} for {role}; the table has {names}")
-    for role, pattern in ROLES.items():
-        fits = [name for name in names if re.match(pattern, name, re.IGNORECASE) and name not in chosen.values()]
-        if role == "participant" and role not in chosen:
-            fits = _prefer_repeated(fits, cells)
-        if role == "time" and role not in chosen and "participant" in chosen:
-            others = [name for name in names if re.search(OTHER_TIMES, name) and name not in chosen.values()]
-            ordering = [name for name in (*fits, *others) if _orders_rows(cells[chosen["participant"]], cells[name])]
-            fits = ordering or fits
-        if role not in chosen and fits:
+    for role in (role for role in ROLES if role not in chosen):
+        fits = _find_candidates(role, chosen, summaries, cells)
+        if fits:
             chosen[role] = fits[0]
     probable = [name for name in names if is_probability(summaries[name]) and name not in chosen.values()]
     if "probability" not in chosen and probable:
@@ -206,8 +206,42 @@ def _guess_roles(
         chosen["probability"] = next((name for name in probable if not name.endswith("0")), probable[0])
     for role in NEEDED:
         if role not in chosen:
-            raise InputError(f"no column looks like the {role}; say which with --{role} NAME (the table has {names})")
+            advice = _suggest_time(names, cells, chosen) if role == "time" else ""
+            raise InputError(
+                f"no column looks like the {role}; say which with --{role} NAME{advice} (the table has {names})"
+            )
     return chosen
+
+
+def _find_candidates(
+    role: str, chosen: Mapping[str, str], summaries: Mapping[str, ColumnSummary], cells: Mapping[str, pa.Array]
+) -> list[str]:
+    """The columns that may have a role, the likeliest first."""
+    names = [name for name in summaries if name not in chosen.values()]
+    fits = [name for name in names if re.match(ROLES[role], name, re.IGNORECASE)]
+    if role == "participant":
+        return _prefer_repeated(fits, cells)
+    if role == "available":
+        return fits + [name for name in names if is_availability(summaries[name])]
+    if role == "time" and "participant" in chosen:
+        others = [name for name in names if re.search(OTHER_TIMES, name)]
+        return [name for name in (*fits, *others) if _orders_rows(cells[chosen["participant"]], cells[name])] or fits
+    return fits
+
+
+def _suggest_time(names: list[str], cells: Mapping[str, pa.Array], chosen: Mapping[str, str]) -> str:
+    """Two columns that tell a participant's decision points apart only together."""
+    import pyarrow as pa
+
+    parts = [name for name in names if re.search(PARTS_OF_TIME, name) and name not in chosen.values()]
+    for first, second in combinations(parts, 2):
+        pairs = [_number_values(cells[name]) for name in (first, second)]
+        if pairs[0] is None or pairs[1] is None:
+            continue
+        joined = pa.array(pairs[0] * (pairs[1].max() + 2) + pairs[1])
+        if _orders_rows(cells[chosen["participant"]], joined):
+            return f", or put '{first}' and '{second}' into one column, such as 100 * {first} + {second}"
+    return ""
 
 
 def _prefer_repeated(names: list[str], cells: Mapping[str, pa.Array]) -> list[str]:
@@ -269,7 +303,9 @@ def _find_available(cells: Mapping[str, pa.Array], roles: Mapping[str, str]) -> 
     return ~np.isin(indices, unavailable)
 
 
-def _list_warnings(cells: Mapping[str, pa.Array], roles: Mapping[str, str], missing: list[str]) -> Iterator[str]:
+def _list_warnings(
+    summaries: Mapping[str, ColumnSummary], cells: Mapping[str, pa.Array], roles: Mapping[str, str], missing: list[str]
+) -> Iterator[str]:
     """What the file leaves open."""
     if missing:
         count = "counts" if len(missing) == 1 else "count"
@@ -277,13 +313,20 @@ def _list_warnings(cells: Mapping[str, pa.Array], roles: Mapping[str, str], miss
         yield f"{words} {count} as missing (missing in [columns]); take out what is a value"
     if "probability" not in roles:
         remedy = "name its column with --probability NAME, or write the design's probabilities in [actions]"
-        yield f"no column looks like the randomisation probability, which effects and evaluate need; {remedy}"
+        named = "".join(f" ('{name}' holds no numbers from 0 to 1)" for name in summaries if looks_like_probability(name))
+        yield f"no column looks like the randomisation probability{named}, which effects and evaluate need; {remedy}"
     else:
         unknown = cells[roles["probability"]].is_null().to_numpy(zero_copy_only=False) & _find_available(cells, roles)
         if unknown.any():
             remedy = "fill it in, or mark the participant as not available"
             what = f"column '{roles['probability']}' is empty in {unknown.sum():,} rows at which something could be sent"
             yield f"{what}; effects refuses them: {remedy}"
+    if summaries[roles["reward"]].is_constant:
+        yield f"column '{roles['reward']}' holds no two different outcomes; say with --reward NAME which column holds them"
+    if "available" not in roles:
+        for name in (name for name, summary in summaries.items() if is_unavailability(summary)):
+            remedy = "write a column with 1 where something could be sent and name it with --available NAME"
+            yield f"column '{name}' seems to say when nothing could be sent; {remedy}"
     instances = cells.get("redcap_repeat_instrument")
     if instances is not None and 0 < instances.null_count < len(instances):
         remedy = "export the repeated instrument alone, or delete the rows without decision points"
@@ -293,6 +336,12 @@ def _list_warnings(cells: Mapping[str, pa.Array], roles: Mapping[str, str], miss
     if _is_clock(cells[roles["time"]]) or (clocks and not _orders_rows(cells[roles["participant"]], cells[roles["time"]])):
         when = " and ".join(repr(name) for name in dict.fromkeys([roles["time"], *clocks]))
         yield f"column {when}: day and time of day must stand in one column, such as 2024-05-31 08:30"
+
+
+def _list_mixtures(left_out: Mapping[str, str]) -> Iterator[str]:
+    for name, reason in left_out.items():
+        if reason.startswith(MIXTURE):
+            yield f"column '{name}' {reason}, so that it is left out; correct the text, or name it in missing"
 
 
 def _is_clock(cells: pa.Array) -> bool:

@@ -268,7 +268,7 @@ class FileSection(Section):
     @field_validator("time_format")
     @classmethod
     def _format_names_the_day(cls, layout: str | None) -> str | None:
-        if layout is not None and not ("%d" in layout and "%m" in layout):
+        if layout is not None and not ("%d" in layout and re.search("%[mbB]", layout)):
             raise ValueError(f"'{layout}' does not say where day and month stand; write it like '%d.%m.%Y %H:%M'")
         return layout
 
