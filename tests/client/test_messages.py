@@ -9,7 +9,7 @@ import pytest
 
 from surefoot import InputError
 from surefoot.client import messages
-from surefoot.client.messages import Outcome, ask_decision
+from surefoot.client.messages import Decision, Outcome, ask_decision
 from surefoot.service.trial import api_models
 
 WHEN = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -58,3 +58,12 @@ def test_what_cannot_be_sent_is_refused_with_its_place(change, said):
 def test_an_outcome_that_is_not_a_number_is_refused():
     with pytest.raises(InputError, match="None where it is missing"):
         Outcome("0" * 32, float("inf"), WHEN).text()
+
+
+def test_warnings_of_an_answer_are_read_and_logged(caplog):
+    given = {"decision_id": "0" * 32, "action": 0, "action_name": "nothing", "action_prob": [0.5, 0.5]}
+    given |= {"source": "fallback", "reasons": [], "policy_id": None}
+    assert Decision.read(given).warnings == (), "answers of earlier releases have none"
+    assert caplog.text == ""
+    assert Decision.read({**given, "warnings": ["context.wether is not known"]}).warnings == ("context.wether is not known",)
+    assert "context.wether is not known" in caplog.text

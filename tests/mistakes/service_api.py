@@ -15,7 +15,7 @@ OUTCOME = {"decision_id": "f" * 32, "proximal_outcome": 1, "timestamp": "2026-03
 
 @cache
 def client():
-    """One service for all mistakes, which change nothing; participant p1 is registered and has one decision."""
+    """One service for all mistakes, which change nothing; p1 and p3 are registered, and p1 has one decision."""
     from surefoot.service.access import keys
     from surefoot.service.app import create_app
     from surefoot.service.trial.trial import open_trial
@@ -25,7 +25,7 @@ def client():
     atexit.register(shutil.rmtree, folder)
     atexit.register(trial.close)
     found = Client(create_app(trial), {role: keys.create_key(trial.database, role) for role in keys.ROLES})
-    found.register("p1")
+    found.register("p1", "p3")
     found.decide("p1", 0)
     return found
 
@@ -35,6 +35,23 @@ def ask(body, path="/decisions", role="app"):
         reply = client().ask(path, body, role)
         if reply.is_error:
             raise InputError(reply.json()["error"]["message"])
+
+    return make
+
+
+def ask_as(kind):
+    def make():
+        headers = {**client().as_role("app"), "Content-Type": kind}
+        raise InputError(client().post("/api/v1/decisions", content="{}", headers=headers).json()["error"]["message"])
+
+    return make
+
+
+def read_warnings(body):
+    """Of an answer that is no error."""
+
+    def make():
+        raise InputError(client().ask("/decisions", body).json()["warnings"][0])
 
     return make
 
@@ -53,6 +70,16 @@ MISTAKES = [
         "a misspelt field",
         ask({**request(), "contxt": {}}),
         "there is no field 'contxt' (did you mean 'context'?); there are participant_id, decision_idx, timestamp, availability, reasons, context",
+    ),
+    Mistake(
+        "a misspelt context variable, in the answer's `warnings`",
+        read_warnings(request(participant="p3", context={"wether": 0.5, "engagement": -1.0, "place": "home"})),
+        "context.wether is not a state variable of the study (did you mean 'weather'?); it was not used",
+    ),
+    Mistake(
+        "a form instead of JSON",
+        ask_as("application/x-www-form-urlencoded"),
+        "the body is JSON; send Content-Type: application/json",
     ),
     Mistake("a missing field", ask(without("availability")), "availability is missing"),
     Mistake("availability as text", ask(request(availability="yes")), "availability is true or false, without quotes"),

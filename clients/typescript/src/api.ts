@@ -15,6 +15,7 @@ export interface DecisionReply {
   policy_id: number | null;
   source: "warm-up" | "policy" | "fallback" | "unavailable";
   reasons: string[];
+  warnings?: string[];
 }
 
 /** One decision point. */

@@ -32,7 +32,7 @@ KINDS: dict[int, type[ApiError]] = {
     **dict.fromkeys((401, 403), AccessError),
     404: NotFoundError,
     409: ConflictError,
-    **dict.fromkeys((400, 413, 422), InvalidRequestError),
+    **dict.fromkeys((400, 413, 415, 422), InvalidRequestError),
     **dict.fromkeys((408, 429, 502, 503, 504), UnavailableError),
 }
 FROM_ANYBODY = (401, 403, 408, 413, 429, 500, 502, 503, 504)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from urllib.parse import quote
 
 from surefoot.errors import InputError
 
+log = logging.getLogger("surefoot.client")
 Value = bool | int | float | str | None
 """Of a context variable; None where it is missing."""
 Source = Literal["warm-up", "policy", "fallback", "unavailable"]
@@ -64,6 +66,8 @@ class Decision:
         Why the fallback decided, or the service made the decision point unavailable.
     policy_id : int or None
         The policy version that decided.
+    warnings : tuple of str
+        What to mend in the context, such as a misspelt name; also logged by `surefoot.client`.
     """
 
     decision_id: str
@@ -73,6 +77,7 @@ class Decision:
     source: Source
     reasons: tuple[str, ...]
     policy_id: int | None
+    warnings: tuple[str, ...] = ()
 
     @property
     def probability(self) -> float:
@@ -93,9 +98,13 @@ class Decision:
             source=given["source"],
             reasons=tuple(given["reasons"]),
             policy_id=given["policy_id"],
+            # Answers of earlier releases have none.
+            warnings=tuple(given.get("warnings", ())),
         )
         if not 0 <= decision.action < len(decision.probabilities):
             raise ValueError("the action has no probability")
+        for warning in decision.warnings:
+            log.warning("decision %s: %s", decision.decision_id, warning)
         return decision
 
 

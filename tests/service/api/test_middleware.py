@@ -8,7 +8,7 @@ def test_large_bodies_other_types_and_other_paths_have_our_shape_too(client):
     large = b" " * (256 * 1024 + 1)
     replies = {
         413: client.post("/api/v1/decisions", content=large, headers=headers),
-        422: client.post("/api/v1/decisions", content=b"a=1", headers={**headers, "Content-Type": "text/plain"}),
+        415: client.post("/api/v1/decisions", content=b"a=1", headers={**headers, "Content-Type": "text/plain"}),
         404: client.get("/api/v1/nothing"),
         405: client.get("/api/v1/decisions"),
     }

@@ -70,6 +70,25 @@ def test_mistakes_in_words(client):
             assert reply.json()["error"] == {"code": "invalid", "message": message, "field": field}, name
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_body_without_a_content_type_is_json_and_another_type_is_named(client):
+    client.register("p1")
+    body = json.dumps(request()).encode()
+    for path, content in (("/decisions", body), ("/participants", b'{"participant_id": "p2"}')):
+        reply = client.post(f"/api/v1{path}", content=content, headers=client.as_role("app"))
+        assert reply.status_code == 200, reply.text
+        for kind in ("application/json; charset=utf-8", "Application/JSON", "application/problem+json"):
+            assert client.post(f"/api/v1{path}", content=content, headers=with_type(client, kind)).status_code == 200
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "json", ""):
+            refused = client.post(f"/api/v1{path}", content=content, headers=with_type(client, kind))
+            assert refused.status_code == 415
+            assert refused.json()["error"]["message"] == "the body is JSON; send Content-Type: application/json"
+
+
+def with_type(client, kind):
+    return {**client.as_role("app"), "Content-Type": kind}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
     [

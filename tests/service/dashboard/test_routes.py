@@ -95,6 +95,18 @@ def test_who_was_never_heard_of_is_silent_since_registration(seeded_browser):
     assert "Everybody has withdrawn." in seeded_browser.get("/").text
 
 
+def test_the_overview_counts_context_warnings_and_names_them(seeded_browser):
+    sign_in(seeded_browser, "analyst")
+    assert "<h2>Context warnings</h2>" not in seeded_browser.get("/").text
+    moment = clock.now().isoformat()
+    for index in (900, 901):
+        asked = request("p0", index, timestamp=moment, context={"wether": 1.0})
+        decide(seeded_browser.trial, DecisionRequest.model_validate(asked))
+    page = html.unescape(seeded_browser.get("/").text)
+    assert '<dt>Context warnings</dt><dd class="bad">2<small>in the last 24 hours</small>' in page
+    assert "context.wether is not a state variable of the study (did you mean 'weather'?); it was not used <b>2</b>" in page
+
+
 def test_the_gallery_of_the_manual_shows_every_chart(seeded_browser):
     sign_in(seeded_browser, "analyst")
     pages = [seeded_browser.get(path.replace("p000", "p0")).text for path in dashboard_charts.PAGES]

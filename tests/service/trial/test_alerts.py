@@ -20,7 +20,7 @@ def test_every_kind_of_alert_has_a_meaning_that_names_nobody():
     raised = {kind for text in files for kind in re.findall(r'kind="([a-z-]+)",? ?\n?|return "([a-z-]+)", f"', text)}
     kinds = {kind for pair in raised for kind in pair if kind}
     assert {"no-data", "fallbacks", "key-expiry", "update", "probability"} <= kinds <= MEANINGS.keys()
-    assert len(MEANINGS) == 6 and not any("{" in meaning for meaning in MEANINGS.values())
+    assert len(MEANINGS) == 7 and not any("{" in meaning for meaning in MEANINGS.values())
 
 
 def test_alerts_come_once_a_day_and_can_be_closed(trial, monkeypatch, tmp_path):
@@ -36,6 +36,23 @@ def test_alerts_come_once_a_day_and_can_be_closed(trial, monkeypatch, tmp_path):
         found = connection.execute(sa.select(alerts.c.id, alerts.c.kind).order_by(alerts.c.id)).all()
     assert [kind for _, kind in found] == ["fallbacks", "no-data"]
     assert [close_alert(trial.database, found[0].id, "key abc") for _ in range(2)] == [True, False]
+
+
+def test_unknown_context_variables_raise_an_alert_that_names_them(trial, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    register_participant(trial.database, "p0")
+    answer(trial, index=0, timestamp=BEGIN.isoformat())
+    raise_periodic_alerts(trial, clock.moment)
+    assert column(trial, alerts.c.kind) == []
+    for index in (1, 2):
+        answer(trial, index=index, timestamp=BEGIN.isoformat(), context={"wether": 1.0})
+    for _ in range(2):
+        raise_periodic_alerts(trial, clock.moment + timedelta(hours=1))
+    (message,) = column(trial, alerts.c.message)
+    assert message == (
+        "context.wether is not a state variable of the study (did you mean 'weather'?); it was not used (2 decisions); "
+        "mend the app or the study"
+    )
 
 
 def test_silence_is_noticed_after_the_clock_was_once_ahead(trial, monkeypatch, tmp_path):

@@ -5,8 +5,12 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions
+from surefoot.service.operations.verification import verify
+from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.replay import replay
 from tests.service.support.client import CONTEXT, WHEN
 from tests.service.support.seeded_trial import BEGIN, Clock
+from tests.service.support.trials import answer
 
 
 def rows(trial, table=decisions):
@@ -42,6 +46,33 @@ def test_a_retry_gets_the_same_bytes_and_another_request_409(client):
         reply = client.decide(**change)
         assert reply.status_code == 409 and reply.json()["error"]["code"] == "decided_otherwise"
     assert len(rows(client.trial)) == 1
+
+
+def test_a_misspelt_context_variable_is_named_in_the_answer_and_in_every_retry(client):
+    client.register("p1")
+    assert client.decide().json()["warnings"] == []
+    context = {"wether": 1.0, "engagement": 0.5, "place": "home", "xq": 1}
+    first = client.decide(index=1, context=context)
+    assert first.json()["warnings"] == [
+        "context.wether is not a state variable of the study (did you mean 'weather'?); it was not used",
+        "context.xq is not a state variable of the study; it was not used",
+    ]
+    assert first.json()["source"] == "fallback"
+    assert client.decide(index=1, context=context).content == first.content
+    away = client.decide(index=2, context={"wether": 1.0}, availability=False, reasons=["driving"]).json()
+    assert len(away["warnings"]) == 1, "also where nothing depends on it"
+    assert replay(client.trial.database).differences == [] == verify(client.trial.database).discrepancies
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_answers_from_before_there_were_warnings_replay(trial, monkeypatch):
+    register_participant(trial.database, "p0")
+    with monkeypatch.context() as patch:
+        patch.setattr("surefoot.service.trial.decisions.find_warnings", lambda study, context: None)
+        assert "warnings" not in answer(trial, "p0", 0)
+    assert "warnings" not in answer(trial, "p0", 0), "a retry repeats what was answered"
+    assert answer(trial, "p0", 1)["warnings"] == []
+    assert replay(trial.database).differences == []
 
 
 def test_unavailable_is_nothing_for_certain_with_a_row_and_reasons(client):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -19,6 +20,9 @@ from surefoot.service.access.keys import Caller, Role
 from surefoot.service.database.databases import Database
 from surefoot.service.trial.api_errors import ApiError
 
+JSON = "application/json"
+JSON_TYPES = re.compile(r"\s*application/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
+"""With parameters, and kinds of JSON by other names."""
 MAXIMUM_DEPTH = 20
 """How deeply a request may be nested; ours need four."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -71,8 +75,14 @@ class AuthenticatedRoute(APIRoute):
         async def handle_authenticated(request: Request) -> Response:
             if self.role is not None:
                 request.state.caller = await authenticate(request, self.role)
+            kind = request.headers.get("content-type")
+            if kind is None:
+                # Nothing else is ever sent here.
+                request.scope["headers"] = [*request.scope["headers"], (b"content-type", JSON.encode())]
             strict = StrictRequest(request.scope, request.receive)
-            if model is None or request.headers.get("content-type") != "application/json" or not await strict.body():
+            if kind not in (None, JSON) and not JSON_TYPES.match(kind) and await strict.body():
+                raise ApiError(415, "unsupported_media_type", f"the body is JSON; send Content-Type: {JSON}")
+            if model is None or kind not in (None, JSON) or not await strict.body():
                 return await handle(strict)
             response: Response = await self.endpoint(_read_body(model, await strict.json()), strict)
             return response

@@ -23,7 +23,7 @@ from surefoot.service.trial.api_models import (
 from surefoot.service.trial.trial import Trial
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorReply} for code in (400, 401, 403, 404, 409, 413, 422, 429, 500, 503)
+    code: {"model": ErrorReply} for code in (400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503)
 }
 OUTCOME_ERRORS = {
     "unknown_decision": (404, "there is no such decision", "decision_id"),

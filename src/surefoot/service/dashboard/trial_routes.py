@@ -25,7 +25,7 @@ from surefoot.service.dashboard.parameters import (
 from surefoot.service.database import clock
 from surefoot.service.messages import outbox
 from surefoot.service.messages.channels import make_channels
-from surefoot.service.trial.alerts import close_alert
+from surefoot.service.trial.alerts import close_alert, count_warnings
 from surefoot.service.trial.pauses import find_status
 from surefoot.service.trial.point_query import PAUSED, WITHDRAWN
 from surefoot.service.trial.safety import count_safety
@@ -56,6 +56,7 @@ def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -
         people=people,
         silent=[one for one in people if one.status != WITHDRAWN][:8],
         alerts=overview.list_alerts(trial, only_open=True),
+        warnings=count_warnings(trial, at),
         live=trial.policies.live(),
         paused=find_status(trial, None) == PAUSED,
         updates=queries.list_updates(trial, 1),

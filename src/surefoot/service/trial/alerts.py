@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -16,6 +18,7 @@ from surefoot.service.trial.trial import Trial
 MINIMUM_DECISIONS = 20
 """A share of fewer decision points raises no alert."""
 KEY_WARNING_DAYS = 14
+WARNINGS_NAMED = 5
 MEANINGS = {
     "no-data": "No decision was asked for in a long time.",
     "fallbacks": "The fallback makes too many of the decisions.",
@@ -23,6 +26,7 @@ MEANINGS = {
     "update": "An update failed or was interrupted.",
     "probability": "A client believes other probabilities than were drawn with.",
     "key-expiry": "Keys will soon expire; make new ones.",
+    "context": "An app sends context variables that the study does not know.",
 }
 """What an alert of each kind means. Its own message may name participants, and stays on the dashboard."""
 
@@ -47,11 +51,11 @@ def close_alert(database: Database, alert_id: int, by: str) -> bool:
 
 
 def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
-    """Raise the alerts that no request would: no data, and too many fallbacks; at most once a day each."""
-    found = [_no_data_alert(trial, at), _fallback_alert(trial, at), _key_alert(trial, at)]
+    """Raise the alerts that no single request would, at most once a day each."""
+    due = [_no_data_alert(trial, at), _fallback_alert(trial, at), _key_alert(trial, at), _context_alert(trial, at)]
     day = at.astimezone(trial.settings.zone).date().isoformat()
     with trial.database.transaction() as connection:
-        for kind, message in (alert for alert in found if alert is not None):
+        for kind, message in (alert for alert in due if alert is not None):
             raise_alert(trial.database, connection, kind=kind, occasion=f"{kind}:{day}", message=message)
 
 
@@ -90,3 +94,20 @@ def _fallback_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
     if total < MINIMUM_DECISIONS or fallbacks / total <= trial.settings.alerts.max_fallback_share:
         return None
     return "fallbacks", f"{fallbacks} of {total} decisions of the last 24 hours were made by the fallback"
+
+
+def count_warnings(trial: Trial, at: datetime) -> Counter[str]:
+    """How often each warning stood in an answer of the last 24 hours."""
+    answers = sa.select(decisions.c.reply).where(
+        decisions.c.received_at > at - timedelta(hours=24), decisions.c.reply.contains('"warnings": ["', autoescape=True)
+    )
+    with trial.database.autocommit() as connection:
+        return Counter(warning for reply in connection.scalars(answers) for warning in json.loads(reply)["warnings"])
+
+
+def _context_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
+    warnings = count_warnings(trial, at)
+    if not warnings:
+        return None
+    listed = "; ".join(f"{warning} ({number:,} decisions)" for warning, number in warnings.most_common(WARNINGS_NAMED))
+    return "context", f"{listed}; mend the app or the study"

@@ -104,6 +104,9 @@ class DecisionReply(BaseModel):
     source: Literal["warm-up", "policy", "fallback", "unavailable"]
     reasons: list[str]
     """Why the fallback decided."""
+    warnings: Annotated[list[str], Field(default_factory=list)]
+    """What the client should mend: names in the context that the study does not know. Absent from the answers of releases
+    before there were warnings, which a retry repeats."""
 
 
 class Outcome(RequestModel):

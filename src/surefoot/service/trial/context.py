@@ -11,6 +11,7 @@ import numpy as np
 
 from surefoot.data.column_kinds import Cell
 from surefoot.data.decision_points import join_values
+from surefoot.errors import did_you_mean
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.study import Study
 from surefoot.study.log_reader import join_states
@@ -61,6 +62,18 @@ def contexts_to_states(
         numbers = [None if math.isnan(value) else float(value) for value in state[place]]
         observations.append(Observation(numbers, reasons))
     return observations
+
+
+def find_warnings(study: Study, context: Mapping[str, Cell]) -> list[str]:
+    """What a client should mend in the contexts that it sends: names that the study does not take from it."""
+    warnings = []
+    for name in sorted(context.keys() - study.state_kinds.keys()):
+        if name in study.derived_states:
+            problem = "is derived by the service from its own records; do not send it"
+        else:
+            problem = f"is not a state variable of the study{did_you_mean(name, study.state_kinds)}; it was not used"
+        warnings.append(f"context.{name} {problem}")
+    return warnings
 
 
 def check_types(study: Study, context: Mapping[str, Cell]) -> None:

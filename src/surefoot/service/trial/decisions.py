@@ -17,7 +17,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import SALT_BYTES
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.context import Observation, check_types, contexts_to_states
+from surefoot.service.trial.context import Observation, check_types, contexts_to_states, find_warnings
 from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.point_query import Point
 from surefoot.service.trial.point_records import DecidedPoints
@@ -166,24 +166,27 @@ def _make_row(
         "uniform": number,
         "action": action,
         "probability": choice.probabilities[action],
-        "reply": make_reply(decision_id, action, choice, trial.study.actions.names),
+        "reply": make_reply(
+            decision_id, action, choice, trial.study.actions.names, find_warnings(trial.study, request.context)
+        ),
         "salt": token_bytes(SALT_BYTES),
     }
 
 
-def make_reply(decision_id: str, action: int, choice: Choice, action_names: tuple[str, ...]) -> str:
-    """The answer to a decision point, as text."""
-    return json.dumps(
-        {
-            "decision_id": decision_id,
-            "action": action,
-            "action_name": action_names[action],
-            "action_prob": choice.probabilities,
-            "policy_id": choice.policy_id,
-            "source": choice.source,
-            "reasons": choice.reasons,
-        }
-    )
+def make_reply(
+    decision_id: str, action: int, choice: Choice, action_names: tuple[str, ...], warnings: list[str] | None
+) -> str:
+    """The answer to a decision point, as text; `warnings` is None for one of before there were any."""
+    reply = {
+        "decision_id": decision_id,
+        "action": action,
+        "action_name": action_names[action],
+        "action_prob": choice.probabilities,
+        "policy_id": choice.policy_id,
+        "source": choice.source,
+        "reasons": choice.reasons,
+    }
+    return json.dumps(reply if warnings is None else {**reply, "warnings": warnings})
 
 
 def context_text(context: dict[str, Cell]) -> str:

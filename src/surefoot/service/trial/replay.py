@@ -133,7 +133,8 @@ class _Recomputer:
 
 def _recompute_reply(row: Any, probabilities: list[float], study: Study) -> str:
     choice = Choice(row["source"], probabilities, row["policy_id"], tuple(json.loads(row["fallback_reasons"])))
-    return make_reply(row["id"], row["action"], choice, study.actions.names)
+    # Warnings are words, which decide nothing and may change from one release to the next: the ledger accounts for them.
+    return make_reply(row["id"], row["action"], choice, study.actions.names, json.loads(row["reply"]).get("warnings"))
 
 
 def _are_close(left: Sequence[float | None], right: Sequence[float | None]) -> bool:
