@@ -1,5 +1,7 @@
 import json
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -55,6 +57,25 @@ def test_a_screen_that_depends_on_the_action_is_unsafe_everywhere(folder, tmp_pa
     few = json.loads(run("evaluate", folder / "after.csv", *study, "--json"))
     many = json.loads(run("evaluate", folder / "after.csv", "--study", folder / "study.toml", "--json"))
     assert few["decision_points"] == 0.8 * many["decision_points"]
+
+
+def test_zeros_after_nothing_come_first_in_every_command(folder, tmp_path):
+    """Steps have honest zeros, so that no detector flags those of a watch that is put on when it buzzes."""
+    frame = pyarrow.csv.read_csv(folder / "after.csv")
+    steps = np.maximum(np.round(frame["reward"].to_numpy() / 10), 0)
+    frame = frame.set_column(frame.column_names.index("reward"), "reward", pa.array(steps))
+    pyarrow.csv.write_csv(frame, tmp_path / "logs.csv")
+    study = ("--study", folder / "screened.toml")
+    for command in ("screen", "effects"):
+        said = " ".join(run(command, tmp_path / "logs.csv", *study, "--html", tmp_path / f"{command}.html").split())
+        assert said.startswith("unsafe: values by action: 'reward' is 0 in ")
+        assert 'write zero = "real" in [reward]' in said
+        assert "there are two explanations" in (tmp_path / f"{command}.html").read_text()
+    audited = json.loads(run("audit", tmp_path / "logs.csv", *study, "--json"))
+    assert {check["name"]: check["verdict"] for check in audited["checks"]}["values by action"] == "unsafe"
+    with pytest.warns(sf.FitWarning) as caught:
+        sf.fit_study(tmp_path / "logs.csv", sf.Study.load(folder / "screened.toml"))
+    assert any("values by action" in str(warning.message) for warning in caught)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 """Every policy check at its limit and just beyond, with numbers worked out by hand; no database."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from surefoot import Study, Trajectories
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
+from surefoot.study import StudyLogs
 from surefoot.trial_rules.influence import Influence
 from surefoot.trial_rules.policy_checks import (
     ROUNDING,
@@ -43,7 +42,7 @@ def make_logs():
     found = Trajectories.from_arrays(
         state, np.zeros((3, 4), dtype=int), np.ones((3, 4)), state_names=NAMES, available=available
     )
-    return SimpleNamespace(logs=found, screen=None)
+    return StudyLogs(found, found.reward, {}, np.arange(len(found)))
 
 
 def check(new, old=None, *, used=10, removed=2, **limits):
@@ -57,7 +56,7 @@ def weigh(used, removed):
 
 def test_all_checks_in_order_with_their_numbers():
     found = check(make_policies([np.log(3.0)]))
-    assert list(found) == ["finite", "removed", "limits", "send rate"]
+    assert list(found) == ["finite", "removed", "values by action", "limits", "send rate"]
     assert all(one.passed for one in found.values())
     assert (found["finite"].found, found["finite"].allowed) == (None, None)
     assert (found["removed"].found, found["removed"].allowed) == (0.2, 0.5)
@@ -85,7 +84,7 @@ def test_as_much_as_is_allowed_may_be_removed(used, removed, allowed, passed, sh
 
 def test_a_number_that_is_not_finite_ends_the_checks():
     found = check(make_policies([0.0, np.inf, 0.0], [0, 1, 2]), removed=9)
-    assert {name: one.passed for name, one in found.items()} == {"finite": False, "removed": False}
+    assert {name: one.passed for name, one in found.items()} == {"finite": False, "removed": False, "values by action": True}
 
 
 @pytest.mark.parametrize(

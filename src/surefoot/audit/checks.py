@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from surefoot.audit.data_checks import check_missing
 from surefoot.audit.drift_checks import check_drift
 from surefoot.audit.horizon_checks import check_horizon
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.removal_checks import check_removal
 from surefoot.log_checks.check import Check
+from surefoot.log_checks.participant_units import NAME as UNITS_NAME
+from surefoot.log_checks.pile_values import NAME as PILES_NAME
 from surefoot.reports.numbers import format_estimate, format_number, format_percent
 
 NEIGHBOURS, SEND_LOOK = (0.7, 1.6), 0.20
 """Between τ times these the effect should stay within its own interval, and the send rate should move by less than this."""
+
+REMOVAL_CHECKS = (
+    "share removed",
+    "skewness",
+    "reward removed",
+    "depends on action",
+    "depends on participant",
+    "depends on tau",
+)
+OUTCOME_CHECKS = (PILES_NAME, UNITS_NAME)
+"""Checks of logs that explain what a critic removes."""
+NO_HELP = (
+    "A robust critic is no remedy: where zeros come after nothing only, it takes the smaller group of outcomes for "
+    "outliers, and its effects are further from the truth than those of least squares (surefoot reproduce s6, 'reward 0 "
+    "after nothing only')"
+)
 
 
 def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Check, ...]:
@@ -25,6 +45,25 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
         check_drift(measures, find_own(measures, sensitivity).effect),
     )
     return (*first, *check_horizon(measures), *further)
+
+
+def order_advice(log_checks: tuple[Check, ...], fit_checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """All checks, with the advice of those on removal after that of an unsafe check of outcomes.
+
+    Where outcomes are in two units, or their zeros depend on the action, another limit of the critic mends nothing.
+    """
+    causes = [check.name for check in log_checks if check.name in OUTCOME_CHECKS and check.verdict == "unsafe"]
+    if not causes:
+        return (*log_checks, *fit_checks)
+    advised = [
+        replace(check, remedy=f"{check.remedy}. {NO_HELP}") if check.name == PILES_NAME else check for check in log_checks
+    ]
+    names = " and ".join(f"'{name}'" for name in causes)
+    first = f"settle {names} first, then audit again: a wrong outcome is no outlier, and no limit of the critic mends it"
+    following = [
+        replace(check, remedy=first) if check.remedy and check.name in REMOVAL_CHECKS else check for check in fit_checks
+    ]
+    return (*advised, *following)
 
 
 def find_own(measures: Measures, grid: tuple[Sensitivity, ...]) -> Sensitivity:

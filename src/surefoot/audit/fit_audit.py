@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.audit.checks import judge
+from surefoot.audit.checks import judge, order_advice
 from surefoot.audit.findings import AuditFindings
 from surefoot.audit.measures import Measures
 from surefoot.audit.standing_still import check_standing_still
@@ -105,5 +105,5 @@ def audit(
     sensitivity = measures.sensitivity()
     read = StudyLogs(fitted.logs_, measures.raw_reward, counts, np.arange(len(fitted.logs_)), screen)
     still = check_standing_still(fitted.logs_, measures.raw_reward)
-    checks = (*check_logs(read, study), *judge(measures, sensitivity), still)
+    checks = order_advice(check_logs(read, study), (*judge(measures, sensitivity), still))
     return Audit(measures, counts, checks, sensitivity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from surefoot.cli.application import app
 from surefoot.cli.loaded_study import AsJson, HtmlFile, Logs, StudyFile, console, new_table, print_json, write_outputs
 
 if TYPE_CHECKING:
+    from surefoot.log_checks import Check
     from surefoot.screening.screen import ScreenTotals
 
 
@@ -34,27 +36,37 @@ def screen(
     Nothing is changed: `fit`, `audit` and `evaluate` mark the same values missing when the study has a [screen] section.
     """
     from surefoot.fitting.partition import Partition
+    from surefoot.log_checks import OUTCOME_CHECKS, VERDICTS, list_warnings
     from surefoot.screening.page import render_page
     from surefoot.screening.screen import ScreenTotals
     from surefoot.study import Study
 
     described = Study.load(study).with_screen()
-    partition, totals, shown = Partition.of(described, logs, together=False), ScreenTotals(), None
+    partition = Partition.of(described, logs, together=False)
+    totals = ScreenTotals()
+    shown = None
+    worst: dict[str, Check] = {}
     with _open_table(out) as write:
         for number in range(len(partition.parts)):
-            found = partition.read(number).screen
-            if found is None:
+            read = partition.read(number)
+            for check in (check_values(read, described) for check_values in OUTCOME_CHECKS):
+                earlier = worst.setdefault(check.name, check)
+                worst[check.name] = max(earlier, check, key=lambda part: VERDICTS.index(part.verdict))
+            if read.screen is None:
                 continue
-            totals.add(found)
-            write(found.to_frame("pyarrow"))
-            shown = shown or found
-    source, title = f"{logs.name}, as described by {study.name}", f"Screen of {logs.name}"
-    pages: dict[Path | None, str] = {html: render_page(shown, totals, title=title, source=source)} if html and shown else {}
+            totals.add(read.screen)
+            write(read.screen.to_frame("pyarrow"))
+            shown = shown or read.screen
+    checks = list(worst.values())
+    source = f"{logs.name}, as described by {study.name}"
+    pages: dict[Path | None, str] = {}
+    if html and shown:
+        pages[html] = render_page(shown, totals, title=f"Screen of {logs.name}", source=source, checks=checks)
     with write_outputs(pages):
         if as_json:
-            print_json(totals.to_dict())
+            print_json({**totals.to_dict(), "checks": [asdict(check) for check in checks]})
         else:
-            _print_totals(totals)
+            _print_totals(totals, list_warnings(checks))
     if out is not None:
         typer.echo(f"Written: {out}", err=True)
 
@@ -88,10 +100,12 @@ def _open_table(out: Path | None) -> Iterator[Any]:
         stack.close()
 
 
-def _print_totals(totals: ScreenTotals) -> None:
+def _print_totals(totals: ScreenTotals, warnings: list[str]) -> None:
     from rich.markup import escape
 
     out, found = console(), totals.to_dict()
+    for warning in warnings:
+        out.print(warning, markup=False, highlight=False)
     out.print(
         f"{found['people']} people, {found['decision_points']} decision points: {found['flagged_values']} values flagged, "
         f"{found['now_missing']} of them count as missing"

@@ -6,13 +6,10 @@ Effects compare the outcomes that are there. Where an action decides which ones 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from surefoot.data.trajectories import Trajectories
-from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
 from surefoot.log_checks.check import Check, find_worst
-from surefoot.reports.numbers import format_interval, format_percent
+from surefoot.log_checks.shares_by_action import ShareDifference, compare_shares
+from surefoot.reports.numbers import format_percent
 from surefoot.study import Study, StudyLogs
 
 UNSAFE_DIFFERENCE = 0.05
@@ -41,18 +38,17 @@ def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
         treated = logs.available & (logs.action == code)
         if not (nothing.any() and treated.any() and (missing & (nothing | treated)).any()):
             continue
-        difference, p_value = _compare_shares(logs, missing, treated, nothing)
-        differences[name] = difference
-        verdicts.append(_judge(difference, p_value))
+        differences[name] = compare_shares(logs, missing, treated, nothing)
+        verdicts.append(_judge(differences[name]))
     verdict = find_worst(verdicts)
     numbers = {
         "shares": shares,
-        "differences": {name: difference._asdict() for name, difference in differences.items()},
+        "differences": {name: difference.interval._asdict() for name, difference in differences.items()},
     }
     if verdict == "fine":
         return Check("missing outcomes by action", verdict, reason, "", numbers)
-    worst = max(differences, key=lambda name: abs(differences[name].value))
-    reason += f" (difference {_points(differences[worst])} percentage points)"
+    worst = max(differences, key=lambda name: abs(differences[name].interval.value))
+    reason += f" (difference {differences[worst].describe()})"
     if study is not None and study.effects.missing_as is not None:
         reason += "; [effects] missing_as gives a missing outcome a value, so that effects rest on that value"
         verdict = "look"
@@ -63,37 +59,9 @@ def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
     return Check("missing outcomes by action", verdict, reason, remedy, numbers)
 
 
-def _compare_shares(
-    logs: Trajectories, missing: NDArray[np.bool_], treated: NDArray[np.bool_], nothing: NDArray[np.bool_]
-) -> tuple[Interval, float]:
-    """The share missing after treatment less that after nothing, with an interval over people, and its p-value.
-
-    The p-value is that of randomisation: where losses ignore the action, Σ (1{A = a} − p)(missing − mean) has mean 0 and
-    variance Σ p(1 − p)(missing − mean)², however losses cluster in people or time.
-    """
-    people = len(logs.participants)
-    counts = [
-        sum_by_participant(logs.participant_index, people, rows)
-        for rows in (missing & treated, treated, missing & nothing, nothing)
-    ]
-    compared = treated | nothing
-    probability = np.full(len(logs), treated.sum() / compared.sum())
-    if logs.actions == 2 and not np.isnan(logs.probability[compared]).any():
-        probability = np.where(treated, logs.probability, 1 - logs.probability)
-    centred = missing[compared] - missing[compared].mean()
-    surprise = ((treated - probability)[compared] * centred).sum()
-    variance = (probability * (1 - probability))[compared] @ centred**2
-    p_value = 2 * ndtr(-abs(surprise) / np.sqrt(variance)) if variance > 0 else 1.0
-    return difference_interval(*counts), float(p_value)
-
-
-def _judge(difference: Interval, p_value: float) -> str:
-    size = abs(difference.value)
-    if size >= UNSAFE_DIFFERENCE and p_value < SURE:
+def _judge(difference: ShareDifference) -> str:
+    size = abs(difference.interval.value)
+    sure = difference.p_value < SURE
+    if size >= UNSAFE_DIFFERENCE and sure:
         return "unsafe"
-    return "look" if size >= LOOK_DIFFERENCE and (difference.excludes_zero or p_value < SURE) else "fine"
-
-
-def _points(difference: Interval) -> str:
-    scaled = Interval(*(100 * part for part in difference))
-    return f"{scaled.value:+.1f}, 95 % interval {format_interval(scaled)}".replace("-", "−")
+    return "look" if size >= LOOK_DIFFERENCE and (difference.interval.excludes_zero or sure) else "fine"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,13 +32,14 @@ MEANINGS = (
 """What a cell of the map can be, with its colour, the later ones over the earlier."""
 
 
-def render_page(screen: Screen, totals: ScreenTotals, *, title: str, source: str = "") -> str:
-    """A self-contained HTML page; `screen` is the part of the logs whose people the map shows."""
+def render_page(screen: Screen, totals: ScreenTotals, *, title: str, source: str = "", checks: Sequence[Any] = ()) -> str:
+    """A self-contained HTML page; `screen` is the part of the logs whose people the map shows, `checks` come first."""
     return render(
         "screen.html",
         title=title,
         source=source,
         totals=totals.to_dict(),
+        checks=checks,
         treatment=totals.treatment(),
         detectors=screen.screener.detectors,
         chart=_chart(screen),

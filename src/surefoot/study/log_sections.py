@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 import re
 from typing import Annotated, Literal
 
@@ -207,6 +208,11 @@ class Reward(Section):
         `none`, `sqrt`, `log(x)` or `log(x + c)`.
     device
         What measures it: the screen judges the columns of one device together.
+    zero
+        `real` where an outcome of 0 is behaviour: if zeros are rarer after an action, that is an effect of the action.
+        `unknown` where it may also be a device that was not worn.
+    real_values
+        The same as `zero = "real"` for other values that many outcomes share.
     """
 
     column: str = "reward"
@@ -215,6 +221,14 @@ class Reward(Section):
     winsorise: Range | None = None
     transform: str = "none"
     device: Device = None
+    zero: Literal["real", "unknown"] = "unknown"
+    real_values: tuple[Finite, ...] = ()
+
+    def is_real(self, value: float) -> bool:
+        """Whether the study says that outcomes with this value are behaviour."""
+        if value == 0 and self.zero == "real":
+            return True
+        return any(math.isclose(value, real, rel_tol=1e-5) for real in self.real_values)
 
     @field_validator("transform")
     @classmethod

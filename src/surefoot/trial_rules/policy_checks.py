@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.log_checks.pile_values import NAME as PILES_NAME
+from surefoot.log_checks.pile_values import UNSAFE_DIFFERENCE, check_pile_values
 from surefoot.policies.policies import Policies
 from surefoot.screening import Screen
 from surefoot.study import Study, StudyLogs, TrialSection
@@ -41,8 +43,9 @@ def check_policy(
     finite = _check_finite(new)
     removed = _check_removed(weights, settings.guard_rails.max_removed)
     screened = [] if logs.screen is None else [_check_screen(logs.screen)]
+    piles = _check_piles(study, logs)
     if not finite.passed:
-        return [finite, removed, *screened]
+        return [finite, removed, *screened, piles]
     people, states = _select_covered(logs, new)
     after = study.clip_probabilities(new.probabilities(people, states))
     before = _mean_send_probability(study, people, states, old, settings.warm_up_probability)
@@ -50,6 +53,7 @@ def check_policy(
         finite,
         removed,
         *screened,
+        piles,
         check_limits(study, after),
         _check_send_rate(before, after, settings.guard_rails.max_send_rate_change),
     ]
@@ -64,6 +68,16 @@ def _check_screen(screen: Screen) -> PolicyFinding:
     """What was marked missing may not depend on the action: then the policy would learn from who was prompted."""
     message = "; ".join(screen.warnings()) or f"{int(screen.marks.sum())} values marked missing by the screen"
     return PolicyFinding("screen", screen.blind, None, None, message)
+
+
+def _check_piles(study: Study, logs: StudyLogs) -> PolicyFinding:
+    """No value that many outcomes share may depend on the action, unless the study says that it is real: the policy would
+    learn when a device was worn."""
+    check = check_pile_values(logs, study)
+    differences = [abs(pile["difference"]["value"]) for pile in check.numbers["piles"] if not pile["real"]]
+    passed = check.verdict != "unsafe"
+    message = check.reason if passed else f"{check.reason}; {check.remedy}"
+    return PolicyFinding(PILES_NAME, passed, max(differences, default=None), UNSAFE_DIFFERENCE, message)
 
 
 def _check_removed(weights: NDArray[np.float64], allowed: float) -> PolicyFinding:
