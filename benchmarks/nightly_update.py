@@ -1,9 +1,6 @@
-"""What a nightly update costs when it goes on from moments, and when it reads everything: milliseconds and rows read.
+"""Seconds of a nightly update: 100 people with 210 decision points each, `ts` with partial pooling, with and without screen.
 
-100 people with 210 decision points each, the last five of them new; `ts` with partial pooling, no screen, every variable
-with a range. Both ways give the same policy to 1e-9 (tests/service/updates/test_moment_store.py).
-
-    python benchmarks/nightly_update.py [--people 100] [--points 210]
+python -m benchmarks.nightly_update [--people 100] [--points 210]
 """
 
 from __future__ import annotations
@@ -13,14 +10,12 @@ import json
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from surefoot import Study
-from surefoot.service.database.schema import decisions, kept_moments, outcomes
+from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import Trial, open_trial
 from surefoot.service.updates import queries, updates
@@ -43,7 +38,7 @@ column = "steps"
 name = "ts"
 pooling = "partial"
 [screen]
-on = false
+on = {screen}
 [trial]
 warm_up_decision_points = 20
 update_time = "never"
@@ -51,12 +46,12 @@ update_time = "never"
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def fill(trial: Trial, people: int, first: int, last: int, seed: int) -> None:
+def fill(trial: Trial, people: int, last: int, seed: int) -> None:
     """Decisions with outcomes, written to the tables: every tenth decision point is not available."""
     rng = np.random.default_rng(seed)
     points, results = [], []
     for person in range(people):
-        for index in range(first, last):
+        for index in range(last):
             state = rng.normal(size=3).round(3).tolist()
             action, moment = int(rng.integers(2)) * (index % 10 != 9), START + timedelta(hours=2 * index)
             name = f"{person:08d}{index:08d}"
@@ -99,42 +94,33 @@ def fill(trial: Trial, people: int, first: int, last: int, seed: int) -> None:
         connection.execute(sa.insert(outcomes), results)
 
 
-def update(trial: Trial) -> tuple[float, dict[str, Any]]:
-    """One update: seconds, and its result."""
+def update(trial: Trial) -> float:
+    """Run one update and return its seconds."""
     began = time.perf_counter()
     update_id = updates.begin_update(trial, "benchmark")
     updates.run_update(trial, update_id)
-    seconds, status = time.perf_counter() - began, queries.update_status(trial, update_id)
+    seconds = time.perf_counter() - began
+    status = queries.update_status(trial, update_id)
     if status["state"] != "done":
         raise SystemExit(f"the update was {status['state']}: {status['message']}")
-    return seconds, status["result"]
+    return seconds
 
 
 def main() -> None:
-    """Three nights of each kind, the fastest counts."""
+    """Print the fastest of three updates, with the screen and without it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=100)
     parser.add_argument("--points", type=int, default=210)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        trial = open_trial(Study.parse(STUDY), f"sqlite:///{folder}/trial.db")
-        for person in range(asked.people):
-            register_participant(trial.database, f"p{person}")
-        nights = [asked.points - 5 * back for back in (6, 5, 4, 3, 2, 1, 0)]
-        fill(trial, asked.people, 0, nights[0], seed=0)
-        update(trial)
-        found: dict[str, list[tuple[float, int]]] = {"moments": [], "everything": []}
-        for number, (first, last) in enumerate(pairwise(nights)):
-            fill(trial, asked.people, first, last, seed=number + 1)
-            if number % 2:
-                with trial.database.transaction() as connection:
-                    connection.execute(sa.delete(kept_moments))
-            seconds, result = update(trial)
-            found["everything" if result["why_all_rows"] else "moments"].append((seconds, result["rows_read"]))
-        trial.close()
-    for way, costs in found.items():
-        seconds, rows = min(costs)
-        print(f"{way}: {1000 * seconds:.0f} ms, {rows} rows read")
+    arguments = parser.parse_args()
+    for screen in ("true", "false"):
+        with tempfile.TemporaryDirectory() as folder:
+            trial = open_trial(Study.parse(STUDY.format(screen=screen)), f"sqlite:///{folder}/trial.db")
+            for person in range(arguments.people):
+                register_participant(trial.database, f"p{person}")
+            fill(trial, arguments.people, arguments.points, seed=0)
+            seconds = min(update(trial) for _ in range(3))
+            trial.close()
+        print(f"screen = {screen}: {seconds:.1f} s")
 
 
 if __name__ == "__main__":

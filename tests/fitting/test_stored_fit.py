@@ -120,22 +120,15 @@ def test_wrong_input_leaves_nothing(table, store, tmp_path):  # noqa: F811
     assert names(Url(f"{store}/{tmp_path.name}")) == set()
 
 
-def test_one_text_file_and_what_is_kept_for_later(table, store, tmp_path):  # noqa: F811
+def test_one_text_file(table, store, tmp_path):  # noqa: F811
     from pyarrow import csv
 
     csv.write_csv(table, tmp_path / "logs.csv")
     place = Url(f"{store}/{tmp_path.name}")
     (place / "logs.csv").write_bytes((tmp_path / "logs.csv").read_bytes())
-    stored = fit_study(f"{place}/logs.csv", study(), f"{place}/first", keep=True)
-    local = fit_study(tmp_path / "logs.csv", study(), tmp_path / "first", keep=True)
+    stored = fit_study(f"{place}/logs.csv", study(), f"{place}/first")
+    local = fit_study(tmp_path / "logs.csv", study(), tmp_path / "first")
     assert stored.manifest == local.manifest
-    later = table.set_column(
-        table.schema.get_field_index("time"), "time", [[*(t + 1000 for t in table["time"].to_pylist())]]
-    )
-    pq.write_table(later, tmp_path / "later.parquet")
-    both = [fit_study(tmp_path / "later.parquet", study(), since=since) for since in (f"{place}/first", tmp_path / "first")]
-    assert both[0].manifest == both[1].manifest
-    assert both[0].manifest["decision_points"] == 2 * len(table)
 
 
 @pytest.mark.parametrize("store", ["file"], indirect=True, scope="module")

@@ -1,6 +1,4 @@
-"""A method that goes on from what it learned is one that was given everything."""
-
-import warnings
+"""An update is a fit to the joined logs."""
 
 import numpy as np
 import pytest
@@ -39,54 +37,15 @@ def test_it_equals_a_fit_to_all(logs, name, more):
     )
 
 
-@pytest.mark.parametrize("pooling", ["person", "all", "partial"])
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [
-        ("ts", {"allocation": "smooth"}),
-        ("ts", {"centre_actions": True}),
-        ("ts", {"prior": {"send": {"mean": 5.0, "scale": 20.0}}}),
-        ("linucb", {"penalty_units": "absolute"}),
-        ("linucb", {"critic_variables": ("weather",)}),
-    ],
-)
-def test_moments_give_the_fit_to_the_decision_points(logs, name, more, pooling):
-    """Also far from zero and in parts of a few decision points: somebody begins with one, somebody never has any."""
-    state, reward = logs.state * np.array([1e3, 1.0, 1e-2]) + np.array([0.0, 50.0, 0.0]), logs.reward + 273.15
-    reward[(logs.participant == 2) | (logs.time % 9 == 4)] = np.nan
-    logs = logs.with_values(state=state, reward=reward)
-    found = sf.method(name, pooling=pooling, **more)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        found.fit(logs[(logs.time < 2) & (logs.participant != 5)])
-        for start, stop in ((2, 9), (9, 60)):
-            found.update(logs[(logs.time >= start) & (logs.time < stop) & (logs.participant != 5)])
-        del told[:]
-        found.update(logs[logs.participant == 5])
-        of_moments = [str(one.message) for one in told]
-        del told[:]
-        whole = sf.method(name, pooling=pooling, **more).fit(logs)
-        assert of_moments == [str(one.message) for one in told]
-    order = [logs.time, logs.participant]
-    again = np.lexsort([found.logs_.time, found.logs_.participant])
-    for learned in ("critic_coef_", "scale_", "penalty_"):
-        theirs = getattr(whole, learned)
-        assert_allclose(getattr(found, learned), theirs, rtol=1e-9, atol=1e-9 * np.abs(theirs).max())
-    for learned in ("weights_", "residuals_"):
-        assert_allclose(getattr(found, learned)[again], getattr(whole, learned)[np.lexsort(order)], rtol=1e-9, atol=1e-8)
-    usable = logs.usable
-    assert_allclose(
-        found.policies_.probabilities(logs.participant[usable], logs.state[usable]),
-        whole.policies_.probabilities(logs.participant[usable], logs.state[usable]),
-        rtol=1e-9,
-        atol=1e-9,
-    )
-
-
-@pytest.mark.parametrize("name", ["ro-ts", "accb", "hb-ahead", "ahead", "filter-linucb"])
-def test_others_say_why_they_need_the_decision_points(name):
-    assert sf.method("ts").why_rows is None
-    assert sf.method(name).why_rows
+def test_an_outcome_that_comes_late_counts_once(logs):
+    """Some outcomes of the first logs are missing and come with the later ones."""
+    early = logs.time < 30
+    late = early & (logs.time % 7 == 3)
+    first = logs.with_values(reward=np.where(late, np.nan, logs.reward))[early]
+    updated = sf.method("accb").fit(first).update(logs[late]).update(logs[~early])
+    assert_allclose(updated.coef_, sf.method("accb").fit(logs).coef_, rtol=1e-9, atol=1e-9)
+    with pytest.raises(sf.InputError, match="were learned from already"):
+        updated.update(logs[late])
 
 
 def test_what_it_cannot_do_is_refused(logs):

@@ -30,13 +30,6 @@ def fit(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep moments, or decision points where it needs them, for a later --since.")
-    ] = False,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Folder of an earlier fit with --keep: these logs are later ones, and all are fitted together."),
-    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
 ) -> None:
@@ -51,8 +44,7 @@ def fit(
     try:
         with warnings.catch_warnings(record=True) as caught, show_progress("fitting", "fitted") as progress:
             warnings.simplefilter("always", FitWarning)
-            where: dict[str, Any] = {"engine": engine, "scheduler": scheduler, "keep": keep, "since": since}
-            fitted = fit_study(logs, study, out, force=force, progress=progress, **where)
+            fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
     except KeyboardInterrupt:
         typer.echo("surefoot: stopped; what is fitted is kept, and the same command continues from here", err=True)
         raise
@@ -93,6 +85,4 @@ def _print_fit(out: str, manifest: dict[str, Any]) -> None:
         counts = {name: count for name, count in manifest[what].items() if count}
         if counts:
             typer.echo(f"  {what} {meaning}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
-    if "kept" in manifest:
-        typer.echo(f"Kept for --since: {manifest['kept']}")
     typer.echo(f"Written: {out}/ (policies, critic, weights, manifest)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +12,6 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 
 SHOWN_POINTS = 3
-
-
-class DecisionTimes(Protocol):
-    """Whose decision points, and when."""
-
-    @property
-    def participants(self) -> NDArray[Any]:
-        """Ids, sorted."""
-
-    @property
-    def participant_index(self) -> NDArray[np.int64]:
-        """Of every decision point."""
-
-    @property
-    def time(self) -> NDArray[Any]: ...
 
 
 def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
@@ -39,14 +24,18 @@ def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
     Trajectories(3 people, 18 decision points, state ['position'], actions ['left', 'right'])
     """
     _require_same_kind(first, later)
-    kept = find_lasting(first, later)
     participants = np.union1d(first.participants, later.participants)
-    places = [np.searchsorted(participants, logs.participants)[logs.participant_index] for logs in (first, later)]
-    columns = ("time", "state", "available", "action", "probability", "reward")
-    joined: dict[str, Any] = {name: np.concatenate([getattr(first, name)[kept], getattr(later, name)]) for name in columns}
-    return replace(
-        first, participants=participants, participant_index=np.concatenate([places[0][kept], places[1]]), **joined
-    )
+    positions = [np.searchsorted(participants, logs.participants)[logs.participant_index] for logs in (first, later)]
+    earlier_row = _match_points(positions, [first.time, later.time])
+    repeated = earlier_row >= 0
+    waiting = first.available & np.isnan(first.reward)
+    _refuse_repeated(later, repeated & ~waiting[earlier_row])
+    lasting = np.ones(len(first), dtype=bool)
+    lasting[earlier_row[repeated]] = False
+    names = ("time", "state", "available", "action", "probability", "reward")
+    columns: dict[str, Any] = {name: np.concatenate([getattr(first, name)[lasting], getattr(later, name)]) for name in names}
+    index = np.concatenate([positions[0][lasting], positions[1]])
+    return replace(first, participants=participants, participant_index=index, **columns)
 
 
 def _require_same_kind(first: Trajectories, later: Trajectories) -> None:
@@ -61,42 +50,22 @@ def _require_same_kind(first: Trajectories, later: Trajectories) -> None:
             raise InputError(f"the later logs have other {what}: {theirs!r} instead of {ours!r}; fit all logs anew")
 
 
-def find_lasting(first: Trajectories, later: Trajectories) -> NDArray[np.bool_]:
-    """The rows of the first for which no late outcome came; any other decision point that is in both is refused."""
-    again = find_again(first, later)
-    refuse_repeated(later, again >= 0, allowed=find_waiting(first)[again])
-    lasting = np.ones(len(first), dtype=bool)
-    lasting[again[again >= 0]] = False
-    return lasting
+def _match_points(positions: list[NDArray[np.int64]], times: list[NDArray[Any]]) -> NDArray[np.int64]:
+    """For every decision point of the later logs its row in the first, −1 where it is new.
+
+    Both are lists of two: positions among all participants, and times, of the first logs and of the later ones.
+    """
+    distinct, place = np.unique(np.concatenate(times), return_inverse=True)
+    points = np.concatenate(positions) * len(distinct) + place
+    first, later = points[: len(times[0])], points[len(times[0]) :]
+    order = np.argsort(first, kind="stable")
+    nearest = order[np.minimum(np.searchsorted(first[order], later), len(order) - 1)]
+    return np.where(first[nearest] == later, nearest, -1)
 
 
-def find_waiting(logs: Trajectories) -> NDArray[np.bool_]:
-    """Available decision points that lack their outcome."""
-    return np.asarray(logs.available & np.isnan(logs.reward))
-
-
-def find_again(first: DecisionTimes, later: DecisionTimes) -> NDArray[np.int64]:
-    """For every decision point of the later logs its row in the first, −1 where it is new."""
-    found = np.full(len(later.time), -1)
-    people, ours, theirs = np.intersect1d(first.participants, later.participants, return_indices=True)
-    if not people.size or not len(first.time):
-        return found
-    position = [np.full(len(one.participants), -1) for one in (first, later)]
-    position[0][ours], position[1][theirs] = np.arange(len(people)), np.arange(len(people))
-    times, place = np.unique(np.concatenate([first.time, later.time]), return_inverse=True)
-    who = np.concatenate([position[0][first.participant_index], position[1][later.participant_index]])
-    points = np.where(who >= 0, who * len(times) + place, -1)
-    known, fresh = points[: len(first.time)], points[len(first.time) :]
-    order = np.argsort(known, kind="stable")
-    at = order[np.minimum(np.searchsorted(known[order], fresh), len(order) - 1)]
-    same = (fresh >= 0) & (known[at] == fresh)
-    found[same] = at[same]
-    return found
-
-
-def refuse_repeated(later: Trajectories, repeated: NDArray[np.bool_], allowed: NDArray[np.bool_]) -> None:
+def _refuse_repeated(later: Trajectories, repeated: NDArray[np.bool_]) -> None:
     """Name decision points that were learned from already."""
-    twice = np.flatnonzero(repeated & ~allowed)
+    twice = np.flatnonzero(repeated)
     if twice.size:
         named = [f"'{later.participant[row]}' at {later.time[row]}" for row in twice[:SHOWN_POINTS]]
         more = f" and {twice.size - SHOWN_POINTS} more" if twice.size > SHOWN_POINTS else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +13,13 @@ import numpy as np
 from surefoot.data.locations import Location, Url, locate
 from surefoot.data.parquet_files import read_parquet
 from surefoot.errors import FitWarning, InputError, did_you_mean
-from surefoot.fitting import kept_logs, kept_moments
 from surefoot.fitting.checkpoint import Checkpoint
-from surefoot.fitting.kept_logs import continue_logs, make_table, refuse_changing_past
-from surefoot.fitting.kept_moments import KeptMoments, continue_fit
 from surefoot.fitting.manifest import hash_arrays, make_manifest
 from surefoot.fitting.part_fit import PartFit, fit_part
 from surefoot.fitting.part_work import fit_parts, open_workers
 from surefoot.fitting.partition import Partition
 from surefoot.fitting.stored_fit import StoredFit
 from surefoot.learning.diagnostics import Learnable
-from surefoot.learning.methods import Method
 from surefoot.numerics.engines import ENGINES, find_engine
 from surefoot.numerics.parallel import Progress
 from surefoot.policies import policies
@@ -113,8 +108,6 @@ def fit_study(
     progress: Progress | None = None,
     engine: str = "auto",
     scheduler: str | None = None,
-    keep: bool = False,
-    since: str | Path | None = None,
 ) -> FittedStudy:
     """Fit the study's method to logs, and write a folder when `out` names one.
 
@@ -139,11 +132,6 @@ def fit_study(
         on a cluster. Results agree to rounding.
     scheduler
         Where the cluster is; this machine unless given.
-    keep
-        Whether to keep beside the results what a later fit goes on from: everybody's moments where the method follows from
-        them, else the decision points. `manifest["kept"]` tells which, and why.
-    since
-        The folder of an earlier fit with `keep`: the logs are later ones, and the result is that of a fit to all of them.
 
     Returns
     -------
@@ -162,7 +150,7 @@ def fit_study(
     >>> found.manifest["people"], len(found.policies)
     (3, 3)
     """
-    in_memory = isinstance(logs, StudyLogs) or out is None or keep or since is not None
+    in_memory = isinstance(logs, StudyLogs) or out is None
     _check_engine(engine, scheduler, from_files=not in_memory)
     if not isinstance(logs, str | Path | StudyLogs):
         raise InputError(
@@ -172,12 +160,7 @@ def fit_study(
     study = study if isinstance(study, Study) else Study.load(study)
     done = progress or (lambda people, total: None)
     if in_memory:
-        read = logs if isinstance(logs, StudyLogs) else study.read(logs)
-        if since is not None and (locate(since) / kept_moments.FILE).is_file():
-            part, kept = continue_fit(locate(since), study, read)
-            return _write_fit(study, part, kept.inputs, out, force, {kept_moments.FILE: kept.to_table(study)})
-        read = read if since is None else continue_logs(since, study, read)
-        return _from_memory(read, study, out, force, engine, keep=keep or since is not None)
+        return _from_memory(logs if isinstance(logs, StudyLogs) else study.read(logs), study, out, force, engine)
     return _through_parts(locate(cast(str, logs)), study, locate(cast(str, out)), force, done, engine, scheduler)
 
 
@@ -195,48 +178,15 @@ def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> No
         raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
 
 
-def _from_memory(
-    logs: StudyLogs, study: Study, out: str | Path | None, force: bool, engine: str, *, keep: bool
-) -> FittedStudy:
+def _from_memory(logs: StudyLogs, study: Study, out: str | Path | None, force: bool, engine: str) -> FittedStudy:
     """Everyone at once, without files in between."""
-    if keep:
-        refuse_changing_past(study)
     part = fit_part(study, logs, engine if engine in ENGINES else "numpy")
-    kept = {} if not keep else _keep_for_later(study, logs, part)
-    return _write_fit(study, part, list(logs.inputs) or hash_arrays(logs.logs), out, force, kept)
-
-
-def _keep_for_later(study: Study, logs: StudyLogs, part: PartFit) -> dict[str, pa.Table]:
-    """Everybody's moments where the fit follows from them, else the decision points."""
-    if part.method.why_rows is None:
-        return {kept_moments.FILE: KeptMoments.of_logs(study, logs).to_table(study)}
-    return {kept_logs.FILE: make_table(study, logs)}
-
-
-def _describe_kept(method: Method) -> str:
-    """What a later fit goes on from, in words."""
-    if method.why_rows is None:
-        return "everybody's moments and no decision points"
-    return f"all decision points, because {method.why_rows}"
-
-
-def _write_fit(
-    study: Study,
-    part: PartFit,
-    inputs: list[dict[str, Any]],
-    out: str | Path | None,
-    force: bool,
-    kept: Mapping[str, pa.Table],
-) -> FittedStudy:
-    """Manifest and, where `out` names one, the folder; `kept` are further tables by file name."""
-    manifest = make_manifest(study, inputs, [part.summary])
+    manifest = make_manifest(study, list(logs.inputs) or hash_arrays(logs.logs), [part.summary])
     _require_rewards(study, manifest)
-    if kept:
-        manifest["kept"] = _describe_kept(part.method)
     if out is not None:
         with _begin_fit(locate(out), manifest["key"], force) as checkpoint:
             checkpoint.parts.write(0, part)
-            checkpoint.publish(1, manifest, study.text, kept)
+            checkpoint.publish(1, manifest, study.text)
     _warn(manifest)
     return FittedStudy(manifest, None if out is None else locate(out), part)
 

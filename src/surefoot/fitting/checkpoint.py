@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 
 from surefoot.atomic_files import check_output, open_to_others, refuse_unwritable
 from surefoot.errors import InputError
@@ -17,9 +16,6 @@ from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.part_fit import PartFit
 from surefoot.fitting.part_tables import MERGED_PEOPLE, merge_tables, move_tables
 from surefoot.policies.policies import parquet_to_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Checkpoint:
@@ -70,24 +66,17 @@ class Checkpoint:
         files = [find_part(self.folder, number) / "summary.json" for number in range(count)]
         return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
-    def publish(
-        self, parts: int, manifest: dict[str, Any], study: str, tables: Mapping[str, pa.Table] | None = None
-    ) -> None:
-        """Put the parts together, with further tables by file name, and let the result appear under its name in one
-        step.
+    def publish(self, parts: int, manifest: dict[str, Any], study: str) -> None:
+        """Put the parts together, and let the result appear under its name in one step.
 
         Up to `MERGED_PEOPLE` people are one file of each kind; more are a folder of the parts' files, which readers of
         Parquet take as one table, and which nobody has to copy.
         """
-        from pyarrow import parquet
-
         folders = [find_part(self.folder, number) for number in range(parts)]
         final = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
         put_together = merge_tables if manifest["people"] <= MERGED_PEOPLE else move_tables
         for name, by_participant in (("policies", True), ("critic", True), ("weights", False)):
             put_together(folders, final / f"{name}.parquet", by_participant=by_participant)
-        for name, table in (tables or {}).items():
-            parquet.write_table(table, final / name)
         if (final / "policies.parquet").is_file():
             parquet_to_json(final / "policies.parquet", final / "policies.json")
         (final / "study.toml").write_text(study, encoding="utf-8", newline="")

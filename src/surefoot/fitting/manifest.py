@@ -45,7 +45,7 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
         "method": {"name": study.method_name, "parameters": parameters},
     }
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
-    total = add_summaries(summaries)
+    total = _add_summaries(summaries)
     weights = total.pop("mean_weights")
     problem = None if weights is None else MeanWeights.from_dict(weights).problem()
     # What is wrong with the logged probabilities is only a warning: a fit does without them.
@@ -53,7 +53,7 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
     return {"format": FORMAT, "key": key, **made_of, "seeds": [], **total}
 
 
-def add_summaries(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+def _add_summaries(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """The summaries of several parts as one."""
     counts = ("people", "decision_points", "available", "used", "removed")
     by_column: dict[str, Counter[str]] = {"missing": Counter(), "implausible": Counter(), "flagged": Counter()}

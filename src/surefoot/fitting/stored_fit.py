@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from surefoot.data.locations import Url
 from surefoot.errors import InputError
 from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.part_fit import PartFit
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TABLES = ("policies", "critic", "weights")
 UNFINISHED, SUMMARIES = "_unfinished-", "_parts-"
@@ -116,17 +111,9 @@ class StoredFit:
             raise InputError(f"{self.out}: parts that were written are not there; name a store that all workers see")
         return [found[number] for number in range(count)]
 
-    def publish(
-        self, parts: int, manifest: dict[str, Any], study: str, tables: Mapping[str, pa.Table] | None = None
-    ) -> None:
-        """Write what belongs to all parts, with further tables by file name; the manifest last."""
-        from pyarrow import parquet
-
-        for name, table in (tables or {}).items():
-            content = io.BytesIO()
-            parquet.write_table(table, content)
-            (self.out / name).write_bytes(content.getvalue())
-        meant = {name_table(name, number) for name in TABLES for number in range(parts)} | set(tables or ())
+    def publish(self, parts: int, manifest: dict[str, Any], study: str) -> None:
+        """Write what belongs to all parts; the manifest last."""
+        meant = {name_table(name, number) for name in TABLES for number in range(parts)}
         found = {str(file.relative_to(self.out)) for file in self.out.rglob("*.parquet")}
         self.out.remove(sorted(found - meant))  # An earlier fit that was not removed to its end.
         (self.out / "study.toml").write_bytes(study.encode())

@@ -83,22 +83,6 @@ class Batch:
         )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CompressedBatch(Batch):
-    """Rows that stand for people's decision points: they have the same moments, and nothing else is known of them."""
-
-    compressed: Array
-    """x of every row, (people, rows, features)."""
-
-    @property
-    def arms(self) -> int:
-        return 1
-
-    @property
-    def features(self) -> Array:
-        return self.compressed
-
-
 def _take(values: NDArray[Any], rows: NDArray[np.int64], out: NDArray[np.bool_]) -> NDArray[Any]:
     """The values of some rows, zero where they are `out`."""
     taken = values.take(rows)

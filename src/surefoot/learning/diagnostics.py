@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
-from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.pooling import Pooling
 from surefoot.numerics.arrays import Array, array_namespace
 
@@ -75,16 +74,6 @@ def find_troubles(
         found.append((total > 0) & ~occurs)
         found.append(occurs & ~xp.any(taken & counts, axis=1))
     return xp.stack(found, axis=1)
-
-
-def find_moment_troubles(units: MomentRoots, features: int) -> NDArray[np.bool_]:
-    """The same from moments, of which everything counts."""
-    used = units.used
-    constant = (used > 1)[:, None] & (units.low == units.high)
-    never = (used > 0)[:, None] & (units.taken == 0)
-    actions = [column for code in range(never.shape[1]) for column in (never[:, code], np.zeros(len(used), dtype=bool))]
-    few = (used > 0) & (used < features)
-    return np.column_stack([used == 0, few, constant[:, -1], constant[:, :-1], *actions])
 
 
 def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int, pooling: Pooling) -> list[str]:

@@ -14,7 +14,6 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.learning.batch import BatchFit
 from surefoot.learning.critics import Critic
 from surefoot.learning.horizon import Horizon, JointFit, Outlook
-from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.pooling import Pooling, Posterior
 from surefoot.numerics.engines import Engine
@@ -74,8 +73,6 @@ class Fitted:
     horizon: Horizon
     joint: JointFit | None
     """What was learned of everybody before the decision rules were; None where every fit stands by itself."""
-    roots: MomentRoots | None = None
-    """Everybody's moments, where the fit was made from them."""
 
     @property
     def outlook(self) -> Outlook | None:

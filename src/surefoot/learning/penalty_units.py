@@ -1,8 +1,7 @@
 """What the penalties of critic and policy are counted in.
 
-In *standard* units a penalty is counted in the spread of the reward and in the widths of the states, measured for every
-fit: minutes or milliseconds, kilometres or miles, °C or °F give the same policy. Quartiles measure them; where the whole fit
-follows from sums of squares and products, means and standard deviations do, which follow from them too. In *absolute* units,
+In *standard* units a penalty is counted in the spread of the reward and in the widths of the states, measured by the
+quartiles of every fit: minutes or milliseconds, kilometres or miles, °C or °F give the same policy. In *absolute* units,
 those of the paper, it is counted in whatever the reward and the states come in.
 """
 
@@ -25,8 +24,6 @@ QUARTILES_TO_DEVIATION = 1.349
 
 MOST_ROWS = 2**14
 """Of more rows a fixed sample is measured: quartiles of so many are known to 1 % of the spread."""
-CONSTANT = 1e-10
-"""A standard deviation below this share of the mean is rounding."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +63,6 @@ class PenaltyUnits(ABC):
     @abstractmethod
     def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         """The units of each fit, from (fits, rows, variables), (fits, rows) and 1.0 where a row can be used."""
-
-    def measure_deviations(self, constant: Array, values: Array, weights: Array) -> FitScales:
-        """The units of fits that follow from moments: means and standard deviations, which do so too.
-
-        `values` are the states and, last, the reward, (fits, rows, variables + 1), `constant` is the intercept's feature at
-        every row, and `weights` is how much the row counts, (fits, rows).
-        """
-        return self.measure(values[..., :-1], values[..., -1], weights)
 
     @abstractmethod
     def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
@@ -123,17 +112,6 @@ class StandardUnits(PenaltyUnits):
         width = xp.where(width > 0, width, 1.0)
         middle = xp.where(known, middle, 0.0)
         return FitScales(middle[:, :-1], width[:, :-1], width[:, -1])
-
-    def measure_deviations(self, constant: Array, values: Array, weights: Array) -> FitScales:
-        xp = array_namespace(values)
-        columns, part = xp.permute_dims(values, (0, 2, 1)), (weights * constant)[..., None]
-        count = (constant[:, None, :] @ part)[:, :, 0]
-        count = xp.where(count > 0, count, 1.0)
-        mean = (columns @ part)[..., 0] / count
-        apart = columns - mean[..., None] * constant[:, None, :]
-        width = xp.sqrt((apart**2 @ weights[..., None])[..., 0] / count)
-        width = xp.where(width > CONSTANT * xp.abs(mean), width, 1.0)
-        return FitScales(mean[:, :-1], width[:, :-1], width[:, -1])
 
     def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
         xp = array_namespace(scaling.width)

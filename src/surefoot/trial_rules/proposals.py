@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from surefoot.fitting.kept_moments import KeptMoments
 from surefoot.fitting.part_fit import StudyFit, count_used, fit_study
 from surefoot.learning.methods import Method
 from surefoot.policies.policies import Policies
@@ -15,7 +14,6 @@ from surefoot.study.log_reader import finish_logs
 from surefoot.study.measured_logs import MeasuredLogs
 from surefoot.trial_rules import policy_checks
 from surefoot.trial_rules.influence import find_influences
-from surefoot.trial_rules.onward_fit import EarlierUpdate, fit_onwards
 from surefoot.trial_rules.plausibility import ImplausibleValue, blank_implausible
 from surefoot.trial_rules.policy_checks import PolicyFinding
 from surefoot.trial_rules.policy_version import select_participants
@@ -40,8 +38,6 @@ class Proposal:
         Of the policy, with standard errors, for the next update to compare with.
     fit, logs, implausible
         What it was found from, and the values that counted as missing.
-    kept
-        Of an update that went on from moments: what the next one goes on from.
     """
 
     state: str
@@ -52,7 +48,6 @@ class Proposal:
     policies: Policies | None = None
     findings: tuple[PolicyFinding, ...] = ()
     coefficients: list[dict[str, Any]] = field(default_factory=list)
-    kept: KeptMoments | None = None
 
 
 def propose_policy(
@@ -63,7 +58,6 @@ def propose_policy(
     *,
     label: Callable[[int], str],
     report: Callable[[str], None] = lambda state: None,
-    earlier: EarlierUpdate | None = None,
 ) -> Proposal:
     """Fit to logs as measured, and check the policy against the one that is live.
 
@@ -81,55 +75,35 @@ def propose_policy(
         What a row of the input is called in messages.
     report
         Told `checking` when the fit is done.
-    earlier
-        What the fit goes on from: `measured` is what came since, and is what the checks look at.
     """
     settings = study.trial or TrialSection()
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
     logs = finish_logs(choose_screen(study), measured)
-    onward = None if earlier is None else fit_onwards(study, earlier, logs)
-    fit, kept = (fit_study(study, logs), None) if onward is None else (onward.fit, onward.kept)
+    fit = fit_study(study, logs)
     ready = find_ready_participants(settings, fit.method)
     if not ready:
         message = f"nobody has {settings.warm_up_decision_points} complete decision points yet"
-        return Proposal("waiting", message, fit, logs, implausible, kept=kept)
+        return Proposal("waiting", message, fit, logs, implausible)
     report("checking")
     new = select_participants(fit.policies, ready)
-    findings, coefficients = policy_checks.check_policy(study, logs, fit.method.weights_, new, live), []
+    findings = policy_checks.check_policy(study, logs, fit.method.weights_, new, live)
+    coefficients: list[dict[str, Any]] = []
     if findings[0].passed:  # every number is finite
         rails = settings.guard_rails
-        # Of what follows from moments the policy has no coefficients of its own.
-        shared = find_shared_influences(fit.method) if onward is None else None
-        coefficients = estimate_errors(fit.method, shared) if onward is None else []
+        shared = find_shared_influences(fit.method)
+        coefficients = estimate_errors(fit.method, shared)
         findings.append(policy_checks.check_coefficients(coefficients, live_coefficients, rails.max_coefficient_change))
-        if onward is None:
-            influences = find_influences(study, logs, fit.method, new, shared, rails.max_influence, label)
-        else:
-            influences = onward.find_influences(new, label)
+        influences = find_influences(study, logs, fit.method, new, shared, rails.max_influence, label)
         findings.append(policy_checks.check_influence(influences, rails.max_influence))
-    failed = "; ".join(f"{one.check}: {one.message}" for one in findings if not one.passed)
+    failed = "; ".join(f"{finding.check}: {finding.message}" for finding in findings if not finding.passed)
     state = "refused" if failed else "done"
-    return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients, kept)
+    return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients)
 
 
 def choose_screen(study: Study) -> Study:
     """The study as an update reads its logs: screened as it says, or, where it says nothing, by every detector that needs
     no declaration; `[screen] on = false` switches it off."""
     return study if study.screen is not None else study.model_copy(update={"questionnaire": {}}).with_screen()
-
-
-def find_need_for_rows(study: Study) -> str | None:
-    """Why every update reads everything; None where moments are enough."""
-    screen, why = choose_screen(study).screen, study.method().why_rows
-    if why is not None:
-        return why
-    if screen is not None and screen.on:
-        return "the screen judges everybody's whole series"
-    kinds = {name: kind for name, (_, kind) in study.state_kinds.items()}
-    open_ended = [name for name, kind in kinds.items() if "range" in kind.takes and kind.range is None]
-    if open_ended:
-        return f"limits of what is plausible are found from all values of {', '.join(open_ended)}; give them a range"
-    return None
 
 
 def find_ready_participants(settings: TrialSection, method: Method) -> list[str]:

@@ -118,8 +118,6 @@ class Critic(ABC):
     """The critic beside which the audit puts this one."""
     has_coefficients: ClassVar[bool] = True
     """Whether E[r | s, a] is x(s, a)ᵀw."""
-    follows_moments: ClassVar[bool] = False
-    """Whether the fit follows from sums of squares and products, so that it can do without the decision points."""
 
     @abstractmethod
     def fit(self, batch: CriticBatch) -> CriticFit:

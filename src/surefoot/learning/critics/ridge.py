@@ -119,7 +119,6 @@ class Ridge(Critic):
 
     name: ClassVar[str] = "ridge"
     title: ClassVar[str] = "ridge"
-    follows_moments: ClassVar[bool] = True
 
     def fit(self, batch: CriticBatch) -> CriticFit:
         return fit_ridge(batch.features, batch.rewards, batch.weights, penalty=batch.penalty, arms=batch.arms)

@@ -11,7 +11,7 @@ from surefoot.learning.horizon.horizon import (
     find_horizon,
     register_horizon,
 )
-from surefoot.learning.horizon.immediate import ImmediateHorizon, pool_partially
+from surefoot.learning.horizon.immediate import ImmediateHorizon
 from surefoot.learning.horizon.long_run import LongRunHorizon
 
 __all__ = [
@@ -26,6 +26,5 @@ __all__ = [
     "Outlook",
     "find_horizon",
     "immediate_advantage",
-    "pool_partially",
     "register_horizon",
 ]

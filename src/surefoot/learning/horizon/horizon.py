@@ -47,19 +47,12 @@ class HorizonTask:
     engine: Engine
     prior: PlacedPrior | None = None
     """Of the coefficients of the reward."""
-    units_follow_moments: bool = False
-    """Whether the penalties' units are means and standard deviations, and not quartiles."""
 
     def penalties(self, features: int) -> NDArray[np.float64]:
         """ζ of every feature of x(s, a), then of every nuisance column."""
         logs = self.logs
         rows = logs.order[logs.usable[logs.order]]  # A sample of them is the same in whatever order they came.
-        state, reward, ones = logs.state[rows][None], logs.reward[rows][None], np.ones((1, len(rows)))
-        if self.units_follow_moments:
-            values = np.concatenate([state * self.critic_sees, reward[..., None]], axis=-1)
-            scaling = self.units.measure_deviations(ones, values, ones)
-        else:
-            scaling = self.units.measure(state, reward, ones)
+        scaling = self.units.measure(logs.state[rows][None], logs.reward[rows][None], np.ones((1, len(rows))))
         penalty = self.units.penalise_critic(
             scaling, self.critic_penalty, actions=logs.actions, intercept=self.penalize_intercept
         )[0]

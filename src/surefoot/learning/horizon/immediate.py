@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, register_horizon
 from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
-from surefoot.learning.horizon.judgement import Judgement, judge_rows
+from surefoot.learning.horizon.judgement import judge_rows
 from surefoot.learning.horizon.posteriors import (
     clear_thresholds,
     estimate_variance_left,
@@ -21,7 +21,6 @@ from surefoot.learning.horizon.posteriors import (
 from surefoot.learning.horizon.transitions import Transitions
 from surefoot.learning.moments import Moments
 from surefoot.learning.pooling import Block, TimeBlocks, Walk
-from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.parallel import map_threads
 
 
@@ -48,42 +47,22 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     kept = np.nan_to_num(judgement.kept)
     moments = _find_reward_moments(task, data, kept)
     penalty = task.penalties(moments.gram.shape[-1])
-    return pool_partially(
-        *(moments, penalty, judgement, logs.participants),
-        actions=logs.actions,
-        correlated=task.correlated_differences,
-        prior=task.prior,
-        walk=_cut_into_blocks(task, data, kept),
-    )
-
-
-def pool_partially(
-    moments: Moments,
-    penalty: NDArray[np.float64],
-    judgement: Judgement,
-    participants: NDArray[Any],
-    *,
-    actions: int,
-    correlated: bool,
-    prior: PlacedPrior | None,
-    walk: Walk | None = None,
-) -> JointFit:
-    """Everybody's coefficients of the reward from their moments; `penalty` is ζ of β, (d,)."""
     posteriors = fit_posteriors(
         moments,
         penalty,
-        states=moments.gram.shape[-1] // actions - 1,
-        actions=actions,
-        correlated=correlated,
+        states=len(logs.state_names),
+        actions=logs.actions,
+        correlated=task.correlated_differences,
         variance_left=estimate_variance_left(moments, judgement.threshold, penalty),
-        prior=prior,
-        walk=walk,
+        prior=task.prior,
+        walk=_cut_into_blocks(task, data, kept),
     )
-    warn_of_few_people(posteriors[0], participants)
-    own, new = immediate_advantages(posteriors[0], moments, actions)
+    reward = posteriors[0]
+    warn_of_few_people(reward, logs.participants)
+    advantage, advantage_of_anybody = immediate_advantages(reward, moments, logs.actions)
     total = moments.total().gram
-    anybody = JointFit(clear_thresholds(judgement), posteriors[0].population[None], total, new)
-    return JointFit(judgement, posteriors[0].mean, moments.gram, own, posteriors, anybody)
+    anybody = JointFit(clear_thresholds(judgement), reward.population[None], total, advantage_of_anybody)
+    return JointFit(judgement, reward.mean, moments.gram, advantage, posteriors, anybody)
 
 
 def _cut_into_blocks(task: HorizonTask, data: Followed, kept: NDArray[np.float64]) -> Walk | None:

@@ -45,12 +45,6 @@ class Judgement:
     n_iter: NDArray[np.int64]
     converged: NDArray[np.bool_]
 
-    @classmethod
-    def of_everything(cls, fits: int, kept: NDArray[np.float64], trusted: NDArray[np.bool_]) -> Judgement:
-        """Of a critic for which all that can be used counts."""
-        whole = (np.full(fits, np.inf), np.ones(fits, dtype=np.int64), np.ones(fits, dtype=bool))
-        return cls(kept, trusted, *whole)
-
 
 def judge_rows(
     data: Followed,
@@ -89,10 +83,15 @@ class _Judge:
     engine: Engine
 
     def trust_all(self, pooling: Pooling) -> Judgement:
-        """What there is to say when everything counts."""
+        """The judgement of a critic that keeps every usable decision point."""
         fits = len(pooling.list_participants(self.data.logs))
-        counts = np.where(self.data.logs.usable, self.data.discount, np.nan)
-        return Judgement.of_everything(fits, counts, self.data.present.copy())
+        return Judgement(
+            kept=np.where(self.data.logs.usable, self.data.discount, np.nan),
+            trusted=self.data.present.copy(),
+            threshold=np.full(fits, np.inf),
+            n_iter=np.ones(fits, dtype=np.int64),
+            converged=np.ones(fits, dtype=bool),
+        )
 
     def judge(self, pooling: Pooling, state: NDArray[np.float64], reward: NDArray[np.float64]) -> Judgement:
         """By the fits of one pooling to these states and rewards of all rows."""

@@ -8,7 +8,6 @@ from surefoot.learning.methods.actor_critic import ACCB, SACCB
 from surefoot.learning.methods.composition import Method
 from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.linucb import LinUCB
-from surefoot.learning.methods.moment_fit import MomentFit, fit_moments
 from surefoot.learning.methods.pessimist import Pessimist
 from surefoot.learning.methods.posterior_sampling import PosteriorSampler
 
@@ -19,10 +18,8 @@ __all__ = [
     "CriticResult",
     "LinUCB",
     "Method",
-    "MomentFit",
     "Pessimist",
     "PosteriorSampler",
-    "fit_moments",
     "method",
 ]
 

@@ -45,7 +45,6 @@ class ACCB(Method):
     actor_penalty: float = 1e-4
     """ζ_a."""
     needs_coefficients: ClassVar[bool] = False
-    why_rule_needs_rows: ClassVar[str | None] = "an actor searches over all states"
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "actor_penalty")
 
     @property

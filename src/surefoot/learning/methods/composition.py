@@ -25,8 +25,6 @@ from surefoot.learning.forgetting import check_forgetting, discount_rows, warn_o
 from surefoot.learning.horizon import BatchOutlook, HorizonTask, JointFit, find_horizon
 from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.methods.estimator import EstimatorInterface
-from surefoot.learning.methods.moment_fit import fit_moments
-from surefoot.learning.moment_roots import MomentRoots
 from surefoot.learning.penalty_units import FitScales, find_penalty_units
 from surefoot.learning.pooling import Block, check_random_walk, find_pooling
 from surefoot.learning.priors import PlacedPrior
@@ -88,8 +86,6 @@ class Method(EstimatorInterface, ABC):
 
     needs_coefficients: ClassVar[bool] = True
     """Whether the decision rule is made of the critic's coefficients, and not only of what it expects."""
-    why_rule_needs_rows: ClassVar[str | None] = None
-    """Why the decision rule is learned from the decision points themselves; None where the critic's fit is enough."""
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty",)
     _positive: ClassVar[tuple[str, ...]] = ("tau",)
 
@@ -114,27 +110,16 @@ class Method(EstimatorInterface, ABC):
         return self.fit_some(logs, engine=engine)
 
     def update(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
-        """Learn from further decision points, of the same or of other people, as if `fit` had been given all of them.
+        """Fit again to the logs of the last fit and to further decision points, of the same or of other people.
 
-        A decision point that was learned from already is refused.
+        A decision point that was learned from already is refused, unless it waited for its outcome.
         """
         if self.filter is not None:
             raise InputError(
                 f"filter = '{self.filter}' looks at a participant's whole series, of which only the cleaned values are "
                 "left; fit all logs anew"
             )
-        joined = join_logs(self.logs_, logs)
-        if self.why_rows is not None:
-            return self.fit(joined, engine=engine)
-        Learnable.of_logs(joined).require(logs.names.reward)
-        roots = (self.roots_ or self.find_roots(self.logs_)) + self.find_roots(logs)
-        names, training = (logs.state_names, logs.action_names), KnownTraining.of_logs(joined)
-        self.fitted_ = fit_moments(self, roots, names, training).describe_rows(joined)
-        return self
-
-    def find_roots(self, logs: Trajectories) -> MomentRoots:
-        """Everybody's moments, as a fit that follows from them needs them."""
-        return MomentRoots.of_logs(logs, self.list_seen(logs.state_names)["critic_sees"], self.list_centres(logs))
+        return self.fit(join_logs(self.logs_, logs), engine=engine)
 
     def fit_some(self, logs: Trajectories, *, engine: str = "numpy", discount: NDArray[np.float64] | None = None) -> Self:
         """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one.
@@ -218,7 +203,6 @@ class Method(EstimatorInterface, ABC):
             centre=self.list_centres(logs),
             engine=engine,
             prior=self.place_prior(logs.state_names, logs.action_names),
-            units_follow_moments=self.units_follow_moments,
         )
 
     def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit:
@@ -230,12 +214,7 @@ class Method(EstimatorInterface, ABC):
         xp = array_namespace(batch.state)
         x = batch.features
         units = find_penalty_units(self.penalty_units)
-        if self.units_follow_moments:
-            size = x.shape[-1] // batch.actions
-            values = xp.concat([x[..., 1:size], batch.reward[..., None]], axis=-1)
-            scaling = units.measure_deviations(x[..., 0], values, batch.usable)
-        else:
-            scaling = units.measure(batch.state, batch.reward, batch.usable)
+        scaling = units.measure(batch.state, batch.reward, batch.usable)
         penalty = units.penalise_critic(
             scaling, self.critic_penalty, actions=batch.actions, intercept=self.penalize_intercept
         )
@@ -288,28 +267,6 @@ class Method(EstimatorInterface, ABC):
     @abstractmethod
     def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
         """The decision rules of the block's people, and for whom the search for them converged."""
-
-    @property
-    def units_follow_moments(self) -> bool:
-        """Whether the penalties' units are means and standard deviations, and not quartiles: wherever moments are enough for
-        critic and decision rule."""
-        return self.make_critic().follows_moments and self.why_rule_needs_rows is None
-
-    @property
-    def why_rows(self) -> str | None:
-        """Why a fit needs the decision points themselves; None where it follows from sums of squares and products."""
-        critic = self.make_critic()
-        if self.filter is not None:
-            return f"filter = '{self.filter}' looks at whole series"
-        if not critic.follows_moments:
-            return f"{critic.title} judges every decision point anew"
-        if self.forgetting < 1:
-            return "what is forgotten counts less with every later decision point"
-        if self.random_walk:
-            return "a random walk needs to know when each decision point was"
-        if find_horizon(self.horizon).looks_ahead:
-            return "a look ahead needs what followed each decision point"
-        return self.why_rule_needs_rows
 
     def make_critic(self) -> Critic:
         """The critic with this method's parameters."""

@@ -101,16 +101,6 @@ policies = sa.Table(
     sa.Column("content", sa.Text, nullable=False, comment="JSON as surefoot.policies writes it"),
 )
 
-kept_moments = sa.Table(
-    "kept_moments",
-    metadata,
-    sa.Column("update_id", Serial, sa.ForeignKey("updates.id"), primary_key=True, autoincrement=False),
-    sa.Column("study_id", sa.String(64), sa.ForeignKey("studies.id"), nullable=False),
-    sa.Column("marks", sa.Text, nullable=False, comment="JSON: how far the database was read"),
-    sa.Column("content", sa.LargeBinary, nullable=False, comment="Parquet as surefoot.fitting keeps moments"),
-)
-"""Those of the last update, for the next one to go on from; no evidence, and deleted when anything is erased."""
-
 activations = sa.Table(
     "activations",
     metadata,

@@ -17,7 +17,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database, lift_time_limit, lock_content
 from surefoot.service.database.evidence import COPIED_VALUES, EVIDENCE
 from surefoot.service.database.ledger import insert_recorded
-from surefoot.service.database.schema import decisions, kept_moments, outcomes, participant_events, participants, updates
+from surefoot.service.database.schema import decisions, outcomes, participant_events, participants, updates
 from surefoot.service.trial.pauses import withdraw_participant
 from surefoot.service.trial.trial import Trial, read_draw_secret
 
@@ -118,7 +118,6 @@ def erase_content(
     }
     if any(counts.values()):
         _blank_copies(connection)
-        connection.execute(sa.delete(kept_moments))
         row = {"participant_id": participant_id, "received_before": before, "reason": reason, "erased_at": now()}
         insert_recorded(connection, "erasure", {**row, "done_by": by, **counts})
         words = f"{counts['decisions']} decisions, {counts['outcomes']} outcomes"

@@ -27,7 +27,6 @@ from surefoot.service.trial.policy_versions import to_text
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
 from surefoot.service.updates.coefficient_intervals import coefficient_intervals
-from surefoot.service.updates.moment_store import UpdateRows, keep_moments, pack_moments, read_update_rows
 from surefoot.study import StudyLogs
 from surefoot.trial_rules.proposals import Proposal, propose_policy
 
@@ -149,18 +148,15 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
         _set_state(trial, update_id, "fitting")
         with trial.database.snapshot() as connection:
             departures = _count_departures(trial, connection)
-            read = read_update_rows(trial, connection)
-        if not read.rows:
+            rows = trial_logs.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
+        if not rows:
             return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
-        proposal = _propose(trial, update_id, read)
-        result = _describe_result(trial, proposal, read)
-        moments = pack_moments(trial, update_id, proposal, read.marks)
+        proposal = _propose(trial, update_id, rows)
+        result = _describe_result(trial, proposal, rows)
         live = describe_live(trial)
         with trial.database.transaction() as connection:
             lock_content(connection)
             if _count_departures(trial, connection) == departures:
-                if moments is not None:
-                    keep_moments(connection, moments)
                 return _publish_policy(trial, connection, update_id, proposal, result, live)
     raise InputError(f"somebody withdrew or was erased during each of {FITS} fits; start the update again")
 
@@ -173,19 +169,16 @@ def _count_departures(trial: Trial, connection: sa.Connection) -> tuple[int, int
     return int(erased or 0), int(left or 0)
 
 
-def _propose(trial: Trial, update_id: int, read: UpdateRows) -> Proposal:
+def _propose(trial: Trial, update_id: int, rows: list[Any]) -> Proposal:
     live = trial.read_live(trial.policies.live())
     before = live.version.policies if live is not None and live.version is not None and live.fits else None
     return propose_policy(
         trial.study,
-        trial_logs.measure_rows(trial.study, read.rows),
+        trial_logs.measure_rows(trial.study, rows),
         before,
         [] if before is None else _live_coefficients(trial),
-        label=lambda row: (
-            f"decision point {read.rows[row]['decision_idx']} of participant {read.rows[row]['participant_id']}"
-        ),
+        label=lambda row: f"decision point {rows[row]['decision_idx']} of participant {rows[row]['participant_id']}",
         report=lambda state: _set_state(trial, update_id, state),
-        earlier=read.earlier,
     )
 
 
@@ -199,22 +192,21 @@ def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
     return kept
 
 
-def _describe_result(trial: Trial, proposal: Proposal, read: UpdateRows) -> dict[str, Any]:
+def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[str, Any]:
     """Counts, the rows that the critic removed with what it expected there, and values that were not plausible."""
     fit = describe_fit(trial.study, proposal.logs, proposal.fit)
     result = {
         **fit.summary,
         "study_id": trial.study_id,
-        "removed_rows": _list_removed(fit, proposal.logs, read.rows),
+        "removed_rows": _list_removed(fit, proposal.logs, rows),
         "implausible_rows": [
-            {**_name_point(read.rows[cell.row]), "variable": cell.variable, "value": cell.value, "limits": cell.limits}
+            {**_name_point(rows[cell.row]), "variable": cell.variable, "value": cell.value, "limits": cell.limits}
             for cell in proposal.implausible[:SHOWN]
         ],
     }
     if proposal.coefficients:
         result |= {"standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}
-    counts = {} if proposal.kept is None else proposal.kept.summarise_fit(proposal.fit.warnings)
-    return {**result, **counts, "rows_read": len(read.rows), "why_all_rows": read.why_all}
+    return result
 
 
 def _list_removed(fit: PartFit, logs: StudyLogs, rows: list[Any]) -> list[dict[str, Any]]:
