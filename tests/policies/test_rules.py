@@ -4,13 +4,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from surefoot.policies.rules import (
     Boltzmann,
-    FirstPosteriorSampling,
     Fixed,
     Pessimistic,
     PosteriorSampling,
     SmoothAllocation,
     UpperConfidence,
-    find_rule,
 )
 from tests.reference import literal
 
@@ -29,7 +27,6 @@ def rules(actions):
         UpperConfidence(RNG.standard_normal((LANES, actions, 4)), root @ np.swapaxes(root, -1, -2)),
         UpperConfidence(RNG.standard_normal((LANES, actions, 4)), np.zeros((LANES, actions, 4, 4))),
         Pessimistic(RNG.standard_normal((LANES, actions, 4)), root @ np.swapaxes(root, -1, -2)),
-        FirstPosteriorSampling(*posterior),
         PosteriorSampling(*posterior),
         *([SmoothAllocation(*posterior, curve)] if actions == 2 else []),
     ]
@@ -114,17 +111,6 @@ def test_posterior_sampling_is_sure_where_nothing_is_left_open():
     state = np.array([[2.0], [-2.0], [5.0]])
     assert_array_equal(rule.probabilities(state), [[0, 1], [1, 0], [1, 0]])
     assert [rule[lane].scalar()(state[lane].tolist()) for lane in range(3)] == [[0, 1], [1, 0], [1, 0]]
-
-
-def test_what_an_earlier_quadrature_decided_is_decided_again():
-    """Probabilities of four actions as they were recorded when files called the rule by this name."""
-    covariance = np.array([[1.0, 0.2, 0.0], [0.2, 1.0, 0.4], [0.0, 0.4, 1.0]])
-    rule = find_rule("posterior-sampling")(np.array([[0.3], [-0.2], [0.1]]), covariance)
-    recorded = [0.1385273900335111, 0.40964529577787206, 0.1512407894441985, 0.30058652474441844]
-    assert_allclose(rule.scalar()([]), recorded, rtol=1e-12)
-    today = PosteriorSampling(rule.mean, rule.covariance).scalar()([])
-    assert_allclose(today, recorded, atol=1e-4)
-    assert today != recorded
 
 
 def test_smooth_allocation_stays_within_its_ends():

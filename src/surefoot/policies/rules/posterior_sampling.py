@@ -11,7 +11,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.numerics import orthants
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.largest_value import probability_of_largest, scalar_probability_of_largest
 from surefoot.numerics.logistic_mean import mean_of_logistic
@@ -117,14 +116,14 @@ class PosteriorSampling(_Posterior):
     """P(a | s) = P(action a has the largest effect), with the effects' posterior: Thompson's rule without the draw.
 
     For two actions it is Φ(mᵀz / √(zᵀVz)); for more a fixed quadrature gives it to 1e-4 and better. An effect without
-    variance is known, and a tie goes to the lower action. The name in a policy's file says which quadrature it is.
+    variance is known, and a tie goes to the lower action.
 
     >>> rule = PosteriorSampling(np.array([[1.0, 0.0]]), np.diag([0.0, 4.0]))
     >>> [round(p, 4) for p in rule.scalar()([2.0])]
     [0.1587, 0.8413]
     """
 
-    name: ClassVar[str] = "posterior-sampling-2"
+    name: ClassVar[str] = "posterior-sampling"
     how: ClassVar[str] = (
         "Sampled from the posterior: an action is taken with the probability that its effect is the largest, given what the "
         "data say. That is near an even chance where they say little, and near 0 or 1 where they are sure."
@@ -135,23 +134,6 @@ class PosteriorSampling(_Posterior):
 
     def _scalar_weigh(self) -> Callable[[list[float], list[list[float]]], list[float]]:
         return scalar_probability_of_largest
-
-
-@register_rule
-@dataclass(frozen=True, eq=False)
-class FirstPosteriorSampling(PosteriorSampling):
-    """`PosteriorSampling` by the first quadrature, 24 nodes for everything, so that what it decided can be replayed.
-
-    With four actions and more its probabilities differ by up to 1e-4 from those of today. Nothing new is fitted with it.
-    """
-
-    name: ClassVar[str] = "posterior-sampling"
-
-    def _weigh(self, mean: Array, covariance: Array) -> Array:
-        return orthants.probability_of_largest(mean, covariance)
-
-    def _scalar_weigh(self) -> Callable[[list[float], list[list[float]]], list[float]]:
-        return orthants.scalar_probability_of_largest
 
 
 @register_rule
