@@ -53,6 +53,7 @@ def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
     assert "done" in said and "policy 1 is live" in said
     assert "80 decisions replayed, 0 differences" in run("replay")
     assert "80 rows, 2 participants" in run("export", "decisions.parquet")
+    assert Study.load(tmp_path / "decisions.study.toml").collection.policy == "own"
     assert "64 rows" in run("export", "outcomes.csv", "--outcomes")
     assert len(Study.parse(STUDY).read(tmp_path / "decisions.parquet").logs) == 80
     assert "80 decisions, 64 outcomes" in run("backup", "trial.zip")

@@ -19,8 +19,8 @@ def export(
     outcomes: Annotated[bool, typer.Option("--outcomes", help="Every outcome ever sent, with corrections.")] = False,
     staff_actions: Annotated[bool, typer.Option("--staff-actions", help="Who did what, when and to whom.")] = False,
 ) -> None:
-    """Write one row per decision point, for analysis and for surefoot fit with the same study."""
-    from surefoot.atomic_files import atomic_write
+    """Write one row per decision point, and next to it the study that says how the trial chose its actions."""
+    from surefoot.atomic_files import atomic_write, write_texts
     from surefoot.errors import InputError
 
     if out.suffix not in (".csv", ".parquet"):
@@ -28,6 +28,7 @@ def export(
     trial = open_trial(study, database)
     from surefoot.service.access.staff_trail import name_operator, record_action
     from surefoot.service.operations.export import EXPORTS
+    from surefoot.service.operations.exported_study import write_study_text
 
     name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
     with atomic_write(out) as temporary:
@@ -36,3 +37,7 @@ def export(
             record_action(connection, name_operator(), "exported", f"{name}{out.suffix}", f"{made.rows} rows")
     people = f", {made.participants:,} participants" if name == "decisions" else ""
     typer.echo(f"{out}: {made.rows:,} rows{people}, SHA-256 {made.sha256}")
+    if name == "decisions":
+        beside = out.with_name(f"{out.stem}.study.toml")
+        write_texts({beside: write_study_text(trial)})
+        typer.echo(f"{beside}: the study with [collection], which says how the trial chose its actions")

@@ -29,6 +29,7 @@ PAGES = {
     "GET /participants/{participant_id}": TEAM,
     "GET /adherence": TEAM,
     "GET /not-worn": TEAM,
+    "GET /download/study.toml": READERS,
     "GET /download/{name}.{form}": READERS,
     "GET /updates": READERS,
     "GET /updates/calendar": READERS,

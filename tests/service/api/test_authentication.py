@@ -22,6 +22,7 @@ ROUTES = {
     ("POST", "/participants/p1/pause"): "admin",
     ("POST", "/study/pause"): "admin",
     ("GET", "/export/decisions"): "analyst",
+    ("GET", "/export/study"): "analyst",
     ("GET", "/export/outcomes"): "analyst",
     ("GET", "/export/staff-actions"): "admin",
     ("GET", "/safety"): "monitor",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from surefoot.service.api.authentication import AuthenticatedRoute, for_role
-from surefoot.service.api.file_replies import export_file
+from surefoot.service.api.file_replies import export_file, export_study
 from surefoot.service.api.routes import ERRORS, trial_of
 from surefoot.service.database.clock import now
 from surefoot.service.operations.export import FORMATS
@@ -96,6 +96,18 @@ def pause_study(change: Change, body: ReasonedRequest, request: Request) -> Any:
 def decisions(request: Request, form: Form = "csv") -> Response:
     """One row per decision point, for the analysis of micro-randomised trials; the headers count the rows."""
     return export_file(trial_of(request), "decisions", form, request.state.caller.name)
+
+
+@router.get(
+    "/export/study",
+    response_class=Response,
+    responses={200: {"content": {"application/toml": {}}, "description": "The file"}},
+    tags=["analyst"],
+)
+@for_role("analyst")
+def study(request: Request) -> Response:
+    """The study file that goes with the decisions; its `[collection]` says how the trial chose its actions."""
+    return export_study(trial_of(request), request.state.caller.name)
 
 
 @router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])

@@ -1,4 +1,4 @@
-"""Exports as files to download, with the counts and the hash to check them by."""
+"""Exports as files to download, with the counts and the hash to check them by, and the study that goes with them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from starlette.background import BackgroundTask
 
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.operations.export import EXPORTS, FORMATS
+from surefoot.service.operations.exported_study import write_study_text
 from surefoot.service.trial.trial import Trial
 
 
@@ -33,3 +34,12 @@ def export_file(trial: Trial, name: str, form: str, by: str) -> Response:
     return FileResponse(
         path, media_type=FORMATS[form], headers=headers, filename=f"{name}.{form}", background=BackgroundTask(path.unlink)
     )
+
+
+def export_study(trial: Trial, by: str) -> Response:
+    """The study file that goes with the decisions; on the staff trail."""
+    text = write_study_text(trial)
+    with trial.database.transaction() as connection:
+        record_action(connection, by, "exported", "study.toml")
+    headers = {"Content-Disposition": 'attachment; filename="decisions.study.toml"'}
+    return Response(text, media_type="application/toml", headers=headers)

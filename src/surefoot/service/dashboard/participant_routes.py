@@ -6,7 +6,7 @@ from typing import Literal
 
 from fastapi import Response
 
-from surefoot.service.api.file_replies import export_file
+from surefoot.service.api.file_replies import export_file, export_study
 from surefoot.service.dashboard import adherence, charts, overview, participant_view, wearing
 from surefoot.service.dashboard.downloads import send_csv
 from surefoot.service.dashboard.page_access import Viewer, router
@@ -100,6 +100,12 @@ def pause_study(change: Change, viewer: Actor, fields: Fields) -> Response:
 def _set_pause(viewer: Viewer, participant_id: str | None, change: Change, fields: dict[str, str]) -> None:
     by = viewer.caller.name
     set_pause(viewer.trial, participant_id, paused=change == "pause", reason=read_reason(fields), by=by)
+
+
+@router.get("/download/study.toml")
+def download_study(viewer: Reader) -> Response:
+    """The study that goes with the decisions."""
+    return export_study(viewer.trial, viewer.caller.name)
 
 
 @router.get("/download/{name}.{form}")
