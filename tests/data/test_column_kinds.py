@@ -52,8 +52,16 @@ def test_a_study_and_trajectories_read_a_file_alike(logs):
         assert_array_equal(getattr(direct, name), getattr(read, name))
     plain = sf.Trajectories.from_csv(logs, state=["hour", "rain"], **roles)
     assert_array_equal(plain.state, read.state[:, :2])
-    with pytest.raises(sf.InputError, match="line 2, column 'place', participant '007': 'home' is not a number"):
+    with pytest.raises(
+        sf.InputError, match=r"column 'place' holds text \('home', 'out', …\); write state={'place': 'category'"
+    ):
         sf.Trajectories.from_csv(logs, state=["place"], **roles)
+    named = sf.Trajectories.from_csv(logs, state={"hour": "number", "rain": "yes/no", "place": "category"}, **roles)
+    assert named.state_names == ("hour", "rain", "place=out")
+    assert_array_equal(named.state[:, :2], read.state[:, :2])
+    assert_array_equal(named.state[:, 2], 1 - read.state[:, 2])
+    with pytest.raises(sf.InputError, match="column 'hour' holds 24 different values where a category has 2 to 12"):
+        sf.Trajectories.from_csv(logs, state={"hour": "category"}, **roles)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,11 @@ MISTAKES = [
         "rows.csv: column 'sent' holds 1 only, so no two actions can be compared; say with --action NAME which column holds the actions",
     ),
     Mistake(
+        "size with an effect in standard deviations where it is in steps",
+        command("size", "--days", "20", "--per-day", "2", "--effect", "0.1", "--sd", "150"),
+        "an effect of 0.1 is 0.00067 standard deviations of the outcome (sd 150), too small for any trial; give it in the outcome's units, in which 0.1 standard deviations are 15",
+    ),
+    Mistake(
         "fit without a study",
         command("fit", "logs.csv", "--study", "other.toml"),
         "other.toml: there is no such file; surefoot init LOGS --out other.toml writes a first one",

@@ -67,6 +67,16 @@ MISTAKES = [
     ),
     Mistake("from_frame without a state", frame(state=[]), "state must list at least one column, for example state=['s1']"),
     Mistake(
+        "from_frame with a kind that does not exist",
+        frame(state={"weather": "categry"}),
+        "state['weather'] is 'categry' (did you mean 'category'?); write one of ['number', 'category', 'yes/no'], or Category(levels=('other', 'home'))",
+    ),
+    Mistake(
+        "from_frame with a category that has a value for every row",
+        frame(state={"weather": "category"}),
+        "column 'weather' holds 240 different values where a category has 2 to 12; name its levels with Category(levels=(…)), or choose another kind",
+    ),
+    Mistake(
         "from_frame with one column instead of a list",
         frame(state="weather"),
         "state must list at least one column, for example state=['weather']",

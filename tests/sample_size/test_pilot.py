@@ -41,6 +41,20 @@ def test_a_binary_pilot_says_the_chance_without_treatment():
     assert sized.size.people <= sized.cautious.people and len(sized.pilot_lines) == 2
 
 
+def test_the_effect_is_said_in_units_of_the_outcome_and_in_standard_deviations():
+    pilot = estimate_nuisance(STUDY, make_pilot(sd=150.0, effect_sd=0.0))
+    sized = size_trial("continuous", 30, 2, effect=15.0, pilot=pilot)
+    standardised = size_trial(
+        "continuous", 30, 2, effect=15.0 / pilot.values["sd"], availability=pilot.values["availability"]
+    )
+    assert sized.size.people == pytest.approx(standardised.size.people, abs=2)
+    (units,) = (line for line in sized.pilot_lines if line.startswith("Effects are in units of y:"))
+    assert f"15 is {15 / pilot.values['sd']:.2g} of its standard deviation in the pilot" in units
+    assert f"a standardised effect of 0.1 is {0.1 * pilot.values['sd']:.4g}" in units
+    with pytest.raises(InputError, match=r"too small for any trial; give it in the outcome's units, in which 0.1 standard"):
+        size_trial("continuous", 30, 2, effect=0.1, pilot=pilot)
+
+
 def test_people_without_differing_effects_are_told_so():
     found = estimate_nuisance(STUDY, make_pilot(effect_sd=0.0)).estimates["effect_sd"]
     assert found.low == 0 and found.value < 0.15

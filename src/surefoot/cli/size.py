@@ -25,7 +25,13 @@ EXAMPLES = """**Examples**
 
     surefoot size --days 42 --per-day 5 --effect 0.15 --pilot logs.csv --study study.toml
 """
-OverDays = Annotated[str, typer.Option(help="A number, numbers for every day, or mean=…,initial=…,peak_day=… of a trend.")]
+OverDays = Annotated[
+    str,
+    typer.Option(
+        help="A number, numbers for every day, or mean=…,initial=…,peak_day=… of a trend; in standard deviations of the "
+        "outcome, or in its own units with --pilot or --sd."
+    ),
+]
 
 
 @app.command(epilog=EXAMPLES)

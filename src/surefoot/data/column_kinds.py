@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.column_summaries import ColumnSummary, quote
 from surefoot.data.log_columns import NO, YES, LogColumn
+from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,6 +122,11 @@ class VariableKind(ABC):
     def describe_values(self, values: NDArray[np.float64]) -> str:
         """Which values were logged, in words; (rows, columns)."""
         return f"{len(np.unique(values, axis=0))} different values were logged"
+
+    @classmethod
+    def of_column(cls, column: LogColumn) -> Self:
+        """The kind with what must be known of the column to read it."""
+        return cls()
 
     @classmethod
     @abstractmethod
@@ -300,12 +306,21 @@ class Category(VariableKind):
         return ", ".join(f"{level} {100 * share:.0f} %" for level, share in shares) + " of decision points"
 
     @classmethod
+    def of_column(cls, column: LogColumn) -> Self:
+        """With the levels that occur, in alphabetical order; those that differ in case alone are one."""
+        texts, indices = column.distinct()
+        used = [text for code, text in enumerate(texts) if (indices == code).any()]
+        levels = sorted(join_cases(sorted(used)))
+        if not 2 <= len(levels) <= MOST_LEVELS:
+            what = f"column '{column.name}' holds {len(levels)} different values where a category has 2 to {MOST_LEVELS}"
+            remedy = "name its levels with Category(levels=(…)), or choose another kind"
+            raise InputError(f"{what}; {remedy}", column=column.name)
+        return cls(levels=tuple(levels))
+
+    @classmethod
     def recognize(cls, summary: ColumnSummary) -> Self | None:
         # Text that hardly repeats is a remark, not a category.
-        by_case: dict[str, str] = {}
-        for level in summary.levels:
-            by_case.setdefault(level.lower(), level)
-        levels = tuple(by_case.values())
+        levels = tuple(join_cases(summary.levels))
         if summary.numbers is None and 2 <= len(levels) <= min(MOST_LEVELS, summary.rows // 2):
             return cls(levels=levels)
         return None
@@ -316,6 +331,18 @@ class Category(VariableKind):
         if others:
             lines.append(f"# Read as one with these, which differ in case alone: {', '.join(map(quote, others))}.")
         return lines
+
+
+def join_cases(texts: Sequence[str]) -> list[str]:
+    """Texts without those that differ from an earlier one in case alone.
+
+    >>> join_cases(["home", "Work", "Home"])
+    ['home', 'Work']
+    """
+    by_case: dict[str, str] = {}
+    for text in texts:
+        by_case.setdefault(text.lower(), text)
+    return list(by_case.values())
 
 
 KINDS: dict[str, type[VariableKind]] = {kind.name: kind for kind in (Number, Category, YesNo)}

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import Number, VariableKind, YesNo
+from surefoot.data.column_kinds import KINDS, Category, Number, VariableKind, YesNo
 from surefoot.data.column_roles import take_probability
 from surefoot.data.column_summaries import ColumnSummary
 from surefoot.data.decision_points import DecisionPoints
 from surefoot.data.log_files import LogLayout, LogRows
 from surefoot.data.mean_weights import READINGS, require_reading
 from surefoot.data.problems import Problems
-from surefoot.errors import InputError
+from surefoot.errors import InputError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LogRoles:
     available: str | None = None
     probability: str | None = None
     probability_of: str | None = None
-    state: Sequence[str] | Mapping[str, VariableKind] = ()
+    state: Sequence[str] | Mapping[str, VariableKind | str] = ()
     actions: int | Sequence[str] = 2
 
     def __post_init__(self) -> None:
@@ -42,6 +42,8 @@ class LogRoles:
                 "probability_of='sending' says nothing about which of several actions was sent; give the probability of the "
                 "action taken"
             )
+        for name, kind in self.state.items() if isinstance(self.state, Mapping) else ():
+            _check_kind(name, kind)
         repeated = [name for name in self.columns if self.columns.count(name) > 1]
         if repeated:
             raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
@@ -57,14 +59,18 @@ class LogRoles:
 
     @property
     def layout(self) -> LogLayout:
-        levels = {name: kind.levels for name, kind in self.state.items()} if isinstance(self.state, Mapping) else {}
+        kinds = self.state.items() if isinstance(self.state, Mapping) else ()
+        levels = {name: kind.levels for name, kind in kinds if not isinstance(kind, str)}
         return LogLayout(self.participant, self.time, tuple(self.columns), meant={self.action: self.action_names, **levels})
 
     def kinds(self, rows: LogRows) -> dict[str, tuple[str, VariableKind]]:
         """The column and the kind of every state variable; without kinds of their own columns are numbers or yes/no."""
-        if isinstance(self.state, Mapping):
-            return {name: (name, kind) for name, kind in self.state.items()}
-        return {name: (name, _guess_kind(rows, name)) for name in self.state}
+        if not isinstance(self.state, Mapping):
+            return {name: (name, _guess_kind(rows, name)) for name in self.state}
+        return {
+            name: (name, KINDS[kind].of_column(rows.column(name, Problems())) if isinstance(kind, str) else kind)
+            for name, kind in self.state.items()
+        }
 
     def read_probability(self, points: DecisionPoints, person: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of the action taken."""
@@ -81,8 +87,25 @@ class LogRoles:
         return logged
 
 
+def _check_kind(name: str, kind: VariableKind | str) -> None:
+    """Refuse what is not a kind of state variable."""
+    if isinstance(kind, str) and kind in KINDS:
+        return
+    if not isinstance(kind, VariableKind):
+        near = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
+        example = "Category(levels=('other', 'home'))"
+        raise InputError(f"state['{name}'] is {kind!r}{near}; write one of {list(KINDS)}, or {example}", column=name)
+    try:
+        kind.check()
+    except ValueError as error:
+        raise InputError(f"state['{name}']: {error}", column=name) from error
+
+
 def _guess_kind(rows: LogRows, name: str) -> VariableKind:
     summary = ColumnSummary.of(name, rows.column(name, Problems()).cells, rows.settings)
+    if Category.recognize(summary) and not YesNo.recognize(summary):
+        words = ", ".join(map(repr, summary.levels[:2]))
+        raise InputError(f"column '{name}' holds text ({words}, …); write state={{'{name}': 'category', …}}", column=name)
     return YesNo.recognize(summary) or Number()
 
 

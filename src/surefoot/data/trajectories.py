@@ -166,7 +166,7 @@ class Trajectories:
         *,
         participant: str,
         time: str,
-        state: Sequence[str] | Mapping[str, VariableKind],
+        state: Sequence[str] | Mapping[str, VariableKind | str],
         action: str,
         reward: str,
         available: str | None = None,
@@ -186,8 +186,9 @@ class Trajectories:
             because a wrong one makes estimates wrong without a sign of it, and may be left out only where both are the
             same: where the probability is 0.5.
         state : list of str, or dict of kinds
-            The columns of the state: a list for numbers and yes/no, `{"place": Category(levels=("other", "home"))}` for
-            others (see `surefoot.data.column_kinds`).
+            The columns of the state: a list for numbers and yes/no; for others their kinds, by name
+            (`{"place": "category"}`, with the levels that occur) or with settings
+            (`{"place": Category(levels=("other", "home"))}`, see `surefoot.data.column_kinds`).
         actions : int or list of str
             What can be sent: how many, or their names, the first of which means "nothing".
         """

@@ -17,6 +17,10 @@ OverDays = ArrayLike | Mapping[str, float]
 """A number; one for every day or decision point; or {mean, initial, peak_day} of a linear or quadratic trend."""
 
 
+SMALLEST_EFFECT = 0.005
+"""In standard deviations of the outcome; no trial is planned for less."""
+
+
 @dataclass(frozen=True)
 class Moderator:
     """A variable that changes the effect, independent of time: by `effect` for one more of it.
@@ -164,6 +168,8 @@ def continuous(
     if test_moderators and not moderators:
         raise InputError("there are no moderators to test; name them")
     setting = _setting(days, decisions_per_day, probability, effect, availability, test)
+    if not test_moderators:
+        _refuse_absurd(setting.mean_effect, sd)
     own = 0.0 if test_moderators else _linear_noncentrality(setting, sd, effect_sd)
     # Centred, a moderator tells nothing about the average effect, nor that about the moderator.
     extra = sum(setting.information.sum() * (one.sd * one.effect / sd) ** 2 for one in moderators)
@@ -185,6 +191,14 @@ def continuous(
         ),
     )
     return settle(design, power, people)
+
+
+def _refuse_absurd(effect: float, sd: float) -> None:
+    """Refuse an effect that was probably meant in standard deviations but is counted in the outcome's units."""
+    if 0 < abs(effect) < SMALLEST_EFFECT * sd:
+        what = f"an effect of {effect:.3g} is {abs(effect) / sd:.2g} standard deviations of the outcome (sd {sd:.3g})"
+        remedy = f"give it in the outcome's units, in which 0.1 standard deviations are {0.1 * sd:.3g}"
+        raise InputError(f"{what}, too small for any trial; {remedy}")
 
 
 def _linear_noncentrality(setting: _Setting, sd: float, effect_sd: float) -> float:

@@ -34,12 +34,15 @@ class Pilot:
         By the names of the arguments of `continuous` and `binary`.
     warnings
         Why the pilot's logs may not be what they are said to be.
+    outcome
+        What the outcome is counted in, as the study transforms it.
     """
 
     people: int
     decision_points: int
     estimates: dict[str, Interval]
     warnings: tuple[str, ...] = ()
+    outcome: str = "the outcome"
 
     @property
     def values(self) -> dict[str, float]:
@@ -100,7 +103,9 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
         found["baseline"] = _ratio(logs, weight * np.nan_to_num(logs.reward), weight)
     else:
         found |= _spread(logs, design, rows, treated)
-    return Pilot(len(logs.participants), len(logs), found, tuple(list_warnings(check_logs(read, study))))
+    return Pilot(
+        len(logs.participants), len(logs), found, tuple(list_warnings(check_logs(read, study))), str(study.reward_unit)
+    )
 
 
 def _spread(

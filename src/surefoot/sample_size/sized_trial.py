@@ -45,14 +45,23 @@ class SizedTrial:
         said = [
             f"{name} {format_number(found.value)} ({format_interval(found)})" for name, found in self.pilot.estimates.items()
         ]
-        first = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(said)}."
+        estimates = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(said)}."
+        cautious = f"At the cautious ends {self.cautious.people} participants would be needed."
         if self.size.wanted_power is None:
-            return [
-                *self.pilot.warnings,
-                first,
-                f"At the cautious ends the power would be {100 * self.cautious.power:.1f} %.",
-            ]
-        return [*self.pilot.warnings, first, f"At the cautious ends {self.cautious.people} participants would be needed."]
+            cautious = f"At the cautious ends the power would be {100 * self.cautious.power:.1f} %."
+        return [*self.pilot.warnings, *self._unit_lines, estimates, cautious]
+
+    @property
+    def _unit_lines(self) -> list[str]:
+        """What the effect is counted in, where the pilot says how far outcomes spread."""
+        if self.pilot is None or "sd" not in self.pilot.estimates:
+            return []
+        sd = self.pilot.estimates["sd"].value
+        effect = self.size.design.effect
+        return [
+            f"Effects are in units of {self.pilot.outcome}: {format_number(effect)} is {format_number(effect / sd)} of its "
+            f"standard deviation in the pilot, and a standardised effect of 0.1 is {format_number(0.1 * sd)}."
+        ]
 
     @property
     def _rows(self) -> list[list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.data.column_kinds import MOST_LEVELS, YesNo
+from surefoot.data.column_kinds import MOST_LEVELS, YesNo, join_cases
 from surefoot.data.column_summaries import ColumnSummary, quote
 from surefoot.data.log_columns import spell
 from surefoot.data.log_files import LogRows
@@ -92,10 +92,7 @@ def _guess_codes(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGu
 
 
 def _guess_words(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
-    by_case: dict[str, str] = {}
-    for level in column.levels:
-        by_case.setdefault(level.lower(), level)
-    levels = list(by_case.values())
+    levels = join_cases(column.levels)
     nothing = [level for level in levels if re.match(NOTHING, level)]
     if len(levels) < 2 or (empty and not nothing):
         return _guess_single(column, levels, empty)
