@@ -33,14 +33,16 @@ def fit_elsewhere():
     sf.fit_study("logs.csv", "other.toml", "fit")
 
 
-def spoil_pilot(keep, **changed):
-    """The logs as one.csv, some rows only, with some columns the same throughout."""
+def spoil_pilot(keep=lambda row: True, **changed):
+    """The logs as one.csv, some rows only, with some columns the same throughout, or a function of the row's cells."""
 
     def make():
         header, *rows = Path("logs.csv").read_text(encoding="utf-8").splitlines()
         names, cells = header.split(","), [row.split(",") for row in rows]
         for row in cells:
-            row[:] = [changed.get(name.strip('"'), value) for name, value in zip(names, row, strict=True)]
+            by_name = dict(zip([name.strip('"') for name in names], row, strict=True))
+            by_name |= {name: value(by_name) if callable(value) else value for name, value in changed.items()}
+            row[:] = by_name.values()
         lines = [header, *(",".join(row) for row in cells if keep(row))]
         Path("one.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -54,6 +56,28 @@ def without_probabilities():
 
 NUMBERED = "id,code,time,mood,sent,steps\n" + "".join(f"{row},{row % 2},{row},{row % 5},1,{row}\n" for row in range(20))
 
+
+def name_availability(spoil):
+    """Spoil the logs, and let the study read their availability."""
+
+    def make():
+        spoil()
+        text = Path("study.toml").read_text(encoding="utf-8")
+        Path("study.toml").write_text(text.replace("[columns]", '[columns]\navailable = "available"'), encoding="utf-8")
+
+    return make
+
+
+def when_free(name):
+    return lambda row: row[name] if row["participant"] < "3" else ""
+
+
+def one_day():
+    spoil_pilot(lambda row: row[1] in "01", reward=lambda row: row["reward"].lstrip("-"))()
+    write("plan.toml", "[design]\nper_day = 2\n")()
+
+
+SIZE = ("size", "--days", "10", "--per-day", "4", "--effect", "500", "--pilot", "one.csv", "--study", "study.toml")
 MISTAKES = [
     Mistake(
         "init without logs",
@@ -244,6 +268,70 @@ MISTAKES = [
         "rehearse with a pilot whose outcome never varies",
         command("rehearse", "one.csv", before=spoil_pilot(lambda row: True, reward="7")),
         "the pilot's outcome is always 7: nothing about its spread can be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "rehearse with a pilot in which nobody is available",
+        command("rehearse", "one.csv", before=name_availability(spoil_pilot(available="false", action="", probability=""))),
+        "no decision point of the pilot is available, so nothing about sending can be learned; check columns.available, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "rehearse with a pilot in which a state variable is always missing",
+        command("rehearse", "one.csv", before=spoil_pilot(weather="")),
+        "the pilot's 'weather' is not known at any decision point, so nothing about its course can be learned; leave it out of [state], give a longer pilot, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "rehearse with a pilot of one day",
+        command("rehearse", "one.csv", "--plan", "plan.toml", before=one_day),
+        "the pilot's outcomes lie on one day, and families of outcomes are compared on days held out; give a longer pilot, name one of ['normal', 'log-normal'] in the plan ([people] outcome = \"normal\"), or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "rehearse with a pilot whose outcome is coded 1 and 2",
+        command("rehearse", "one.csv", before=spoil_pilot(reward=lambda row: "2" if row["weather"] > "0" else "1")),
+        "the pilot's outcome has only the values 1 and 2, and no family suits it; code it as 0 and 1",
+    ),
+    Mistake(
+        "rehearse with a pilot in which nothing was sent",
+        command("rehearse", "one.csv", before=spoil_pilot(action="0", probability="0.4")),
+        "the pilot sent something at no available decision point, so it does not say what sending does; include decision points of both kinds, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+    ),
+    Mistake(
+        "size with a pilot of two participants",
+        command(*SIZE, before=spoil_pilot(lambda row: row[0] in "01")),
+        "a pilot needs at least three participants with an outcome; this one has 2",
+    ),
+    Mistake(
+        "size with a pilot whose outcome never varies",
+        command(*SIZE, before=spoil_pilot(reward="7")),
+        "the pilot's outcome is always 7: nothing about its spread can be learned; name the column that varies as [reward] column, or give the numbers yourself and leave --pilot out",
+    ),
+    Mistake(
+        "size with a pilot in which nothing was sent",
+        command(*SIZE, before=spoil_pilot(action="0", probability="0.4")),
+        "the pilot sent something at no decision point that counts, so nothing about the effect's spread can be learned; include decision points of both kinds",
+    ),
+    Mistake(
+        "size with a pilot whose outcome follows from the action",
+        command(*SIZE, before=spoil_pilot(reward=lambda row: row["action"])),
+        "controls and treatment explain the pilot's outcome exactly, so it says nothing about the spread; give a longer pilot, or name fewer controls in [effects]",
+    ),
+    Mistake(
+        "size with a pilot whose availability could be zero",
+        command(
+            *SIZE,
+            before=name_availability(
+                spoil_pilot(
+                    available=lambda row: str(row["participant"] < "3").lower(),
+                    action=when_free("action"),
+                    probability=when_free("probability"),
+                )
+            ),
+        ),
+        "the pilot's availability is 0.5 (95 % interval −0.1 to 1.1): at its lower end no number of people is enough; give the availability yourself, or a longer pilot",
+    ),
+    Mistake(
+        "effects of an outcome that follows from the action",
+        command("effects", "one.csv", before=spoil_pilot(reward=lambda row: row["action"])),
+        "the 6 participants that count show exactly the same effect, so its uncertainty cannot be estimated; check the column 'reward', or wait for more decision points",
     ),
     Mistake(
         "rehearse without a pilot and without a range of the outcome",

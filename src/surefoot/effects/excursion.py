@@ -11,7 +11,7 @@ from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.result import EffectResult
 from surefoot.effects.terms import Terms
 from surefoot.effects.trial_rows import read_trial_rows
-from surefoot.effects.validity import check_validity
+from surefoot.effects.validity import check_uncertainty, check_validity
 from surefoot.errors import InputError, did_you_mean
 
 
@@ -104,7 +104,9 @@ def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", pla
     points = read_trial_rows(frame, analysis, place=place)
     chosen = ESTIMATORS[estimator]
     check_validity(points, chosen)
-    return EffectResult(estimator, points, chosen.estimate(points))
+    result = EffectResult(estimator, points, chosen.estimate(points))
+    check_uncertainty(points, result.bse)
+    return result
 
 
 def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+import numpy as np
+
 from surefoot.data.frames import csv_text
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.report import EffectRow, EffectsReport
@@ -18,11 +20,12 @@ WIDTH = 80
 
 def table_rows(rows: Sequence[EffectRow]) -> list[list[str]]:
     """Lines for `lay_out` with `TABLE_HEADERS`; without the last column where nothing is adjusted."""
-    found = []
+    lines = []
     for row in rows:
-        cells = [f"{value:.4f}" for value in (row.estimate, row.standard_error, row.low, row.high, row.p, row.p_holm)]
-        found.append([row.label, *(cell for cell in cells if cell != "nan")])
-    return found
+        numbers = [row.estimate, row.standard_error, row.low, row.high, row.p]
+        adjusted = [] if np.isnan(row.p_holm) else [row.p_holm]
+        lines.append([row.label, *(f"{value:.4f}" for value in (*numbers, *adjusted))])
+    return lines
 
 
 def report_text(report: EffectsReport) -> str:

@@ -15,6 +15,9 @@ AFTERWARDS = 1e-6
 """A variable that was known before a randomised decision differs between the arms by chance only; a p-value below this is
 not chance."""
 
+CERTAIN = 1e-10
+"""In standard deviations of the outcome: a standard error below this is rounding."""
+
 
 def check_validity(points: TrialRows, estimator: Estimator) -> None:
     """Refuse what the estimator cannot answer."""
@@ -41,6 +44,17 @@ def check_validity(points: TrialRows, estimator: Estimator) -> None:
         _check_distal(points)
     _check_numerator(points.counted_only)
     _check_known_before(points.counted_only)
+
+
+def check_uncertainty(points: TrialRows, errors: NDArray[np.float64]) -> None:
+    """Refuse an effect without a standard error: participants who all show one effect say nothing about its spread."""
+    counted = points.counted_only
+    largest = np.tile(np.abs(counted.moderators).max(axis=1), len(counted.action_names) - 1)
+    if not (errors * largest > CERTAIN * counted.outcome.std()).all():
+        raise InputError(
+            f"the {len(np.unique(counted.person))} participants that count show exactly the same effect, so its uncertainty "
+            f"cannot be estimated; check the column '{counted.analysis.outcome}', or wait for more decision points"
+        )
 
 
 def _check_distal(points: TrialRows) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.rehearsal.outcome_families import FAMILIES, OutcomeFamily, find_family
+from surefoot.rehearsal.pilot_data import NO_PILOT
 
 Floats = NDArray[np.float64]
 FOLDS = 5
@@ -59,8 +60,16 @@ def choose_family(
             raise InputError(f"the pilot's outcomes cannot be '{named}'; choose from {fitting}")
         return FamilyChoice(named, {})
     names = [name for name in FAMILIES if find_family(name).suits(known)]
+    if not names:
+        values = " and ".join(f"{value:g}" for value in np.unique(known))
+        raise InputError(f"the pilot's outcome has only the values {values}, and no family suits it; code it as 0 and 1")
     if len(names) == 1:
         return FamilyChoice(names[0], {})
+    if len(np.unique(day[weight > 0])) < 2:
+        raise InputError(
+            "the pilot's outcomes lie on one day, and families of outcomes are compared on days held out; give a longer "
+            f'pilot, name one of {names} in the plan ([people] outcome = "{names[0]}"), or {NO_PILOT}'
+        )
     half = (find_step(known) or 1e-3 * float(known.std())) / 2
     scores = {name: _score(find_family(name), x, y, weight, day, half, rng) for name in names}
     return FamilyChoice(max(scores, key=scores.__getitem__), scores)
@@ -74,7 +83,14 @@ def _score(
     total = 0.0
     for fold in range(FOLDS):
         held_out = (weight > 0) & (day % FOLDS == fold)
-        fitted = kind.fit(x, y, np.where(held_out, 0.0, weight), rng)
+        learned = (weight > 0) & ~held_out
+        if not held_out.any():
+            continue
+        if not kind.suits(y[learned]):
+            # The other days do not show what the family needs, so it says nothing about this one.
+            total += float(np.log(LEAST_LIKELIHOOD)) * int(held_out.sum())
+            continue
+        fitted = kind.fit(x, y, np.where(learned, weight, 0.0), rng)
         likelihood = fitted.cumulate(outcome + half, features) - fitted.cumulate(outcome - half, features)
         total += float(np.log(np.maximum(likelihood, LEAST_LIKELIHOOD))[held_out.T].sum())
     return total / float(weight.sum())

@@ -19,6 +19,8 @@ from surefoot.study import Study, StudyLogs
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
+NO_PILOT = "rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)"
+"""The remedy where a pilot says too little."""
 DOSE_DISCOUNT = 0.9
 """How much of what was sent is still felt one decision point later."""
 
@@ -142,9 +144,11 @@ def shift(values: NDArray[Any], first: float) -> NDArray[Any]:
 
 def _check(rows: Trajectories, outcome: Floats) -> None:
     if len(rows.participants) < 2:
+        raise InputError(f"a pilot with one participant does not say how people differ; give at least two, or {NO_PILOT}")
+    if not rows.available.any():
         raise InputError(
-            "a pilot with one participant does not say how people differ; give at least two, or rehearse without a pilot: "
-            "leave the file out, in Python sf.rehearsal.from_study(study, …)"
+            "no decision point of the pilot is available, so nothing about sending can be learned; check columns.available, "
+            f"or {NO_PILOT}"
         )
     if np.isnan(rows.probability[rows.available]).any():
         raise InputError(
@@ -153,10 +157,10 @@ def _check(rows: Trajectories, outcome: Floats) -> None:
         )
     known = outcome[~np.isnan(outcome)]
     if known.size == 0 or np.ptp(known) == 0:
-        what = "is never there" if known.size == 0 else f"is always {known[0]:g}"
+        problem = "is never there" if known.size == 0 else f"is always {known[0]:g}"
         raise InputError(
-            f"the pilot's outcome {what}: nothing about its spread can be learned; name the column that varies as "
-            "[reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)"
+            f"the pilot's outcome {problem}: nothing about its spread can be learned; name the column that varies as "
+            f"[reward] column, or {NO_PILOT}"
         )
 
 

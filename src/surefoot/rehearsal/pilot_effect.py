@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.excursion import wcls
+from surefoot.errors import InputError
 from surefoot.rehearsal.environments import Environment, Imputed
-from surefoot.rehearsal.pilot_data import send_probability
+from surefoot.rehearsal.pilot_data import NO_PILOT, send_probability
 from surefoot.rehearsal.varying import Varying
 from surefoot.sample_size.pilot import estimate_nuisance
 from surefoot.study import Study, StudyLogs
@@ -95,8 +96,18 @@ def estimate_pilot_effect(logs: StudyLogs | Trajectories, study: Study, *, redra
     """
     rows = logs.logs if isinstance(logs, StudyLogs) else logs
     rng = np.random.default_rng(seed)
-    estimate, error = _estimate(rows, study)
-    null = [_estimate(redraw_actions(rows, rng), study) for _ in range(redraws)]
+    sent = rows.action[rows.available] > 0
+    if len(np.unique(sent)) < 2:
+        happened = "at every" if sent.any() else "at no"
+        raise InputError(
+            f"the pilot sent something {happened} available decision point, so it does not say what sending does; include "
+            f"decision points of both kinds, or {NO_PILOT}"
+        )
+    try:
+        estimate, error = _estimate(rows, study)
+        null = [_estimate(redraw_actions(rows, rng), study) for _ in range(redraws)]
+    except InputError as problem:
+        raise InputError(f"the pilot does not say what sending does: {problem}; or {NO_PILOT}") from problem
     between = estimate_nuisance(study, rows).values["effect_sd"] if len(rows.participants) > 2 else 0.0
     spread = float(np.nanstd(rows.reward[rows.available]))
     return PilotEffect(estimate, error, between, spread, tuple(null))

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import FitWarning
+from surefoot.errors import FitWarning, InputError
 from surefoot.rehearsal.anatomy import Anatomy
 from surefoot.rehearsal.count_outcomes import ZeroInflatedCount  # noqa: F401 - registers the family
 from surefoot.rehearsal.family_choice import choose_family, find_step
 from surefoot.rehearsal.outcome_families import find_family
-from surefoot.rehearsal.pilot_data import PilotData
+from surefoot.rehearsal.pilot_data import NO_PILOT, PilotData
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.state_fits import find_state_fit, fit_artefacts, fit_marks
 from surefoot.rehearsal.state_parts import DerivedPart, StatePart
@@ -108,9 +108,22 @@ def _fit_states(data: PilotData, rng: np.random.Generator) -> tuple[dict[str, St
             parts[name] = DerivedPart(variable.derived_state, kind.centre, kind.scale)
             continue
         columns = [study.state_names.index(column) for column in study.columns_of(name)]
-        found = find_state_fit(variable.kind).fit(data, data.state[..., columns], rng)
-        parts[name], predictors[name] = found.part, found.predictors
+        _check_course(data, name, data.state[..., columns[0]])
+        fitted = find_state_fit(variable.kind).fit(data, data.state[..., columns], rng)
+        parts[name] = fitted.part
+        predictors[name] = fitted.predictors
     return parts, predictors
+
+
+def _check_course(data: PilotData, name: str, column: Floats) -> None:
+    """Refuse a variable that is never known twice in a row: how it moves cannot be learned."""
+    known = data.present & ~np.isnan(column)
+    if not (known[:, 1:] & known[:, :-1]).any():
+        known_at = "at two decision points in a row" if known.any() else "at any decision point"
+        raise InputError(
+            f"the pilot's '{name}' is not known {known_at}, so nothing about its course can be learned; leave it out of "
+            f"[state], give a longer pilot, or {NO_PILOT}"
+        )
 
 
 def _outcome_features(data: PilotData, predictors: dict[str, tuple[Floats, ...]]) -> Floats:

@@ -32,8 +32,8 @@ def format_signed(value: float, digits: int) -> str:
 
 
 def format_percent(share: float, digits: int = 1) -> str:
-    """A share as it is written here: `8.6 %`."""
-    return f"{100 * share:.{digits}f} %"
+    """A share as it is written here: `8.6 %`; a dash where it is not a number."""
+    return "–" if math.isnan(share) else f"{100 * share:.{digits}f} %"
 
 
 def format_value(interval: Any) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 CAUTIOUS = {"availability": "low", "baseline": "low", "sd": "high", "effect_sd": "high"}
 """The end of an interval that asks for more people."""
 
+EXACT = 1e-10
+"""Residuals smaller than this share of the largest outcome are rounding."""
+
 
 @dataclass(frozen=True)
 class Pilot:
@@ -93,9 +96,8 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
     rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
     if np.isnan(logs.probability[rows]).any():
         raise InputError("the pilot's randomisation probabilities are missing; log them, or state actions.probabilities")
-    if len(np.unique(logs.participant_index[rows])) < 3:
-        raise InputError("a pilot needs at least three participants with an outcome")
     treated = logs.action > 0
+    _check_rows(logs, rows, treated)
     if binary:
         if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
             raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")
@@ -106,6 +108,25 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
     return Pilot(
         len(logs.participants), len(logs), found, tuple(list_warnings(check_logs(read, study))), str(study.reward_unit)
     )
+
+
+def _check_rows(logs: Trajectories, rows: NDArray[np.bool_], treated: NDArray[np.bool_]) -> None:
+    """Refuse a pilot whose rows say nothing about the spread of outcomes or of effects."""
+    people = len(np.unique(logs.participant_index[rows]))
+    if people < 3:
+        raise InputError(f"a pilot needs at least three participants with an outcome; this one has {people}")
+    outcome = logs.reward[rows]
+    if np.ptp(outcome) == 0:
+        raise InputError(
+            f"the pilot's outcome is always {outcome[0]:g}: nothing about its spread can be learned; name the column that "
+            "varies as [reward] column, or give the numbers yourself and leave --pilot out"
+        )
+    if len(np.unique(treated[rows])) < 2:
+        happened = "at every" if treated[rows].any() else "at no"
+        raise InputError(
+            f"the pilot sent something {happened} decision point that counts, so nothing about the effect's spread can be "
+            "learned; include decision points of both kinds"
+        )
 
 
 def _spread(
@@ -120,6 +141,11 @@ def _spread(
     whole = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
     outcome = np.where(rows, logs.reward, 0.0)
     residual = outcome - whole @ np.linalg.lstsq(whole, outcome, rcond=None)[0]
+    if np.abs(residual).max() <= EXACT * np.abs(outcome).max():
+        raise InputError(
+            "controls and treatment explain the pilot's outcome exactly, so it says nothing about the spread; give a longer "
+            "pilot, or name fewer controls in [effects]"
+        )
     variance = _ratio(logs, residual**2 * rows, rows.astype(np.float64))
     people = len(logs.participants)
     top, bottom = (sum_by_participant(logs.participant_index, people, part) for part in (centred * residual, centred**2))

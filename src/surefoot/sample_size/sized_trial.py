@@ -11,7 +11,7 @@ from typing import Any
 from surefoot.data.frames import csv_text
 from surefoot.errors import InputError, did_you_mean
 from surefoot.reports.latex import latex_table
-from surefoot.reports.numbers import format_interval, format_number
+from surefoot.reports.numbers import format_estimate, format_interval, format_number
 from surefoot.sample_size.designs import binary, continuous
 from surefoot.sample_size.pilot import Pilot
 from surefoot.sample_size.power import SampleSize
@@ -133,4 +133,11 @@ def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot 
     found = OUTCOMES[outcome](days, decisions_per_day, **{**learned, **options})
     if pilot is None:
         return SizedTrial(found)
-    return SizedTrial(found, pilot, OUTCOMES[outcome](days, decisions_per_day, **{**pilot.cautious, **options}))
+    cautious = {**pilot.cautious, **options}
+    for name in ("availability", "baseline"):
+        if name in pilot.estimates and name not in options and not cautious[name] > 0:
+            raise InputError(
+                f"the pilot's {name} is {format_estimate(pilot.estimates[name])}: at its lower end no number of people is "
+                f"enough; give the {name} yourself, or a longer pilot"
+            )
+    return SizedTrial(found, pilot, OUTCOMES[outcome](days, decisions_per_day, **cautious))

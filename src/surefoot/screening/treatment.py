@@ -104,16 +104,18 @@ def pool_people(each: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def compare_actions(counts: Counts) -> tuple[TreatmentDifference, ...]:
-    """Differences of the flagged shares, for detectors that flagged anything at an available decision point."""
-    found = []
-    for (detector, action), each in counts.items():
-        total = each.sum(axis=0)
-        if total[0] + total[2] == 0:
+    """Differences of the flagged shares, for detectors that flagged anything at an available decision point.
+
+    An action that was never taken, or always, cannot be compared.
+    """
+    differences = []
+    for (detector, action), by_participant in counts.items():
+        flagged_after_action, after_action, flagged_after_nothing, after_nothing = by_participant.sum(axis=0).tolist()
+        if flagged_after_action + flagged_after_nothing == 0 or after_action == 0 or after_nothing == 0:
             continue
-        shares = [float(top / bottom) if bottom else float("nan") for top, bottom in (total[2:], total[:2])]
-        difference = difference_interval(*each.T)
-        found.append(TreatmentDifference(detector, action, shares[0], shares[1], difference))
-    return tuple(found)
+        shares = (flagged_after_nothing / after_nothing, flagged_after_action / after_action)
+        differences.append(TreatmentDifference(detector, action, *shares, difference_interval(*by_participant.T)))
+    return tuple(differences)
 
 
 def find_worst_verdict(differences: Iterable[TreatmentDifference]) -> str:
