@@ -48,7 +48,8 @@ class _Settings:
     ) -> None:
         self.url = _check_url(url)
         self._headers = {"Authorization": f"Bearer {_check_key(key)}", "User-Agent": f"surefoot-client/{__version__}"}
-        self._timeout, self._retries = timeout, retries or Retries()
+        self._timeout = timeout
+        self._retries = retries or Retries()
         self._own_queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
 
     def __repr__(self) -> str:

@@ -53,9 +53,13 @@ class ApiError(ClientError):
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, request_id: str | None = None
     ) -> None:
-        place = "" if field is None else f" [{field}]"
-        super().__init__(f"{status} {code}: {message}{place}")
-        self.status, self.code, self.message, self.field, self.request_id = status, code, message, field, request_id
+        suffix = "" if field is None else f" [{field}]"
+        super().__init__(f"{status} {code}: {message}{suffix}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.field = field
+        self.request_id = request_id
 
 
 class AccessError(ApiError):

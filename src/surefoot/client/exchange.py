@@ -143,14 +143,18 @@ def read_reply(call: Call[T], reply: Reply | NetworkError) -> T:
         if 200 <= reply.status < 300:
             return call.read(given)
         detail = given["error"]
-        code, message, field = str(detail["code"]), str(detail["message"]), detail["field"]
+        code = str(detail["code"])
+        message = str(detail["message"])
+        field = detail["field"]
     except (ValueError, KeyError, TypeError) as error:
         if reply.status not in FROM_ANYBODY:
             raise UnexpectedAnswerError(
                 f"{call.path} was answered {reply.status} in words that are not Surefoot's; is the URL right, and is the"
                 " client as new as the service?"
             ) from error
-        code, message, field = "unknown", "the service, or a proxy before it, gave no reason", None
+        code = "unknown"
+        message = "the service, or a proxy before it, gave no reason"
+        field = None
     raise _make_error(reply, code, message, field)
 
 

@@ -94,7 +94,7 @@ class Decision:
             decision_id=str(given["decision_id"]),
             action=int(given["action"]),
             action_name=str(given["action_name"]),
-            probabilities=tuple(float(one) for one in given["action_prob"]),
+            probabilities=tuple(map(float, given["action_prob"])),
             source=given["source"],
             reasons=tuple(given["reasons"]),
             policy_id=given["policy_id"],
@@ -232,7 +232,7 @@ def ask_outcomes(texts: Sequence[str]) -> Call[list[Receipt]]:
     """Record outcomes, each given as its JSON text."""
 
     def read(given: Any) -> list[Receipt]:
-        receipts = [Receipt.read(one) for one in given["results"]]
+        receipts = [Receipt.read(result) for result in given["results"]]
         if len(receipts) != len(texts):
             raise ValueError("there is not one receipt for each outcome")
         return receipts

@@ -55,7 +55,8 @@ class OutcomeQueue:
     """
 
     def __init__(self, folder: str | Path, limit: int = 100_000) -> None:
-        self.folder, self.limit = Path(folder), limit
+        self.folder = Path(folder)
+        self.limit = limit
         self._waiting: deque[tuple[int, str]] = deque()
         self._newest = self._settled_lines = 0
         self._changing = threading.Lock()
@@ -144,7 +145,8 @@ class OutcomeQueue:
                 self._waiting.popleft()
                 self._settled_lines += 1
             return
-        number, outcome = line["number"], line["outcome"]
+        number = line["number"]
+        outcome = line["outcome"]
         if number <= self._newest or not isinstance(outcome["decision_id"], str):
             raise ValueError("not the next outcome")
         self._waiting.append((number, json.dumps(outcome)))
@@ -191,7 +193,8 @@ class OutcomeQueue:
             raise
         _sync_folder(self.folder)
         os.close(self._file)
-        self._file, self._settled_lines = new, 0
+        self._file = new
+        self._settled_lines = 0
 
     @contextmanager
     def _refuse_unusable(self) -> Iterator[None]:

@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Floats = NDArray[np.float64]
-PEOPLE, DAYS = 30, 28
+PEOPLE = 30
+DAYS = 28
 HOURS = (8, 11, 14, 17, 20)
 """Of the five decision points of a day."""
 FIRST_DAY = np.datetime64("2026-03-02")
-SEND, AVAILABLE = 0.5, 0.9
-UNWORN, DEAD, CARELESS, BUMPS, LOST = 0.12, 0.08, 0.06, 0.01, 0.03
+SEND = 0.5
+AVAILABLE = 0.9
+UNWORN = 0.12
+DEAD = 0.08
+CARELESS = 0.06
+BUMPS = 0.01
+LOST = 0.03
 """Shares of the decision points: watch not worn, temperature sensor dead, answers careless, a bumpy ride counted as steps,
 outcome lost."""
 
@@ -38,7 +44,7 @@ def plan_text() -> str:
 
 def describe_trial() -> str:
     """What is simulated, and what is wrong with it, in words."""
-    asked = f"{PEOPLE} people were asked {len(HOURS)} times a day for {DAYS} days."
+    schedule = f"{PEOPLE} people were asked {len(HOURS)} times a day for {DAYS} days."
     coin = (
         "A fair coin decided whether a suggestion to walk was sent, and a watch counted the steps of the next three hours."
     )
@@ -50,7 +56,7 @@ def describe_trial() -> str:
         f"and {LOST:.0%} of the outcomes were lost",
     )
     truth = "A suggestion helps a little, more in warm weather and more those who are motivated; it also tires."
-    return f"{asked} {coin} The data are as dirty as real ones: {', '.join(dirt)}. {truth}".replace("%", " %")
+    return f"{schedule} {coin} The data are as dirty as real ones: {', '.join(dirt)}. {truth}".replace("%", " %")
 
 
 def simulate_logs(seed: int = 0) -> pa.Table:
@@ -74,8 +80,9 @@ def simulate_logs(seed: int = 0) -> pa.Table:
     >>> simulate_logs().num_rows
     4200
     """
-    people, course, outliers, rest = np.random.SeedSequence(seed).spawn(4)
-    rng, shape = np.random.default_rng(rest), (PEOPLE, DAYS * len(HOURS))
+    people, course, outliers, logging = np.random.SeedSequence(seed).spawn(4)
+    rng = np.random.default_rng(logging)
+    shape = (PEOPLE, DAYS * len(HOURS))
     available = rng.random(shape) < AVAILABLE
     sent = available & (rng.random(shape) < SEND)
     states, rewards = _walk(HeartSteps(PEOPLE, spread=0.5, seed=people), course, sent)
@@ -91,8 +98,8 @@ def simulate_logs(seed: int = 0) -> pa.Table:
         **_answer(states, rng),
         "steps": np.where(rng.random(shape) < LOST, np.nan, steps),
     }
-    found: pa.Table = make_frame({name: np.ravel(values) for name, values in columns.items()}, "pyarrow")
-    return found
+    table: pa.Table = make_frame({name: np.ravel(values) for name, values in columns.items()}, "pyarrow")
+    return table
 
 
 def _walk(people: HeartSteps, seed: np.random.SeedSequence, sent: NDArray[np.bool_]) -> tuple[Floats, Floats]:
@@ -128,5 +135,6 @@ def _answer(states: Floats, rng: np.random.Generator) -> dict[str, Floats]:
         "tired": 40 + 14 * states[..., 2],
         "stressed": 45 + 18 * rng.standard_normal(shape),
     }
-    careless, place = rng.random(shape) < CARELESS, rng.integers(0, 101, shape)
-    return {name: np.where(careless, place, np.clip(np.round(value), 0, 100)) for name, value in sliders.items()}
+    careless = rng.random(shape) < CARELESS
+    position = rng.integers(0, 101, shape)
+    return {name: np.where(careless, position, np.clip(np.round(value), 0, 100)) for name, value in sliders.items()}

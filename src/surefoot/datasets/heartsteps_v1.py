@@ -192,10 +192,10 @@ def _parse_boolean(text: str) -> bool:
 
 def _parse_time(text: str) -> datetime:
     """`2015/7/22 16:30` (a spreadsheet's) or `2015-07-22 16:30:00` (as published)."""
-    found = DATE.fullmatch(text)
-    if found is None:
+    match = DATE.fullmatch(text)
+    if match is None:
         raise ValueError(f"'{text}' is not a date; expected 2015-07-22 16:30:00 or 2015/7/22 16:30")
-    return datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type]
+    return datetime(*(int(part or 0) for part in match.groups()))  # type: ignore[arg-type]
 
 
 KINDS: dict[str, Callable[[str], Any]] = {

@@ -19,7 +19,8 @@ from surefoot.data.text_files import check_columns
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 
-BEFORE, AFTER = "jbsteps60pre", "jbsteps30"
+BEFORE = "jbsteps60pre"
+AFTER = "jbsteps30"
 COLUMNS = ("user.index", "decision.index", "avail", "send", BEFORE, AFTER, f"{BEFORE}.zero", f"{AFTER}.zero")
 DEVICES = {"steps_before": "wrist", "steps": "wrist"}
 

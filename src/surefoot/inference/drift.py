@@ -26,7 +26,8 @@ from surefoot.policies.features import critic_features
 
 PER = 100
 """A change is told for so many decision points."""
-FLIPS, MANY_PEOPLE = 3999, 2000
+FLIPS = 3999
+MANY_PEOPLE = 2000
 LEAST_PEOPLE = 9
 """The signs of fewer people cannot be so unusual that 0.4 % of sign vectors, or fewer, are as unusual."""
 EXPLAINED = 1e-9
@@ -93,11 +94,12 @@ def find_drift(logs: Trajectories, counts: NDArray[np.bool_], sees: NDArray[np.f
     (True, True, -1000)
     """
     scores = _Scores.of_logs(logs, counts, sees)
-    told = scores.effect_size > 0
-    change = ratio_interval(scores.effect[told], scores.effect_size[told])
+    moved = scores.effect_size > 0
+    change = ratio_interval(scores.effect[moved], scores.effect_size[moved])
     points = float(np.median(np.bincount(logs.participant_index, minlength=len(logs.participants))))
-    actions, all_ = flip_signs(scores.actions), flip_signs(scores.all)
-    return Drift(int(told.sum()), change, actions[0], all_[0], all_[1], points)
+    actions = flip_signs(scores.actions)
+    all_ = flip_signs(scores.all)
+    return Drift(int(moved.sum()), change, actions[0], all_[0], all_[1], points)
 
 
 def flip_signs(scores: NDArray[np.float64]) -> tuple[float, int]:
@@ -111,19 +113,22 @@ def flip_signs(scores: NDArray[np.float64]) -> tuple[float, int]:
     scores = scores[(scores != 0).any(axis=1)]
     size = np.sqrt((scores**2).sum(axis=0))
     scores = scores / np.where(size > 0, size, 1.0)
-    people, found = len(scores), np.abs(scores.sum(axis=0))
+    people = len(scores)
+    observed = np.abs(scores.sum(axis=0))
     if not people:
         return 1.0, 0
-    rng, drawn = np.random.default_rng(0), 1
+    rng = np.random.default_rng(0)
+    drawn = 1
     if 2**people <= FLIPS + 1:
-        sums, drawn = np.array(list(itertools.product((1.0, -1.0), repeat=people))) @ scores, 0
+        sums = np.array(list(itertools.product((1.0, -1.0), repeat=people))) @ scores
+        drawn = 0
     elif people <= MANY_PEOPLE:
         sums = (rng.integers(0, 2, (FLIPS, people)) * 2.0 - 1.0) @ scores
     else:
         values, vectors = np.linalg.eigh(scores.T @ scores)
         sums = rng.standard_normal((FLIPS, len(values))) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-    as_large = int((np.abs(sums).max(axis=1) >= found.max() * (1 - 1e-9)).sum())
-    return (as_large + drawn) / (len(sums) + drawn), int(found.argmax())
+    as_large = int((np.abs(sums).max(axis=1) >= observed.max() * (1 - 1e-9)).sum())
+    return (as_large + drawn) / (len(sums) + drawn), int(observed.argmax())
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,28 +146,29 @@ class _Scores:
 
     @classmethod
     def of_logs(cls, logs: Trajectories, counts: NDArray[np.bool_], sees: NDArray[np.float64]) -> _Scores:
-        people, size = len(logs.participants), logs.state.shape[1] + 1
-        found = cls(*(np.zeros((people, *more)) for more in ((), (), (logs.actions - 1,), (size * logs.actions,))))
+        people = len(logs.participants)
+        size = logs.state.shape[1] + 1
+        scores = cls(*(np.zeros((people, *shape)) for shape in ((), (), (logs.actions - 1,), (size * logs.actions,))))
         if not counts.any():
-            return found
+            return scores
         middle, width = (part * sees for part in (logs.state[counts].mean(axis=0), 1 / _spread(logs.state[counts])))
         since = (np.diff(logs.starts)[logs.participant_index] - 1 - count_back(logs)) / PER
-        for who, rows in logs.blocks():
-            there = (rows >= 0) & counts[rows]
-            state = np.where(there[..., None], (logs.state[rows] - middle) * width, 0.0)
-            action = np.where(there, logs.action[rows], 0)
-            x = critic_features(state, action, logs.actions) * there[..., None]
-            moving = x * (since[rows] * there)[..., None]
-            reward = np.where(there, logs.reward[rows], 0.0)[..., None]
+        for people_in_block, rows in logs.blocks():
+            counted = (rows >= 0) & counts[rows]
+            state = np.where(counted[..., None], (logs.state[rows] - middle) * width, 0.0)
+            action = np.where(counted, logs.action[rows], 0)
+            x = critic_features(state, action, logs.actions) * counted[..., None]
+            moving = x * (since[rows] * counted)[..., None]
+            reward = np.where(counted, logs.reward[rows], 0.0)[..., None]
             steps = moving[..., size::size]
             sent = steps.sum(axis=-1, keepdims=True)
             base = np.concatenate([x, moving[..., :size]], axis=-1)
-            found.effect[who], found.effect_size[who] = _score(base, sent, reward)[:, :, 0].T
+            scores.effect[people_in_block], scores.effect_size[people_in_block] = _score(base, sent, reward)[:, :, 0].T
             for c in range(logs.actions - 1):
-                rest = np.concatenate([base, np.delete(steps, c, axis=-1)], axis=-1)
-                found.actions[who, c] = _score(rest, steps[..., c : c + 1], reward)[:, 0, 0]
-            found.all[who] = _score(x, moving, reward)[:, 0]
-        return found
+                others = np.concatenate([base, np.delete(steps, c, axis=-1)], axis=-1)
+                scores.actions[people_in_block, c] = _score(others, steps[..., c : c + 1], reward)[:, 0, 0]
+            scores.all[people_in_block] = _score(x, moving, reward)[:, 0]
+        return scores
 
 
 def _spread(state: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,12 +176,13 @@ def _spread(state: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(width > 0, width, 1.0)
 
 
-def _score(own: NDArray[np.float64], moving: NDArray[np.float64], reward: NDArray[np.float64]) -> NDArray[np.float64]:
-    """z̃ᵀr̃ and z̃ᵀz̃ of every column z of (people, rows, columns), taken from what the columns `own` explain."""
-    across = np.swapaxes(own, 1, 2)
+def _score(base: NDArray[np.float64], moving: NDArray[np.float64], reward: NDArray[np.float64]) -> NDArray[np.float64]:
+    """z̃ᵀr̃ and z̃ᵀz̃ of every column z of (people, rows, columns), less what the columns `base` explain."""
+    across = np.swapaxes(base, 1, 2)
     both = np.concatenate([moving, reward], axis=-1)
-    left = both - own @ solve(across @ own, across @ both).solution
-    z, r = left[..., :-1], left[..., -1:]
+    left = both - base @ solve(across @ base, across @ both).solution
+    z = left[..., :-1]
+    r = left[..., -1:]
     size = (z**2).sum(axis=1)
-    told = size > EXPLAINED * (moving**2).sum(axis=1)
-    return np.where(told[:, None, :], np.stack([(z * r).sum(axis=1), size], axis=1), 0.0)
+    unexplained = size > EXPLAINED * (moving**2).sum(axis=1)
+    return np.where(unexplained[:, None, :], np.stack([(z * r).sum(axis=1), size], axis=1), 0.0)

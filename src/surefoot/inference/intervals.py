@@ -64,9 +64,11 @@ def wilson_interval(
     """
     from scipy.special import ndtri
 
-    share, z2 = events / trials, float(ndtri((1 + CONFIDENCE) / 2)) ** 2
+    share = events / trials
+    z2 = float(ndtri((1 + CONFIDENCE) / 2)) ** 2
     half = np.sqrt(z2 * (share * (1 - share) / trials + z2 / (4 * trials**2)))
-    centre, shrink = share + z2 / (2 * trials), 1 + z2 / trials
+    centre = share + z2 / (2 * trials)
+    shrink = 1 + z2 / trials
     return (centre - half) / shrink, (centre + half) / shrink
 
 
@@ -119,14 +121,16 @@ def difference_interval(top: NDArray[Any], bottom: NDArray[Any], top_2: NDArray[
     """
     people = len(top)
     with np.errstate(invalid="ignore", divide="ignore"):
-        first, second = top.sum() / bottom.sum(), top_2.sum() / bottom_2.sum()
+        first = top.sum() / bottom.sum()
+        second = top_2.sum() / bottom_2.sum()
         value = float(first - second)
         if not np.isfinite(value) or people < 2:
             return Interval(value, np.nan, np.nan, np.nan)
         # About their ratios, so that the errors are not differences of large numbers.
-        own, own_2 = top - first * bottom, top_2 - second * bottom_2
-        influence = own / bottom.sum() - own_2 / bottom_2.sum()
-        left_out = value - own / (bottom.sum() - bottom) + own_2 / (bottom_2.sum() - bottom_2)
+        residuals = top - first * bottom
+        residuals_2 = top_2 - second * bottom_2
+        influence = residuals / bottom.sum() - residuals_2 / bottom_2.sum()
+        left_out = value - residuals / (bottom.sum() - bottom) + residuals_2 / (bottom_2.sum() - bottom_2)
     error = float(np.sqrt(people / (people - 1) * (influence**2).sum()))
     if error <= 1e-12 * (abs(first) + abs(second)):
         return Interval(value, 0.0, value, value)

@@ -52,7 +52,8 @@ def bootstrap_coefficients(
     critic = np.full((2, *fitted.critic_coef_.shape), np.nan)
     policy = np.full((2, *fitted.coef_.shape), np.nan) if with_policy else None
     levels = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-    chosen, done = choose_people(logs, most_people, seed), 0
+    chosen = choose_people(logs, most_people, seed)
+    done = 0
     discount = discount_rows(logs, fitted.forgetting)
     for chunk, drawn, taken in _draw_logs(logs, chosen, draws, seed):
         with warnings.catch_warnings():
@@ -69,11 +70,11 @@ def bootstrap_coefficients(
 
 def choose_people(logs: Trajectories, most: int | None, seed: int) -> NDArray[np.int64]:
     """People with usable rows. Everybody draws a number of their own; those with the least are chosen."""
-    there = np.unique(logs.participant_index[logs.usable])
-    if most is None or len(there) <= most:
-        return there
-    numbers = [rng.random() for rng in streams(seed, "sample", logs.participants[there])]
-    return np.sort(there[np.argsort(numbers)[:most]])
+    present = np.unique(logs.participant_index[logs.usable])
+    if most is None or len(present) <= most:
+        return present
+    numbers = [rng.random() for rng in streams(seed, "sample", logs.participants[present])]
+    return np.sort(present[np.argsort(numbers)[:most]])
 
 
 def _draw_logs(

@@ -50,9 +50,11 @@ def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) 
     with warnings.catch_warnings():
         # What one participant's fit rests on is not what the prior rests on.
         warnings.simplefilter("ignore", FitWarning)
-        one, own = (PosteriorSampler(**{**parameters, "pooling": pooling}).fit(pilot) for pooling in ("all", "person"))
-    size = one.critic_coef_.shape[1]
-    count = np.bincount(pilot.participant_index[own.used_], minlength=len(pilot.participants))
+        pooled, by_participant = (
+            PosteriorSampler(**{**parameters, "pooling": pooling}).fit(pilot) for pooling in ("all", "person")
+        )
+    size = pooled.critic_coef_.shape[1]
+    count = np.bincount(pilot.participant_index[by_participant.used_], minlength=len(pilot.participants))
     enough = count >= OWN_POINTS * size
     if enough.sum() < LEAST_PEOPLE:
         raise InputError(
@@ -60,11 +62,13 @@ def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) 
             f"{OWN_POINTS} for each coefficient; to say how far people differ it takes {LEAST_PEOPLE} of them. Write the "
             "prior by hand, or let the critic see fewer variables"
         )
-    width = compute_influences(one).half_width("critic")
-    estimate, spread = one.critic_coef_[0], own.critic_coef_[enough].std(axis=0, ddof=1)
+    width = compute_influences(pooled).half_width("critic")
+    estimate = pooled.critic_coef_[0]
+    spread = by_participant.critic_coef_[enough].std(axis=0, ddof=1)
     clear = np.abs(estimate) > width
-    mean, scale = np.where(clear, estimate, 0.0), np.where(clear, spread, spread / 2)
-    seen = np.tile(np.append(True, one.critic_sees_ > 0), pilot.actions)
+    mean = np.where(clear, estimate, 0.0)
+    scale = np.where(clear, spread, spread / 2)
+    seen = np.tile(np.append(True, pooled.critic_sees_ > 0), pilot.actions)
     names = list_coefficient_names(pilot.state_names, pilot.action_names)
     return {
         name: {"mean": float(mean[j]), "scale": float(scale[j])} for j, name in enumerate(names) if seen[j] and scale[j] > 0

@@ -29,7 +29,7 @@ from surefoot.policies.features import critic_features, effects, policy_features
 class RowInfluences(NamedTuple):
     """What the policy's coefficients would lose without each used row, to first order."""
 
-    place: NDArray[np.int64]
+    row: NDArray[np.int64]
     """(rows) in the logs."""
     policy: NDArray[np.float64]
     """(rows, k·m)."""
@@ -54,12 +54,13 @@ class Influences:
         θ bends where it follows w, which makes influences look too alike. With the factor its intervals cover 93–97 % at 9,
         15 and 30 people; without it 90–94 %.
         """
-        found = self.critic if part == "critic" else self.policy
-        if found is None:
+        influences = self.critic if part == "critic" else self.policy
+        if influences is None:
             raise InputError("this kind of policy has no coefficients of its own; ask for the critic's")
-        people, free = len(found), self.policy_features if part == "policy" else 0
+        people = len(influences)
+        free = self.policy_features if part == "policy" else 0
         correction = people / (people - free) if people > free else np.nan
-        return np.asarray(found.T @ found * (people - 1) / people * correction)
+        return np.asarray(influences.T @ influences * (people - 1) / people * correction)
 
     def half_width(self, part: str) -> NDArray[np.float64]:
         """t · standard error of every coefficient, t with people − 1 degrees of freedom."""
@@ -75,7 +76,7 @@ class _Rows:
     starts: NDArray[np.int64]
     """Where each participant's begin."""
     x: NDArray[np.float64]
-    kept: NDArray[np.float64]
+    weights: NDArray[np.float64]
     residual: NDArray[np.float64]
     discount: NDArray[np.float64]
     """How much a decision point counts, 1.0 unless it is forgotten."""
@@ -100,16 +101,19 @@ class _Rows:
     def of(cls, fitted: Method) -> _Rows:
         logs = fitted.logs_
         rows = logs.order[fitted.used_[logs.order]]
-        residual, cap = fitted.residuals_[rows], float(np.sqrt(fitted.threshold_[0]))
+        residual = fitted.residuals_[rows]
+        cap = float(np.sqrt(fitted.threshold_[0]))
         seen = logs.state[rows] * fitted.critic_sees_
-        kept, owner, centre = fitted.weights_[rows], logs.participant_index[rows], fitted.list_centres(logs)
+        weights = fitted.weights_[rows]
+        owner = logs.participant_index[rows]
+        centre = fitted.list_centres(logs)
         discount = discount_rows(logs, fitted.forgetting)[rows]
-        spread = float(residual[kept > 0].std()) if kept.any() else 0.0
+        spread = float(residual[weights > 0].std()) if weights.any() else 0.0
         return cls(
             rows=rows,
             starts=np.flatnonzero(np.diff(owner, prepend=-1)),
             x=critic_features(seen, logs.action[rows], logs.actions, None if centre is None else centre[rows]),
-            kept=kept,
+            weights=weights,
             residual=residual,
             discount=discount,
             at_cap=discount * _density_at(np.abs(residual), cap, spread),
@@ -124,12 +128,12 @@ class _Rows:
     def grams(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ weight · x xᵀ over each participant's rows, (people, d, d), an entry at a time: the rows may be many."""
         size = self.x.shape[1]
-        found = np.empty((self.people, size, size))
+        grams = np.empty((self.people, size, size))
         for i in range(size):
             for j in range(i + 1):
-                found[:, i, j] = self.sum_by_participant(weight * self.x[:, i] * self.x[:, j])
-                found[:, j, i] = found[:, i, j]
-        return found
+                grams[:, i, j] = self.sum_by_participant(weight * self.x[:, i] * self.x[:, j])
+                grams[:, j, i] = grams[:, i, j]
+        return grams
 
     def sum_by_participant(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums over each participant's rows of (rows, …)."""
@@ -163,28 +167,30 @@ def compute_influences(
     if rows.people < FEW_PEOPLE and not analytic:
         return _leave_each_out(fitted)
     fitted.critic_.require_coefficients(f"an interval of one policy for {FEW_PEOPLE} people or more")
-    if not rows.kept.any():
+    if not rows.weights.any():
         return _know_nothing(fitted, rows)
     penalty = fitted.penalty_[0]
-    weight = rows.kept - rows.cap * rows.at_cap
-    own = rows.grams(weight)
+    weight = rows.weights - rows.cap * rows.at_cap
+    grams = rows.grams(weight)
     pull = (
-        np.stack([rows.sum_by_participant(rows.kept * rows.residual * column) for column in rows.x.T], axis=1)
+        np.stack([rows.sum_by_participant(rows.weights * rows.residual * column) for column in rows.x.T], axis=1)
         - penalty * (fitted.critic_coef_[0] - fitted.prior_mean(fitted.logs_)) / rows.people
     )
-    hessian = own.sum(axis=0)
+    hessian = grams.sum(axis=0)
     used = np.diagonal(hessian) != 0  # A variable that the critic does not see has no row in the system.
     critic = np.zeros_like(pull)
     if np.linalg.eigvalsh((hessian + np.diag(penalty))[np.ix_(used, used)])[0] <= 0:
         critic[:] = np.nan
     else:
-        others = (hessian - own + np.diag(penalty))[:, used][:, :, used]
+        others = (hessian - grams + np.diag(penalty))[:, used][:, :, used]
         critic[:, used] = np.linalg.solve(others, pull[:, used, None])[..., 0]
     if not (with_policy and isinstance(fitted, ACCB)):
         return Influences(critic, None, _count_policy_features(fitted))
     equations = _PolicyEquations.of(fitted, rows)
-    each = _estimate_rows(rows, equations) if with_rows else None
-    return Influences(critic, equations.solve(critic, rows.sum_by_participant), _count_policy_features(fitted), each)
+    row_influences = _estimate_rows(rows, equations) if with_rows else None
+    return Influences(
+        critic, equations.solve(critic, rows.sum_by_participant), _count_policy_features(fitted), row_influences
+    )
 
 
 def _estimate_rows(rows: _Rows, equations: _PolicyEquations) -> RowInfluences | None:
@@ -195,7 +201,8 @@ def _estimate_rows(rows: _Rows, equations: _PolicyEquations) -> RowInfluences | 
     fitted = equations.fitted
     if fitted.joint_ is not None:
         return None
-    weight, penalty = rows.kept - rows.cap * rows.at_cap, fitted.penalty_[0]
+    weight = rows.weights - rows.cap * rows.at_cap
+    penalty = fitted.penalty_[0]
     hessian = (rows.x * weight[:, None]).T @ rows.x + np.diag(penalty)
     used = np.diagonal(hessian) != 0
     if not used.any() or np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
@@ -203,7 +210,7 @@ def _estimate_rows(rows: _Rows, equations: _PolicyEquations) -> RowInfluences | 
     toward = np.zeros_like(rows.x)
     toward[:, used] = np.linalg.solve(hessian[np.ix_(used, used)], rows.x[:, used].T).T
     left = np.maximum(1 - weight * (toward * rows.x).sum(axis=1), 1e-9)
-    critic = toward * (rows.kept * rows.residual / left)[:, None]
+    critic = toward * (rows.weights * rows.residual / left)[:, None]
     return RowInfluences(rows.rows, equations.solve(critic, lambda values: values))
 
 
@@ -220,12 +227,14 @@ def _know_nothing(fitted: Method, rows: _Rows) -> Influences:
 
 def _leave_each_out(fitted: Method) -> Influences:
     """The jackknife: the pooled fit again without each of the few people."""
-    logs, own = fitted.logs_, np.unique(fitted.logs_.participant_index[~np.isnan(fitted.weights_)])
-    critic, policy = [], []
+    logs = fitted.logs_
+    people = np.unique(fitted.logs_.participant_index[~np.isnan(fitted.weights_)])
+    critic = []
+    policy = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # That an action is missing without somebody is part of the uncertainty.
-        for one in own:
-            rewards = np.where(logs.participant_index == one, np.nan, logs.reward)
+        for participant in people:
+            rewards = np.where(logs.participant_index == participant, np.nan, logs.reward)
             without = replace(fitted, filter=None).fit(logs.with_values(reward=rewards))
             critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
             policy.append(fitted.coef_[0] - without.coef_[0] if isinstance(fitted, ACCB) else critic[-1])
@@ -243,7 +252,7 @@ class _PolicyEquations:
 
     fitted: ACCB
     count: float
-    own: NDArray[np.float64]
+    scores: NDArray[np.float64]
     """(rows, k·m): `count` times the score of each row."""
     cross: NDArray[np.float64]
     """(k·m, d): ∂score/∂w."""
@@ -264,28 +273,30 @@ class _PolicyEquations:
         slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
         score = (slope[:, :, None] * rows.z[:, None, :]).reshape(len(rows.z), k * m)
         shrink = np.full((1, m), penalty)
-        stakes = advantage * (rows.kept / count)[:, None]
+        stakes = advantage * (rows.weights / count)[:, None]
         _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
         cross = _cross_derivative(rows, probability, score) / count
-        own = rows.kept[:, None] * score - rows.discount[:, None] * (penalty * theta.ravel())
+        scores = rows.weights[:, None] * score - rows.discount[:, None] * (penalty * theta.ravel())
         constraint = None if fitted.radius is None else _Constraint.of(rows, theta, gradient[0], fitted.radius)
-        return cls(fitted, count, own, cross, curvature[0], constraint)
+        return cls(fitted, count, scores, cross, curvature[0], constraint)
 
     def solve(
         self, critic: NDArray[np.float64], total: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
         """What θ would lose without each participant, or row: `total` sums rows, `critic` is what w would lose."""
         size = len(self.curvature)
-        pull, system = total(self.own) / self.count + critic @ self.cross.T, self.curvature
+        pull = total(self.scores) / self.count + critic @ self.cross.T
+        system = self.curvature
         if self.constraint is not None:
             pull, system = self.constraint.join(pull, system, total)
         # A variable that the policy does not see, without a penalty, leaves a row of zeros.
         seen = np.diagonal(self.curvature) != 0
         free = np.concatenate([seen, np.ones(len(system) - size, dtype=bool)])
-        found = np.zeros_like(pull)
-        found[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
-        scaling, features = self.fitted.scaling_, self.fitted.logs_.state.shape[1] + 1
-        return np.asarray(scaling.to_raw(found[:, :size].reshape(-1, size // features, features)).reshape(-1, size))
+        solution = np.zeros_like(pull)
+        solution[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
+        scaling = self.fitted.scaling_
+        features = self.fitted.logs_.state.shape[1] + 1
+        return np.asarray(scaling.to_raw(solution[:, :size].reshape(-1, size // features, features)).reshape(-1, size))
 
 
 @dataclass(frozen=True)
@@ -304,7 +315,7 @@ class _Constraint:
     def of(cls, rows: _Rows, theta: NDArray[np.float64], gradient: NDArray[np.float64], radius: float) -> _Constraint | None:
         """None where θ lies within."""
         k, m = theta.shape
-        share = rows.kept / rows.kept.sum()
+        share = rows.weights / rows.weights.sum()
         metric = np.kron(np.eye(k), (rows.z * share[:, None]).T @ rows.z)
         normal = metric @ theta.ravel()
         if not theta.ravel() @ normal > (1 - 1e-6) * radius:
@@ -321,7 +332,8 @@ class _Constraint:
         total: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The equations with those of the constraint and its multiplier."""
-        size, normal = total(self.excess) / 2, self.normal
+        size = total(self.excess) / 2
+        normal = self.normal
         pull = np.concatenate([pull - self.multiplier * total(self.along), size[:, None]], axis=1)
         return pull, np.block(
             [[system - self.multiplier * self.metric, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]]
@@ -330,10 +342,12 @@ class _Constraint:
 
 def _cross_derivative(rows: _Rows, probability: NDArray[np.float64], score: NDArray[Any]) -> NDArray[np.float64]:
     """∂/∂w of Σ u s, (k·m, d): through the advantages, ∂s_a/∂A_b = π_a (δ_ab − π_b) z, and through u at the cap."""
-    k, m, size = probability.shape[1], rows.z.shape[1], rows.base.shape[1]
+    k = probability.shape[1]
+    m = rows.z.shape[1]
+    size = rows.base.shape[1]
     cross = score.T @ ((np.sign(rows.residual) * rows.at_cap)[:, None] * rows.x)
     for a in range(k):
         for b in range(k):
-            bend = rows.kept * probability[:, a] * ((a == b) - probability[:, b])
+            bend = rows.weights * probability[:, a] * ((a == b) - probability[:, b])
             cross[a * m : (a + 1) * m, (b + 1) * size : (b + 2) * size] += (rows.z * bend[:, None]).T @ rows.base
     return np.asarray(cross)

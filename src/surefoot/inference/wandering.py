@@ -24,7 +24,8 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.numerics.batched_cholesky import solve
 from surefoot.policies.features import critic_features
 
-BLOCKS, GAP = 20, 10
+BLOCKS = 20
+GAP = 10
 LEAST_POINTS = 40
 """Of fewer decision points too few blocks are far enough from each other."""
 LEAST_SKEWNESS = 1e-3
@@ -78,19 +79,21 @@ def find_wandering(logs: Trajectories, counts: NDArray[np.bool_], sees: NDArray[
     (True, 0)
     """
     features = (logs.state.shape[1] + 1) * logs.actions
-    people, sums = 0, np.zeros((3, features))
+    people = 0
+    sums = np.zeros((3, features))
     if counts.any():
-        middle, width = logs.state[counts].mean(axis=0) * sees, sees / _spread(logs.state[counts])
+        middle = logs.state[counts].mean(axis=0) * sees
+        width = sees / _spread(logs.state[counts])
         for _, everybodys in logs.blocks():
             rows = everybodys[((everybodys >= 0) & counts[everybodys]).sum(axis=1) >= LEAST_POINTS]
-            there = (rows >= 0) & counts[rows]
-            state = np.where(there[..., None], (logs.state[rows] - middle) * width, 0.0)
+            counted = (rows >= 0) & counts[rows]
+            state = np.where(counted[..., None], (logs.state[rows] - middle) * width, 0.0)
             x = _centre_actions(
-                critic_features(state, np.where(there, logs.action[rows], 0), logs.actions), there, logs.actions
+                critic_features(state, np.where(counted, logs.action[rows], 0), logs.actions), counted, logs.actions
             )
-            scores = _sum_scores(x, np.where(there, logs.reward[rows], 0.0), there)
+            scores = _sum_scores(x, np.where(counted, logs.reward[rows], 0.0), counted)
             people += int((scores != 0).any(axis=(1, 2)).sum())
-            sums += _measure_walks(scores, there.sum(axis=1))
+            sums += _measure_walks(scores, counted.sum(axis=1))
     p_values = _find_p_values(*sums)
     return Wandering(people, min(1.0, float(p_values.min()) * features), int(p_values.argmin()))
 
@@ -100,27 +103,27 @@ def _spread(state: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(width > 0, width, 1.0)
 
 
-def _centre_actions(x: NDArray[np.float64], there: NDArray[np.bool_], actions: int) -> NDArray[np.float64]:
+def _centre_actions(x: NDArray[np.float64], counted: NDArray[np.bool_], actions: int) -> NDArray[np.float64]:
     """x(s, a) with 1{a=c} less its share among the participant's decision points.
 
     Then a baseline that moves is not taken for an effect that does.
     """
     size = x.shape[-1] // actions
-    x = x * there[..., None]
-    total = there.sum(axis=1)[:, None, None]
+    x = x * counted[..., None]
+    total = counted.sum(axis=1)[:, None, None]
     for c in range(1, actions):
         share = x[..., c * size : c * size + 1].sum(axis=1, keepdims=True) / np.maximum(total, 1)
         x[..., c * size : (c + 1) * size] -= share * x[..., :size]
     return x
 
 
-def _sum_scores(x: NDArray[np.float64], reward: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _sum_scores(x: NDArray[np.float64], reward: NDArray[np.float64], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
     """g of every participant, block and coefficient, in units of the participant's noise, (people, BLOCKS, features)."""
     across = np.swapaxes(x, 1, 2)
-    left = (reward - (x @ solve(across @ x, across @ reward[..., None]).solution)[..., 0]) * there
-    total = there.sum(axis=1)
-    block = (there.cumsum(axis=1) - 1) * BLOCKS // np.maximum(total, 1)[:, None]
-    within = (block[..., None] == np.arange(BLOCKS)) & there[..., None]
+    left = (reward - (x @ solve(across @ x, across @ reward[..., None]).solution)[..., 0]) * counted
+    total = counted.sum(axis=1)
+    block = (counted.cumsum(axis=1) - 1) * BLOCKS // np.maximum(total, 1)[:, None]
+    within = (block[..., None] == np.arange(BLOCKS)) & counted[..., None]
     power = (left**2).sum(axis=1)
     noisy = power > 1e-18 * (reward**2).sum(axis=1)
     scale = np.where(noisy, 1 / np.sqrt(np.where(noisy, power, 1.0)), 0.0)
@@ -134,12 +137,12 @@ def _measure_walks(scores: NDArray[np.float64], points: NDArray[np.int64]) -> ND
     far = apart > np.ceil(GAP * BLOCKS / points)[:, None, None]
     mean = (apart * far).sum(axis=(1, 2), keepdims=True) / np.maximum(far.sum(axis=(1, 2), keepdims=True), 1)
     kernel = (mean - apart) * far
-    found = np.zeros((3, scores.shape[-1]))
+    sums = np.zeros((3, scores.shape[-1]))
     for j in range(scores.shape[-1]):
         products = kernel * scores[:, :, None, j] * scores[:, None, :, j]
         third = (products @ products * products).sum()
-        found[:, j] = products.sum(), 2 * (products**2).sum(), 8 * third
-    return found
+        sums[:, j] = products.sum(), 2 * (products**2).sum(), 8 * third
+    return sums
 
 
 def _find_p_values(
@@ -148,7 +151,7 @@ def _find_p_values(
     """How likely a sum is as large, by a gamma distribution of the same variance and third moment; 1 without scores."""
     from scipy.special import gammaincc
 
-    told = variance > 0
-    deviation = np.sqrt(np.where(told, variance, 1.0))
+    known = variance > 0
+    deviation = np.sqrt(np.where(known, variance, 1.0))
     shape = 4 / np.maximum(third / deviation**3, LEAST_SKEWNESS) ** 2
-    return np.where(told, gammaincc(shape, np.maximum(shape + total / deviation * np.sqrt(shape), 0.0)), 1.0)
+    return np.where(known, gammaincc(shape, np.maximum(shape + total / deviation * np.sqrt(shape), 0.0)), 1.0)

@@ -81,10 +81,10 @@ class Policy:
 
     def rules_for(self, participants: NDArray[Any]) -> DecisionRule:
         """The same rule for every participant."""
-        whole = {
+        arrays = {
             name: np.broadcast_to(values, (len(participants), *values.shape)) for name, values in self.rule.arrays().items()
         }
-        return type(self.rule)(**whole)
+        return type(self.rule)(**arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,15 +132,16 @@ class Policies:
 
     def covers(self, participants: ArrayLike) -> NDArray[np.bool_]:
         """For whom there is a policy."""
-        asked = np.asarray(participants)
+        wanted = np.asarray(participants)
         if self.participants is None or self.anybody is not None:
-            return np.ones(asked.shape, dtype=bool)
-        return np.isin(asked, self.participants)
+            return np.ones(wanted.shape, dtype=bool)
+        return np.isin(wanted, self.participants)
 
     def with_anybody(self, rule: DecisionRule, *, instead_of: NDArray[np.bool_]) -> Policies:
         """The same policies and one for anybody else, which some of the participants get too."""
-        own, theirs = self.rule.arrays(), rule.arrays()
-        mixed = {name: np.where(_broadcast(instead_of, own[name]), theirs[name], own[name]) for name in own}
+        personal = self.rule.arrays()
+        shared = rule.arrays()
+        mixed = {name: np.where(_broadcast(instead_of, personal[name]), shared[name], personal[name]) for name in personal}
         return replace(self, rule=type(rule)(**mixed), anybody=rule)
 
     @cached_property
@@ -148,19 +149,20 @@ class Policies:
         """Everybody's and, last, that for anybody else."""
         if self.anybody is None:
             return self.rule
-        own, theirs = self.rule.arrays(), self.anybody.arrays()
-        return type(self.rule)(**{name: np.concatenate([own[name], theirs[name][None]]) for name in own})
+        personal = self.rule.arrays()
+        shared = self.anybody.arrays()
+        return type(self.rule)(**{name: np.concatenate([personal[name], shared[name][None]]) for name in personal})
 
     def _rows(self, participants: ArrayLike) -> NDArray[np.int64]:
         if self.participants is None:
             return np.zeros(np.shape(participants), dtype=np.int64)
         if self.anybody is None:
             return positions(self.participants, participants)
-        asked = np.asarray(participants)
-        known = np.isin(asked, self.participants)
-        found = np.full(asked.shape, len(self.participants))
-        found[known] = positions(self.participants, asked[known])
-        return found
+        wanted = np.asarray(participants)
+        known = np.isin(wanted, self.participants)
+        rows = np.full(wanted.shape, len(self.participants))
+        rows[known] = positions(self.participants, wanted[known])
+        return rows
 
     def probabilities(
         self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None
@@ -173,10 +175,11 @@ class Policies:
         checked, free = _check_states(states, available, self.state_names)
         if people.shape != checked.shape[:1]:
             raise InputError(f"{people.size} participants but {len(checked)} states; give one state per participant")
-        rules, found = self._rules, np.empty((len(people), len(self.action_names)))
-        for some in list_blocks(len(people)):
-            found[some] = rules[people[some]].probabilities(checked[some])
-        return _where_available(found, free)
+        rules = self._rules
+        chances = np.empty((len(people), len(self.action_names)))
+        for block in list_blocks(len(people)):
+            chances[block] = rules[people[block]].probabilities(checked[block])
+        return _where_available(chances, free)
 
     def sample(
         self, participants: ArrayLike, states: ArrayLike, available: ArrayLike | None = None, *, rng: np.random.Generator
@@ -353,11 +356,13 @@ def _check_states(
     free = np.ones(len(values), dtype=bool) if available is None else np.asarray(available)
     if free.shape != (len(values),) or not (free.dtype == bool or np.isin(free, (0, 1)).all()):
         raise InputError(f"available must be {len(values)} times yes or no")
-    free, finite = free.astype(bool), np.isfinite(values)
+    free = free.astype(bool)
+    finite = np.isfinite(values)
     if names is not None and not finite.all():
         rows, places = np.nonzero(free[:, None] & ~finite)
         if rows.size:
-            row, name = int(rows[0]), names[places[0]]
+            row = int(rows[0])
+            name = names[places[0]]
             message = f"row {row}, state '{name}': {values[row, places[0]]}; a decision needs every state variable"
             raise InputError(message, row=row, column=name)
     return values if free.all() else np.where(free[:, None], values, 0.0), free

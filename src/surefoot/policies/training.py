@@ -41,10 +41,12 @@ class KnownTraining:
         """The sum over people of the SHA-256 of their id and times: the fingerprints of different people add up."""
         times = self.time[self.order]
         ends = np.cumsum(np.bincount(self.participant_index, minlength=len(self.participants)))
-        total, start = 0, 0
+        total = 0
+        start = 0
         for participant, end in zip(self.participants.tolist(), ends.tolist(), strict=True):
             digest = hashlib.sha256(f"{participant}\0".encode() + times[start:end].tobytes()).digest()
-            total, start = total + int.from_bytes(digest), end
+            total = total + int.from_bytes(digest)
+            start = end
         return _write_fingerprint(total)
 
     def count_shared(self, logs: Trajectories) -> tuple[int, int]:
@@ -54,12 +56,14 @@ class KnownTraining:
         people, ours, theirs = np.intersect1d(logs.participants, self.participants, return_indices=True)
         if not people.size or self.time.dtype.kind != logs.time.dtype.kind:
             return 0, len(people)
-        position = [np.full(len(one), -1) for one in (logs.participants, self.participants)]
-        position[0][ours], position[1][theirs] = np.arange(len(people)), np.arange(len(people))
-        who = [position[0][logs.participant_index], position[1][self.participant_index]]
-        times, place = np.unique(np.concatenate([logs.time, self.time]), return_inverse=True)
-        pairs = np.concatenate(who) * len(times) + place
-        mine, others = pairs[: len(logs)][who[0] >= 0], pairs[len(logs) :][who[1] >= 0]
+        position = [np.full(len(ids), -1) for ids in (logs.participants, self.participants)]
+        position[0][ours] = np.arange(len(people))
+        position[1][theirs] = np.arange(len(people))
+        people_of_rows = [position[0][logs.participant_index], position[1][self.participant_index]]
+        times, moment = np.unique(np.concatenate([logs.time, self.time]), return_inverse=True)
+        pairs = np.concatenate(people_of_rows) * len(times) + moment
+        mine = pairs[: len(logs)][people_of_rows[0] >= 0]
+        others = pairs[len(logs) :][people_of_rows[1] >= 0]
         return int(np.isin(mine, others).sum()), len(people)
 
 

@@ -66,8 +66,8 @@ class CappedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
         rows, target = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         target = target.astype(np.float64)
         template = Ridge() if self.estimator is None else self.estimator
-        found = fit_capped_regressor(template, rows, target, tau=self.tau, max_iter=self.max_iter)
-        self.estimator_, self.weights_, self.threshold_, self.n_iter_, settled = found
+        fit = fit_capped_regressor(template, rows, target, tau=self.tau, max_iter=self.max_iter)
+        self.estimator_, self.weights_, self.threshold_, self.n_iter_, settled = fit
         if not settled:
             warnings.warn(f"the weights still change after {self.n_iter_} fits", ConvergenceWarning, stacklevel=2)
         return self

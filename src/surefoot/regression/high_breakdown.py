@@ -54,12 +54,15 @@ class HighBreakdownRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
         target = target.astype(np.float64)
         features = np.column_stack([np.ones(len(target)), rows])[None]
         penalty = np.array([0.0, *[self.alpha] * rows.shape[1]])
-        one_arm, usable = np.zeros((1, len(target)), dtype=np.int64), np.ones((1, len(target)))
-        found = fit_high_breakdown(
+        one_arm = np.zeros((1, len(target)), dtype=np.int64)
+        usable = np.ones((1, len(target)))
+        fit = fit_high_breakdown(
             features, target[None], usable, state=rows[None], action=one_arm, penalty=penalty, tau=self.tau
         )
-        self.intercept_, self.coef_ = float(found.coef[0, 0]), found.coef[0, 1:]
-        self.weights_, self.threshold_ = found.weights[0], float(found.threshold[0])
+        self.intercept_ = float(fit.coef[0, 0])
+        self.coef_ = fit.coef[0, 1:]
+        self.weights_ = fit.weights[0]
+        self.threshold_ = float(fit.threshold[0])
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803

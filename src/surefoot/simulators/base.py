@@ -145,10 +145,11 @@ class Simulator(Dynamics):
                     if t == steps - keep:
                         course.forget()
                     advance()
-                earned, sent = where.to_numpy(course.earned), where.to_numpy(course.sent)
-                for place, name in enumerate(names):
-                    reward[name][block] = earned[place] / keep
-                    treated[name][block] = sent[place] / keep
+                earned = where.to_numpy(course.earned)
+                sent = where.to_numpy(course.sent)
+                for number, name in enumerate(names):
+                    reward[name][block] = earned[number] / keep
+                    treated[name][block] = sent[number] / keep
         return {name: LongRun(reward[name], treated[name]) for name in policies}
 
     def _blocks(self, steps: int) -> list[slice]:
@@ -158,7 +159,8 @@ class Simulator(Dynamics):
     def _course(self, rule: DecisionRule, block: slice, steps: int, seed: Seed, where: Engine) -> _Run:
         """A course of events for all lanes (*policies, people of the block), at its beginning."""
         people = range(*block.indices(len(self.participants)))
-        first, numbers = [], []
+        first = []
+        numbers = []
         for rng in streams(seed, "dynamics", people):
             first.append(self.draw(rng, (self.initial_numbers,)))
             numbers.append(self.draw(rng, (steps, self.step_numbers)))

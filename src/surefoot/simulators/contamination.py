@@ -168,7 +168,8 @@ def contaminate(
     strength = how.strength if strength is None else strength
     _check_numbers(ratio, strength, run_length, how)
     observed = np.column_stack([logs.state, logs.reward])
-    moved, touched = observed.copy(), np.zeros(len(logs), dtype=bool)
+    moved = observed.copy()
+    touched = np.zeros(len(logs), dtype=bool)
     for index, rng in enumerate(streams(seed, "outliers", logs.participants)):
         rows = logs.order[logs.starts[index] : logs.starts[index + 1]]
         shuffled = rng.permutation(len(rows))

@@ -78,9 +78,9 @@ class Course:
 
     def __init__(self, dynamics: Dynamics, seed: Seed | Sequence[Seed], people: slice = slice(None)) -> None:
         seeds = list(seed) if isinstance(seed, Sequence) else [seed]
-        own = dynamics.people_differ_by_replicate
-        if not seeds or (own is not None and own != len(seeds)):
-            raise InputError(f"{len(seeds)} seeds; give one for each replicate" + (f": {own}" if own else ""))
+        wanted = dynamics.people_differ_by_replicate
+        if not seeds or (wanted is not None and wanted != len(seeds)):
+            raise InputError(f"{len(seeds)} seeds; give one for each replicate" + (f": {wanted}" if wanted else ""))
         self.participants = dynamics.participants[people]
         self._dynamics = dynamics.of(people, NUMPY)
         ids = range(*people.indices(len(dynamics.participants)))
@@ -191,9 +191,10 @@ class Course:
 
     def logs(self, replicate: int = 0) -> Trajectories:
         """What happened so far in one replicate, with rewards as they were reported."""
-        found = self.states[replicate], self.actions[replicate], self.reported[replicate]
         return Trajectories.from_arrays(
-            *found,
+            self.states[replicate],
+            self.actions[replicate],
+            self.reported[replicate],
             available=self.available[replicate],
             probability=self.probability[replicate],
             lengths=self.time[replicate],
@@ -227,8 +228,8 @@ class _Chance:
 
     def __init__(self, dynamics: Dynamics, seeds: Sequence[Seed], people: Iterable[int]) -> None:
         self._draw = dynamics.draw
-        self._driving = [rng for one in seeds for rng in streams(one, "dynamics", people)]
-        self._acting = [rng for one in seeds for rng in streams(one, "actions", people)]
+        self._driving = [rng for seed in seeds for rng in streams(seed, "dynamics", people)]
+        self._acting = [rng for seed in seeds for rng in streams(seed, "actions", people)]
         lanes = len(self._driving)
         points = max(1, min(256, HELD_CELLS // (lanes * (dynamics.step_numbers + 1))))
         self.first = np.stack([self._draw(rng, (dynamics.initial_numbers,)) for rng in self._driving], axis=1)
@@ -243,7 +244,8 @@ class _Chance:
         first = int(self.used[0])
         if (self.used == first).all():
             return self._numbers[first], self._uniform[first]
-        everybody, places = np.arange(len(self.used)), np.minimum(self.used, len(self._uniform) - 1)
+        everybody = np.arange(len(self.used))
+        places = np.minimum(self.used, len(self._uniform) - 1)
         return self._numbers[places, :, everybody].T, self._uniform[places, everybody]
 
     def _replenish(self, moving: Lanes) -> None:
@@ -272,9 +274,9 @@ class _Record:
     def reserve(self, points: int) -> None:
         held = len(self.rewards)
         if points > held:
-            more = max(points, 2 * held) - held
+            added = max(points, 2 * held) - held
             for name, values in vars(self).items():
-                setattr(self, name, np.concatenate([values, np.zeros((more, *values.shape[1:]), dtype=values.dtype)]))
+                setattr(self, name, np.concatenate([values, np.zeros((added, *values.shape[1:]), dtype=values.dtype)]))
 
     def write(self, time: NDArray[np.int64], moving: Lanes, found: tuple[NDArray[Any], ...]) -> None:
         """What happened to those who move, at the time that each of them has reached."""
@@ -297,8 +299,9 @@ class _Group:
         """Actions (replicates, people) and the probabilities of all, with the fallback where a state is missing."""
         unknown = np.isnan(state) if self.rule.looks_at_states else np.zeros_like(state, dtype=bool)
         missing = np.asarray(unknown.any(axis=-1))
-        whole = np.nan_to_num(state) if missing.any() else state
-        actions, probabilities = np.asarray(self.choose(np.moveaxis(whole, -1, 0), uniform)), self.rule.probabilities(whole)
+        filled = np.nan_to_num(state) if missing.any() else state
+        actions = np.asarray(self.choose(np.moveaxis(filled, -1, 0), uniform))
+        probabilities = self.rule.probabilities(filled)
         if not missing.any():
             return actions, probabilities
         others = probabilities.shape[-1] - 1
@@ -317,7 +320,7 @@ def _group_rules(policies: Decides | Sequence[Decides], participants: NDArray[An
     rules = [policy.rules_for(participants) for policy in policies]
     groups = []
     for kind in {type(rule): None for rule in rules}:
-        which = [place for place, rule in enumerate(rules) if type(rule) is kind]
-        stacked = kind.stack([rules[place] for place in which])
+        which = [number for number, rule in enumerate(rules) if type(rule) is kind]
+        stacked = kind.stack([rules[number] for number in which])
         groups.append(_Group(np.array(which), stacked, stacked.chooser()))
     return groups

@@ -82,17 +82,21 @@ class HeartSteps(Simulator):
             self.critic_coef = type(self).critic_coef + np.stack(self._deviation, axis=1)
 
     def __repr__(self) -> str:
-        more = f", spread={self.spread:g}" if self.spread else ""
-        return f"{type(self).__name__}(participants={len(self.participants)}{more})"
+        differing = f", spread={self.spread:g}" if self.spread else ""
+        return f"{type(self).__name__}(participants={len(self.participants)}{differing})"
 
     @property
     def transition_coef(self) -> NDArray[np.float64]:
         """The true coefficients of the next state on [1, s, a, a·s], (8, 3), or (people, 8, 3) where people differ."""
         weather, engagement, on_engagement, fatigue, more_fatigue, on_fatigue = self._transition
-        found = np.zeros((*np.shape(weather), 8, 3))
-        found[..., 1, 0], found[..., 2, 1], found[..., 3, 2] = weather, engagement, fatigue
-        found[..., 4, 1], found[..., 4, 2], found[..., 7, 2] = on_engagement, on_fatigue, more_fatigue
-        return found
+        coefficients = np.zeros((*np.shape(weather), 8, 3))
+        coefficients[..., 1, 0] = weather
+        coefficients[..., 2, 1] = engagement
+        coefficients[..., 3, 2] = fatigue
+        coefficients[..., 4, 1] = on_engagement
+        coefficients[..., 4, 2] = on_fatigue
+        coefficients[..., 7, 2] = more_fatigue
+        return coefficients
 
     def of(self, people: slice, engine: Engine) -> Self:
         if not self.spread:
@@ -109,7 +113,9 @@ class HeartSteps(Simulator):
         return numbers
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
-        weather, engagement, fatigue = state[0], state[1], state[2]
+        weather = state[0]
+        engagement = state[1]
+        fatigue = state[2]
         beta = self._transition
         following = array_namespace(state).empty(state.shape, dtype=state.dtype, device=device(state))
         following[0] = beta[0] * weather + numbers[0]
@@ -131,8 +137,9 @@ class HeartSteps(Simulator):
         if self.spread:
             # People, the first axis, go last, where the coefficients have them.
             by_variable = np.moveaxis(states, (-1, 0), (0, -1))
-            own = [np.moveaxis(self._own_reward(by_variable, action), -1, 0) for action in (0.0, 1.0)]
-            nothing, effect = nothing + own[0], effect + own[1] - own[0]
+            rewards = [np.moveaxis(self._own_reward(by_variable, action), -1, 0) for action in (0.0, 1.0)]
+            nothing = nothing + rewards[0]
+            effect = effect + rewards[1] - rewards[0]
         return np.stack([nothing, nothing + effect], axis=-1)
 
     def oracle_myopic(self) -> Policy | Policies:

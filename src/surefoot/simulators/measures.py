@@ -253,6 +253,6 @@ def compare(
         }
         if isinstance(item, Method):
             measures["coefficient_error"] = coefficient_error(simulator, item)
-        rows += [(name, measure, found.mean, found.standard_error) for measure, found in measures.items()]
+        rows += [(name, measure, estimate.mean, estimate.standard_error) for measure, estimate in measures.items()]
     names, measured, means, errors = zip(*rows, strict=True)
     return make_frame({"name": names, "measure": measured, "mean": means, "standard_error": errors}, backend)

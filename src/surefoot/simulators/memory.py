@@ -47,13 +47,16 @@ class WithMemory(Simulator):
         self, simulator: Simulator, derived: Mapping[str, DerivedState], *, day_boundary: int | None = None
     ) -> None:
         self.participants = simulator.participants
-        self._simulator, self._derived, self._per_day = simulator, dict(derived), day_boundary
+        self._simulator = simulator
+        self._derived = dict(derived)
+        self._per_day = day_boundary
         for name, state in derived.items():
             if state.needs_days and day_boundary is None:
                 raise InputError(f"'{name}' counts days; give day_boundary, the number of decision points a day")
         self.state_names = (*simulator.state_names, *derived)
         self.action_names = simulator.action_names
-        self.initial_numbers, self.step_numbers = simulator.initial_numbers, simulator.step_numbers
+        self.initial_numbers = simulator.initial_numbers
+        self.step_numbers = simulator.step_numbers
         self.critic_coef = self._widen(simulator.critic_coef)
 
     def __repr__(self) -> str:
@@ -69,23 +72,25 @@ class WithMemory(Simulator):
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         xp = array_namespace(state)
-        own = len(self._simulator.state_names)
-        following, reward = self._simulator.advance(state[:own], action, numbers)
-        time, sent, memories = state[-1], xp.astype(action > 0, state.dtype), []
-        place = own + len(self._derived)
+        variables = len(self._simulator.state_names)
+        following, reward = self._simulator.advance(state[:variables], action, numbers)
+        time = state[-1]
+        sent = xp.astype(action > 0, state.dtype)
+        memories = []
+        start = variables + len(self._derived)
         for kind in self._derived.values():
             size = len(kind.begin(0.0))
-            memory = tuple(state[place + j] for j in range(size))
+            memory = tuple(state[start + j] for j in range(size))
             memories.append(kind.advance(memory, sent, reward, xp.ones_like(reward), time))
-            place += size
+            start += size
         return self._compose(following, memories, time + 1.0), reward
 
-    def _compose(self, own: Array, memories: list[Memory], time: Array) -> Array:
-        xp = array_namespace(own)
+    def _compose(self, state: Array, memories: list[Memory], time: Array) -> Array:
+        xp = array_namespace(state)
         day = xp.floor(time / self._per_day) if self._per_day else time
         with np.errstate(invalid="ignore"):
             values = [kind.value(memory, time, day) for kind, memory in zip(self._derived.values(), memories, strict=True)]
-        return xp.stack([*own, *values, *(part for memory in memories for part in memory), time])
+        return xp.stack([*state, *values, *(part for memory in memories for part in memory), time])
 
     def visible(self, state: Array) -> Array:
         return state[: len(self.state_names)]
@@ -102,8 +107,9 @@ class WithMemory(Simulator):
         """That of the simulator, which does not look at what is remembered."""
         policy = self._simulator.oracle_myopic()
         mean = policy.rule.arrays()["mean"]
-        own, more = mean[..., :-1], np.zeros((*mean.shape[:-1], len(self._derived)))
-        wide = np.concatenate([own, more, mean[..., -1:]], axis=-1)
+        slopes = mean[..., :-1]
+        nothing = np.zeros((*mean.shape[:-1], len(self._derived)))
+        wide = np.concatenate([slopes, nothing, mean[..., -1:]], axis=-1)
         rule = UpperConfidence(wide, np.zeros((*wide.shape, wide.shape[-1])))
         if isinstance(policy, Policy):
             return Policy(rule, self.action_names, self.state_names)

@@ -42,7 +42,8 @@ class Boltzmann(DecisionRule):
         # Actions go first, so that sums over the few of them are sums of whole arrays.
         logits = np.einsum("...km,...m->k...", self.coef, policy_features(state))
         top = np.maximum(logits.max(axis=0), 0.0)
-        nothing, raised = np.exp(-top), np.exp(logits - top)
+        nothing = np.exp(-top)
+        raised = np.exp(logits - top)
         total = nothing + raised.sum(axis=0)
         return np.stack([nothing / total, *(raised / total)], axis=-1)
 

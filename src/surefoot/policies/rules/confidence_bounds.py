@@ -43,23 +43,28 @@ class _ConfidenceBound(DecisionRule):
         return np.asarray(np.eye(scores.shape[-1])[scores.argmax(axis=-1)])
 
     def scalar(self) -> Callable[[Sequence[float]], list[float]]:
-        rules, sign = list(zip(self.mean.tolist(), self.spread.tolist(), strict=True)), self.sign
+        rules = list(zip(self.mean.tolist(), self.spread.tolist(), strict=True))
+        sign = self.sign
 
         def probabilities(state: Sequence[float]) -> list[float]:
             z = [*state, 1.0]
-            best, chosen = -inf, 0
+            best = -inf
+            chosen = 0
             for action, (mean, spread) in enumerate(rules):
                 width = sum(map(mul, z, [sum(map(mul, row, z)) for row in spread]))
                 score = sum(map(mul, mean, z)) + sign * sqrt(abs(width))
                 if score > best:
-                    best, chosen = score, action
+                    best = score
+                    chosen = action
             return [float(action == chosen) for action in range(len(rules))]
 
         return probabilities
 
     def chooser(self) -> Chooser:
         xp = array_namespace(self.mean)
-        means, actions, size = evaluate_linear(self.mean), self.mean.shape[-2], self.mean.shape[-1]
+        means = evaluate_linear(self.mean)
+        actions = self.mean.shape[-2]
+        size = self.mean.shape[-1]
         spread = xp.asarray(xp.moveaxis(self.spread, (-3, -2, -1), (0, 1, 2)), copy=True)
         certain = not xp.any(spread != 0)
 
@@ -81,7 +86,8 @@ class _ConfidenceBound(DecisionRule):
             other = score(1, state)
             action = xp.astype(other > best, xp.int64)
             for a in range(2, actions):
-                best, other = xp.maximum(best, other), score(a, state)
+                best = xp.maximum(best, other)
+                other = score(a, state)
                 action = xp.where(other > best, a, action)
             return action
 

@@ -102,7 +102,8 @@ class DecisionRule(ABC):
 
 
 RULES: Registry[type[DecisionRule]] = Registry("decision rule")
-register_rule, find_rule = RULES.register, RULES.find
+register_rule = RULES.register
+find_rule = RULES.find
 
 
 def evaluate_linear(coef: Array) -> Callable[[int, Array], Array]:

@@ -50,7 +50,9 @@ class _Posterior(DecisionRule):
     def _effects(self) -> Callable[[Array], tuple[Array, Array]]:
         """Means and covariances of the effects at states (variables, *batch)."""
         xp = array_namespace(self.mean)
-        means, others, size = evaluate_linear(self.mean), self.mean.shape[-2], self.mean.shape[-1]
+        means = evaluate_linear(self.mean)
+        others = self.mean.shape[-2]
+        size = self.mean.shape[-1]
         by_feature = xp.asarray(xp.moveaxis(self.covariance, (-2, -1), (0, 1)), copy=True)
 
         def covariance(a: int, b: int, state: Array) -> Array:
@@ -76,7 +78,8 @@ class _Posterior(DecisionRule):
         return np.asarray(self._weigh(*self._effects()(np.moveaxis(state, -1, 0))))
 
     def chooser(self) -> Chooser:
-        xp, effects = array_namespace(self.mean), self._effects()
+        xp = array_namespace(self.mean)
+        effects = self._effects()
 
         def choose(state: Array, uniform: Array) -> Array:
             edges = xp.cumulative_sum(self._weigh(*effects(state)), axis=-1)[..., :-1]
@@ -104,8 +107,8 @@ class _Posterior(DecisionRule):
         """`_weigh` for one decision."""
 
         def weigh(mean: list[float], covariance: list[list[float]]) -> list[float]:
-            found: list[float] = self._weigh(np.array(mean), np.array(covariance)).tolist()
-            return found
+            weights: list[float] = self._weigh(np.array(mean), np.array(covariance)).tolist()
+            return weights
 
         return weigh
 
