@@ -25,7 +25,7 @@ def test_a_study_waits_then_learns_and_the_policy_decides(trial):
     assert answer(trial, index=10)["source"] == "warm-up"
     fill(trial, points=25, first=11)
     state, status = update(trial)
-    assert state == "done" and [finding["passed"] for finding in status["findings"]] == [True] * 7
+    assert state == "done" and [finding["passed"] for finding in status["findings"]] == [True] * 8
     decided = answer(trial, index=1001)
     assert (decided["source"], decided["policy_id"]) == ("policy", status["policy_id"])
     assert 0.1 <= decided["action_prob"][1] <= 0.9
