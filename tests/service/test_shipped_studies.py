@@ -77,14 +77,14 @@ def test_the_demos_study_is_served(url, tmp_path):
 
 def draft_demo(folder):
     csv.write_csv(simulate_logs(), folder / "logs.csv")
-    return draft_study(folder / "logs.csv") + TRIAL
+    return draft_study(folder / "logs.csv").text + TRIAL
 
 
 def draft_without_probabilities(folder):
     """Logs that hold neither availability nor probability, with whole numbers for times."""
     rows = "".join(f"p{k % 5},{k // 5},{k % 3},{k % 2},{k % 7}\n" for k in range(100))
     (folder / "logs.csv").write_text(f"id,decision,mood,sent,steps\n{rows}")
-    text = draft_study(folder / "logs.csv")
+    text = draft_study(folder / "logs.csv").text
     for role in ("available", "probability"):
         text = text.replace(f'# {role} = "…"', f'{role} = "{role}"')
     return text + TRIAL
