@@ -37,8 +37,14 @@ AFTERWARDS = (
     r"thumbs\w*|reaction|completed|engaged)([._ -]|\d|$)"
 )
 """What such columns hold is usually known only after the decision."""
-CODES = (-1, -9, -99, -999, -9999, 9, 99, 999, 9999, 99999, 77, 777, 88, 888)
+CODES = (-1, *(sign * (10**digits - 1) for digits in range(1, 7) for sign in (1, -1)), 77, 777, 88, 888)
 """What questionnaires and devices write for "missing"."""
+LEAST_RECURRING = 5
+FEW_VALUES = 12
+"""In a column with fewer different values every value is common."""
+STANDS_OUT = 5.0
+NEIGHBOURS = 5
+"""A value stands out that is so many times as common as the values next to it, so many on either side."""
 PLATFORMS = {
     "REDCap": (
         r"^(redcap_\w+|record_id)$",
@@ -126,21 +132,50 @@ def is_finite_number(text: str) -> bool:
 
 
 def find_codes(values: NDArray[np.float64]) -> list[float]:
-    """Values that occur again and again, at an end, and lie apart from everything else.
+    """Values that occur again and again, at an end, and lie apart from everything else; and negative numbers that
+    questionnaires and devices write for "missing", wherever they lie, if they stand out.
 
     >>> find_codes(np.array([20.5, 21, 19, 22, 18.5, -99, -99, -99, 20] * 4))
     [-99.0]
     """
-    found: list[float] = []
+    lonely = _find_lonely_codes(values)
+    recurring = find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
+    return lonely + [code for code in recurring if code < 0 and code not in lonely]
+
+
+def _find_lonely_codes(values: NDArray[np.float64]) -> list[float]:
+    """Values that occur again and again at an end and lie apart, one after the other."""
+    codes: list[float] = []
     values = values[np.isfinite(values)]
     while values.size >= FEWEST_ROWS:
         distinct, counts = np.unique(values, return_counts=True)
         code = next((end for end in (0, -1) if len(distinct) > 3 and _lies_apart(distinct, counts, end)), None)
         if code is None:
             break
-        found.append(float(distinct[code]))
+        codes.append(float(distinct[code]))
         values = values[values != distinct[code]]
-    return found
+    return codes
+
+
+def find_recurring_codes(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[float]:
+    """Numbers that questionnaires and devices write for "missing", neither the least nor the greatest value unless
+    negative, that are much more common than the values next to them; of many distinct values with their counts.
+
+    >>> steps = np.array([-99.0] * 20 + [-3.0, 99.0, 100.0] + list(range(1, 60)))
+    >>> find_recurring_codes(*np.unique(steps, return_counts=True))
+    [-99.0]
+    """
+    if len(distinct) < FEW_VALUES:
+        return []
+    listed = np.flatnonzero(np.isin(distinct, CODES) & (counts >= LEAST_RECURRING))
+    inside = (distinct < 0) | (np.arange(len(distinct)) < len(distinct) - 1)
+    return [float(distinct[place]) for place in listed if inside[place] and stands_out(counts, int(place))]
+
+
+def stands_out(counts: NDArray[np.int64], place: int) -> bool:
+    """Whether a value is much more common than the values next to it; counts are in the order of the values."""
+    around = np.r_[max(place - NEIGHBOURS, 0) : place, place + 1 : min(place + NEIGHBOURS + 1, len(counts))]
+    return bool(counts[place] >= STANDS_OUT * np.median(counts[around]))
 
 
 def _lies_apart(distinct: NDArray[np.float64], counts: NDArray[np.int64], end: int) -> bool:
@@ -266,11 +301,20 @@ def find_suspicions(
         if says_the_same(values, reward):
             remedy = "leave it out: it is known only after the decision"
             found.append(Suspicion(name, "says what the reward was", remedy, leaks=True))
-        found += [_suspect_code(name, code) for code in find_codes(values)]
-    return found + [_suspect_code(f"reward '{logs.names.reward}'", code) for code in find_codes(reward)]
+        found += _suspect_codes(name, values)
+    return found + _suspect_codes(f"reward '{logs.names.reward}'", reward)
 
 
-def _suspect_code(name: str, code: float) -> Suspicion:
-    value = f"{code:.6g}"
-    what = f"holds {value} again and again, apart from all other values"
-    return Suspicion(name, what, f"if it stands for missing, write missing = [{value}] in its section")
+def _suspect_codes(name: str, values: NDArray[np.float64]) -> list[Suspicion]:
+    apart = _find_lonely_codes(values)
+    recurring = find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
+    words = dict.fromkeys([*apart, *recurring], "more often than the values next to it")
+    words |= dict.fromkeys(apart, "apart from all other values")
+    return [
+        Suspicion(
+            name,
+            f"holds {code:.6g} again and again, {why}",
+            f"if it stands for missing, write missing = [{code:.6g}] in its section",
+        )
+        for code, why in words.items()
+    ]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.suspect_columns import FEW_VALUES
 from surefoot.data.trajectories import Trajectories
 from surefoot.log_checks.check import Check, find_worst
 from surefoot.numerics.masked_quantiles import median
@@ -22,8 +23,6 @@ Array = NDArray[np.float64]
 NAME = "units by participant"
 FACTORS = (1.609, 2.205, 10.0, 60.0, 100.0, 1000.0, 3600.0)
 """Kilometres and miles, kilograms and pounds, decimals, minutes and seconds, hours and seconds."""
-FEW_VALUES = 12
-"""A column with fewer different values is a scale of answers, and has no unit."""
 LEAST_VALUES = 8
 """With fewer values other than 0 a participant's level is not known."""
 LEAST_PEOPLE = 5
@@ -90,6 +89,7 @@ def find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit
     inside = place < lengths[:, None]
     record = np.where(inside, values[logs.order[np.where(inside, logs.starts[:-1, None] + place, 0)]], np.nan)
     present = ~np.isnan(record) & (record != 0)
+    # A column with few different values is a scale of answers, and has no unit.
     if _rises_with_time(record) or len(np.unique(values[~np.isnan(values)])) < FEW_VALUES:
         return []
     record = np.where(present, record, 0.0)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.suspect_columns import FEW_VALUES, stands_out
 from surefoot.log_checks.check import Check, find_worst
 from surefoot.log_checks.shares_by_action import ShareDifference, compare_shares
 from surefoot.reports.numbers import format_percent
@@ -22,12 +23,6 @@ LEAST_SHARE = 0.02
 """Of the outcomes after some action: a value that fewer share cannot move an effect much."""
 LEAST_COUNT = 10
 """Fewer outcomes with the value tell nothing."""
-STANDS_OUT = 5.0
-"""A pile holds this many times the outcomes of the values next to it; a count that is often 3 has no pile there."""
-NEIGHBOURS = 5
-"""Values on either side that a pile is compared with."""
-FEW_VALUES = 12
-"""An outcome with fewer different values (yes and no, a scale from 0 to 10) has no piles: their shares are the outcome."""
 MOST_PILES = 10
 UNSAFE_DIFFERENCE = 0.02
 """Two in a hundred outcomes that become 0 move the effect by a fiftieth of the mean outcome."""
@@ -122,6 +117,8 @@ def compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]:
 def find_piles(values: NDArray[np.float64], arms: list[NDArray[np.bool_]]) -> list[float]:
     """Values that hold many outcomes after some action, and many more than the values next to them.
 
+    An outcome with few different values (yes and no, a scale from 0 to 10) has none: their shares are the outcome.
+
     >>> steps = np.array([0.0] * 40 + [-99.0] * 20 + list(range(1, 200)))
     >>> find_piles(steps, [np.ones(len(steps), dtype=bool)])
     [0.0, -99.0]
@@ -135,11 +132,8 @@ def find_piles(values: NDArray[np.float64], arms: list[NDArray[np.bool_]]) -> li
         places = np.searchsorted(distinct, values[arm])
         shares = np.maximum(shares, np.bincount(places, minlength=len(distinct)) / arm.sum())
     likely = np.flatnonzero((shares >= LEAST_SHARE) & (counts >= LEAST_COUNT))
-    piles = []
-    for place in likely[np.argsort(-counts[likely], kind="stable")]:
-        around = np.r_[max(place - NEIGHBOURS, 0) : place, place + 1 : min(place + NEIGHBOURS + 1, len(distinct))]
-        if counts[place] >= STANDS_OUT * np.median(counts[around]):
-            piles.append(float(distinct[place]))
+    largest_first = likely[np.argsort(-counts[likely], kind="stable")]
+    piles = [float(distinct[place]) for place in largest_first if stands_out(counts, int(place))]
     return piles[:MOST_PILES]
 
 

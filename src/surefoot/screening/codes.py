@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.suspect_columns import CODES, FEW_VALUES, find_recurring_codes
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Detector
 from surefoot.screening.series import Block, Found
 from surefoot.screening.ties import Ties, any_repeats, count_ties
 
-MISSING_CODES = (-1.0, *(sign * (10.0**digits - 1) for digits in range(1, 7) for sign in (1, -1)))
-"""Numbers that studies write for "missing"."""
 MOST_CODES = 5
 """A column hardly has more."""
+
+
+class Usual(NamedTuple):
+    """Numbers of a column that stand for "no value", surely or possibly."""
+
+    certain: tuple[float, ...]
+    possible: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,8 @@ class Codes(Detector):
     In a continuous column hardly any two values are the same, so one that comes up again and again is a code, unless it is
     the least or the greatest (what a sensor reads at its limit) and not a number that studies use as a code. In any column
     a repeated value is a code that lies apart from all others by more than `apart` times the interquartile range, or that
-    is the only negative one and is −1, −9, −99 and so on. Zeros are left to `not_worn`.
+    is −1, −9, −99 and so on and is the only negative one, or much more common than the values next to it. A positive number
+    of that kind (99 among steps) is reported as a possible code, and stays. Zeros are left to `not_worn`.
 
     Parameters
     ----------
@@ -37,7 +44,8 @@ class Codes(Detector):
     """
 
     name: ClassVar[str] = "codes"
-    reasons: ClassVar[tuple[str, ...]] = ("code",)
+    reasons: ClassVar[tuple[str, ...]] = ("code", "possible code")
+    reported: ClassVar[tuple[str, ...]] = ("possible code",)
     reference: ClassVar[str] = (
         "Van den Broeck J, Cunningham SA, Eeckels R, Herbst K (2005), Data cleaning: detecting, diagnosing, and editing "
         "data abnormalities, PLoS Medicine 2(10):e267."
@@ -49,25 +57,27 @@ class Codes(Detector):
         if not (self.repeats >= 2 and self.apart > 0):
             raise InputError(f"codes needs repeats >= 2 and apart > 0; got {self}")
 
-    def learn(self, sample: Block) -> dict[str, tuple[float, ...]]:
+    def learn(self, sample: Block) -> dict[str, Usual]:
         names = [column.name for column in sample.layout.columns]
-        found = {names[place]: self._codes(sample.values[place]) for place in sample.layout.measured}
-        return {name: codes for name, codes in found.items() if codes}
+        usual = {names[place]: self._codes(sample.values[place]) for place in sample.layout.measured}
+        return {name: codes for name, codes in usual.items() if codes.certain or codes.possible}
 
-    def _codes(self, values: NDArray[np.float64]) -> tuple[float, ...]:
+    def _codes(self, values: NDArray[np.float64]) -> Usual:
         if not any_repeats(values, self.repeats):
-            return ()
+            return Usual((), ())
         ties = count_ties(values)
         often = (ties.counts >= self.repeats) & (ties.values != 0)
         inner = np.arange(len(often)) > 0
         inner[-1:] = False
-        known = np.isin(ties.values, MISSING_CODES)
-        chosen = often & (self._lonely(ties) | (ties.continuous & (inner | known)))
+        known = np.isin(ties.values, CODES)
+        recurring = often & np.isin(ties.values, find_recurring_codes(ties.values, ties.counts))
         negative = ties.values < 0
-        if negative.sum() == 1:
+        chosen = often & (self._lonely(ties) | (ties.continuous & (inner | known))) | (recurring & negative)
+        if negative.sum() == 1 and not _is_next(ties.values):
             chosen |= often & negative & known
-        codes = ties.values[chosen]
-        return tuple(codes.tolist()) if len(codes) <= MOST_CODES else ()
+        certain = ties.values[chosen]
+        possible = ties.values[recurring & ~chosen]
+        return Usual(tuple(certain.tolist()) if len(certain) <= MOST_CODES else (), tuple(possible.tolist()))
 
     def _lonely(self, ties: Ties) -> NDArray[np.bool_]:
         """Values beyond a gap, with all that lies further out: from either end, as long as a minority lies there."""
@@ -84,9 +94,19 @@ class Codes(Detector):
         return lonely
 
     def find(self, block: Block, usual: Any) -> list[Found]:
-        found = []
+        flags = []
         for name, codes in usual.items():
-            hit = np.isin(block.values[block.layout.place(name)], codes)
-            if hit.any():
-                found.append(Found(name, "code", np.where(hit, 1.0, np.nan)))
-        return found
+            values = block.values[block.layout.place(name)]
+            for reason, numbers in (("code", codes.certain), ("possible code", codes.possible)):
+                hit = np.isin(values, numbers)
+                if hit.any():
+                    flags.append(Found(name, reason, np.where(hit, 1.0, np.nan)))
+        return flags
+
+
+def _is_next(values: NDArray[np.float64]) -> bool:
+    """Whether few values are evenly spaced, as −1, 0 and 1 are: then the least is one of them, and no code."""
+    gaps = np.diff(values)
+    if not 0 < len(gaps) < FEW_VALUES - 1:
+        return False
+    return bool(gaps[0] <= gaps[1:].max(initial=0.0)) or (len(gaps) == 1 and bool(gaps[0] <= 2))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.suspect_columns import FEW_VALUES
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Detector
 from surefoot.screening.series import Block, Found, typical_gap
@@ -21,8 +22,6 @@ CHANGES_NEEDED = 3
 MOST_ENTER = 0.1
 SOME_RUN = 3
 """Where nobody in the sample repeats so often in a row, nothing is stuck there."""
-FEW_VALUES = 12
-"""With fewer different values (yes and no, a scale from 0 to 10) a run of one value says nothing about the sensor."""
 BEYOND_LIMIT = 0.005
 LIMIT_SHARE = 0.01
 """A floor (or ceiling) holds at least this share of the values; less than `BEYOND_LIMIT` may lie beyond it."""
@@ -79,6 +78,7 @@ class Stuck(Detector):
         for place in sample.layout.measured:
             values = sample.values[place]
             ties = count_ties(values)
+            # Of yes and no, or a scale from 0 to 10, a run of one value says nothing about the sensor.
             if len(ties.values) < FEW_VALUES:
                 continue
             limits = _find_limits(values)
