@@ -200,7 +200,7 @@ def test_every_critic_judges_by_its_own_fit(cross_fit):
 
 
 def test_what_cannot_be_judged_is_refused(logs):
-    unknown = sf.Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.ones((2, 3)))
+    unknown = sf.Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.arange(6.0).reshape(2, 3))
     with pytest.raises(
         sf.InputError, match=r"row 0, column 'probability', participant 0: .* is missing \(6 of 6 .*study.toml"
     ):

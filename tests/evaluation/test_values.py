@@ -8,6 +8,7 @@ import pytest
 from surefoot.evaluation import Contrast, LongRunValue, Overlap, Value
 from surefoot.evaluation.values import PolicyValues
 from surefoot.inference.intervals import Interval
+from surefoot.log_checks import Check
 from surefoot.reports.reward_units import RewardUnit
 
 FOUND = PolicyValues(
@@ -25,6 +26,7 @@ FOUND = PolicyValues(
     overlap=(Overlap("mine", "as given", (0.25, 0.5, 0.25), 33.0, 4.5, "few"),),
     contrasts=(Contrast("always walk", "never", Interval(9.0, 1.0, 7.0, 11.0)),),
     long_run=(LongRunValue("mine", Interval(5.0, 1.0, 3.0, 7.0), Interval(-2.0, 0.5, -3.0, -1.0), 0.5),),
+    checks=(Check("balance", "unsafe", "home differs", "look at it"),),
     notes=("keep this in mind",),
 )
 
@@ -42,6 +44,9 @@ def test_everything_goes_into_json():
         "cross_fit": "time",
         "critic": "capped",
         "estimators": ["ips", "doubly robust"],
+        "checks": [
+            {"name": "balance", "verdict": "unsafe", "reason": "home differs", "remedy": "look at it", "numbers": {}}
+        ],
         "values": [
             {"policy": "mine", "estimator": name, "value": interval(*value), "difference": interval(*difference)}
             for name, value, difference in (

@@ -154,9 +154,8 @@ def evaluate(
 
 def _find_rows(logs: Trajectories) -> NDArray[np.int64]:
     """The usable rows, all with a probability that can be what it is said to be."""
+    Learnable.of_logs(logs).require(logs.names.reward)
     rows = np.flatnonzero(logs.usable)
-    if not rows.size:
-        Learnable.of_logs(logs).require(logs.names.reward)
     missing = rows[np.isnan(logs.probability[rows])]
     if missing.size:
         row, participant = int(missing[0]), logs.participant[missing[0]].item()
