@@ -14,6 +14,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 SECTIONS = {
     "Log files": "tests.mistakes.log_files",
+    "Logs that are not what they seem": "tests.mistakes.log_warnings",
     "Study files": "tests.mistakes.study_files",
     "Commands": "tests.mistakes.commands",
     "In Python": "tests.mistakes.python_calls",
@@ -29,7 +30,8 @@ mistake and compare the message to the letter: `python -m tests.mistakes.catalog
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake: what was done, how to do it (in an empty folder), and what is said."""
+    """One mistake: what was done, how to do it (in an empty folder), and what is said: by a refusal, or by the warnings that
+    `make` returns."""
 
     what: str
     make: Callable[[], object]

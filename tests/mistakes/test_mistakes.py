@@ -11,9 +11,11 @@ ALL = [(section, mistake) for section, found in catalogue.mistakes().items() for
 @pytest.mark.parametrize("mistake", [mistake for _, mistake in ALL], ids=[f"{section}: {one.what}" for section, one in ALL])
 def test_the_message_is_as_the_catalogue_has_it(mistake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError) as refused:
-        mistake.make()
-    assert str(refused.value) == mistake.message
+    try:
+        said = mistake.make()
+    except InputError as refused:
+        said = str(refused)
+    assert said == mistake.message
 
 
 def test_no_mistake_is_listed_twice():

@@ -1,0 +1,92 @@
+"""Logs that can be read and are not what they seem: what every command says first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+import surefoot as sf
+from surefoot.log_checks import check_logs, list_warnings
+from tests.mistakes.catalogue import Mistake
+
+STUDY = """\
+[columns]
+participant = "participant"
+time = "time"
+[state.temperature]
+[actions]
+names = ["nothing", "walk"]
+[reward]
+column = "steps"
+"""
+
+
+def warn(change: Callable[[np.ndarray, np.ndarray], np.ndarray], added: str = "") -> Callable[[], str]:
+    """Warnings about logs of 20 people × 40 decision points, with outcomes that `change` makes of sound ones and actions.
+
+    `added` comes at the end of the study.
+    """
+
+    def make() -> str:
+        rng = np.random.default_rng(0)
+        shape = (20, 40)
+        action = rng.integers(0, 2, shape)
+        steps = np.round(np.exp(6 + 0.3 * rng.standard_normal((20, 1)) + 0.5 * rng.standard_normal(shape)))
+        columns = {
+            "participant": np.repeat([f"p{number:02d}" for number in range(1, 21)], 40),
+            "time": np.tile(np.arange(40), 20),
+            "temperature": np.round(rng.normal(15, 8, shape), 1).ravel(),
+            "action": action.ravel(),
+            "steps": change(steps, action).ravel(),
+        }
+        pyarrow.csv.write_csv(pa.table(columns), "logs.csv")
+        study = sf.Study.parse(STUDY + added)
+        return "\n".join(list_warnings(check_logs(study.read("logs.csv"), study)))
+
+    return make
+
+
+def zero_after_nothing(steps: np.ndarray, action: np.ndarray) -> np.ndarray:
+    return np.where((action == 0) & (np.arange(steps.size).reshape(steps.shape) % 5 < 2), 0, steps)
+
+
+def count_thousands(steps: np.ndarray, action: np.ndarray) -> np.ndarray:
+    return np.where(np.arange(20)[:, None] < 3, steps / 1000, steps)
+
+
+def write_codes(steps: np.ndarray, action: np.ndarray) -> np.ndarray:
+    coded = np.where(np.arange(steps.size).reshape(steps.shape) % 11 == 0, -99, steps)
+    coded[0, 1] = -3
+    return coded
+
+
+MISTAKES = [
+    Mistake(
+        "Zeros after nothing: a watch that is put on when it buzzes, or a prompt that works",
+        warn(zero_after_nothing),
+        "unsafe: values by action: 'steps' is 0 in 38.6 % after 'nothing' and 0.0 % after 'walk' (difference −38.6 percentage points, 95 % interval −42.4 to −34.3; p < 0.0001); there are two explanations: the prompt changed what people did, or it changed what was recorded (people put the watch on when it buzzes, an unanswered question is stored as a number). Look at when the device was worn, or ask participants. If people did this, write zero = \"real\" in [reward]: the difference then counts as an effect. If not, write missing = [0] there, and make recording independent of the prompt; until then do not rely on effects, values or policies",
+    ),
+    Mistake(
+        "Three participants who count thousands of steps",
+        warn(count_thousands),
+        "unsafe: units by participant: 'steps' of 3 participants ('p01', 'p02', 'p03') is about 1/1000 of other people's throughout (median size 0.303, others 442.5); find out in which unit these participants recorded, and bring the column to one unit before anything is analysed; nothing was removed or converted here",
+    ),
+    Mistake(
+        "-99 for missing, beside one genuine negative value",
+        warn(write_codes),
+        "look: suspect columns: reward 'steps' holds -99 again and again, more often than the values next to it; if it stands for missing, write missing = [-99] in its section",
+    ),
+    Mistake(
+        "A range that drops a third of the outcomes",
+        warn(lambda steps, action: steps, "range = [0, 500]\n"),
+        "look: plausible ranges: values outside the plausible range of their column are implausible and count as missing: 37.9 % of 'steps' (303 values); check the range of 'steps' in the study: is it in the unit of the column?",
+    ),
+    Mistake(
+        "A range in another unit than the outcome",
+        warn(lambda steps, action: steps, "range = [0, 100]\n"),
+        "unsafe: plausible ranges: values outside the plausible range of their column are implausible and count as missing: 99.1 % of 'steps' (793 values); check the range of 'steps' in the study: is it in the unit of the column?",
+    ),
+]
