@@ -8,7 +8,7 @@ from scipy import stats
 import surefoot as sf
 from surefoot.evaluation import evaluate
 from surefoot.evaluation.cross_fitting import assign_folds
-from surefoot.evaluation.long_run import LongRunLogs, value_long_run
+from surefoot.evaluation.long_run import PEOPLE_DIFFER, LongRunLogs, value_long_run
 from surefoot.evaluation.values import LongRunValue
 from surefoot.inference.intervals import Interval, difference_interval, ratio_interval
 
@@ -128,8 +128,11 @@ def test_long_run_intervals_are_students_over_people():
     logs = sf.simulators.HeartSteps(participants=12).collect(sf.policies.coin(2), decision_points=60, seed=1)
     data = LongRunLogs.of_logs(logs, sf.method("accb").make_critic())
     decisions = {name: np.tile(row, (len(data.rows), 1)) for name, row in (("never", [1.0, 0]), ("half", [0.5, 0.5]))}
-    never, half = value_long_run(data, decisions, {"never": 10.0, "half": 14.0})
-    (value, own), (nothing, own_nothing) = data.solve(decisions["half"]), data.solve(decisions["never"])
+    (never, half), notes = value_long_run(data, decisions, {"never": 10.0, "half": 14.0})
+    differ = data.solve(decisions["never"]).p_value < PEOPLE_DIFFER
+    assert any("people differ in how they react" in note for note in notes) == differ
+    value, own = data.solve(decisions["half"]).correct(differ)
+    nothing, own_nothing = data.solve(decisions["never"]).correct(differ)
     assert (never.difference.value, never.immediate_difference, half.immediate_difference) == (0, 0, 4)
     for found, middle, pull in ((half.value, value, own), (half.difference, value - nothing, own - own_nothing)):
         error = np.sqrt((pull**2).sum() * 12 / 11)

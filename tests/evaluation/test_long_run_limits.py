@@ -66,13 +66,13 @@ def test_values_do_not_depend_on_the_units_of_states_and_constant_ones_are_left_
     small, large = (LongRunLogs.of_logs(make_logs(scale=scale), Ridge()) for scale in (1e-3, 1e3))
     assert small.varying.tolist() == [True, True]
     chances = np.tile([0.4, 0.6], (len(small.rows), 1))
-    assert_allclose(small.solve(chances)[0], large.solve(chances)[0], rtol=1e-9)
+    assert_allclose(small.solve(chances).value, large.solve(chances).value, rtol=1e-9)
     logs = make_logs()
     constant = np.column_stack([logs.state, np.full(len(logs), 7.0)]).reshape(4, 30, 3)
     wide = sf.Trajectories.from_arrays(constant, logs.action.reshape(4, 30), logs.reward.reshape(4, 30))
     found = LongRunLogs.of_logs(wide, Ridge())
     assert found.varying.tolist() == [True, True, False]
-    assert_allclose(found.solve(chances)[0], LongRunLogs.of_logs(logs, Ridge()).solve(chances)[0], rtol=1e-9)
+    assert_allclose(found.solve(chances).value, LongRunLogs.of_logs(logs, Ridge()).solve(chances).value, rtol=1e-9)
 
 
 def test_a_state_that_repeats_another_is_refused():

@@ -1,5 +1,6 @@
 """Mistakes in Python."""
 
+import re
 import sys
 from unittest import mock
 
@@ -37,6 +38,13 @@ def rehearsal(**more):
 def without_pandas():
     with mock.patch.dict(sys.modules, {"pandas": None}):
         arrays()().to_frame("pandas")
+
+
+def read_note(simulator, points):
+    """The last note of an evaluation that is no error, its p-value left out."""
+    logs = simulator.collect(sf.policies.coin(2), decision_points=points, seed=1)
+    note = sf.evaluation.evaluate(logs, {}, long_run=True).notes[-1]
+    raise sf.InputError(re.sub(r"p = [0-9.e-]+", "p = P", note))
 
 
 MISTAKES = [
@@ -234,6 +242,16 @@ MISTAKES = [
         "evaluate with numbers that are not probabilities",
         lambda: sf.evaluation.evaluate(trial(), {"mine": lambda states: np.full((len(states), 2), 0.7)}),
         "'mine' gives [0.7, 0.7] at a decision point; give probabilities, which sum to 1",
+    ),
+    Mistake(
+        "long-run values from short series, in the result's `notes`",
+        lambda: read_note(sf.simulators.HeartSteps(participants=40), 20),
+        "the median participant has 19 consecutive decision points, fewer than 30: the long-run values are biased and their intervals too short; wait for longer series",
+    ),
+    Mistake(
+        "long-run values of people who react differently, in the result's `notes`",
+        lambda: read_note(sf.simulators.HeartSteps(participants=80, spread=2.0), 100),
+        "people differ in how they react (what one half of a participant's decision points shows recurs in the other, p = P): the long-run values are corrected for this, and their intervals are wider",
     ),
     Mistake(
         "a critic that is neither a name nor a regressor",

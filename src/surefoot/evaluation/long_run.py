@@ -1,15 +1,32 @@
 """Long-run value from logs: the average outcome once a policy has been in force for long, states as it leads to them.
 
-Differential least squares: with x = x(s, a) of a decision point and x̄′ = E_π x(s′, ·) of the next one, D = x − x̄′ with its
-first element set to 1; (η, w) solves Σ x Dᵀ (η, w) = Σ x r, and η is the long-run average. A participant's influence is
-ψᵢ = e₁ᵀ (Σ x Dᵀ)⁻¹ Σₜ x δ, δ = r − Dᵀ(η, w), and the squared standard error Σ ψ² N / (N − 1). After Liao, Klasnja and Murphy
-(2021), with the linear features of the critic.
+With φ = φ(s, a) the critic's features of a decision point (without its intercept), φ̄′ = E_π φ(s′, ·) those of the
+participant's next one and u = φ − φ̄′, the value equations of a policy π are
+
+    r = ηᵢ + uᵀw + δ,   E(δ | s, a) = 0.
+
+Everybody has a long-run average ηᵢ of their own; w, what a state and an action are worth relative to others, is common. In
+deviations from the participant's own means (a tilde), w solves Σ φ̃ ũᵀ w = Σ φ̃ r̃, and η, the average over people, is the
+mean of r − uᵀw. After Liao, Klasnja and Murphy (2021), with the linear features of the critic and an intercept for every
+participant: with one for all, what people's usual states and usual outcomes have in common is taken for a state's worth.
+
+Means of a short series depend on later decision points and so on δ, which biases w by the order of 1/T (Nickell 1981). The
+half-panel jackknife removes this bias (Dhaene and Jochmans 2015): 2w − (w₁ + w₂)/2, from both halves of everybody's decision
+points.
+
+Where people's wᵢ differ as well, η is too large by E (ūᵢ − Aᵢᵀz)ᵀ(wᵢ − w), with Aᵢ a participant's mean of φ̃ ũᵀ, A
+everybody's and z = A⁻ᵀū. The first factor is taken from one half of a participant's decision points and the second, A⁻¹
+times the mean of φ̃ δ, from the other half, so that their errors are independent. Where people are alike the product is
+noise: it is subtracted only if people clearly differ, that is if the scores Σ φ̃ δ of participants' halves agree.
+
+A participant's influence ψ is the derivative of η; the squared standard error is Σ ψ² N / (N − 1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +35,7 @@ from surefoot.data.decision_times import DayBoundary
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.evaluation.values import LongRunValue
-from surefoot.inference.intervals import sum_by_participant, t_interval
+from surefoot.inference.intervals import Interval, sum_by_participant, t_interval
 from surefoot.learning.critics import Critic
 from surefoot.learning.horizon.horizon_batch import Followed
 from surefoot.learning.horizon.judgement import judge_rows
@@ -30,6 +47,12 @@ from surefoot.policies.features import critic_features
 
 PAIRS_PER_COEFFICIENT = 5
 """With fewer consecutive decision points for each coefficient the logs are refused."""
+PEOPLE_DIFFER = 0.05
+"""People are said to differ when chance would let their halves agree as much in fewer than this share of studies."""
+SHORT_SERIES = 30
+"""With fewer consecutive decision points of the median participant the jackknife does not remove all of the bias."""
+SINGULAR = 1e12
+"""Equations with a larger condition number have no solution that could be believed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +79,12 @@ class LongRunLogs:
         judged = judge_rows(data, critic, find_pooling("all"), everything, penalties=units, engine=engine)
         following = transitions.following
         pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.kept != 0)
-        rows = np.flatnonzero(pairs)
+        # In the order of time within everybody, which halves need.
+        rows = logs.order[pairs[logs.order]]
         varying = np.ptp(logs.state[rows], axis=0) > 0 if rows.size else np.zeros(0, dtype=bool)
-        found = cls(logs, rows, following[rows], data.nuisances, varying)
-        found.check()
-        return found
+        checked = cls(logs, rows, following[rows], data.nuisances, varying)
+        checked.check()
+        return checked
 
     def check(self) -> None:
         """Refuse logs that cannot tell what follows an action."""
@@ -78,59 +102,235 @@ class LongRunLogs:
                 f"{needed} are needed, of 2 people or more. Log missed decision points, or let max_gap cross gaps"
             )
 
+    @cached_property
+    def position(self) -> NDArray[np.int64]:
+        """Whose every row is: a number from 0 on, (rows,)."""
+        return np.unique(self.logs.participant_index[self.rows], return_inverse=True)[1]
+
+    @cached_property
+    def is_early(self) -> NDArray[np.bool_]:
+        """Whether a row is in the first half of its participant's, (rows,)."""
+        count = np.bincount(self.position)
+        begin = np.cumsum(count) - count
+        return 2 * (np.arange(len(self.rows)) - begin[self.position]) < count[self.position]
+
     def _features(self, rows: NDArray[np.int64], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Σ_a π(a) x(s, a) of some rows, with their nuisances; those that are constant in the logs are left out."""
+        """Σ_a π(a) φ(s, a) of some rows, with their nuisances."""
         state = self.logs.state[rows][:, self.varying]
         base = np.asarray(critic_features(state, np.zeros(len(rows)), 1))
-        blocks = [base, *(probabilities[:, a, None] * base for a in range(1, self.logs.actions))]
-        nuisances = self.nuisances[:, np.ptp(self.nuisances[self.rows], axis=0) > 0]
-        return np.concatenate([*blocks, nuisances[rows]], axis=1)
+        blocks = [base[:, 1:], *(probabilities[:, a, None] * base for a in range(1, self.logs.actions))]
+        return np.concatenate([*blocks, self.nuisances[rows]], axis=1)
 
-    def solve(self, probabilities: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """η and everybody's influence, for π(a | s′) at the following decision points, (rows, actions).
+    def solve(self, probabilities: NDArray[np.float64]) -> LongRunSolution:
+        """The long-run average for π(a | s′) at the following decision points, (rows, actions).
 
         >>> import surefoot as sf
         >>> logs = sf.simulators.HeartSteps(participants=40).collect(sf.policies.coin(2), decision_points=210, seed=0)
-        >>> found = LongRunLogs.of_logs(logs, sf.method("accb").make_critic())
-        >>> never = np.tile([1.0, 0.0], (len(found.rows), 1))
-        >>> round(found.solve(never)[0], -1)
+        >>> data = LongRunLogs.of_logs(logs, sf.method("accb").make_critic())
+        >>> never = np.tile([1.0, 0.0], (len(data.rows), 1))
+        >>> round(data.solve(never).value, -1)
         1510.0
         """
         logs = self.logs
         free = logs.available[self.following, None]
         expected = np.where(free, probabilities, np.eye(logs.actions)[0])
-        x = self._features(self.rows, np.eye(logs.actions)[logs.action[self.rows]])
-        difference = x - self._features(self.following, expected)
-        difference[:, 0] = 1.0
-        scale = np.sqrt((x**2).mean(axis=0))
-        x, difference = x / scale, difference / np.append(1.0, scale[1:])
-        system = x.T @ difference
-        if np.linalg.cond(system) > 1e12:
+        features = self._features(self.rows, np.eye(logs.actions)[logs.action[self.rows]])
+        difference = features - self._features(self.following, expected)
+        deviation = deviate(features, self.position)
+        scale = np.sqrt((deviation**2).mean(axis=0))
+        # What never changes within a participant is part of the participant's average.
+        moves = scale > 1e-9 * np.sqrt((features**2).mean(axis=0))
+        equations = ValueEquations(
+            features[:, moves] / scale[moves], difference[:, moves] / scale[moves], logs.reward[self.rows], self.position
+        )
+        return equations.solve(self.is_early)
+
+
+def sum_people(values: NDArray[np.float64], position: NDArray[np.int64], people: int) -> NDArray[np.float64]:
+    """Sums over everybody's rows, which stand together: (rows, columns) gives (people, columns)."""
+    count = np.bincount(position, minlength=people)
+    present = count > 0
+    totals = np.zeros((people, values.shape[1]))
+    totals[present] = np.add.reduceat(values, (np.cumsum(count) - count)[present], axis=0)
+    return totals
+
+
+def deviate(values: NDArray[np.float64], position: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Values (rows, columns) less the mean of the participant's rows."""
+    people = int(position.max()) + 1
+    count = np.bincount(position, minlength=people)
+    return values - (sum_people(values, position, people) / np.maximum(count, 1)[:, None])[position]
+
+
+@dataclass(frozen=True, eq=False)
+class LongRunSolution:
+    """A policy's long-run average, without and with the correction for people whose wᵢ differ."""
+
+    value: float
+    influence: NDArray[np.float64]
+    """Of everybody, (people,)."""
+    corrected_value: float
+    corrected_influence: NDArray[np.float64]
+    p_value: float
+    """How likely the halves of everybody's decision points agree as much when people's wᵢ are the same."""
+    jackknifed: bool
+    """Whether both halves could be solved: without them there is neither jackknife nor correction."""
+
+    def correct(self, people_differ: bool) -> tuple[float, NDArray[np.float64]]:
+        """The value and everybody's influence that are to be used."""
+        return (self.corrected_value, self.corrected_influence) if people_differ else (self.value, self.influence)
+
+
+@dataclass(frozen=True, eq=False)
+class ValueEquations:
+    """Everybody's φ, u and r, row by row."""
+
+    features: NDArray[np.float64]
+    difference: NDArray[np.float64]
+    reward: NDArray[np.float64]
+    position: NDArray[np.int64]
+
+    @property
+    def people(self) -> int:
+        return int(self.position.max()) + 1
+
+    def solve(self, is_early: NDArray[np.bool_]) -> LongRunSolution:
+        """η from the equations and from both halves of them."""
+        whole = CommonWorth.of_rows(self, np.ones(len(self.reward), dtype=bool))
+        if whole.is_singular:
             raise InputError(
                 "the long-run value cannot be told from these logs: a state is a combination of others, or never settles; "
                 "leave it out"
             )
-        reward = logs.reward[self.rows]
-        solution = np.linalg.solve(system, x.T @ reward)
-        surprise = reward - difference @ solution
-        pull = x @ np.linalg.solve(system.T, np.eye(len(system))[0])
-        person = logs.participant_index[self.rows]
-        present, position = np.unique(person, return_inverse=True)
-        return float(solution[0]), sum_by_participant(position, len(present), pull * surprise)
+        halves = [CommonWorth.of_rows(self, is_early), CommonWorth.of_rows(self, ~is_early)]
+        jackknifed = not any(half.is_singular for half in halves)
+        fits = [(2.0, whole), (-0.5, halves[0]), (-0.5, halves[1])] if jackknifed else [(1.0, whole)]
+        coef = np.sum([share * fit.coef for share, fit in fits], axis=0)
+        mean = self.difference.mean(axis=0)
+        averages = self.reward - self.difference @ coef
+        value = float(averages.mean())
+        influence = sum_by_participant(self.position, self.people, averages - value) / len(averages)
+        influence -= np.sum([share * fit.move(mean) for share, fit in fits], axis=0)
+        if not jackknifed:
+            return LongRunSolution(value, influence, value, influence, 1.0, jackknifed)
+        ratio = np.linalg.solve(whole.system.T, mean)
+        early, late = halves
+        bias = (early.find_gaps(ratio) * late.deviations + late.find_gaps(ratio) * early.deviations).sum(axis=1) / 2
+        share = whole.count / len(averages)
+        total = float((share * bias).sum())
+        corrected = influence - share * (bias - total)
+        return LongRunSolution(value, influence, value - total, corrected, compare_halves(whole, *halves), jackknifed)
+
+
+@dataclass(frozen=True, eq=False)
+class CommonWorth:
+    """w of some rows, in deviations from everybody's means over these rows."""
+
+    features: NDArray[np.float64]
+    """φ̃."""
+    difference: NDArray[np.float64]
+    """u."""
+    deviation: NDArray[np.float64]
+    """ũ."""
+    position: NDArray[np.int64]
+    system: NDArray[np.float64]
+    """A, the mean of φ̃ ũᵀ."""
+    coef: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    """The sum of φ̃ δ over everybody's rows, (people, features)."""
+    count: NDArray[np.int64]
+    """Everybody's rows, (people,)."""
+
+    @classmethod
+    def of_rows(cls, equations: ValueEquations, chosen: NDArray[np.bool_]) -> CommonWorth:
+        position = equations.position[chosen]
+        difference = equations.difference[chosen]
+        features = deviate(equations.features[chosen], position)
+        deviation = deviate(difference, position)
+        reward = deviate(equations.reward[chosen, None], position)[:, 0]
+        system = features.T @ deviation / len(reward)
+        coef = np.asarray(np.linalg.lstsq(system, features.T @ reward / len(reward))[0], dtype=np.float64)
+        scores = sum_people(features * (reward - deviation @ coef)[:, None], position, equations.people)
+        count = np.bincount(position, minlength=equations.people)
+        return cls(features, difference, deviation, position, system, coef, scores, count)
+
+    @property
+    def is_singular(self) -> bool:
+        return bool(np.linalg.cond(self.system) > SINGULAR)
+
+    def move(self, direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By how much everybody moves directionᵀw, (people,)."""
+        return np.asarray(self.scores @ np.linalg.solve(self.system.T, direction) / len(self.features))
+
+    def find_gaps(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+        """ūᵢ − Aᵢᵀz, (people, features); 0 without rows."""
+        gap = self.difference - self.deviation * (self.features @ ratio)[:, None]
+        return sum_people(gap, self.position, len(self.count)) / np.maximum(self.count, 1)[:, None]
+
+    @property
+    def deviations(self) -> NDArray[np.float64]:
+        """wᵢ − w to first order, A⁻¹ times the mean of φ̃ δ, (people, features); 0 without rows."""
+        mean_scores = self.scores / np.maximum(self.count, 1)[:, None]
+        return np.asarray(np.linalg.solve(self.system, mean_scores.T).T)
+
+
+def compare_halves(whole: CommonWorth, early: CommonWorth, late: CommonWorth) -> float:
+    """How likely people's halves agree as much by chance, from a one-sided t test of their scores' products.
+
+    The product is that of the information Σ φ̃ φ̃ᵀ, in which every direction counts by how well it is known.
+    """
+    from scipy.special import stdtr
+
+    information = np.linalg.pinv(whole.features.T @ whole.features, hermitian=True)
+    both = (early.count > 1) & (late.count > 1)
+    products = np.einsum("ni,ij,nj->n", early.scores[both], information, late.scores[both])
+    if len(products) < 2 or not products.any():
+        return 1.0
+    statistic = products.mean() / (products.std(ddof=1) / np.sqrt(len(products)))
+    return float(stdtr(len(products) - 1, -statistic))
 
 
 def value_long_run(
     data: LongRunLogs, decisions: Mapping[str, NDArray[np.float64]], immediate: Mapping[str, float]
-) -> tuple[LongRunValue, ...]:
-    """Long-run values of policies by name, `never` among them; `immediate` are their values by the next outcome alone."""
-    nothing, own_nothing = data.solve(decisions["never"])
-    people = len(own_nothing)
-    found = []
-    for name, probabilities in decisions.items():
-        value, own = data.solve(probabilities)
-        errors = [float(np.sqrt((part**2).sum() * people / (people - 1))) for part in (own, own - own_nothing)]
-        intervals = [
-            t_interval(estimate, error, people - 1) for estimate, error in zip((value, value - nothing), errors, strict=True)
-        ]
-        found.append(LongRunValue(name, intervals[0], intervals[1], immediate[name] - immediate["never"]))
-    return tuple(found)
+) -> tuple[tuple[LongRunValue, ...], tuple[str, ...]]:
+    """Long-run values of policies by name, `never` among them, and what to keep in mind; `immediate` are their values by the
+    next outcome alone."""
+    solutions = {name: data.solve(probabilities) for name, probabilities in decisions.items()}
+    # One answer for all policies, so that differences compare like with like.
+    people_differ = solutions["never"].p_value < PEOPLE_DIFFER
+    nothing, nothing_influence = solutions["never"].correct(people_differ)
+    people = len(nothing_influence)
+    values = []
+    for name, solution in solutions.items():
+        value, influence = solution.correct(people_differ)
+        absolute = _make_interval(value, influence, people)
+        difference = _make_interval(value - nothing, influence - nothing_influence, people)
+        values.append(LongRunValue(name, absolute, difference, immediate[name] - immediate["never"]))
+    return tuple(values), _note_limits(data, solutions["never"], people_differ)
+
+
+def _make_interval(value: float, influence: NDArray[np.float64], people: int) -> Interval:
+    error = float(np.sqrt((influence**2).sum() * people / (people - 1)))
+    return t_interval(value, error, people - 1)
+
+
+def _note_limits(data: LongRunLogs, solution: LongRunSolution, people_differ: bool) -> tuple[str, ...]:
+    """What a reader of the long-run values has to know about these logs."""
+    notes = []
+    length = int(np.median(np.bincount(data.position)))
+    if people_differ:
+        notes.append(
+            "people differ in how they react (what one half of a participant's decision points shows recurs in the other, "
+            f"p = {solution.p_value:.2g}): the long-run values are corrected for this, and their intervals are wider"
+        )
+    if length < SHORT_SERIES:
+        notes.append(
+            f"the median participant has {length} consecutive decision points, fewer than {SHORT_SERIES}: the long-run "
+            "values are biased and their intervals too short; wait for longer series"
+        )
+    elif not solution.jackknifed:
+        notes.append(
+            "the first or the second half of the decision points alone does not determine the long-run value (an action "
+            "occurs in one half only, say): the bias of short series is not removed, and intervals may be too short"
+        )
+    return tuple(notes)

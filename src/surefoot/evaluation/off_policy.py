@@ -146,10 +146,17 @@ def evaluate(
     judge = _Judge(logs, rows, fold, expected, ahead)
     for candidate in candidates:
         judge.judge(candidate, None if candidate.is_baseline else clip_probabilities)
+    later, cautions = judge.value_long_run()
     notes = (CollectionSection() if collection is None else collection).describe(logs) + note_same_people(policies, logs)
     checked = check_logs(logs) if checks is None else tuple(checks)
     about = (logs.action_names, unit or RewardUnit(logs.names.reward), cross_fit, model.name, tuple(ESTIMATORS))
-    return OffPolicy(judge.people, len(rows), *about, **judge.conclude(candidates), checks=checked, notes=tuple(notes))
+    return OffPolicy(
+        *(judge.people, len(rows), *about),
+        **judge.conclude(candidates),
+        long_run=later,
+        checks=checked,
+        notes=(*notes, *cautions),
+    )
 
 
 def _find_rows(logs: Trajectories) -> NDArray[np.int64]:
@@ -224,7 +231,6 @@ class _Judge:
             "values": (*self._values, mean),
             "overlap": tuple(self._overlap),
             "contrasts": self._contrast_baselines(candidates),
-            "long_run": self._value_long_run(),
         }
 
     def _contrast_baselines(self, candidates: list[Candidate]) -> tuple[Contrast, ...]:
@@ -233,9 +239,9 @@ class _Judge:
         never = self._preferred[first]
         return tuple(Contrast(name, first, difference_interval(*self._preferred[name], *never)) for name in others)
 
-    def _value_long_run(self) -> tuple[LongRunValue, ...]:
-        """What the policies are worth in the long run, if that was asked for."""
+    def value_long_run(self) -> tuple[tuple[LongRunValue, ...], tuple[str, ...]]:
+        """What the policies are worth in the long run and what to keep in mind about it, if that was asked for."""
         if self.ahead is None:
-            return ()
-        now = {found.policy: found.value.value for found in self._values if found.estimator == PREFERRED}
+            return (), ()
+        now = {value.policy: value.value.value for value in self._values if value.estimator == PREFERRED}
         return value_long_run(self.ahead, self._following, now)
