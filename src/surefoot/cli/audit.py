@@ -14,10 +14,10 @@ def audit(logs: Logs, study: StudyFile = Path("study.toml"), html: HtmlFile = No
     from surefoot.audit.summary import print_audit
 
     studied = LoadedStudy.of(logs, study)
-    found = studied.audit_fit(studied.fit_method())
+    result = studied.audit_fit(studied.fit_method())
     title = f"Audit of {logs.name}"
-    with write_outputs({html: found.to_html(title=title, source=studied.source)} if html else {}):
+    with write_outputs({html: result.to_html(title=title, source=studied.source)} if html else {}):
         if as_json:
-            print_json(found.to_dict())
+            print_json(result.to_dict())
         else:
-            print_audit(found, console())
+            print_audit(result, console())

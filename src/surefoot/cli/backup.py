@@ -18,14 +18,14 @@ def backup(
     database: DatabaseUrl = None,
 ) -> None:
     """Write the whole trial to one file, and the list of what was erased beside it, while the service goes on."""
-    found = open_database(database)
+    opened = open_database(database)
     from surefoot.service.access.staff_trail import name_operator, record_action
     from surefoot.service.operations.backup import back_up, write_erasure_list
 
-    counts = back_up(found, out)
-    with found.transaction() as connection:
+    counts = back_up(opened, out)
+    with opened.transaction() as connection:
         record_action(connection, name_operator(), "backed up", out.name, f"{counts['decisions']} decisions")
-    write_erasure_list(found, out.parent)
+    write_erasure_list(opened, out.parent)
     typer.echo(f"{out}: {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
 
 

@@ -18,9 +18,9 @@ def upgrade_database(database: DatabaseUrl = None) -> None:
     from surefoot.errors import InputError
     from surefoot.service.database import databases
 
-    found = databases.connect(database, create=False)
-    typer.echo(f"surefoot: using {found.name}", err=True)
-    if databases.schema_version(found) is None:
-        raise InputError(f"{found.name} holds no trial; {databases.NO_TRIAL}")
-    databases.upgrade(found)
-    typer.echo(f"the database has schema version {databases.schema_version(found)}")
+    opened = databases.connect(database, create=False)
+    typer.echo(f"surefoot: using {opened.name}", err=True)
+    if databases.schema_version(opened) is None:
+        raise InputError(f"{opened.name} holds no trial; {databases.NO_TRIAL}")
+    databases.upgrade(opened)
+    typer.echo(f"the database has schema version {databases.schema_version(opened)}")

@@ -62,13 +62,13 @@ def _check_folder(folder: Path) -> bool:
         return False
     remedy = "choose another with --folder"
     try:
-        kept = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
-        own = kept["format"] == FORMAT
+        summary = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
+        is_demo = summary["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError):
-        own = False
-    if not own:
+        is_demo = False
+    if not is_demo:
         raise InputError(f"{folder}: is already there and is not a demo, so it stays as it is; {remedy}")
-    for name, digest in kept["inputs"].items():
+    for name, digest in summary["inputs"].items():
         if _hash_file(folder / name) != digest:
             raise InputError(f"{folder / name}: was changed since the demo wrote it, so the folder stays as it is; {remedy}")
     return True
@@ -97,9 +97,9 @@ def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
         done = []
         for step in STEPS:
             show(step.title)
-            found = step.run(folder)
+            findings = step.run(folder)
             done.append({"title": step.title, "question": step.question, "command": step.command,
-                         "report": step.report, "found": found})  # fmt: skip
+                         "report": step.report, "found": findings})  # fmt: skip
     inputs = {file: _hash_file(folder / file) for file in INPUTS}
     summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": done}
     page = render("demo.html", title="A trial in a minute", folder=name, trial=describe_trial(), seed=seed,

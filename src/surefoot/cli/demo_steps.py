@@ -50,7 +50,8 @@ def _tell_screen(found: Found) -> list[str]:
 
 
 def _tell_fit(found: Found) -> list[str]:
-    used, removed = found["used"], found["removed"]
+    used = found["used"]
+    removed = found["removed"]
     return [
         f"{found['method']['name']} learned from {used:,} complete decision points of {found['people']} people.",
         f"Its critic left out {removed:,} of them ({100 * removed / used:.1f} %) that lie too far from the rest.",
@@ -69,9 +70,12 @@ def _tell_explain(found: Found) -> list[str]:
 
 
 def _tell_rehearsal(found: Found) -> list[str]:
-    told = [f"{one['environment'].capitalize()}: {one['text']}." for one in found["by_environment"]]
+    sentences = [
+        f"{recommendation['environment'].capitalize()}: {recommendation['text']}."
+        for recommendation in found["by_environment"]
+    ]
     first = f"From {found['trials']} simulated trials of each kind, for a first look: {found['recommendation']['text']}."
-    return [first, *told]
+    return [first, *sentences]
 
 
 def _tell_sentences(found: Found) -> list[str]:

@@ -63,15 +63,15 @@ def effects(
         "missing_as": missing_as,
         "at": at,
     }
-    found = analyse_study(described, logs, section=_change_effects(described, given))
+    report = analyse_study(described, logs, section=_change_effects(described, given))
     source = f"{logs.name}, as described by {study.name}"
-    texts = {csv: report_csv(found) if csv else "", latex: report_latex(found) if latex else ""}
-    texts[html] = page(found, title=f"Effects in {logs.name}", source=source) if html else ""
+    texts = {csv: report_csv(report) if csv else "", latex: report_latex(report) if latex else ""}
+    texts[html] = page(report, title=f"Effects in {logs.name}", source=source) if html else ""
     with write_outputs(texts):
         if as_json:
-            print_json(found.to_dict())
+            print_json(report.to_dict())
         else:
-            typer.echo(report_text(found))
+            typer.echo(report_text(report))
 
 
 PARSERS: dict[str, Callable[[Any], Any]] = {
@@ -92,13 +92,13 @@ def _change_effects(study: Any, given: dict[str, Any]) -> EffectsSection:
     from surefoot.study import Study
 
     options = {name: PARSERS.get(name, lambda value: value)(value) for name, value in given.items() if value is not None}
-    kept = study.effects.model_dump(exclude_defaults=True)
+    section = study.effects.model_dump(exclude_defaults=True)
     if "moderators" in options:
-        kept.pop("at", None)
+        section.pop("at", None)
     try:
-        whole = Study.model_validate({**study.model_dump(by_alias=True), "effects": {**kept, **options}})
+        changed = Study.model_validate({**study.model_dump(by_alias=True), "effects": {**section, **options}})
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{name}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")) from error
-    return whole.effects
+    return changed.effects

@@ -24,22 +24,25 @@ def erase(
 
     if (reason is None) == (confirm is None):
         raise InputError("say why with --reason to get a code, then give it with --confirm")
-    found = open_database(database)
+    opened = open_database(database)
     from surefoot.service.access.staff_trail import name_operator
     from surefoot.service.operations.backup import write_erasure_list
     from surefoot.service.trial import erasure
 
     if confirm is None:
-        asked = erasure.ask_erasure(found, participant, reason=(reason or "").strip()[:200], by=name_operator())
+        request = erasure.ask_erasure(opened, participant, reason=(reason or "").strip()[:200], by=name_operator())
         typer.echo(
-            f"{participant}: {asked.decisions:,} decisions and {asked.outcomes:,} outcomes would lose their content for good"
+            f"{participant}: {request.decisions:,} decisions and {request.outcomes:,} outcomes would lose their content "
+            "for good"
         )
-        typer.echo(f"to do it: surefoot erase {participant} --confirm {asked.code} (until {asked.until:%Y-%m-%d %H:%M} UTC)")
+        typer.echo(
+            f"to do it: surefoot erase {participant} --confirm {request.code} (until {request.until:%Y-%m-%d %H:%M} UTC)"
+        )
         return
-    erased = erasure.confirm_erasure(found, participant, confirm, by=name_operator())
+    erased = erasure.confirm_erasure(opened, participant, confirm, by=name_operator())
     typer.echo(f"{participant} is withdrawn; erased {erased.decisions:,} decisions and {erased.outcomes:,} outcomes")
     for folder in backups or ():
-        typer.echo(f"{write_erasure_list(found, folder)}: restore applies it to every backup in this folder")
+        typer.echo(f"{write_erasure_list(opened, folder)}: restore applies it to every backup in this folder")
     if not backups:
         typer.echo(
             "older backups still hold it; the next surefoot backup writes the list that restore applies, or name --backups"

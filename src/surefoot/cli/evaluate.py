@@ -60,11 +60,11 @@ def evaluate(
     studied = LoadedStudy.of(logs, study)
     judged: dict[str, Method | Policies] = {studied.study.method_name: studied.study.method()}
     if policies is not None:
-        place = locate(policies)
-        judged = {PurePath(place.name).stem: _load_policies(place, studied.study)}
-    kept, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
-    found = evaluate_policies(
-        kept,
+        location = locate(policies)
+        judged = {PurePath(location.name).stem: _load_policies(location, studied.study)}
+    logs_judged, note = _without_removed(studied) if without_removed else (studied.read.logs, "")
+    values = evaluate_policies(
+        logs_judged,
         judged,
         cross_fit=cross_fit,
         critic=critic,
@@ -73,12 +73,13 @@ def evaluate(
         checks=check_logs(studied.read, studied.study),
         **_describe(studied.study),
     )
-    source, title = f"{studied.source}. {note}", f"Value from {logs.name}"
-    with write_outputs({html: found.to_html(title=title, source=source)} if html else {}):
+    source = f"{studied.source}. {note}"
+    title = f"Value from {logs.name}"
+    with write_outputs({html: values.to_html(title=title, source=source)} if html else {}):
         if as_json:
-            print_json({**found.to_dict(), "sentences": write_headlines(found)})
+            print_json({**values.to_dict(), "sentences": write_headlines(values)})
         else:
-            print_values(found, console(), note)
+            print_values(values, console(), note)
 
 
 def _describe(study: Study) -> dict[str, Any]:
@@ -111,6 +112,7 @@ def _load_policies(path: Location, study: Study) -> Policies:
 def _without_removed(studied: LoadedStudy) -> tuple[Trajectories, str]:
     import numpy as np
 
-    logs, removed = studied.read.logs, studied.fit_method().weights_ == 0
+    logs = studied.read.logs
+    removed = studied.fit_method().weights_ == 0
     note = f"{int(removed.sum())} rewards that the robust fit removed count as missing."
     return logs.with_values(reward=np.where(removed, np.nan, logs.reward)), note

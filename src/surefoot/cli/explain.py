@@ -29,16 +29,17 @@ def explain(
     from surefoot.explain.summary import print_explanation
 
     studied = LoadedStudy.of(logs, study)
-    fitted, most = studied.fit_method(), None if everybody else OWN_PEOPLE
+    fitted = studied.fit_method()
+    most = None if everybody else OWN_PEOPLE
     with show_progress("explaining", "explained", pause=5.0) as progress:
         audited = studied.audit_fit(fitted)
-        found = explain_fit(fitted, study=studied.study, audit=audited, progress=progress, most_people=most)
+        explanation = explain_fit(fitted, study=studied.study, audit=audited, progress=progress, most_people=most)
     title = f"Policy card: {logs.name}"
-    texts: dict[Path | None, str] = {markdown: found.card(title).markdown()} if markdown else {}
+    texts: dict[Path | None, str] = {markdown: explanation.card(title).markdown()} if markdown else {}
     if html:
-        texts[html] = found.to_html(title=title, source=studied.source)
+        texts[html] = explanation.to_html(title=title, source=studied.source)
     with write_outputs(texts):
         if as_json:
-            print_json({**found.to_dict(), "card": dict(found.card(title).sections)})
+            print_json({**explanation.to_dict(), "card": dict(explanation.card(title).sections)})
         else:
-            print_explanation(found, console())
+            print_explanation(explanation, console())

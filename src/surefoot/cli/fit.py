@@ -67,7 +67,9 @@ def _print_fit(out: str, manifest: dict[str, Any]) -> None:
     """The fit in a few lines."""
     from surefoot.learning.pooling import find_pooling
 
-    method, used, free = manifest["method"], manifest["used"], manifest["available"]
+    method = manifest["method"]
+    used = manifest["used"]
+    free = manifest["available"]
     whom = find_pooling(method["parameters"]["pooling"]).for_whom
     typer.echo(
         f"{method['name']}, one policy {whom}: {manifest['people']} people, {manifest['decision_points']:,} decision points"
@@ -81,8 +83,8 @@ def _print_fit(out: str, manifest: dict[str, Any]) -> None:
         "implausible": "values, which count as missing",
         "flagged": "by the screen",
     }
-    for what, meaning in meanings.items():
-        counts = {name: count for name, count in manifest[what].items() if count}
+    for reason, meaning in meanings.items():
+        counts = {name: count for name, count in manifest[reason].items() if count}
         if counts:
-            typer.echo(f"  {what} {meaning}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
+            typer.echo(f"  {reason} {meaning}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
     typer.echo(f"Written: {out}/ (policies, critic, weights, manifest)")

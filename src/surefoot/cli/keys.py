@@ -21,23 +21,23 @@ def create_key(
     database: DatabaseUrl = None,
 ) -> None:
     """Make a key and print it: this is the only time that it can be read."""
-    found = open_database(database)
+    opened = open_database(database)
     from surefoot.service.access.keys import create_key
     from surefoot.service.access.staff_trail import name_operator
     from surefoot.service.trial.trial import read_newest_settings
 
-    with found.autocommit() as connection:
+    with opened.autocommit() as connection:
         good_for = read_newest_settings(connection).key_days if days is None else days
-    typer.echo(create_key(found, role, label, days=good_for, by=name_operator()))
+    typer.echo(create_key(opened, role, label, days=good_for, by=name_operator()))
 
 
 @keys.command("list")
 def list_keys(database: DatabaseUrl = None) -> None:
     """All keys, without what is secret."""
-    found = open_database(database)
+    opened = open_database(database)
     from surefoot.service.access.keys import list_keys
 
-    for key in list_keys(found):
+    for key in list_keys(opened):
         typer.echo(f"{key['prefix']}  {key['role']:<11}  {key['created_at']:%Y-%m-%d}  {_describe_end(key)}  {key['label']}")
 
 
@@ -56,9 +56,9 @@ def revoke_key(
     prefix: Annotated[str, typer.Argument(help="As surefoot keys list shows it.")], database: DatabaseUrl = None
 ) -> None:
     """End a key: within a second no worker takes it any more."""
-    found = open_database(database)
+    opened = open_database(database)
     from surefoot.service.access.keys import revoke_key
     from surefoot.service.access.staff_trail import name_operator
 
-    revoke_key(found, prefix, by=name_operator())
+    revoke_key(opened, prefix, by=name_operator())
     typer.echo(f"revoked {prefix}")

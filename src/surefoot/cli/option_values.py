@@ -36,10 +36,10 @@ def parse_values(text: str) -> dict[str, float]:
     >>> parse_values("location=home=1, day=0")
     {'location=home': 1.0, 'day': 0.0}
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for part in split_names(text):
         name, sign, value = part.rpartition("=")
         if not sign or not name.strip():
             raise InputError(f"'{part}' is not an assignment; write for example \"home=1, day=0\"")
-        found[name.strip()] = parse_number(value)
-    return found
+        values[name.strip()] = parse_number(value)
+    return values

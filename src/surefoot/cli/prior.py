@@ -31,10 +31,12 @@ def prior(
     method = studied.study.method()
     if not isinstance(method, PosteriorSampler):
         raise InputError(f"{study}: {studied.study.method_name} has no prior; a method that samples from the posterior has")
-    found = estimate_prior(studied.read.logs, method)
-    text = write_prior({name: {key: float(f"{value:.4g}") for key, value in one.items()} for name, one in found.items()})
+    estimates = estimate_prior(studied.read.logs, method)
+    text = write_prior(
+        {name: {key: float(f"{value:.4g}") for key, value in estimate.items()} for name, estimate in estimates.items()}
+    )
     with write_outputs({out: text} if out else {}):
         if as_json:
-            print_json(found)
+            print_json(estimates)
         elif out is None:
             typer.echo(text, nl=False)

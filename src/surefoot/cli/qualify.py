@@ -24,10 +24,10 @@ def qualify(
     from surefoot.service.database.databases import DEFAULT_URL
     from surefoot.service.qualification import report
 
-    found = report.qualify(study, database or DEFAULT_URL)
-    for one in (*found.installation, *found.operation):
-        typer.echo(f"{'passed' if one.passed else 'FAILED'}  {one.name}: {one.found}")
-    page, _ = report.write_report(found, out)
-    typer.echo(f"{page}: {'every check passed' if found.passed else 'not every check passed'}")
-    if not found.passed:
+    outcome = report.qualify(study, database or DEFAULT_URL)
+    for check in (*outcome.installation, *outcome.operation):
+        typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.found}")
+    page, _ = report.write_report(outcome, out)
+    typer.echo(f"{page}: {'every check passed' if outcome.passed else 'not every check passed'}")
+    if not outcome.passed:
         raise typer.Exit(1)

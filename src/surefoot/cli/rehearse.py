@@ -44,15 +44,15 @@ def rehearse(
     Run the same command again after an interruption and it goes on where it was; with more --trials it adds to those it has.
     """
     where = {"jobs": jobs, "engine": engine, "scheduler": scheduler}
-    found = _run(pilot, study, plan, trials=trials, folder=out, **where)
-    found.save(out)
+    rehearsal = _run(pilot, study, plan, trials=trials, folder=out, **where)
+    rehearsal.save(out)
     name = pilot.name if pilot is not None else "no pilot"
     source = f"{name}, as described by {study.name}" + (f", planned by {plan.name}" if plan is not None else "")
-    with write_outputs({html: found.to_html(source=source)} if html is not None else {}):
+    with write_outputs({html: rehearsal.to_html(source=source)} if html is not None else {}):
         if as_json:
-            print_json(found.to_dict())
+            print_json(rehearsal.to_dict())
         else:
-            found.print_summary(console())
+            rehearsal.print_summary(console())
     typer.echo(f"Written: {out}/ (answers.json, table.md, manifest.json)", err=True)
 
 
@@ -65,10 +65,10 @@ def _run(pilot: Path | None, study: Path, plan: Path | None, **how: Any) -> Rehe
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", FitWarning)
-            found = rehearse(pilot, study, plan, progress=choose_progress("rehearse"), **how)
+            rehearsal = rehearse(pilot, study, plan, progress=choose_progress("rehearse"), **how)
     except KeyboardInterrupt:
         typer.echo("surefoot: stopped; finished blocks are kept, and the same command continues from here", err=True)
         raise
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         typer.echo(f"surefoot: warning: {message}", err=True)
-    return found
+    return rehearsal

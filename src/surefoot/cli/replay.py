@@ -24,10 +24,10 @@ def replay_decisions(database: DatabaseUrl = None, seal: Seals = None) -> None:
 
     With --seal it also shows that nothing was changed, deleted, inserted or re-dated since.
     """
-    found = open_database(database)
+    opened = open_database(database)
     from surefoot.service.operations.seal import read_seals
 
-    if not account_for(found, [one for path in seal or () for one in read_seals(path)]):
+    if not account_for(opened, [line for path in seal or () for line in read_seals(path)]):
         raise typer.Exit(1)
 
 
@@ -39,18 +39,19 @@ def account_for(database: Database, seals: list[Seal]) -> bool:
     result = replay(database)
     checked = verify(database, seals)
     points = (
-        f"participant {one.participant_id}, decision {one.decision_idx}: {one.what} differs ({one.decision_id})"
-        for one in result.differences
+        f"participant {decision.participant_id}, decision {decision.decision_idx}: {decision.what} differs "
+        f"({decision.decision_id})"
+        for decision in result.differences
     )
-    lines = [*points, *(f"{one.where}: {one.what}" for one in checked.discrepancies)]
+    lines = [*points, *(f"{discrepancy.where}: {discrepancy.what}" for discrepancy in checked.discrepancies)]
     for line in lines[:SHOWN]:
         typer.echo(line)
     if len(lines) > SHOWN:
         typer.echo(f"… and {len(lines) - SHOWN} more")
     typer.echo(f"{result.decisions:,} decisions replayed, {len(result.differences):,} differences")
-    told = f", against {len(seals)} seal{'s' if len(seals) > 1 else ''}" if seals else "; no seal was compared"
-    found = f"{len(checked.discrepancies):,} discrepancies"
-    typer.echo(f"{checked.blocks:,} blocks with {checked.entries.total():,} entries verified, {found}{told}")
+    comparison = f", against {len(seals)} seal{'s' if len(seals) > 1 else ''}" if seals else "; no seal was compared"
+    discrepancies = f"{len(checked.discrepancies):,} discrepancies"
+    typer.echo(f"{checked.blocks:,} blocks with {checked.entries.total():,} entries verified, {discrepancies}{comparison}")
     if any(checked.erased.values()):
         typer.echo(
             f"erased: the content of {checked.erased['decisions']:,} decisions, {checked.erased['outcomes']:,} outcomes"

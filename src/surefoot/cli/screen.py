@@ -103,23 +103,24 @@ def _open_table(out: Path | None) -> Iterator[Any]:
 def _print_totals(totals: ScreenTotals, warnings: list[str]) -> None:
     from rich.markup import escape
 
-    out, found = console(), totals.to_dict()
+    out = console()
+    counts = totals.to_dict()
     for warning in warnings:
         out.print(warning, markup=False, highlight=False)
     out.print(
-        f"{found['people']} people, {found['decision_points']} decision points: {found['flagged_values']} values flagged, "
-        f"{found['now_missing']} of them count as missing"
+        f"{counts['people']} people, {counts['decision_points']} decision points: {counts['flagged_values']} values "
+        f"flagged, {counts['now_missing']} of them count as missing"
     )
-    if found["counts"]:
+    if counts["counts"]:
         table = new_table("column", "reason", "after", "values", "missing", text=3)
-        for row in found["counts"]:
+        for row in counts["counts"]:
             after = ", ".join(f"{arm} {count:,}" for arm, count in row["after"].items())
             table.add_row(escape(row["column"]), row["reason"], escape(after), f"{row['values']:,}", f"{row['missing']:,}")
         out.print(table)
     colours = {"fine": "[green]fine[/]  ", "look": "[yellow]look[/]  ", "unsafe": "[bold red]unsafe[/]"}
     for difference in totals.treatment():
         out.print(f"{colours[difference.verdict]} {escape(difference.describe())}")
-    if not found["blind_to_treatment"]:
+    if not counts["blind_to_treatment"]:
         from surefoot.screening.treatment import NOT_DIRT
 
         out.print(f"→ {NOT_DIRT}", markup=False)

@@ -17,19 +17,21 @@ def seal(
     database: DatabaseUrl = None,
 ) -> None:
     """Write the ledger's last hash outside; exit code 1 when an earlier seal of the file no longer fits."""
-    found = open_database(database)
+    opened = open_database(database)
     from surefoot.service.operations import seal as seals
 
-    new = seals.make_seal(found)
+    new = seals.make_seal(opened)
     if to.startswith(("http://", "https://")):
         seals.send_seal(new, to)
         broken = []
     else:
         path = Path(to)
-        broken = seals.find_broken(found, seals.read_seals(path)) if path.exists() else []
+        broken = seals.find_broken(opened, seals.read_seals(path)) if path.exists() else []
         seals.append_seal(new, path)
     typer.echo(f"{to}: block {new.position:,}, hash {new.hash}")
-    for one in broken:
-        typer.echo(f"the seal of {one.words} (block {one.position:,}) no longer fits: run surefoot replay --seal {to}")
+    for seal_kept in broken:
+        typer.echo(
+            f"the seal of {seal_kept.words} (block {seal_kept.position:,}) no longer fits: run surefoot replay --seal {to}"
+        )
     if broken:
         raise typer.Exit(1)

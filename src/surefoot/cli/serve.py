@@ -41,5 +41,6 @@ def serve(
     trial = open_trial(loaded, url)
     typer.echo(f"surefoot: using {trial.database.name}", err=True)
     trial.close()
-    os.environ["SUREFOOT_STUDY"], os.environ["SUREFOOT_DATABASE"] = str(study.resolve()), url
+    os.environ["SUREFOOT_STUDY"] = str(study.resolve())
+    os.environ["SUREFOOT_DATABASE"] = url
     listen("surefoot.service.app:from_environment", host, port, workers, log_format=log_format, log_level=log_level)

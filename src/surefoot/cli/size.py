@@ -65,21 +65,21 @@ def size(
 
     numbers = {"sd": sd, "effect_sd": effect_sd, "controls": controls, "power": power, "people": people, "level": level}
     trends = {"effect": effect, "probability": probability, "availability": availability, "baseline": baseline}
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         **numbers,
         **{name: None if text is None else _over_days(text) for name, text in trends.items()},
         "moderators": [_moderator(text) for text in moderator] if moderator else None,
         "test_moderators": test_moderators or None,
         "test": test,
     }
-    given = {name: value for name, value in asked.items() if value is not None}
-    found = size_trial(outcome, days, per_day, pilot=None if pilot is None else _pilot(pilot, study, outcome), **given)
-    texts = {csv: found.to_csv() if csv else "", latex: found.to_latex() if latex else "", html: page(found) if html else ""}
+    given = {name: value for name, value in options.items() if value is not None}
+    trial = size_trial(outcome, days, per_day, pilot=None if pilot is None else _pilot(pilot, study, outcome), **given)
+    texts = {csv: trial.to_csv() if csv else "", latex: trial.to_latex() if latex else "", html: page(trial) if html else ""}
     with write_outputs(texts):
         if as_json:
-            print_json(found.to_dict())
+            print_json(trial.to_dict())
         else:
-            typer.echo(found.to_text())
+            typer.echo(trial.to_text())
 
 
 def _pilot(logs: Path, study: Path, outcome: str) -> Pilot:
@@ -93,8 +93,8 @@ def _over_days(text: str) -> Any:
     """`0.1`; `0.1,0.2,…` for every day; `mean=0.1,initial=0` of a trend."""
     if "=" in text:
         return parse_values(text)
-    found = [parse_number(part) for part in text.split(",")]
-    return found[0] if len(found) == 1 else found
+    values = [parse_number(part) for part in text.split(",")]
+    return values[0] if len(values) == 1 else values
 
 
 def _moderator(text: str) -> Moderator:
@@ -102,8 +102,8 @@ def _moderator(text: str) -> Moderator:
     from surefoot.errors import InputError
     from surefoot.sample_size import Moderator
 
-    name, _, rest = text.partition(":")
-    values = parse_values(rest)
+    name, _, numbers = text.partition(":")
+    values = parse_values(numbers)
     if set(values) != {"effect", "sd"}:
         raise InputError(f"'{text}' is not a moderator; write \"home: effect=0.2, sd=0.5\"")
     return Moderator(name.strip(), **values)

@@ -40,10 +40,10 @@ def open_database(url: str | None) -> Database:
     need_service()
     from surefoot.service.database import databases
 
-    found = databases.connect(url, create=False)
-    typer.echo(f"surefoot: using {found.name}", err=True)
-    databases.prepare(found, create=False)
-    return found
+    database = databases.connect(url, create=False)
+    typer.echo(f"surefoot: using {database.name}", err=True)
+    databases.prepare(database, create=False)
+    return database
 
 
 def open_trial(study: Path, url: str | None) -> Trial:

@@ -69,14 +69,15 @@ class _Setting:
         """σ_b² ccᵀ with Zc = 1: what effects that differ between people add to the covariance."""
         if not spread:
             return np.zeros((self.basis.shape[1],) * 2)
-        found, *_ = np.linalg.lstsq(self.basis, np.ones(len(self.basis)), rcond=None)
-        if np.abs(self.basis @ found - 1).max() > 1e-9:
+        combination, *_ = np.linalg.lstsq(self.basis, np.ones(len(self.basis)), rcond=None)
+        if np.abs(self.basis @ combination - 1).max() > 1e-9:
             raise InputError("effect_sd needs an intercept among the tested columns; add one to `test`")
-        return np.asarray(spread**2 * np.outer(found, found))
+        return np.asarray(spread**2 * np.outer(combination, combination))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        p, calendar = self.probability, self.calendar
+        p = self.probability
+        calendar = self.calendar
         chance = f"{p[0]:g}" if np.ptp(p) == 0 else f"{p.min():g} to {p.max():g}"
         return (
             f"{calendar.days} days with {calendar.decisions_per_day} decision points each",
@@ -97,7 +98,8 @@ def _setting(
     chance = calendar.expand(probability, "probability")
     if not ((chance > 0) & (chance < 1)).all():
         raise InputError("a randomisation probability lies strictly between 0 and 1")
-    change, present = trend(calendar, "effect", effect), trend(calendar, "availability", availability)
+    change = trend(calendar, "effect", effect)
+    present = trend(calendar, "availability", availability)
     if not ((present.values > 0) & (present.values <= 1 + 1e-12)).all():
         raise InputError("expected availability lies above 0 and at most at 1 on every day; correct its trend")
     return _Setting(calendar, chance, present, change, calendar.basis(change.shape if test is None else test))
@@ -170,11 +172,11 @@ def continuous(
     setting = _setting(days, decisions_per_day, probability, effect, availability, test)
     if not test_moderators:
         _refuse_absurd(setting.mean_effect, sd)
-    own = 0.0 if test_moderators else _linear_noncentrality(setting, sd, effect_sd)
+    average = 0.0 if test_moderators else _linear_noncentrality(setting, sd, effect_sd)
     # Centred, a moderator tells nothing about the average effect, nor that about the moderator.
-    extra = sum(setting.information.sum() * (one.sd * one.effect / sd) ** 2 for one in moderators)
+    extra = sum(setting.information.sum() * (moderator.sd * moderator.effect / sd) ** 2 for moderator in moderators)
     design = Design(
-        noncentrality=lambda scale: scale**2 * (own + extra),
+        noncentrality=lambda scale: scale**2 * (average + extra),
         tested=len(moderators) + (0 if test_moderators else setting.basis.shape[1]),
         effects=setting.basis.shape[1] + len(moderators),
         controls=controls + len(moderators),
@@ -185,7 +187,10 @@ def continuous(
             *setting.assumptions,
             f"effect {setting.effect.words}",
             _describe_spread("effect", effect_sd),
-            *(f"{one.name} (standard deviation {one.sd:g}) changes the effect by {one.effect:g}" for one in moderators),
+            *(
+                f"{moderator.name} (standard deviation {moderator.sd:g}) changes the effect by {moderator.effect:g}"
+                for moderator in moderators
+            ),
             f"{controls} control coefficients",
             "outcomes of one participant independent given the controls",
         ),
@@ -196,9 +201,9 @@ def continuous(
 def _refuse_absurd(effect: float, sd: float) -> None:
     """Refuse an effect that was probably meant in standard deviations but is counted in the outcome's units."""
     if 0 < abs(effect) < SMALLEST_EFFECT * sd:
-        what = f"an effect of {effect:.3g} is {abs(effect) / sd:.2g} standard deviations of the outcome (sd {sd:.3g})"
+        reason = f"an effect of {effect:.3g} is {abs(effect) / sd:.2g} standard deviations of the outcome (sd {sd:.3g})"
         remedy = f"give it in the outcome's units, in which 0.1 standard deviations are {0.1 * sd:.3g}"
-        raise InputError(f"{what}, too small for any trial; {remedy}")
+        raise InputError(f"{reason}, too small for any trial; {remedy}")
 
 
 def _linear_noncentrality(setting: _Setting, sd: float, effect_sd: float) -> float:
@@ -279,7 +284,10 @@ def binary(
 
 def _log_linear_noncentrality(setting: _Setting, mu: Matrix, effect_sd: float, scale: float) -> float:
     """βᵀ(M⁻¹ΣM⁻ᵀ + σ_b² ccᵀ)⁻¹β of one participant, with β multiplied by `scale`."""
-    tau, rho, f, beta = setting.availability.values, setting.probability, setting.basis, scale * setting.coefficients
+    tau = setting.availability.values
+    rho = setting.probability
+    f = setting.basis
+    beta = scale * setting.coefficients
     change = f @ beta
     if (mu * np.exp(np.maximum(change, 0)) >= 1).any():
         raise InputError("with this effect the probability of the outcome would exceed 1 under treatment; check both")

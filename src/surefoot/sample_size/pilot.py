@@ -49,17 +49,17 @@ class Pilot:
 
     @property
     def values(self) -> dict[str, float]:
-        return {name: found.value for name, found in self.estimates.items()}
+        return {name: interval.value for name, interval in self.estimates.items()}
 
     @property
     def cautious(self) -> dict[str, float]:
         """Of every interval the end that asks for more people."""
-        ends = {name: float(getattr(found, CAUTIOUS[name])) for name, found in self.estimates.items()}
+        ends = {name: float(getattr(interval, CAUTIOUS[name])) for name, interval in self.estimates.items()}
         return {name: self.estimates[name].value if np.isnan(end) else end for name, end in ends.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        return {**asdict(self), "estimates": {name: found._asdict() for name, found in self.estimates.items()}}
+        return {**asdict(self), "estimates": {name: interval._asdict() for name, interval in self.estimates.items()}}
 
 
 def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: bool = False) -> Pilot:
@@ -90,7 +90,7 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
     """
     logs = read if isinstance(read, Trajectories) else read.logs
     every = np.ones(len(logs))
-    found = {"availability": _ratio(logs, logs.available.astype(np.float64), every)}
+    estimates = {"availability": _ratio(logs, logs.available.astype(np.float64), every)}
     controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
     design = np.column_stack([every, *(logs.state[:, logs.state_names.index(name)] for name in controls)])
     rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
@@ -102,11 +102,11 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
         if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
             raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")
         weight = np.where(rows & ~treated, 1 / logs.probability, 0.0)
-        found["baseline"] = _ratio(logs, weight * np.nan_to_num(logs.reward), weight)
+        estimates["baseline"] = _ratio(logs, weight * np.nan_to_num(logs.reward), weight)
     else:
-        found |= _spread(logs, design, rows, treated)
+        estimates |= _spread(logs, design, rows, treated)
     return Pilot(
-        len(logs.participants), len(logs), found, tuple(list_warnings(check_logs(read, study))), str(study.reward_unit)
+        len(logs.participants), len(logs), estimates, tuple(list_warnings(check_logs(read, study))), str(study.reward_unit)
     )
 
 
@@ -138,9 +138,9 @@ def _spread(
     """sd: of residuals given controls and the average effect; effect_sd: of people's own effects beyond their error."""
     probability = np.where(treated, logs.probability, 1 - logs.probability)
     centred = np.where(rows, treated - np.nan_to_num(probability), 0.0)
-    whole = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
+    features = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
     outcome = np.where(rows, logs.reward, 0.0)
-    residual = outcome - whole @ np.linalg.lstsq(whole, outcome, rcond=None)[0]
+    residual = outcome - features @ np.linalg.lstsq(features, outcome, rcond=None)[0]
     if np.abs(residual).max() <= EXACT * np.abs(outcome).max():
         raise InputError(
             "controls and treatment explain the pilot's outcome exactly, so it says nothing about the spread; give a longer "
@@ -150,11 +150,11 @@ def _spread(
     people = len(logs.participants)
     top, bottom = (sum_by_participant(logs.participant_index, people, part) for part in (centred * residual, centred**2))
     seen = bottom > 0
-    own = np.divide(top, bottom, out=np.zeros(people), where=seen)
-    left = residual - centred * own[logs.participant_index]
+    effects = np.divide(top, bottom, out=np.zeros(people), where=seen)
+    left = residual - centred * effects[logs.participant_index]
     errors = sum_by_participant(logs.participant_index, people, (centred * left) ** 2) / np.where(seen, bottom, 1) ** 2
     count = seen.sum()
-    beyond = np.where(seen, (own - own[seen].mean()) ** 2 * count / (count - 1) - errors, 0.0)
+    beyond = np.where(seen, (effects - effects[seen].mean()) ** 2 * count / (count - 1) - errors, 0.0)
     return {"sd": _root(variance), "effect_sd": _root(ratio_interval(beyond, seen.astype(np.float64)))}
 
 

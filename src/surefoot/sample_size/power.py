@@ -142,5 +142,5 @@ def settle(design: Design, power: float | None, people: int | None) -> SampleSiz
         raise InputError(f"power is {wanted:g}; it lies between 0 and 1")
     if not design.noncentrality(1.0) > 0:
         raise InputError("the effect is nothing, and no number of people detects that; give an effect")
-    found = design.people(wanted)
-    return SampleSize(found, design.power(found), design, wanted)
+    needed = design.people(wanted)
+    return SampleSize(needed, design.power(needed), design, wanted)

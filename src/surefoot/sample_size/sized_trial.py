@@ -43,7 +43,8 @@ class SizedTrial:
         if self.pilot is None or self.cautious is None:
             return []
         said = [
-            f"{name} {format_number(found.value)} ({format_interval(found)})" for name, found in self.pilot.estimates.items()
+            f"{name} {format_number(interval.value)} ({format_interval(interval)})"
+            for name, interval in self.pilot.estimates.items()
         ]
         estimates = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(said)}."
         cautious = f"At the cautious ends {self.cautious.people} participants would be needed."
@@ -90,10 +91,10 @@ class SizedTrial:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        found = self.size.to_dict()
+        numbers = self.size.to_dict()
         if self.pilot is not None and self.cautious is not None:
-            found |= {"pilot": self.pilot.to_dict(), "cautious": self.cautious.to_dict()}
-        return found
+            numbers |= {"pilot": self.pilot.to_dict(), "cautious": self.cautious.to_dict()}
+        return numbers
 
 
 def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot | None = None, **options: Any) -> SizedTrial:
@@ -126,13 +127,17 @@ def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot 
         if name not in known:
             raise InputError(f"a {outcome} outcome has no {name}; leave it out")
     learned = {} if pilot is None else pilot.values
-    needed = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    needed = [
+        name
+        for name, parameter in known.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
     for name in needed:
         if name not in {**learned, **options}:
             raise InputError(f"a {outcome} outcome needs its {name}; give it, or a pilot")
-    found = OUTCOMES[outcome](days, decisions_per_day, **{**learned, **options})
+    size = OUTCOMES[outcome](days, decisions_per_day, **{**learned, **options})
     if pilot is None:
-        return SizedTrial(found)
+        return SizedTrial(size)
     cautious = {**pilot.cautious, **options}
     for name in ("availability", "baseline"):
         if name in pilot.estimates and name not in options and not cautious[name] > 0:
@@ -140,4 +145,4 @@ def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot 
                 f"the pilot's {name} is {format_estimate(pilot.estimates[name])}: at its lower end no number of people is "
                 f"enough; give the {name} yourself, or a longer pilot"
             )
-    return SizedTrial(found, pilot, OUTCOMES[outcome](days, decisions_per_day, **cautious))
+    return SizedTrial(size, pilot, OUTCOMES[outcome](days, decisions_per_day, **cautious))

@@ -82,7 +82,10 @@ def trend(calendar: Calendar, name: str, given: ArrayLike | Mapping[str, float])
     unknown = [key for key in given if key not in KEYS]
     if unknown or not {"mean", "initial"} <= set(given):
         raise InputError(f"{name}: a trend has mean, initial and, if quadratic, peak_day; got {sorted(given)}")
-    day, start, mean, peak = np.arange(float(calendar.days)), given["initial"], given["mean"], given.get("peak_day")
+    day = np.arange(float(calendar.days))
+    start = given["initial"]
+    mean = given["mean"]
+    peak = given.get("peak_day")
     shape = "linear" if peak is None else "quadratic"
     if calendar.days < BASES[shape]:
         raise InputError(f"{name}: {calendar.days} days are too few for a {shape} trend")

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from surefoot.study.trial_section import Dose
 
-WEEK, DAY = timedelta(days=7), timedelta(days=1)
+WEEK = timedelta(days=7)
+DAY = timedelta(days=1)
 DOSE = "dose: "
 """How the reason begins when a limit on prompts made a decision point unavailable."""
-WITHIN, NEVER = 0, np.iinfo(np.int64).max
+WITHIN = 0
+NEVER = np.iinfo(np.int64).max
 """No limit is reached; the age of a prompt that was not sent."""
 
 
@@ -43,9 +45,9 @@ def find_reached_limits(dose: Dose, ages: NDArray[np.int64]) -> NDArray[np.int64
     if dose.minimum_gap_minutes:
         gap = count_microseconds(timedelta(minutes=dose.minimum_gap_minutes))
         reached[(past & (ages < gap)).any(axis=0)] = 3
-    for place, limit, span in ((2, dose.prompts_per_week, WEEK), (1, dose.prompts_per_day, DAY)):
+    for code, limit, span in ((2, dose.prompts_per_week, WEEK), (1, dose.prompts_per_day, DAY)):
         if limit is not None:
-            reached[(past & (ages < count_microseconds(span))).sum(axis=0) >= limit] = place
+            reached[(past & (ages < count_microseconds(span))).sum(axis=0) >= limit] = code
     return reached
 
 

@@ -87,20 +87,23 @@ def find_influences(
     """
     if not policies.serves_anybody:
         return _find_own_influences(study, logs, method, policies, label)
-    data, closed = logs.logs, _estimate_changes(method, own)
+    data = logs.logs
+    closed = _estimate_changes(method, own)
     few = int(method.used_.sum()) < FEW_ROWS
     orders = [] if closed is None else [closed]
     orders += [_sum_distances(method)] if few or closed is None else []
     near = NEAR * allowed if len(orders) == 1 and closed is not None else -np.inf
     count = 2 * CANDIDATES if few else CANDIDATES
     influences = []
-    for place in _list_largest([rows for rows, _ in orders], count):
-        name, kept = label(int(logs.row[place])), np.arange(len(data)) != place
-        influences.append(_measure(study, logs, policies, name, orders[0][0][place], near, kept))
+    for row in _list_largest([rows for rows, _ in orders], count):
+        name = label(int(logs.row[row]))
+        others = np.arange(len(data)) != row
+        influences.append(_measure(study, logs, policies, name, orders[0][0][row], near, others))
     if len(data.participants) > CANDIDATES:
         for number in _list_largest([people for _, people in orders], count):
-            name, kept = f"participant {data.participants[number]}", data.participant_index != number
-            influences.append(_measure(study, logs, policies, name, orders[0][1][number], near, kept))
+            name = f"participant {data.participants[number]}"
+            others = data.participant_index != number
+            influences.append(_measure(study, logs, policies, name, orders[0][1][number], near, others))
     return influences
 
 
@@ -110,9 +113,9 @@ def _list_largest(orders: Sequence[Floats], count: int) -> list[int]:
     for changes in orders:
         known = np.where(np.isnan(changes), -1.0, changes)
         # Only the largest need an order.
-        some = np.argpartition(known, -min(count, len(known)))[-count:]
-        largest = some[np.argsort(known[some], kind="stable")[::-1]]
-        places |= {int(place): None for place in largest if not np.isnan(changes[place])}
+        candidates = np.argpartition(known, -min(count, len(known)))[-count:]
+        largest = candidates[np.argsort(known[candidates], kind="stable")[::-1]]
+        places |= {int(row): None for row in largest if not np.isnan(changes[row])}
     return list(places)
 
 
@@ -156,7 +159,8 @@ def _estimate_changes(method: Method, own: Influences | None) -> tuple[Floats, F
         return None
     used, moves = own.rows
     seen = policy_features(logs.state[used] * method.policy_sees_)
-    metric, steepest = seen.T @ seen / len(used), 4 if logs.actions == 2 else 2
+    metric = seen.T @ seen / len(used)
+    steepest = 4 if logs.actions == 2 else 2
     rows, people = (np.full(size, np.nan) for size in (len(logs), len(logs.participants)))
     rows[used] = _size(moves, metric) / steepest
     people[np.unique(logs.participant_index[used])] = _size(own.policy, metric) / steepest
@@ -176,21 +180,22 @@ def _find_own_influences(
     data = logs.logs
     distances = cook_distances(data, np.nan_to_num(method.weights_), pooled=False)
     distances[~policies.covers(data.participant)] = np.nan
-    places = _list_largest([distances], CANDIDATES)
-    if not places:
+    candidates = _list_largest([distances], CANDIDATES)
+    if not candidates:
         return []
-    own = [np.flatnonzero(data.participant_index == data.participant_index[place]) for place in places]
-    left = [rows[rows != place] for rows, place in zip(own, places, strict=True)]
-    chosen, index = np.concatenate(left), np.repeat(np.arange(len(left)), [len(rows) for rows in left])
+    of_participant = [np.flatnonzero(data.participant_index == data.participant_index[row]) for row in candidates]
+    left = [rows[rows != row] for rows, row in zip(of_participant, candidates, strict=True)]
+    chosen = np.concatenate(left)
+    index = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
     columns = ("time", "state", "available", "action", "probability", "reward")
-    some = {name: getattr(data, name)[chosen] for name in columns}
-    without = _refit(study, replace(data, participants=np.arange(len(left)), participant_index=index, **some))
+    values = {name: getattr(data, name)[chosen] for name in columns}
+    without = _refit(study, replace(data, participants=np.arange(len(left)), participant_index=index, **values))
     influences = []
-    for number, (place, rows) in enumerate(zip(places, own, strict=True)):
+    for number, (row, rows) in enumerate(zip(candidates, of_participant, strict=True)):
         states = data.state[rows[data.available[rows] & ~np.isnan(data.state[rows]).any(axis=1)]]
-        rules = (policies[data.participant[place]].rule, without.rule[number])
+        rules = (policies[data.participant[row]].rule, without.rule[number])
         before, after = (study.clip_probabilities(rule.probabilities(states)) for rule in rules)
-        influences.append(Influence(label(int(logs.row[place])), float(np.abs(before - after).max(axis=1).mean())))
+        influences.append(Influence(label(int(logs.row[row])), float(np.abs(before - after).max(axis=1).mean())))
     return influences
 
 
@@ -198,12 +203,13 @@ def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without:
     """The mean change of the probabilities; with a policy for each participant, of the one who changes most."""
     data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1)
-    for one in (policies, without):
-        chosen &= one.covers(data.participant)  # Somebody new may not have a policy yet.
+    for compared in (policies, without):
+        chosen &= compared.covers(data.participant)  # Somebody new may not have a policy yet.
     if not chosen.any():
         return 0.0
-    people, states = data.participant[chosen], data.state[chosen]
-    before, after = (study.clip_probabilities(one.probabilities(people, states)) for one in (policies, without))
+    people = data.participant[chosen]
+    states = data.state[chosen]
+    before, after = (study.clip_probabilities(compared.probabilities(people, states)) for compared in (policies, without))
     moved = np.abs(before - after).max(axis=1)
     if policies.participants is None:
         return float(moved.mean())

@@ -45,15 +45,18 @@ def find_limits(values: NDArray[np.float64], widths: float) -> tuple[float, floa
 
 def blank_implausible(study: Study, measured: MeasuredLogs, widths: float) -> tuple[MeasuredLogs, list[ImplausibleValue]]:
     """The logs with implausible values made missing, and what was blanked, row by row."""
-    state, blanked, place = measured.points.state, [], 0
+    state = measured.points.state
+    blanked = []
+    next_column = 0
     for name, (_, kind) in study.state_kinds.items():
-        values, own = state[:, place], place
-        place += len(study.columns_of(name))
+        column = next_column
+        values = state[:, column]
+        next_column += len(study.columns_of(name))
         limits = find_limits(values, widths) if "range" in kind.takes and kind.range is None else None
         rows = np.flatnonzero((values < limits[0]) | (values > limits[1])) if limits is not None else ()
         if limits is None or not len(rows):
             continue
         state = state.copy() if state is measured.points.state else state
-        state[rows, own] = np.nan
+        state[rows, column] = np.nan
         blanked += [ImplausibleValue(int(measured.row[row]), name, float(values[row]), limits) for row in rows]
     return measured.with_state(state), sorted(blanked, key=lambda one: one.row)

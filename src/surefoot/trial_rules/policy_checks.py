@@ -81,7 +81,8 @@ def _check_piles(study: Study, logs: StudyLogs) -> PolicyFinding:
 
 
 def _check_removed(weights: NDArray[np.float64], allowed: float) -> PolicyFinding:
-    used, removed = int((~np.isnan(weights)).sum()), int((weights == 0).sum())
+    used = int((~np.isnan(weights)).sum())
+    removed = int((weights == 0).sum())
     share = removed / used if used else 0.0
     return PolicyFinding("removed", share <= allowed, share, allowed, f"{removed} of {used} rows removed as outliers")
 
@@ -99,7 +100,7 @@ def check_coefficients(new: list[dict[str, Any]], old: list[dict[str, Any]], all
     changes = []
     for row in new:
         earlier = before.get((row["action"], row["feature"]))
-        errors = [one["standard_error"] or 0.0 for one in (row, earlier) if one is not None]
+        errors = [estimate["standard_error"] or 0.0 for estimate in (row, earlier) if estimate is not None]
         if earlier is not None and max(errors) > 0:
             moved = f"{row['action']}: {row['feature']} from {earlier['value']:.3g} to {row['value']:.3g}"
             changes.append((abs(row["value"] - earlier["value"]) / max(errors), moved))
@@ -113,9 +114,9 @@ def check_influence(influences: list[Influence], allowed: float) -> PolicyFindin
     """No decision point and no participant alone may make the policy."""
     if not influences:
         return PolicyFinding("influence", True, None, allowed, "nothing was used")
-    largest = max(influences, key=lambda one: one.change)
+    largest = max(influences, key=lambda influence: influence.change)
     # Decision points come first: the smallest thing that explains a refusal is named.
-    most = next((one for one in influences if one.change > allowed), largest)
+    most = next((influence for influence in influences if influence.change > allowed), largest)
     about = "" if most.refitted else "about "
     message = f"without {most.what} the probabilities would move by {about}{most.change:.3f} on average"
     return PolicyFinding("influence", most.change <= allowed, most.change, allowed, message)
@@ -131,7 +132,8 @@ def _select_covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArr
 
 def check_limits(study: Study, probabilities: NDArray[np.float64]) -> PolicyFinding:
     """After the study's limits nothing may lie outside them."""
-    send, limits = 1 - probabilities[:, 0], study.probability_limits
+    send = 1 - probabilities[:, 0]
+    limits = study.probability_limits
     sums = np.abs(probabilities.sum(axis=1) - 1) <= ROUNDING
     inside = (send >= limits.minimum - ROUNDING) & (send <= limits.maximum + ROUNDING)
     good = np.isfinite(probabilities).all(axis=1) & sums & inside & (probabilities >= 0).all(axis=1)

@@ -112,4 +112,6 @@ def find_ready_participants(settings: TrialSection, method: Method) -> list[str]
     used = count_used(method)
     if method.policies_.serves_anybody:
         used[:] = used.sum()
-    return [one for one, count in zip(people, used, strict=True) if count >= settings.warm_up_decision_points]
+    return [
+        participant for participant, count in zip(people, used, strict=True) if count >= settings.warm_up_decision_points
+    ]

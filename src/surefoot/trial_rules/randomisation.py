@@ -40,7 +40,8 @@ def draw_uniforms(secret: bytes, keys: Iterable[str]) -> NDArray[np.float64]:
     inner, outer = (hashlib.sha256(filled.translate(pad)) for pad in PADS)
     digests = []
     for key in keys:
-        inside, outside = inner.copy(), outer.copy()
+        inside = inner.copy()
+        outside = outer.copy()
         inside.update(key.encode())
         outside.update(inside.digest())
         digests.append(outside.digest())
@@ -56,7 +57,8 @@ def draw_action(number: float, probabilities: Sequence[float]) -> int:
     >>> [draw_action(u, [0.5, 0.5, 0.0]) for u in (0.0, 0.49, 0.5, 0.9999999999999999)]
     [0, 0, 1, 1]
     """
-    total, last = 0.0, 0
+    total = 0.0
+    last = 0
     for action, probability in enumerate(probabilities):
         total += probability
         if probability > 0:

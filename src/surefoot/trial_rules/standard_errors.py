@@ -28,22 +28,25 @@ def estimate_errors(method: Method, shared: Influences | None) -> list[dict[str,
     participant the mean over people, with the error of a mean. They are half a 95 % interval over 1.96: with Student's t,
     larger where people are few. An error that cannot be had is None.
     """
-    part = next((one for one in method.coefficient_parts_ if one.part == "policy"), None)
+    part = next((part for part in method.coefficient_parts_ if part.part == "policy"), None)
     if part is None:
         return []
     logs = method.logs_
-    seen = {"intercept", *(name for name, there in zip(logs.state_names, part.sees, strict=True) if there)}
+    seen = {"intercept", *(name for name, is_seen in zip(logs.state_names, part.sees, strict=True) if is_seen)}
     if not method.pooled_:
         present = np.unique(logs.participant_index[logs.usable])
         means = [mean_interval(column[present]) for column in part.values.T]
-        found, half = np.array([one.value for one in means]), np.array([one.high - one.value for one in means])
+        coefficients = np.array([mean.value for mean in means])
+        half = np.array([mean.high - mean.value for mean in means])
     elif shared is None or shared.policy is None:
-        found, half = part.values[0], np.full(part.values.shape[1], np.nan)
+        coefficients = part.values[0]
+        half = np.full(part.values.shape[1], np.nan)
     else:
-        found, half = part.values[0], shared.half_width("policy")
+        coefficients = part.values[0]
+        half = shared.half_width("policy")
     return [
         {"action": action, "feature": feature, "value": float(value), "standard_error": _finite(error / 1.96)}
-        for (action, feature), value, error in zip(part.names, found, half, strict=True)
+        for (action, feature), value, error in zip(part.names, coefficients, half, strict=True)
         if feature in seen
     ]
 
