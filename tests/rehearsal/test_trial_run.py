@@ -1,5 +1,7 @@
 """Trials run on simulated people: against closed forms, and the same whatever runs beside them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,12 +9,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from surefoot import InputError, Study
+from surefoot.rehearsal import trial_run
 from surefoot.rehearsal.attendance import Attendance
 from surefoot.rehearsal.candidates import Candidate
 from surefoot.rehearsal.design import TrialDesign
 from surefoot.rehearsal.trial_record import SOURCES
 from surefoot.rehearsal.trial_run import run_trials
 from surefoot.simulators import HeartSteps
+from surefoot.trial_rules.proposals import propose_policy
 from surefoot.trial_rules.randomisation import draw_uniform, random_key
 
 TEXT = """[columns]
@@ -65,6 +69,25 @@ def test_warm_up_lasts_until_the_first_update_with_enough_decision_points():
     assert_array_equal(record.source == SOURCES.index("warm-up"), record.day < 6)
     assert set(record.logs.probability[record.day < 6].round(9)) == {0.4, 0.6}
     assert [update.day for update in record.updates] == [2, 5, 8, 11], "nobody decides after the last day"
+
+
+def test_zeros_after_nothing_hold_rehearsed_updates_unless_they_are_real(monkeypatch):
+    """A watch that is put on when it buzzes says 0 at two of five decision points without a prompt."""
+
+    def propose(study, measured, *given, **more):
+        points = measured.points
+        unworn = (points.action == 0) & (points.time % 5 < 2)
+        spoilt = replace(measured, points=replace(points, reward=np.where(unworn, 0.0, points.reward)))
+        return propose_policy(study, spoilt, *given, **more)
+
+    monkeypatch.setattr(trial_run, "propose_policy", propose)
+    design = SMALL.model_copy(update={"participants": 8, "screen": False})
+    (held,) = run(design=design)
+    assert {update.state for update in held.updates if update.day >= 5} == {"refused"}
+    assert all("values by action" in update.refused_by for update in held.updates if update.day >= 5)
+    real = Study.parse(TEXT.replace("[method]", '[reward]\nzero = "real"\n[method]'))
+    (learned,) = run(Candidate.with_method(real, "ro-saccb"), design)
+    assert not any("values by action" in update.refused_by for update in learned.updates)
 
 
 def test_a_trial_is_the_same_whatever_runs_beside_it():
