@@ -40,6 +40,7 @@ def test_an_effect_on_both_sides_of_zero_is_found_too_and_the_audit_follows():
     advice = [check.remedy for check in found.checks if check.name in ("share removed", "skewness", "depends on tau")]
     assert any(remedy.startswith("settle 'units by participant' first") for remedy in advice)
     assert not any("raise tau" in remedy for remedy in advice)
+    assert found.check("values by action").remedy == ""
 
 
 @pytest.mark.parametrize("people", [6, 12, 40])

@@ -56,7 +56,8 @@ def order_advice(log_checks: tuple[Check, ...], fit_checks: tuple[Check, ...]) -
     if not causes:
         return (*log_checks, *fit_checks)
     advised = [
-        replace(check, remedy=f"{check.remedy}. {NO_HELP}") if check.name == PILES_NAME else check for check in log_checks
+        replace(check, remedy=f"{check.remedy}. {NO_HELP}") if check.name == PILES_NAME and check.remedy else check
+        for check in log_checks
     ]
     names = " and ".join(f"'{name}'" for name in causes)
     first = f"settle {names} first, then audit again: a wrong outcome is no outlier, and no limit of the critic mends it"
