@@ -109,8 +109,10 @@ def test_probabilities_of_the_largest_effect():
     root = rng.standard_normal((20, 4, 5))
     covariance = root @ np.swapaxes(root, 1, 2)
     covariance[10:] = 1e-3 * covariance[10:] + np.eye(4) + 1.0
-    assert_same(*both(probability_of_largest, rng.standard_normal((20, 4)), covariance))
-    assert_same(*both(probability_of_largest, rng.standard_normal((20, 2)), covariance[:, :2, :2]))
+    for size in (1, 2, 4):
+        ours, theirs = both(probability_of_largest, rng.standard_normal((20, size)), covariance[:, :size, :size])
+        # PyTorch integrates with as many nodes as the hardest problem needs.
+        assert_allclose(theirs.numpy(), ours, atol=1e-6)
     assert_same(*both(mean_of_logistic, *(rng.uniform(0.5, 4, 20) for _ in range(5))))
 
 

@@ -1,194 +1,239 @@
-"""The probability that each of several normal values is the largest, with an error below 1e-4, quickly.
+"""The probability that each of several normal values is the largest, with an error below 1e-6.
 
-Of two or three it is that of `orthants`. Of more, each problem goes the cheapest way that is good enough for it, which it
-alone decides, not its company:
+A value is the largest where all its differences from the others are positive. That is the probability P(Y ≤ h) of standard
+normal variables Y with correlations R. Plackett's identity, along the path on which t ρ₀ⱼ takes the place of ρ₀ⱼ,
 
-- values that are nearly independent, as the actions' posteriors are of a critic with coefficients of their own for every
-  action: one integral for all of them (`independent_values`);
-- correlations that are far from singular: few nodes (`plain_orthants`);
-- the others, known values and ties among them: `orthants`.
+    P(Y ≤ h) = Φ(h₀) P(Y₁ ≤ h₁, …) + Σⱼ ∫₀¹ ρ₀ⱼ φ₂(h₀, hⱼ; t ρ₀ⱼ) P(the others ≤ h | Y₀ = h₀, Yⱼ = hⱼ) dt
+
+leaves integrals of probabilities in two dimensions less (Plackett, 1954). The nodes are Gauss's in v with 1 − t = v^power.
+The integrand is smooth unless R is nearly singular: then it is steep at t = 1, and more nodes are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
+from functools import lru_cache
+from math import erfc, inf, pi, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device, is_torch_namespace
 
-from surefoot.numerics import orthants
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.independent_values import INDEPENDENT, NEARLY_INDEPENDENT, NODES, IndependentValues, add_in_order
-from surefoot.numerics.plain_orthants import LARGEST_INFLATIONS, Nodes, plain_orthant_probability
 
-BLOCK = 1024
-"""So many problems at a time are looked at."""
-CELLS = 2**13
-"""Arrays of so many numbers stay in the processor's cache, and are not asked of the system anew for every step."""
-HOPELESS = -5.0
-"""A value so many standard deviations behind another gets probability 0; it is the largest with less than 3e-7."""
+
+class Nodes(NamedTuple):
+    """The number of nodes of an integral, and how closely they gather at t = 1."""
+
+    number: int
+    power: int
+
+
+NODES = {6.0: Nodes(8, 2), 20.0: Nodes(12, 2), 100.0: Nodes(16, 3), 1000.0: Nodes(24, 4), inf: Nodes(48, 6)}
+"""Nodes that are enough up to a variance inflation 1 / (1 − R²), R² the share of a difference's variance that the other
+differences explain. Of two variables each integral is then off by at most 2e-7, whatever its limits; the variables that an
+integral leaves have no larger inflation."""
+CERTAIN = 38.0
+"""Beyond this many standard deviations Φ is 0 or 1 in double precision."""
+HOPELESS = -6.5
+"""A value this many standard deviations behind another is the largest with less than 5e-11, and gets probability 0."""
+ROUNDING = 1e-15
+BLOCK = 4096
+"""Problems per pass."""
+CELLS = 2**14
+"""Numbers per array, so that arrays stay in the processor's cache."""
+TORCH_CELLS = 2**20
+"""The same with PyTorch, which begins an operation more slowly."""
+
+
+def normal_cdf(values: Array) -> Array:
+    """Φ of every value."""
+    xp = array_namespace(values)
+    if is_torch_namespace(xp):
+        return xp.special.ndtr(values)
+    from scipy.special import ndtr
+
+    return ndtr(values)
 
 
 def probability_of_largest(mean: Array, covariance: Array) -> Array:
     """P(each of zero and d normal variables is the largest), (…, d + 1), for means (…, d) and covariances (…, d, d).
 
-    >>> found = probability_of_largest(np.zeros(4), np.eye(4) + 1.0)
-    >>> found.round(5)
+    A variable without variance is known; of two that are surely equal the first counts as the larger one.
+
+    >>> probability_of_largest(np.zeros(4), np.eye(4) + 1.0).round(6)
     array([0.2, 0.2, 0.2, 0.2, 0.2])
     """
-    xp, size = array_namespace(mean), mean.shape[-1]
-    if size < 3:
-        return orthants.probability_of_largest(mean, covariance)
-    flat_mean, flat_covariance = xp.reshape(mean, (-1, size)), xp.reshape(covariance, (-1, size, size))
-    parts = [
-        _compare(flat_mean[at : at + BLOCK, :], flat_covariance[at : at + BLOCK, :, :])
-        for at in range(0, max(flat_mean.shape[0], 1), BLOCK)
+    xp = array_namespace(mean)
+    size = mean.shape[-1]
+    means = xp.reshape(mean, (-1, size))
+    covariances = xp.reshape(covariance, (-1, size, size))
+    torch_block = max(1, TORCH_CELLS // ((size + 1) * NODES[inf].number ** (size // 2)))
+    block = torch_block if is_torch_namespace(xp) else BLOCK
+    blocks = [
+        _compare(means[start : start + block, :], covariances[start : start + block, :, :])
+        for start in range(0, max(means.shape[0], 1), block)
     ]
-    return xp.reshape(xp.concat(parts, axis=0), (*mean.shape[:-1], size + 1))
+    return xp.reshape(xp.concat(blocks, axis=0), (*mean.shape[:-1], size + 1))
 
 
 def scalar_probability_of_largest(mean: Sequence[float], covariance: Sequence[Sequence[float]]) -> list[float]:
-    """`probability_of_largest` for one problem in plain numbers: of up to two variables without an array's overhead."""
-    if len(mean) < 3:
-        return orthants.scalar_probability_of_largest(mean, covariance)
-    found: list[float] = probability_of_largest(np.array(mean), np.array(covariance)).tolist()
-    return found
+    """`probability_of_largest` of one problem in plain numbers; of one variable without an array's overhead.
+
+    >>> scalar_probability_of_largest([0.0], [[4.0]])
+    [0.5, 0.5]
+    """
+    if len(mean) == 1 and covariance[0][0] > 0:
+        limit = min(max(mean[0] / sqrt(covariance[0][0]), -CERTAIN), CERTAIN)
+        return [erfc(limit / sqrt(2.0)) / 2, erfc(-limit / sqrt(2.0)) / 2]
+    probabilities: list[float] = probability_of_largest(np.array(mean), np.array(covariance)).tolist()
+    return probabilities
 
 
 def _compare(mean: Array, covariance: Array) -> Array:
     """`probability_of_largest` for (n, d) and (n, d, d)."""
-    xp, size = array_namespace(mean), mean.shape[-1] + 1
-    effects, spreads = xp.permute_dims(mean, (1, 0)), xp.permute_dims(covariance, (1, 2, 0))
-    values = xp.concat([xp.zeros_like(effects[:1, :]), effects])
-    differences = _measure_differences(spreads)
-    found, left = xp.zeros_like(xp.permute_dims(values, (1, 0))), xp.ones_like(values[0, :], dtype=xp.bool)
-    for chosen, parts, steps in _sort_independent(values, differences):
-        found = _fill(found, chosen & left, parts, steps * size, partial(_compare_independent, steps))
+    xp = array_namespace(mean)
+    size = mean.shape[-1] + 1
+    values = xp.permute_dims(xp.concat([xp.zeros_like(mean[:, :1]), mean], axis=1), (1, 0))
+    spread = _measure_differences(covariance)
+    limits, correlation = _standardise(values, spread)
+    if size == 2:
+        return xp.permute_dims(normal_cdf(limits[0]), (1, 0))
+    if is_torch_namespace(xp):
+        # A GPU's recorded step cannot choose problems by their values: all get the most nodes.
+        wins = xp.clip(_orthant_probability(limits, correlation, NODES[inf]), 0.0, 1.0)
+        return xp.permute_dims(wins / _add_in_order(wins), (1, 0))
+    inflation = _measure_inflation(covariance, spread)
+    # The hardest probability of a problem is 1 minus the others.
+    hardest = np.arange(size)[:, None] == np.argmax(inflation, axis=0)
+    # Comparisons are negated where NaN must not pass for a number.
+    left = ~hardest & ~(np.min(limits, axis=0) <= HOPELESS)
+    wins = np.zeros(left.shape)
+    for most, nodes in NODES.items():
+        chosen = left & ((inflation <= most) | (most == inf))
         left = left & ~chosen
-    inflation = _inflate(spreads, differences)
-    for most, nodes in LARGEST_INFLATIONS.items():
-        chosen, cells = inflation <= most, nodes.outer ** ((size - 2) // 2) * size
-        found = _fill(found, chosen & left, (values, differences), cells, partial(_compare_each, nodes))
-        left = left & ~chosen
+        indices = np.flatnonzero(chosen)
+        step = max(1, CELLS // nodes.number ** ((size - 1) // 2))
+        for start in range(0, len(indices), step):
+            batch = indices[start : start + step]
+            pairs = [[None if pair is None else pair.ravel()[batch] for pair in row] for row in correlation]
+            probability = _orthant_probability([limit.ravel()[batch] for limit in limits], pairs, nodes)
+            wins.ravel()[batch] = np.clip(probability, 0.0, 1.0)
+    wins = np.where(hardest, np.clip(1 - _add_in_order(wins), 0.0, 1.0), wins)
+    return (wins / _add_in_order(wins)).T
 
-    def compare_exactly(means: Array, covariances: Array) -> Array:
-        return orthants.probability_of_largest(xp.permute_dims(means, (1, 0)), xp.permute_dims(covariances, (2, 0, 1)))
 
-    return _fill(found, left, (effects, spreads), 1, compare_exactly)
+def _measure_differences(covariance: Array) -> Array:
+    """Variances of the differences between zero and d variables, (d + 1, d + 1, n); 0 where it is rounding."""
+    xp = array_namespace(covariance)
+    variance = xp.linalg.diagonal(covariance)
+    total = variance[:, :, None] + variance[:, None, :]
+    between = total - 2 * covariance
+    between = xp.where(between <= ROUNDING * total, 0.0, between)
+    first = xp.concat([xp.zeros_like(variance[:, :1]), variance], axis=1)
+    rows = xp.concat([variance[:, :, None], between], axis=2)
+    return xp.permute_dims(xp.concat([first[:, None, :], rows], axis=1), (1, 2, 0))
 
 
-def _sort_independent(values: Array, differences: Array) -> Iterator[tuple[Array, tuple[Array, ...], int]]:
-    """Which problems are of nearly independent values, what is to be known of them, and the steps that they need."""
+def _standardise(values: Array, spread: Array) -> tuple[list[Array], list[list[Array]]]:
+    """h and R of every value's differences from the others; each number is an array (values, problems)."""
     xp = array_namespace(values)
-    independent = IndependentValues.of_differences(values, differences)
-    dependence = independent.measure_dependence()
-    variance = xp.where(dependence <= NEARLY_INDEPENDENT, independent.variance, 1.0)
-    needed = IndependentValues(values, variance).count_steps()
-    for steps in NODES:
-        yield (dependence <= INDEPENDENT) & (needed <= steps), (values, variance), steps
-        yield (dependence <= NEARLY_INDEPENDENT) & (needed <= steps), (values, variance, independent.between), steps
-
-
-def _compare_independent(steps: int, *parts: Array) -> Array:
-    return IndependentValues(*parts).compare(steps)
-
-
-def _fill(found: Array, chosen: Array, parts: tuple[Array, ...], cells: int, compare: Callable[..., Array]) -> Array:
-    """Put the chosen problems' probabilities into (problems, actions).
-
-    `parts` have their problems along the last axis, and each problem takes so many `cells` of an array.
-    """
-    xp = array_namespace(found)
-    if is_torch_namespace(xp):
-        # Which are chosen is not known before a GPU's recorded step runs.
-        return xp.where(chosen[:, None], compare(*parts), found)
-    places, step = np.flatnonzero(chosen), max(1, CELLS // cells)
-    for at in (places[start : start + step] for start in range(0, len(places), step)):
-        found[at] = compare(*(part[..., at] for part in parts))
-    return found
-
-
-def _measure_differences(spreads: Array) -> Array:
-    """Variances of the differences between zero and d variables with covariances (d, d, n): (d + 1, d + 1, n)."""
-    xp, size = array_namespace(spreads), spreads.shape[0] + 1
-    found = xp.zeros((size, size, spreads.shape[-1]), dtype=spreads.dtype, device=device(spreads))
-    for a in range(1, size):
-        found[0, a, :] = found[a, 0, :] = spreads[a - 1, a - 1, :]
-        for b in range(1, a):
-            total = spreads[a - 1, a - 1, :] + spreads[b - 1, b - 1, :]
-            found[a, b, :] = found[b, a, :] = total - 2 * spreads[a - 1, b - 1, :]
-    return found
-
-
-def _inflate(spreads: Array, differences: Array) -> Array:
-    """The largest variance inflation among each value's differences from the others, (n,): infinite where V is singular.
-
-    1/VIF is the share of a difference's variance that the other differences do not explain. With Q the inverse of V, the
-    covariances of the differences from value 0, and Q₀₀ the sum of its elements, it is Q_bb times the variance D_ab: the
-    inverse for another first value has the same elements.
-    """
-    xp, size = array_namespace(spreads), spreads.shape[0]
-    inverse, regular = spreads + 0.0, xp.ones_like(spreads[0, 0, :], dtype=xp.bool)
-    for k in range(size):
-        pivot = inverse[k, k, :]
-        regular = regular & (pivot > orthants.ROUNDING * spreads[k, k, :])
-        pivot = xp.where(regular, pivot, 1.0)
-        row = inverse[k, :, :] / pivot
-        inverse = inverse - inverse[:, k : k + 1, :] * row[None, :, :]
-        inverse[k, :, :] = inverse[:, k, :] = row
-        inverse[k, k, :] = -1 / pivot
-    most = xp.max(differences, axis=0)
-    found = -most[0, :] * add_in_order([add_in_order(inverse[a, ...]) for a in range(size)])
-    for a in range(size):
-        found = xp.maximum(found, -inverse[a, a, :] * most[a + 1, :])
-    return xp.where(regular, found, xp.inf)
-
-
-def _compare_each(nodes: Nodes, values: Array, differences: Array) -> Array:
-    """Each value against all others, but the one of the largest mean, which gets what is left, and hopeless ones."""
-    xp, size = array_namespace(values), values.shape[0]
-    deviations = xp.sqrt(differences)
+    size = values.shape[0]
     others = [[b for b in range(size) if b != a] for a in range(size)]
+    known = spread <= 0
+    deviation = xp.sqrt(xp.where(known, 1.0, spread))
 
-    def limit(i: int) -> Array:
-        return xp.stack([(values[a] - values[b]) / deviations[a, b] for a in range(size) for b in [others[a][i]]])
+    def limit(a: int, b: int) -> Array:
+        ahead = values[a, :] - values[b, :]
+        surely = (ahead > 0) | ((ahead == 0) & (a < b))
+        unsure = xp.clip(ahead / deviation[a, b, :], -CERTAIN, CERTAIN)
+        return xp.where(known[a, b, :], xp.where(surely, CERTAIN, -CERTAIN), unsure)
 
-    def correlate(i: int, k: int) -> Array:
-        found = []
-        for a in range(size):
-            b, c = others[a][i], others[a][k]
-            covariance = (differences[a, b] + differences[a, c] - differences[b, c]) / 2
-            found.append(covariance / (deviations[a, b] * deviations[a, c]))
-        return xp.stack(found)
+    def correlate(a: int, b: int, c: int) -> Array:
+        covariance = (spread[a, b, :] + spread[a, c, :] - spread[b, c, :]) / 2
+        correlation = xp.clip(covariance / (deviation[a, b, :] * deviation[a, c, :]), -1.0, 1.0)
+        return xp.where(known[a, b, :] | known[a, c, :], 0.0, correlation)
 
-    limits = [limit(i) for i in range(size - 1)]
-    best = xp.argmax(values, axis=0)
-    needed = xp.stack([best != a for a in range(size)])
-    for one in limits:
-        needed = needed & (one > HOPELESS)
-    correlation = [[correlate(i, k) if i < k else None for k in range(size - 1)] for i in range(size - 1)]
-    wins = _solve_needed(needed, limits, correlation, nodes)
-    total = add_in_order(wins)
-    rest = xp.clip(1 - total, 0.0, 1.0)
-    whole = total + rest
-    return xp.stack([xp.where(best == a, rest, wins[a, :]) / whole for a in range(size)], axis=-1)
+    limits = [xp.stack([limit(a, others[a][i]) for a in range(size)]) for i in range(size - 1)]
+    pairs: list[list[Any]] = [[None] * (size - 1) for _ in range(size - 1)]
+    for i in range(size - 1):
+        for k in range(i):
+            pairs[i][k] = pairs[k][i] = xp.stack([correlate(a, others[a][i], others[a][k]) for a in range(size)])
+    return limits, pairs
 
 
-def _solve_needed(needed: Array, limits: list[Array], correlation: list[list[Array | None]], nodes: Nodes) -> Array:
-    """Orthant probabilities where they are needed, and 0 elsewhere, (actions, n)."""
-    xp = array_namespace(needed)
-    if is_torch_namespace(xp):
-        found = plain_orthant_probability(limits, _mirror(correlation), nodes)
-        return xp.where(needed, xp.clip(found, 0.0, 1.0), 0.0)
-    wins = np.zeros(needed.shape)
-    chosen = [[None if one is None else one[needed] for one in row] for row in correlation]
-    found = plain_orthant_probability([one[needed] for one in limits], _mirror(chosen), nodes)
-    wins[needed] = np.clip(found, 0.0, 1.0)
-    return wins
+def _measure_inflation(covariance: Array, spread: Array) -> Array:
+    """The largest variance inflation among each value's differences from the others, (values, problems).
+
+    With Q the inverse of the covariance and Q₀₀ the sum of its elements, that of the difference of a from b is its variance
+    times Q_bb: the inverse for another first value has the same elements.
+    """
+    size = covariance.shape[-1]
+    # What is singular, or known, gets a finite inverse.
+    ridge = 1e-14 * np.max(np.abs(covariance), axis=(1, 2)) + 1e-290
+    inverse = np.linalg.inv(covariance + ridge[:, None, None] * np.eye(size))
+    total = _add_in_order(np.moveaxis(inverse.reshape(-1, size * size), 1, 0))
+    diagonal = np.concatenate([total[None], np.diagonal(inverse, axis1=1, axis2=2).T])
+    return np.max(np.abs(diagonal) * spread, axis=1)
 
 
-def _mirror(upper: list[list[Array | None]]) -> list[list[Array | None]]:
-    """Both halves of a symmetric matrix of which the upper one is given."""
-    places = range(len(upper))
-    return [[upper[min(i, k)][max(i, k)] for k in places] for i in places]
+@lru_cache(maxsize=64)
+def _place_nodes(xp: Any, on_device: Any, nodes: Nodes, axes: int) -> tuple[Array, Array]:
+    """1 − t and its weights / 2π along a new first axis; a GPU's recorded step may not fetch them again."""
+    x, weights = np.polynomial.legendre.leggauss(nodes.number)
+    v = (1 - x) / 2
+    shape = (nodes.number, *[1] * axes)
+    left = v**nodes.power
+    weights = weights * nodes.power * v ** (nodes.power - 1) / (4 * pi)
+    return xp.asarray(left.reshape(shape), device=on_device), xp.asarray(weights.reshape(shape), device=on_device)
+
+
+def _orthant_probability(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], nodes: Nodes) -> Array:
+    """P(Y ≤ h) of standard normal variables with correlations R."""
+    if len(limits) == 1:
+        return normal_cdf(limits[0])
+    fewer = [row[1:] for row in correlation[1:]]
+    total = normal_cdf(limits[0]) * _orthant_probability(limits[1:], fewer, nodes)
+    for j in range(1, len(limits)):
+        total = total + _integrate(limits, correlation, j, nodes)
+    return total
+
+
+def _integrate(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], j: int, nodes: Nodes) -> Array:
+    """∫ ρ₀ⱼ φ₂(h₀, hⱼ; t ρ₀ⱼ) P(the others ≤ h | Y₀ = h₀, Yⱼ = hⱼ) dt."""
+    first, other, rho = limits[0], limits[j], correlation[0][j]
+    xp = array_namespace(first)
+    left, weights = _place_nodes(xp, device(first), nodes, first.ndim)
+    t = 1 - left
+    near = xp.abs(rho)
+    # 1 − t² ρ², kept exact where both are close to 1.
+    free = ((1 - near) + near * left) * (1 + t * near)
+    between = t * rho
+    integrand = weights * xp.exp(-0.5 * (first - between * other) ** 2 / free) / xp.sqrt(free)
+    others = [m for m in range(1, len(limits)) if m != j]
+    if others:
+        with_first = {m: t * correlation[0][m] for m in others}
+        on_first = {m: (with_first[m] - between * correlation[j][m]) / free for m in others}
+        on_other = {m: (correlation[j][m] - between * with_first[m]) / free for m in others}
+
+        def explain(m: int, k: int) -> Array:
+            return on_first[m] * with_first[k] + on_other[m] * correlation[j][k]
+
+        spread = {m: xp.sqrt(xp.clip(1 - explain(m, m), ROUNDING, 1.0)) for m in others}
+        shifted = [limits[m] - on_first[m] * first - on_other[m] * other for m in others]
+        conditional = [xp.clip(limit / spread[m], -CERTAIN, CERTAIN) for m, limit in zip(others, shifted, strict=True)]
+        among: list[list[Any]] = [[None] * len(others) for _ in others]
+        for i, m in enumerate(others):
+            for k, n in enumerate(others[:i]):
+                pair = (correlation[m][n] - explain(m, n)) / (spread[m] * spread[n])
+                among[i][k] = among[k][i] = xp.clip(pair, ROUNDING - 1, 1 - ROUNDING)
+        integrand = integrand * _orthant_probability(conditional, among, nodes)
+    return rho * xp.exp(-0.5 * other**2) * _add_in_order(integrand)
+
+
+def _add_in_order(terms: Array) -> Array:
+    """The sum over the first axis, term by term: NumPy's own sum is rounded by how many problems there are."""
+    total = terms[0, ...]
+    for index in range(1, terms.shape[0]):
+        total = total + terms[index, ...]
+    return total

@@ -13,7 +13,7 @@ from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.orthants import normal_cdf
+from surefoot.numerics.largest_value import normal_cdf
 
 EXPONENTS = (0.5, 4.0)
 """Between which limits k must lie for that."""

@@ -118,7 +118,7 @@ class _Posterior(DecisionRule):
 class PosteriorSampling(_Posterior):
     """P(a | s) = P(action a has the largest effect), with the effects' posterior: Thompson's rule without the draw.
 
-    For two actions it is Φ(mᵀz / √(zᵀVz)); for more a fixed quadrature gives it to 1e-4 and better. An effect without
+    For two actions it is Φ(mᵀz / √(zᵀVz)); for more a fixed quadrature gives it to 1e-6. An effect without
     variance is known, and a tie goes to the lower action.
 
     >>> rule = PosteriorSampling(np.array([[1.0, 0.0]]), np.diag([0.0, 4.0]))
