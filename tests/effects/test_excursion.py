@@ -167,7 +167,9 @@ def test_a_probability_of_0_or_1_at_an_available_row_is_refused(trial, value):
 
 def test_a_moderator_known_only_afterwards_is_refused(trial):
     after = trial.assign(after=trial["y"] + 5 * trial["sent"])
-    _refused("'after' differs between treated and untreated", after, moderators=["after"])
+    _refused(
+        "'after' differs between rows with and without 'treatment' more than randomisation", after, moderators=["after"]
+    )
     _refused("'y' is the outcome, which is known only after", trial, moderators=["y"])
     _refused("'sent' is the treatment", trial, moderators=["sent"])
     _refused("'after' differs", after, controls=["after"])

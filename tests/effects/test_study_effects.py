@@ -148,5 +148,5 @@ def test_frames_with_dates_are_ordered_by_them(logs):
     _, frame = logs
     dated = frame.assign(t=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame["t"], unit="h"))
     roles = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": "p",
-             "probability_of": "sending", "lag": 1}  # fmt: skip
+             "probability_of": "sending", "available": "available", "lag": 1}  # fmt: skip
     np.testing.assert_array_equal(wcls(dated, **roles).params, wcls(frame, **roles).params)

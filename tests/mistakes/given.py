@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.cli import app
+from surefoot.log_checks import check_logs, list_warnings
 
 STUDY = """\
 [columns]
@@ -141,18 +142,42 @@ def trial_text() -> str:
     return sink.getvalue().to_pybytes().decode()
 
 
+def unbalanced() -> sf.Trajectories:
+    """Logs that state a coin where prompts followed `mood`."""
+    rng = np.random.default_rng(0)
+    mood = rng.integers(0, 2, (12, 50))
+    sent = (rng.random((12, 50)) < np.where(mood == 1, 0.7, 0.3)).astype(int)
+    even = np.full((12, 50), 0.5)
+    return sf.Trajectories.from_arrays(
+        mood[..., None], sent, rng.normal(size=(12, 50)), probability=even, state_names=["mood"]
+    )
+
+
+def checked(logs: Callable[[], sf.Trajectories]) -> Callable[[], object]:
+    """Check logs, and say the first thing that is not fine."""
+
+    def make() -> object:
+        raise sf.InputError(list_warnings(check_logs(logs()))[0])
+
+    return make
+
+
+def both_probabilities() -> pa.Table:
+    """Logs with the probability of sending and that of the action taken."""
+    rng = np.random.default_rng(0)
+    sent = (rng.random(600) < 0.7).astype(int)
+    return pa.table(
+        {"participant": np.repeat(np.arange(12), 50), "time": np.tile(np.arange(50), 12), "mood": rng.normal(size=600),
+         "action": sent, "reward": rng.normal(size=600), "p_sent": np.full(600, 0.7),
+         "p_taken": np.where(sent == 1, 0.7, 0.3)}
+    )  # fmt: skip
+
+
 def coded(probability_of: str, swapped: bool = False) -> Callable[[], object]:
     """Evaluate logs whose probabilities mean something else than the study says."""
 
     def make() -> object:
-        rng = np.random.default_rng(0)
-        sent = (rng.random(600) < 0.7).astype(int)
-        table = {
-            "participant": np.repeat(np.arange(12), 50), "time": np.tile(np.arange(50), 12), "mood": rng.normal(size=600),
-            "action": sent, "reward": rng.normal(size=600), "p_sent": np.full(600, 0.7),
-            "p_taken": np.where(sent == 1, 0.7, 0.3),
-        }  # fmt: skip
-        pq.write_table(pa.table(table), "logs.parquet")
+        pq.write_table(both_probabilities(), "logs.parquet")
         column = {"action taken": "p_sent", "sending": "p_taken"}[probability_of]
         text = f'[columns]\nparticipant = "participant"\ntime = "time"\nprobability = "{column}"\nprobability_of = "{probability_of}"\n[state.mood]\n'
         if swapped:

@@ -8,9 +8,12 @@ import numpy as np
 
 import surefoot as sf
 from tests.mistakes.catalogue import Mistake
-from tests.mistakes.given import trial
+from tests.mistakes.given import both_probabilities, trial, unbalanced
 
 ROLES = {"participant": "participant", "time": "time", "state": ["weather"], "action": "action", "reward": "reward"}
+
+EFFECT = {"participant": "participant", "time": "time", "treatment": "action", "outcome": "reward"}
+MISREAD = {"probability": "p_sent", "probability_of": "action taken"}
 
 
 def frame(**changes):
@@ -18,8 +21,12 @@ def frame(**changes):
 
 
 def effect(**changes):
-    roles = {"participant": "participant", "time": "time", "treatment": "action", "outcome": "reward"}
-    return lambda: sf.effects.wcls(trial().to_frame("pandas"), **{**roles, **changes})
+    return lambda: sf.effects.wcls(trial().to_frame("pandas"), **{**EFFECT, **changes})
+
+
+def fit_centred(**roles):
+    logs = sf.Trajectories.from_frame(both_probabilities(), **{**ROLES, "state": ["mood"]}, **roles)
+    return sf.method("accb", centre_actions=True).fit(logs)
 
 
 def policies():
@@ -113,6 +120,21 @@ MISTAKES = [
         "An effect with a number that is not of sending",
         effect(probability=0.6, probability_of="action taken"),
         "a number, or a list of columns, is the probability of sending; write probability_of='sending'",
+    ),
+    Mistake(
+        "An effect with probabilities of another meaning",
+        lambda: sf.effects.wcls(both_probabilities(), **EFFECT, **MISREAD),
+        "column 'p_sent': the probabilities cannot be those of the action taken: the mean weight of 'nothing' is 0.47 ± 0.05 over 12 people, where it must be 1; they look like those of sending: write columns.probability_of = \"sending\" (in Python: probability_of)",
+    ),
+    Mistake(
+        "An effect with a control that follows the action",
+        lambda: sf.effects.wcls(unbalanced().to_frame(), **EFFECT, probability=0.5, controls=["mood"]),
+        "'mood' differs between rows with and without 'treatment' more than randomisation allows (p < 0.001): it is known only after the decision, or the probabilities are not those that were used; name a variable that was known before, or give the probabilities that were used",
+    ),
+    Mistake(
+        "Centred actions with probabilities of another meaning",
+        lambda: fit_centred(**MISREAD),
+        "column 'p_sent': the probabilities cannot be those of the action taken: the mean weight of 'nothing' is 0.47 ± 0.05 over 12 people, where it must be 1; they look like those of sending: write columns.probability_of = \"sending\" (in Python: probability_of)",
     ),
     Mistake(
         "from_frame with one action",

@@ -78,12 +78,12 @@ class WeightSums:
         weight = np.where(taken, 1 / probability, 0.0)
         unknown = np.isnan(probability)
         variance = np.where(unknown, (weight - 1) ** 2, 1 / probability - 1)
-        present, index = np.unique(who, return_inverse=True)
-        sums, lengths = np.bincount(index, weights=weight), np.bincount(index).astype(np.float64)
+        lengths = np.bincount(who).astype(np.float64)
+        sums = np.bincount(who, weights=weight)
         moments = (float(sums @ sums), float(sums @ lengths), float(lengths @ lengths))
         expected = float(np.where(unknown, taken, probability).sum())
         sums_of = (float(weight.sum()), float(variance.sum()), *moments, expected)
-        return cls(len(who), len(present), *sums_of, int(unknown.sum()))
+        return cls(len(who), int((lengths > 0).sum()), *sums_of, int(unknown.sum()))
 
     @property
     def mean(self) -> float:
@@ -168,6 +168,11 @@ class MeanWeights:
         sums = {name: tuple(WeightSums(*one) for one in each) for name, each in data["sums"].items()}
         return cls(tuple(data["actions"]), sums, data["given"], data["column"])
 
+    @property
+    def given_sums(self) -> dict[str, WeightSums]:
+        """By action, as the probabilities are read; without actions that could never be taken."""
+        return {action: sums for action, sums in zip(self.actions, self.sums[self.given], strict=True) if sums.rows}
+
     def worst(self, reading: str) -> float:
         """The largest distance of an action's mean weight from 1, in standard errors."""
         return max(abs(one.distance) for one in self.sums[reading])
@@ -237,10 +242,30 @@ def require_reading(
     raise InputError(f"{what} or probability_of='sending' (mean weights must be 1: {'; '.join(hints)})", column=column)
 
 
+def find_weight_problem(logs: RandomisedRows) -> str | None:
+    """Why the probabilities in logs cannot be what they are said to be, and the likely remedy; None where they may be."""
+    if len(logs.action_names) == 2 and not _is_doubtful(logs):
+        return None
+    weights = MeanWeights.of(logs)
+    return None if weights is None else weights.problem()
+
+
+def _is_doubtful(logs: RandomisedRows) -> bool:
+    """Whether a mean weight of two actions is far from 1 by the variance that the probabilities imply; quick, because every
+    fit asks, and the spread between people can only bring it nearer."""
+    drawn = logs.available & (logs.probability < 1)
+    taken, treated = logs.probability[drawn], logs.action[drawn] > 0
+    inverse, odds = 1 / taken, taken / (1 - taken)
+    for chosen in (treated, ~treated):
+        away = inverse @ chosen - len(taken)
+        if abs(away) > SURE * sqrt((inverse - 1) @ chosen + odds @ ~chosen):
+            return True
+    return False
+
+
 def check_probabilities(logs: RandomisedRows) -> None:
     """Refuse logs whose probabilities cannot be those of the actions taken."""
-    weights = MeanWeights.of(logs)
-    problem = None if weights is None else weights.problem()
+    problem = find_weight_problem(logs)
     if problem is not None:
         raise InputError(problem, column=logs.names.probability)
 

@@ -11,7 +11,7 @@ from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.result import EffectResult
 from surefoot.effects.terms import Terms
 from surefoot.effects.trial_rows import read_trial_rows
-from surefoot.effects.validity import check_uncertainty, check_validity
+from surefoot.effects.validity import check_randomisation, check_uncertainty, check_validity
 from surefoot.errors import InputError, did_you_mean
 
 
@@ -92,8 +92,10 @@ def excursion_effect(
     return fit_analysis(frame, Analysis(**options), estimator=estimator, place=place)
 
 
-def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", place: Place = frame_row) -> EffectResult:
-    """As `excursion_effect`, with the options in one object."""
+def fit_analysis(
+    frame: Any, analysis: Analysis, *, estimator: str = "wcls", place: Place = frame_row, check_draws: bool = True
+) -> EffectResult:
+    """As `excursion_effect`, with the options in one object; the draws of simulated trials need no check."""
     if estimator not in ESTIMATORS:
         raise InputError(f"no estimator '{estimator}'{did_you_mean(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
     if hasattr(frame, "weights_"):
@@ -104,6 +106,8 @@ def fit_analysis(frame: Any, analysis: Analysis, *, estimator: str = "wcls", pla
     points = read_trial_rows(frame, analysis, place=place)
     chosen = ESTIMATORS[estimator]
     check_validity(points, chosen)
+    if check_draws:
+        check_randomisation(points)
     result = EffectResult(estimator, points, chosen.estimate(points))
     check_uncertainty(points, result.bse)
     return result

@@ -83,4 +83,5 @@ def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis
     columns[analysis.available or "available"] = logs.available
     # Ids as numbers: what stands for a participant does not matter here, and numbers sort faster.
     columns[analysis.participant] = np.asarray(logs.participant_index)
-    return fit_analysis(make_frame(columns, "pyarrow"), replace(analysis, transform="none"), estimator=estimator)
+    frame = make_frame(columns, "pyarrow")
+    return fit_analysis(frame, replace(analysis, transform="none"), estimator=estimator, check_draws=False)

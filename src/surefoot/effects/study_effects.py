@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
+from surefoot.data.mean_weights import check_probabilities
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, analyse
 from surefoot.effects.sensitivity import ROBUST_LOSSES
 from surefoot.effects.sentences import Words
@@ -58,6 +59,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     """
     asked = study.effects if section is None else section
     read = study.read(path)
+    check_probabilities(read.logs)
     report = _analyse(study, asked, read, path)
     quality = replace(report.quality, reasons=_split_missing(report, read))
     return replace(report, quality=quality, screened=_compare_screens(study, asked, read, path, report))

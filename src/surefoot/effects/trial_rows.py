@@ -91,7 +91,8 @@ class TrialRows:
             state=np.column_stack(list(state.values())) if state else np.empty((len(self), 0)),
             available=self.available & self.later & (self.future > 0),
             action=self.action,
-            probability=self.taken,
+            # What is left of the rows after later actions are ruled out was not drawn with these probabilities.
+            probability=self.taken if self.analysis.future == "observed" else np.full(len(self), np.nan),
             reward=np.where(self.observed, self.outcome, np.nan),
             state_names=tuple(state),
             action_names=self.action_names,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
+from surefoot.data.mean_weights import MeanWeights
 from surefoot.effects.estimators import Estimator
 from surefoot.effects.terms import INTERCEPT
 from surefoot.effects.trial_rows import TrialRows
 from surefoot.errors import InputError
-
-AFTERWARDS = 1e-6
-"""A variable that was known before a randomised decision differs between the arms by chance only; a p-value below this is
-not chance."""
+from surefoot.inference.balance import FALSE_ALARMS, find_imbalances
 
 CERTAIN = 1e-10
 """In standard deviations of the outcome: a standard error below this is rounding."""
@@ -43,7 +40,6 @@ def check_validity(points: TrialRows, estimator: Estimator) -> None:
     if estimator.distal:
         _check_distal(points)
     _check_numerator(points.counted_only)
-    _check_known_before(points.counted_only)
 
 
 def check_uncertainty(points: TrialRows, errors: NDArray[np.float64]) -> None:
@@ -83,31 +79,28 @@ def _check_numerator(points: TrialRows) -> None:
     points.order.refuse(where, name, what, remedy, points.numerator[1])
 
 
-def _check_known_before(points: TrialRows) -> None:
-    """What was there before a randomised decision cannot depend on it.
-
-    For a variable m known before, the participants' sums of w (1{A = k} − p̃_k)(m − m̄) are 0 on average: a t test.
-    """
-    starts, weight = np.flatnonzero(np.diff(points.person, prepend=-1)), points.weight
-    variables = dict(zip(points.control_names, points.controls, strict=True))
-    variables |= dict(zip(points.moderator_names, points.moderators, strict=True))
-    tests = max(len(variables) - 1, 1) * (len(points.action_names) - 1)
-    for code in range(1, len(points.action_names)):
-        pull = weight * ((points.action == code) - points.numerator[code])
-        for name, values in variables.items():
-            if np.ptp(values) == 0:
-                continue
-            sums = np.add.reduceat(pull * (values - values.mean()), starts)
-            if tests * _t_test(sums) < AFTERWARDS:
+def check_randomisation(points: TrialRows) -> None:
+    """Refuse probabilities that were not used, and moderators or controls that follow the action."""
+    rows = np.flatnonzero(points.available)
+    action, person = points.action[rows], points.person[rows]
+    probabilities = points.probabilities[:, rows]
+    column = "', '".join(points.analysis.probability_columns) or "probability"
+    reading = points.analysis.probability_of or "sending"
+    names = points.action_names
+    problem = MeanWeights.of_rows(action, probabilities.T, person, actions=names, given=reading, column=column).problem()
+    if problem is not None:
+        raise InputError(problem, column=column)
+    variables = dict(zip(points.control_names, points.controls[:, rows], strict=True))
+    variables |= dict(zip(points.moderator_names, points.moderators[:, rows], strict=True))
+    for code in range(1, len(names)):
+        # Where an action's probability is known only when it was taken, the other rows cannot be compared.
+        if np.isnan(probabilities[code]).any():
+            continue
+        for imbalance in find_imbalances(action == code, probabilities[code], variables, person):
+            if imbalance.is_unsafe:
                 raise InputError(
-                    f"'{name}' differs between treated and untreated rows more than randomisation allows "
-                    f"(p < {AFTERWARDS:g}): it is known only after the decision, or the probabilities are not those that "
-                    "were used; name a variable that was known before",
-                    column=name,
+                    f"'{imbalance.variable}' differs between rows with and without '{names[code]}' more than randomisation "
+                    f"allows (p < {FALSE_ALARMS:g}): it is known only after the decision, or the probabilities are not "
+                    "those that were used; name a variable that was known before, or give the probabilities that were used",
+                    column=imbalance.variable,
                 )
-
-
-def _t_test(values: NDArray[np.float64]) -> float:
-    """p-value of the mean being 0."""
-    spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
-    return float(2 * stdtr(len(values) - 1, -abs(values.mean()) / spread)) if spread > 0 else 1.0

@@ -12,6 +12,7 @@ import numpy as np
 
 from surefoot.data.mean_weights import MeanWeights
 from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError
 from surefoot.study import Study
 from surefoot.version import __version__
 
@@ -48,7 +49,9 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
     total = _add_summaries(summaries)
     weights = total.pop("mean_weights")
     problem = None if weights is None else MeanWeights.from_dict(weights).problem()
-    # What is wrong with the logged probabilities is only a warning: a fit does without them.
+    if problem is not None and study.method().centre_actions:
+        raise InputError(problem)
+    # What is wrong with the logged probabilities is only a warning: other fits do without them.
     total["warnings"] = list(dict.fromkeys(([] if problem is None else [problem]) + total["warnings"]))
     return {"format": FORMAT, "key": key, **made_of, "seeds": [], **total}
 

@@ -15,7 +15,8 @@ from surefoot.data.mean_weights import MeanWeights
 from surefoot.errors import FitWarning
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
-from surefoot.log_checks import check_logs, list_warnings
+from surefoot.log_checks import CHECKS, check_logs, list_warnings
+from surefoot.log_checks.probabilities import check_balance, check_mean_weights
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs
@@ -23,6 +24,9 @@ from surefoot.study.policy_reading import describe_reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+OF_A_PART = tuple(check for check in CHECKS if check not in (check_mean_weights, check_balance))
+"""Mean weights are added up over all parts and judged once; balance, which a fit does not need, is for the audit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,5 +145,5 @@ def _summarise(study: Study, logs: StudyLogs, fit: StudyFit) -> dict[str, Any]:
         "implausible": {name: int(count.sum()) for name, count in logs.implausible.items()},
         "flagged": {} if logs.screen is None else logs.screen.counts(),
         "mean_weights": None if mean_weights is None else mean_weights.to_dict(),
-        "warnings": fit.warnings + list_warnings(check_logs(logs, study)),
+        "warnings": fit.warnings + list_warnings(check_logs(logs, study, checks=OF_A_PART)),
     }

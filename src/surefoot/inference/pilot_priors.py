@@ -13,6 +13,7 @@ import warnings
 
 import numpy as np
 
+from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.sandwich import compute_influences
@@ -46,6 +47,7 @@ def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) 
     >>> sorted(estimate_prior(pilot))[:3]
     ['engagement', 'fatigue', 'intercept']
     """
+    check_probabilities(pilot)
     parameters = {} if method is None else {**method.get_params(deep=False), "prior": None, "horizon": "immediate"}
     with warnings.catch_warnings():
         # What one participant's fit rests on is not what the prior rests on.

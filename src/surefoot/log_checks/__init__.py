@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from surefoot.log_checks.missing_outcomes import check_missing_outcomes
 from surefoot.log_checks.participant_units import check_units
 from surefoot.log_checks.pile_values import check_pile_values
 from surefoot.log_checks.plausible_ranges import check_ranges
+from surefoot.log_checks.probabilities import check_balance, check_mean_weights
 from surefoot.log_checks.screened_values import check_screen
 from surefoot.study import Study, StudyLogs
 
@@ -24,6 +25,8 @@ __all__ = ["CHECKS", "OUTCOME_CHECKS", "VERDICTS", "Check", "check_logs", "find_
 LogCheck = Callable[[StudyLogs, Study | None], Check]
 
 CHECKS: tuple[LogCheck, ...] = (
+    check_mean_weights,
+    check_balance,
     check_missing_outcomes,
     check_pile_values,
     check_units,
@@ -37,7 +40,9 @@ OUTCOME_CHECKS: tuple[LogCheck, ...] = (check_pile_values, check_units)
 """Those about values that no detector of the screen can judge; `surefoot screen` shows them with its flags."""
 
 
-def check_logs(logs: StudyLogs | Trajectories, study: Study | None = None) -> tuple[Check, ...]:
+def check_logs(
+    logs: StudyLogs | Trajectories, study: Study | None = None, *, checks: Sequence[LogCheck] = CHECKS
+) -> tuple[Check, ...]:
     """Run every check of logs.
 
     Parameters
@@ -46,6 +51,8 @@ def check_logs(logs: StudyLogs | Trajectories, study: Study | None = None) -> tu
         From `study.read`, or trajectories.
     study
         Says how states were scaled and outcomes defined, so that values are named in their own units.
+    checks
+        Others than all of them.
 
     Returns
     -------
@@ -61,4 +68,4 @@ def check_logs(logs: StudyLogs | Trajectories, study: Study | None = None) -> tu
     """
     if isinstance(logs, Trajectories):
         logs = StudyLogs(logs, logs.reward, {}, np.arange(len(logs)))
-    return tuple(check(logs, study) for check in CHECKS)
+    return tuple(check(logs, study) for check in checks)

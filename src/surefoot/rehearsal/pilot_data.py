@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.decision_times import DAY_SECONDS, count_moments
+from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.rehearsal.clock import StudyClock
@@ -155,6 +156,7 @@ def _check(rows: Trajectories, outcome: Floats) -> None:
             "the pilot's randomisation probabilities are missing; log them (columns.probability), or write what the design "
             "was: [actions] probabilities = [0.4, 0.6] with your numbers"
         )
+    check_probabilities(rows)
     known = outcome[~np.isnan(outcome)]
     if known.size == 0 or np.ptp(known) == 0:
         problem = "is never there" if known.size == 0 else f"is always {known[0]:g}"

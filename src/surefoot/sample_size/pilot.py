@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, ratio_interval, sum_by_participant
@@ -96,6 +97,7 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
     rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
     if np.isnan(logs.probability[rows]).any():
         raise InputError("the pilot's randomisation probabilities are missing; log them, or state actions.probabilities")
+    check_probabilities(logs)
     treated = logs.action > 0
     _check_rows(logs, rows, treated)
     if binary:

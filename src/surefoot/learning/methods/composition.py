@@ -5,6 +5,7 @@ The constructor only assigns, `fit(logs)` returns the method itself, and everyth
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -14,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.joined_logs import join_logs
+from surefoot.data.mean_weights import find_weight_problem
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError, NotFittedError, did_you_mean
+from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic
 from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
@@ -107,7 +109,16 @@ class Method(EstimatorInterface, ABC):
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
         Learnable.of_logs(logs).require(logs.names.reward)
+        self._check_probabilities(logs)
         return self.fit_some(logs, engine=engine)
+
+    def _check_probabilities(self, logs: Trajectories) -> None:
+        """Refuse probabilities that cannot be right where the fit uses them; warn of them elsewhere."""
+        problem = find_weight_problem(logs)
+        if problem is not None and self.centre_actions:
+            raise InputError(problem, column=logs.names.probability)
+        if problem is not None:
+            warnings.warn(f"{problem}. This fit does not use them", FitWarning, stacklevel=3)
 
     def update(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
         """Fit again to the logs of the last fit and to further decision points, of the same or of other people.

@@ -1,0 +1,142 @@
+"""Whether actions were drawn with the stated probabilities, whatever was known before the decision.
+
+Where an action is drawn with probability p, (1{A = a} − p) x is a martingale difference for every x known before, however p
+depends on the past and whoever else it was learned from. So no tilt of the stated probabilities along x should explain the
+actions better: with logit q = logit p + λ x, the likelihood ratio Π q(A)/p(A) has mean 1, and by Chernoff's bound
+
+    P(max over λ of the ratio ≥ 1/α) ≤ 2 α,
+
+for few rows, small probabilities and long tails of x alike, where a normal approximation would fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, stdtr
+
+Floats = NDArray[np.float64]
+FALSE_ALARMS = 1e-3
+"""The bound on the share of sound logs in which any variable is called out of balance."""
+UNSAFE_SLOPE = 0.02
+"""Where a standard deviation of a variable moves an action by two points beyond its probability, effects are biased."""
+LOOK_SLOPE = 0.005
+"""Below half a point the rounding of logged probabilities explains it."""
+WORTH_A_LOOK = 3.0
+"""In standard errors; what is nearer to 0 needs no likelihood ratio."""
+FEW_PEOPLE = 10
+"""With fewer the spread between people says little."""
+MILDER = 0.1
+"""Between people the p-value may be ten times as large: that test only guards against draws that depend on each other."""
+STEPS = 25
+"""Of Newton's method, at most."""
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """How actions follow a variable beyond the stated probabilities."""
+
+    variable: str
+    slope: float
+    """Probability by which a standard deviation of the variable moves the action, beyond what is stated."""
+    p_value: float
+    """Adjusted for the number of variables (Holm) by `find_imbalances`."""
+
+    @property
+    def is_sure(self) -> bool:
+        """More than chance, and more than rounded probabilities explain."""
+        return self.p_value < FALSE_ALARMS and abs(self.slope) >= LOOK_SLOPE
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Large enough to bias effects."""
+        return self.is_sure and abs(self.slope) >= UNSAFE_SLOPE
+
+
+def find_imbalances(
+    taken: NDArray[np.bool_], probability: Floats, variables: Mapping[str, Floats], person: NDArray[np.int64]
+) -> list[Imbalance]:
+    """One entry for each variable that varies, in their order.
+
+    Parameters
+    ----------
+    taken
+        Whether the action was taken, at rows where it was drawn.
+    probability
+        The stated probability of that action, strictly between 0 and 1.
+    variables
+        Values known before the decision by name, NaN where unknown.
+    person
+        Whose the rows are.
+
+    Returns
+    -------
+    list of Imbalance
+        With p-values adjusted for the number of variables.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> home = rng.integers(0, 2, 600).astype(float)
+    >>> taken = rng.random(600) < np.where(home == 1, 0.8, 0.3)
+    >>> (found,) = find_imbalances(taken, np.full(600, 0.5), {"home": home}, np.repeat(np.arange(20), 30))
+    >>> found.is_sure, round(found.slope, 2)
+    (True, 0.25)
+    """
+    tested = [_test(name, taken, probability, values, person) for name, values in variables.items()]
+    imbalances = [imbalance for imbalance in tested if imbalance is not None]
+    order = np.argsort([imbalance.p_value for imbalance in imbalances], kind="stable")
+    highest = 0.0
+    for place, k in enumerate(order):
+        highest = max(highest, min(1.0, imbalances[k].p_value * (len(order) - place)))
+        imbalances[k] = replace(imbalances[k], p_value=highest)
+    return imbalances
+
+
+def _test(
+    name: str, taken: NDArray[np.bool_], probability: Floats, values: Floats, person: NDArray[np.int64]
+) -> Imbalance | None:
+    """None where the variable does not vary."""
+    known = ~np.isnan(values)
+    taken, probability = taken[known], probability[known]
+    values, person = values[known], person[known]
+    if len(values) < 2 or np.ptp(values) == 0:
+        return None
+    variance = probability * (1 - probability)
+    # Towards the mean, so that a wrong share of actions overall is not blamed on every variable.
+    centred = values - variance @ values / variance.sum()
+    centred /= centred.std()
+    surprise = (taken - probability) * centred
+    slope = float(surprise.mean())
+    if abs(surprise.sum()) < WORTH_A_LOOK * np.sqrt(variance @ centred**2):
+        return Imbalance(name, slope, 1.0)
+    p_value = min(1.0, 2 * np.exp(-_log_ratio(taken, probability, centred)))
+    return Imbalance(name, slope, max(p_value, MILDER * _compare_people(surprise, person)))
+
+
+def _log_ratio(taken: NDArray[np.bool_], probability: Floats, values: Floats) -> float:
+    """The largest log Π q(A)/p(A) that Newton's method meets; every λ gives a lower bound of it."""
+    stated = np.log(probability) - np.log1p(-probability)
+    largest, tilt = 0.0, 0.0
+    for _ in range(STEPS):
+        tilted = expit(stated + tilt * values)
+        change = ((taken - tilted) @ values) / max(float((tilted * (1 - tilted)) @ values**2), 1e-9)
+        tilt += float(np.clip(change, -1.0, 1.0))
+        gain = tilt * (taken @ values) - np.log1p(probability * np.expm1(np.clip(tilt * values, -700, 700))).sum()
+        largest = max(largest, float(gain))
+        if abs(change) < 1e-6:
+            break
+    return largest
+
+
+def _compare_people(surprise: Floats, person: NDArray[np.int64]) -> float:
+    """p-value of people's sums having mean 0 (t test); 0 where there are too few people to tell."""
+    counts = np.bincount(person)
+    sums = np.bincount(person, weights=surprise)[counts > 0]
+    if len(sums) < FEW_PEOPLE:
+        return 0.0
+    error = sums.std(ddof=1) / np.sqrt(len(sums))
+    return float(2 * stdtr(len(sums) - 1, -abs(sums.mean()) / error)) if error > 0 else 0.0

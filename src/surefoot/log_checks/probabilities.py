@@ -1,0 +1,143 @@
+"""Whether actions were drawn with the probabilities that the logs or the study state."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.mean_weights import MeanWeights, find_weight_problem, spread_probabilities
+from surefoot.data.trajectories import Trajectories
+from surefoot.inference.balance import Imbalance, find_imbalances
+from surefoot.log_checks.check import Check
+from surefoot.reports.numbers import format_percent
+from surefoot.study import Study, StudyLogs
+
+Floats = NDArray[np.float64]
+STATED = "the stated probability"
+EARLIER_ACTION = "the action before"
+EARLIER_OUTCOME = "the outcome before"
+TIME = "time in the study"
+
+
+def check_mean_weights(read: StudyLogs, study: Study | None) -> Check:
+    """Where action a is drawn with probability p(a), the mean of 1{A = a} / p(a) is 1."""
+    weights = MeanWeights.of(read.logs)
+    if weights is None:
+        return Check("probabilities", "fine", "the logs hold no probabilities")
+    problem = weights.problem()
+    numbers = {"mean_weights": {name: sums.mean for name, sums in weights.given_sums.items()}}
+    if problem is None:
+        reason = f"mean weights, which must be 1, are {weights.words(weights.given)}"
+        return Check("probabilities", "fine", reason, "", numbers)
+    reason, remedy = problem.rsplit("; ", 1)
+    return Check("probabilities", "unsafe", reason, remedy, numbers)
+
+
+def check_balance(read: StudyLogs, study: Study | None) -> Check:
+    """Whether actions follow anything known before the decision, beyond their stated probabilities."""
+    name = "balance"
+    logs = read.logs
+    drawn = np.flatnonzero(logs.available & ~np.isnan(logs.probability) & (logs.probability < 1))
+    if not drawn.size:
+        return Check(name, "fine", "no action was drawn with a known probability")
+    if find_weight_problem(logs) is not None:
+        return Check(name, "fine", "balance means nothing as long as mean weights are not 1")
+    probabilities = spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions)
+    known = _list_known(logs, drawn)
+    person = logs.participant_index[drawn]
+    judged = []
+    for code in range(1, logs.actions):
+        stated = probabilities[:, code]
+        # Where an action's probability is logged only when it was taken, the other rows cannot be compared.
+        if np.isnan(stated).any() or not ((stated > 0) & (stated < 1)).all():
+            continue
+        variables = {**known, STATED: stated}
+        judged.append((code, find_imbalances(logs.action[drawn] == code, stated, variables, person)))
+    if not judged:
+        return Check(name, "fine", "an action's probability is known only where it was taken, so balance cannot be checked")
+    sure = [(code, imbalance) for code, imbalances in judged for imbalance in imbalances if imbalance.is_sure]
+    numbers = {
+        logs.action_names[code]: {one.variable: {"slope": one.slope, "p_holm": one.p_value} for one in imbalances}
+        for code, imbalances in judged
+    }
+    if not sure:
+        reason = f"actions follow none of {len(known) + 1} variables beyond their stated probabilities"
+        return Check(name, "fine", reason, "", numbers)
+    code, worst = max(sure, key=lambda pair: (_is_unsafe(pair[1]), abs(pair[1].slope)))
+    variables = {**known, STATED: probabilities[:, code]}
+    reason = _describe(logs, drawn, code, worst, variables[worst.variable], probabilities[:, code], study)
+    others = dict.fromkeys(imbalance.variable for _, imbalance in sure if imbalance.variable != worst.variable)
+    if others:
+        reason += f"; also out of balance: {', '.join(map(_quote, others))}"
+    verdict = "unsafe" if _is_unsafe(worst) else "look"
+    return Check(name, verdict, reason, _advise(worst.variable), numbers)
+
+
+def _list_known(logs: Trajectories, rows: NDArray[np.int64]) -> dict[str, Floats]:
+    """Everything known before the decision that the logs hold."""
+    place = np.empty(len(logs))
+    place[logs.order] = np.arange(len(logs)) - logs.starts[logs.participant_index[logs.order]]
+    before = np.zeros(len(logs), dtype=np.int64)
+    before[logs.order[1:]] = logs.order[:-1]
+    has_before = place > 0
+    known = {name: logs.state[rows, j] for j, name in enumerate(logs.state_names)}
+    known[EARLIER_ACTION] = np.where(has_before, logs.action[before] > 0, np.nan)[rows]
+    known[EARLIER_OUTCOME] = np.where(has_before, logs.reward[before], np.nan)[rows]
+    known[TIME] = place[rows]
+    return known
+
+
+def _is_unsafe(imbalance: Imbalance) -> bool:
+    # An outcome whose window reaches beyond the next decision follows that decision's action.
+    return imbalance.is_unsafe and imbalance.variable != EARLIER_OUTCOME
+
+
+def _describe(
+    logs: Trajectories,
+    drawn: NDArray[np.int64],
+    code: int,
+    imbalance: Imbalance,
+    values: Floats,
+    stated: Floats,
+    study: Study | None,
+) -> str:
+    """Shares of decision points at which the action was taken, by the variable."""
+    taken = logs.action[drawn] == code
+    levels = np.unique(values[~np.isnan(values)])
+    centre, scale = (study.scaling if study is not None else {}).get(imbalance.variable, (0.0, 1.0))
+    own_units = levels * scale + centre
+    if len(levels) == 2:
+        groups = {f"where it is {own_units[k]:g}": values == levels[k] for k in (1, 0)}
+    else:
+        middle = float(np.nanmedian(values))
+        shown = f"{middle * scale + centre:.3g}"
+        high = values > middle if middle < levels[-1] else values >= middle
+        groups = {f"where it is above {shown}": high, "elsewhere": ~high & ~np.isnan(values)}
+    sent = f"'{logs.action_names[code]}' was chosen"
+    shares = " and ".join(
+        f"at {format_percent(taken[rows].mean(), 0)} of decision points {words} "
+        f"(stated: {format_percent(stated[rows].mean(), 0)})"
+        for words, rows in groups.items()
+    )
+    follow = f"actions follow {_quote(imbalance.variable)} beyond their stated probabilities"
+    if imbalance.variable == STATED:
+        follow = "actions do not follow their stated probability"
+    return f"{follow}: {sent} {shares}"
+
+
+def _advise(variable: str) -> str:
+    if variable == EARLIER_OUTCOME:
+        return (
+            "find out whether an outcome can be measured after the next decision; if not, the stated probabilities are not "
+            "those that were used"
+        )
+    if variable in (STATED, EARLIER_ACTION, TIME):
+        return "the stated probabilities are not those that were used; log those: until then effects and values are biased"
+    return (
+        "either the stated probabilities are not those that were used (log those), or the variable was measured after the "
+        "decision (leave it out); until then effects and values are biased"
+    )
+
+
+def _quote(variable: str) -> str:
+    return variable if variable in (STATED, EARLIER_ACTION, EARLIER_OUTCOME, TIME) else f"'{variable}'"
