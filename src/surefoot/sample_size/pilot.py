@@ -97,9 +97,9 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
     rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
     if np.isnan(logs.probability[rows]).any():
         raise InputError("the pilot's randomisation probabilities are missing; log them, or state actions.probabilities")
-    check_probabilities(logs)
     treated = logs.action > 0
     _check_rows(logs, rows, treated)
+    check_probabilities(logs)
     if binary:
         if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
             raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")
