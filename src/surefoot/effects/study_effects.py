@@ -57,36 +57,36 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     >>> list(found.results)
     ['average']
     """
-    asked = study.effects if section is None else section
+    settings = study.effects if section is None else section
     read = study.read(path)
     check_probabilities(read.logs)
-    report = _analyse(study, asked, read, path)
+    report = _analyse(study, settings, read, path)
     quality = replace(report.quality, reasons=_split_missing(report, read))
-    return replace(report, quality=quality, screened=_compare_screens(study, asked, read, path, report))
+    return replace(report, quality=quality, screened=_compare_screens(study, settings, read, path, report))
 
 
 def _analyse(
-    study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path, *, average: bool = False
+    study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path, *, average: bool = False
 ) -> EffectsReport:
     """The analysis of logs that were read; with `average` only the average effect at the first lag, without checks."""
-    frame = _frame(study, asked, read, path)
-    outcome, transform = _outcome(study, asked)
+    frame = _frame(study, settings, read, path)
+    outcome, transform = _outcome(study, settings)
     actions = study.actions.names
-    words = Words(asked.treatment_words or actions[1], asked.outcome_words or outcome)
-    numerator = asked.numerator
-    if average and asked.moderators and isinstance(numerator, str):
+    words = Words(settings.treatment_words or actions[1], settings.outcome_words or outcome)
+    numerator = settings.numerator
+    if average and settings.moderators and isinstance(numerator, str):
         numerator = None
     return analyse(
         frame,
-        estimator=asked.estimator,
-        lags=asked.lags[:1] if average else asked.lags,
-        at=() if average else asked.at,
+        estimator=settings.estimator,
+        lags=settings.lags[:1] if average else settings.lags,
+        at=() if average else settings.at,
         words=words,
         notes=study.collection.describe(read.logs),
         checks=() if average else check_logs(_with_outcome(read, frame, outcome), study),
         sensitivity=() if average else tuple(ROBUST_LOSSES),
         place=lambda row: f"row {read.row[row]}",
-        over=None if average else asked.day or ("day" if "day" in frame.column_names else None),
+        over=None if average else settings.day or ("day" if "day" in frame.column_names else None),
         participant=study.columns.participant,
         time=study.columns.time,
         outcome=outcome,
@@ -94,18 +94,18 @@ def _analyse(
         probability=study.columns.probability or TAKEN,
         probability_of="action taken",
         available=read.logs.names.available,
-        moderators=() if average else expand_terms(study, asked.moderators),
-        controls=expand_terms(study, asked.controls),
+        moderators=() if average else expand_terms(study, settings.moderators),
+        controls=expand_terms(study, settings.controls),
         numerator=numerator,
-        future=asked.future,
-        missing_as=asked.missing_as,
+        future=settings.future,
+        missing_as=settings.missing_as,
         transform=transform,
         actions=actions,
     )
 
 
 def _compare_screens(
-    study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path, report: EffectsReport
+    study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path, report: EffectsReport
 ) -> ScreenedEffect | None:
     """The average effect next to that without the screen; None where the logs are not screened."""
     screen = read.screen
@@ -118,7 +118,7 @@ def _compare_screens(
 
     def estimate(**changes: bool) -> tuple[EffectRow, ...]:
         other = study.model_copy(update={"screen": study.screen.model_copy(update=changes)})  # type: ignore[union-attr]
-        rows = _analyse(other, asked, other.read(path), path, average=True).table
+        rows = _analyse(other, settings, other.read(path), path, average=True).table
         return tuple(replace(row, analysis=first) for row in rows)
 
     without = None
@@ -160,21 +160,21 @@ def _with_outcome(read: StudyLogs, frame: Any, outcome: str) -> StudyLogs:
     return replace(read, logs=replace(read.logs.with_values(reward=values), names=names), raw_reward=values)
 
 
-def _outcome(study: Study, asked: EffectsSection) -> tuple[str, str]:
+def _outcome(study: Study, settings: EffectsSection) -> tuple[str, str]:
     """The outcome's column and transform: the reward's own unless another is named."""
-    if asked.outcome in (None, study.reward.column):
-        return study.reward.column, asked.transform or study.reward.transform
-    return str(asked.outcome), asked.transform or "none"
+    if settings.outcome in (None, study.reward.column):
+        return study.reward.column, settings.transform or study.reward.transform
+    return str(settings.outcome), settings.transform or "none"
 
 
-def _frame(study: Study, asked: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
+def _frame(study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
     """The logs with state variables and reward in their own units, and what else the analysis names."""
     logs = read.logs
     raw = read.raw_reward if study.reward.winsorise is None else np.clip(read.raw_reward, *study.reward.winsorise)
     columns = list_columns(study, logs, raw)
     if "day" not in columns and logs.time.dtype.kind == "M":
         columns["day"] = _days_in_study(logs)
-    named = [asked.outcome, asked.numerator if isinstance(asked.numerator, str) else None]
+    named = [settings.outcome, settings.numerator if isinstance(settings.numerator, str) else None]
     more = [name for name in named if name is not None and name not in columns]
     return make_frame(columns | _read_more(study, path, more, read), "pyarrow")
 

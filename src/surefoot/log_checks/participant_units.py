@@ -85,9 +85,9 @@ def check_units(read: StudyLogs, study: Study | None) -> Check:
 def find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit]:
     """Participants whose level and spread are both far from other people's, in the same direction."""
     lengths = np.diff(logs.starts)
-    place = np.arange(max(int(lengths.max(initial=0)), 1))
-    inside = place < lengths[:, None]
-    record = np.where(inside, values[logs.order[np.where(inside, logs.starts[:-1, None] + place, 0)]], np.nan)
+    position = np.arange(max(int(lengths.max(initial=0)), 1))
+    inside = position < lengths[:, None]
+    record = np.where(inside, values[logs.order[np.where(inside, logs.starts[:-1, None] + position, 0)]], np.nan)
     present = ~np.isnan(record) & (record != 0)
     # A column with few different values is a scale of answers, and has no unit.
     if _rises_with_time(record) or len(np.unique(values[~np.isnan(values)])) < FEW_VALUES:
@@ -148,10 +148,10 @@ def _list_columns(read: StudyLogs, study: Study | None) -> Iterator[tuple[str, A
     logs = read.logs
     yield logs.names.reward, read.measured_reward
     scaling = {} if study is None else study.scaling
-    for place, name in enumerate(logs.state_names):
+    for position, name in enumerate(logs.state_names):
         centre, scale = scaling.get(name, (0.0, 1.0))
         # Rounded, because scaling back does not give 0 to the last bit.
-        yield name, np.round(logs.state[:, place] * scale + centre, 9)
+        yield name, np.round(logs.state[:, position] * scale + centre, 9)
 
 
 def _describe(column: str, people: list[OtherUnit]) -> str:

@@ -133,7 +133,7 @@ def find_piles(values: NDArray[np.float64], arms: list[NDArray[np.bool_]]) -> li
         shares = np.maximum(shares, np.bincount(places, minlength=len(distinct)) / arm.sum())
     likely = np.flatnonzero((shares >= LEAST_SHARE) & (counts >= LEAST_COUNT))
     largest_first = likely[np.argsort(-counts[likely], kind="stable")]
-    piles = [float(distinct[place]) for place in largest_first if stands_out(counts, int(place))]
+    piles = [float(distinct[position]) for position in largest_first if stands_out(counts, int(position))]
     return piles[:MOST_PILES]
 
 
