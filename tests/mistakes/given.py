@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.cli import app
-from surefoot.log_checks import check_logs, list_warnings
 
 STUDY = """\
 [columns]
@@ -151,15 +150,6 @@ def unbalanced() -> sf.Trajectories:
     return sf.Trajectories.from_arrays(
         mood[..., None], sent, rng.normal(size=(12, 50)), probability=even, state_names=["mood"]
     )
-
-
-def checked(logs: Callable[[], sf.Trajectories]) -> Callable[[], object]:
-    """Check logs, and say the first thing that is not fine."""
-
-    def make() -> object:
-        raise sf.InputError(list_warnings(check_logs(logs()))[0])
-
-    return make
 
 
 def both_probabilities() -> pa.Table:

@@ -12,14 +12,12 @@ from tests.mistakes.given import (
     STUDY,
     THIRD,
     cell,
-    checked,
     coded,
     column,
     packed,
     read,
     tables,
     typed,
-    unbalanced,
 )
 
 NUMBERS = LOGS.replace("2020-01-01T08:00:00", "1").replace("2020-01-02T08:00:00", "2").replace("2020-01-01T09:00:00", "1")
@@ -345,11 +343,6 @@ MISTAKES = [
         "Probabilities of the action taken as those of sending",
         coded("sending"),
         "column 'p_taken': the probabilities cannot be those of sending: the mean weight of 'nothing' is 0.47 ± 0.05 over 12 people, where it must be 1; they look like those of the action taken: write columns.probability_of = \"action taken\" (in Python: probability_of)",
-    ),
-    Mistake(
-        "Probabilities that were not used, in an audit, a report of effects or an evaluation",
-        checked(unbalanced),
-        "unsafe: balance: actions follow 'mood' beyond their stated probabilities: 'send' was chosen at 69 % of decision points where it is 1 (stated: 50 %) and at 29 % of decision points where it is 0 (stated: 50 %); either the stated probabilities are not those that were used (log those), or the variable was measured after the decision (leave it out); until then effects and values are biased",
     ),
     Mistake(
         "The design's probabilities in the wrong order",

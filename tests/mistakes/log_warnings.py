@@ -11,6 +11,7 @@ import pyarrow.csv
 import surefoot as sf
 from surefoot.log_checks import check_logs, list_warnings
 from tests.mistakes.catalogue import Mistake
+from tests.mistakes.given import unbalanced
 
 STUDY = """\
 [columns]
@@ -88,5 +89,10 @@ MISTAKES = [
         "A range in another unit than the outcome",
         warn(lambda steps, action: steps, "range = [0, 100]\n"),
         "unsafe: plausible ranges: values outside the plausible range of their column are implausible and count as missing: 99.1 % of 'steps' (793 values); check the range of 'steps' in the study: is it in the unit of the column?",
+    ),
+    Mistake(
+        "Probabilities that were not used",
+        lambda: "\n".join(list_warnings(check_logs(unbalanced()))),
+        "unsafe: balance: actions follow 'mood' beyond their stated probabilities: 'send' was chosen at 69 % of decision points where it is 1 (stated: 50 %) and at 29 % of decision points where it is 0 (stated: 50 %); either the stated probabilities are not those that were used (log those), or the variable was measured after the decision (leave it out); until then effects and values are biased",
     ),
 ]

@@ -1,6 +1,7 @@
 """How the logs were made: said by the study, never guessed from the method it is about to fit."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +34,12 @@ def test_what_is_not_said_is_unknown_and_the_words_say_so():
     assert "does not say how actions were chosen" in CONSEQUENCES["unknown"]
     assert "participants are not independent" in CONSEQUENCES["pooled"]
     assert "also those of effects" in CONSEQUENCES["pooled"]
+
+
+def test_the_public_data_sets_say_how_they_were_collected():
+    for name in ("demo_trial.toml", "heartsteps_v1.toml"):
+        text = (Path(sf.__file__).parent / "datasets" / name).read_text(encoding="utf-8")
+        assert Study.parse(text).collection.policy == "fixed"
 
 
 def test_a_coin_needs_no_words():

@@ -60,6 +60,7 @@ def test_what_is_no_state_is_left_out_with_the_reason(table, tmp_path):
         assert f'# Left out: "{name}", which {reason}.' in text
     assert study.columns.probability == "p_sent"
     assert study.columns.probability_of == "sending"
+    assert study.collection.policy == "unknown" and '[collection]\npolicy = "unknown"' in text
     assert '# Decided by the mean weights, which must be 1: with "sending" nothing ' in text
 
 

@@ -185,24 +185,32 @@ class MeanWeights:
 
     def problem(self) -> str | None:
         """What is wrong with the probabilities, and the likely remedy; None where they may be right."""
-        found = self.sums[self.given]
-        wrong = [code for code, one in enumerate(found) if abs(one.distance) > SURE]
-        if not wrong:
+        reason = self.find_reason()
+        return None if reason is None else f"{reason}; {self.find_remedy()}"
+
+    def find_reason(self) -> str | None:
+        """Why the probabilities cannot be what they are said to be; None where they can."""
+        sums = self.sums[self.given]
+        worst = max(range(len(sums)), key=lambda code: abs(sums[code].distance))
+        weights = sums[worst]
+        if abs(weights.distance) <= SURE:
             return None
-        worst = max(wrong, key=lambda code: abs(found[code].distance))
-        one = found[worst]
         design = self.given == "design"
-        where = "actions.probabilities" if design else f"column '{self.column}'"
+        place = "actions.probabilities" if design else f"column '{self.column}'"
         whose = "the design's" if design else f"those of {_WORDS[self.given]}"
         return (
-            f"{where}: the probabilities cannot be {whose}: the mean weight of '{self.actions[worst]}' is "
-            f"{one.mean:.2f} ± {one.standard_error:.2f} over {one.people} people, where it must be 1; {self._remedy()}"
+            f"{place}: the probabilities cannot be {whose}: the mean weight of '{self.actions[worst]}' is "
+            f"{weights.mean:.2f} ± {weights.standard_error:.2f} over {weights.people} people, where it must be 1"
         )
 
-    def _remedy(self) -> str:
+    def find_remedy(self) -> str:
+        """The reading that fits, where one does."""
         fitting = [name for name in self.sums if name != self.given and self.worst(name) < FITS]
         if not fitting:
-            return "log the probability with which the action that was taken was drawn"
+            return (
+                "log the probability with which the action that was taken was drawn, and where somebody could not be "
+                "treated, name the column that says so (available)"
+            )
         best = min(fitting, key=self.worst)
         if self.given == "design":
             return f"they look swapped: write actions.probabilities = {best}"

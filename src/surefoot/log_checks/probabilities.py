@@ -24,13 +24,12 @@ def check_mean_weights(read: StudyLogs, study: Study | None) -> Check:
     weights = MeanWeights.of(read.logs)
     if weights is None:
         return Check("probabilities", "fine", "the logs hold no probabilities")
-    problem = weights.problem()
+    problem = weights.find_reason()
     numbers = {"mean_weights": {name: sums.mean for name, sums in weights.given_sums.items()}}
     if problem is None:
         reason = f"mean weights, which must be 1, are {weights.words(weights.given)}"
         return Check("probabilities", "fine", reason, "", numbers)
-    reason, remedy = problem.rsplit("; ", 1)
-    return Check("probabilities", "unsafe", reason, remedy, numbers)
+    return Check("probabilities", "unsafe", problem, weights.find_remedy(), numbers)
 
 
 def check_balance(read: StudyLogs, study: Study | None) -> Check:
