@@ -1,6 +1,7 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
+from surefoot.numerics import batched_cholesky
 from surefoot.numerics.batched_cholesky import Cholesky, invert, invert_definite, solve
 
 
@@ -35,6 +36,23 @@ def test_solving_at_once_is_numpys_and_leaves_singular_people_to_the_factor():
             assert_array_equal(found.solution[~good, :, column], factor.solve(right[..., column])[~good])
         alone = solve(matrices[:1], right[:1])
         assert_array_equal(alone.solution[0], found.solution[0])
+
+
+def test_a_few_columns_at_a_time_are_factored_as_one_by_one(monkeypatch):
+    rng = np.random.default_rng(8)
+    for size, rank in ((30, 30), (31, 17)):
+        root = rng.standard_normal((6, size, rank))
+        matrices = root @ np.swapaxes(root, 1, 2)
+        right = matrices @ rng.standard_normal((6, size, 3))
+        with monkeypatch.context() as patch:
+            patch.setattr(batched_cholesky, "MANY", 1)
+            factor = Cholesky(matrices)
+            alone = Cholesky(matrices[:1])
+        assert_allclose(factor.rank, rank, atol=1)  # Rounding may leave a column that is none.
+        assert_allclose(matrices @ factor.solve(right), right, rtol=1e-6, atol=1e-6)
+        if rank == size:
+            assert_allclose(factor.log_determinant(), np.linalg.slogdet(matrices)[1], rtol=1e-9)
+        assert_array_equal(alone.solve(right[:1]), factor.solve(right)[:1])
 
 
 def test_half_solve_gives_the_quadratic_form_of_the_inverse():

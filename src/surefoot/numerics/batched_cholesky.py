@@ -14,8 +14,8 @@ from array_api_compat import device
 
 from surefoot.numerics.arrays import Array, array_namespace, contiguous, split_people
 
-FEW = 12
-"""So many columns are eliminated one by one."""
+FEW, MANY = 12, 48
+"""So many columns are eliminated one by one; `Cholesky` takes a few at a time only where there are more than the second."""
 
 
 class Solved(NamedTuple):
@@ -43,8 +43,7 @@ def solve(matrix: Array, right: Array) -> Solved:
     if singular.shape[0]:
         careful = Cholesky(matrix[singular])
         found.smallest_pivot[singular] = careful.smallest_pivot
-        for column in range(right.shape[-1]):
-            found.solution[singular, :, column] = careful.solve(right[singular, :, column])
+        found.solution[singular] = careful.solve(right[singular])
     return found
 
 
@@ -138,18 +137,31 @@ class Cholesky:
     def __init__(self, matrix: Array) -> None:
         self._xp = xp = array_namespace(matrix)
         size, tolerance = matrix.shape[-1], _tolerance(matrix)
-        a = contiguous(xp.permute_dims(matrix, (1, 2, 0)))
-        diagonal = xp.stack([a[j, j, :] for j in range(size)])
+        diagonal = _diagonal(matrix)
         diagonal = xp.where(diagonal > 0, diagonal, 1.0)
         self._pivots = xp.empty_like(diagonal)
-        for j in range(size):
-            # With an infinite pivot the column below and the unknown itself become zero: the column is dropped.
-            self._pivots[j, :] = xp.where(a[j, j, :] > tolerance * diagonal[j, :], a[j, j, :], xp.inf)
-            column = a[j, j + 1 :, :] / self._pivots[j, :]
-            a[j + 1 :, j + 1 :, :] -= column[:, None, :] * a[j, j + 1 :, :]
-            a[j + 1 :, j, :] = column
+        a = contiguous(xp.permute_dims(matrix, (1, 2, 0)))
+        width = FEW if size > MANY else size
+        for first in range(0, size, width):
+            last = min(first + width, size)
+            self._factor_columns(a, first, last, tolerance * diagonal)
+            if last < size:
+                # With LDLᵀ the factored columns, the others lose L D Lᵀ: a product of matrices.
+                lower = contiguous(xp.permute_dims(a[last:, first:last, :], (2, 0, 1)))
+                upper = contiguous(xp.permute_dims(a[first:last, last:, :], (2, 0, 1)))
+                a[last:, last:, :] -= xp.permute_dims(lower @ upper, (1, 2, 0))
         self._lower = a
         self.smallest_pivot = xp.min(xp.stack([a[j, j, :] for j in range(size)]) / diagonal, axis=0)
+
+    def _factor_columns(self, a: Array, first: int, last: int, least: Array) -> None:
+        """Factor some columns in place; those after them are left as they are, except in the rows of these."""
+        xp = self._xp
+        for j in range(first, last):
+            # With an infinite pivot the column below and the unknown itself become zero: the column is dropped.
+            self._pivots[j, :] = xp.where(a[j, j, :] > least[j, :], a[j, j, :], xp.inf)
+            column = a[j, j + 1 :, :] / self._pivots[j, :]
+            a[j + 1 : last, j + 1 :, :] -= column[: last - j - 1, None, :] * a[j, j + 1 :, :]
+            a[j + 1 :, j, :] = column
 
     @property
     def rank(self) -> Array:
@@ -175,12 +187,14 @@ class Cholesky:
         return _add_logarithms(self._pivots)
 
     def solve(self, right: Array) -> Array:
-        """Solve A y = b for right-hand sides (people, n)."""
-        y = self._forward(right) / self._pivots
+        """Solve A y = b for right-hand sides (people, n, …)."""
+        y = self._forward(right)
+        y /= self._pivots if y.ndim == 2 else self._pivots[:, None, :]
         # No sums over an axis: they would be rounded differently for one participant alone.
         for j in range(y.shape[0] - 1, 0, -1):
-            y[:j, :] -= self._lower[j, :j, :] * y[j, :]
-        return contiguous(self._xp.matrix_transpose(y))
+            above = self._lower[j, :j, :]
+            y[:j, ...] -= (above if y.ndim == 2 else above[:, None, :]) * y[j, ...]
+        return contiguous(self._xp.permute_dims(y, (y.ndim - 1, *range(y.ndim - 1))))
 
 
 def invert(matrix: Array) -> tuple[Array, Array]:
