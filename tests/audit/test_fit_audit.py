@@ -113,7 +113,7 @@ def test_removed_decision_points_come_with_what_was_expected(found):
 
 def test_everything_goes_into_json(found):
     plain = found.to_dict()
-    assert list(plain) == ["verdict", "totals", "checks", "sensitivity", "people"]
+    assert list(plain) == ["verdict", "left_out", "totals", "checks", "sensitivity", "people"]
     assert plain["checks"][0] == {
         "name": found.checks[0].name,
         "verdict": found.checks[0].verdict,

@@ -120,7 +120,7 @@ def test_a_band_lies_around_the_curve_of_all_rows(monkeypatch):
     (more,), _, _ = many(1, 20, 100, seed=5, unit=500)
     fitted = sf.method("saccb", pooling="all").fit(more)
     known = Boltzmann(np.tile(fitted.policies_.rule.coef, (200, 1, 1, 1)))
-    monkeypatch.setattr(response, "_draw_rules", lambda fitted, seed: known)
+    monkeypatch.setattr(response, "_draw_rules", lambda fitted, seed, influences: known)
     for curve in explain(fitted).curves:
         assert_allclose(curve.low, curve.probability)
         assert_allclose(curve.high, curve.probability)

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom, norm
 
 import surefoot as sf
+from surefoot.inference import drift, wandering
 from surefoot.inference.drift import LEAST_PEOPLE, find_drift, flip_signs
 from surefoot.policies.features import critic_features
 
@@ -93,3 +94,22 @@ def test_three_actions_and_few_people():
     assert find_drift(logs, logs.usable, np.ones(2)).effect_p_value > 0.01
     few = find_drift(collect(LEAST_PEOPLE - 1), np.ones(8 * 40, dtype=bool), np.ones(3))
     assert not few.can_tell
+
+
+def test_people_with_too_few_decision_points_are_left_out_before_anything_is_solved(monkeypatch):
+    """With many columns; whoever is left out had no part in the result."""
+    logs = collect(12, points=60)
+    short = (logs.participant_index % 3 == 0) & (logs.time >= 3)
+    counts = logs.usable & ~short
+    expected = find_drift(logs, counts, np.ones(3))
+    walks = wandering.find_wandering(logs, counts, np.ones(3))
+    monkeypatch.setattr(drift, "MANY_COLUMNS", 1)
+    explained = []
+    monkeypatch.setattr(
+        drift, "find_explained", lambda *given, find=drift.find_explained: explained.append(find(*given)) or explained[-1]
+    )
+    found = find_drift(logs, counts, np.ones(3))
+    assert np.concatenate(explained).sum() == 4
+    assert (found.people, found.p_value, found.largest) == (expected.people, expected.p_value, expected.largest)
+    assert_allclose(found.effect_change, expected.effect_change, rtol=1e-9)
+    assert wandering.find_wandering(logs, counts, np.ones(3)).p_value == walks.p_value

@@ -1,11 +1,14 @@
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import surefoot as sf
-from surefoot.inference.sandwich import Influences, _density_at, compute_influences
+from surefoot.inference import sandwich
+from surefoot.inference.sandwich import Influences, _density_at, compute_influences, takes_refits
 from surefoot.learning.actor import optimise
+from surefoot.learning.methods import actor_critic
+from surefoot.numerics import arrays
 from surefoot.policies.features import effects, policy_features
 from tests.studies import many
 
@@ -249,3 +252,50 @@ def test_an_action_that_only_one_participant_was_given_may_go_with_them():
     with pytest.warns(sf.FitWarning):
         without = pooled("accb", logs.with_values(reward=np.where(logs.participant_index == 2, np.nan, logs.reward)))
     assert_allclose(found.critic[2], (fitted.critic_coef_ - without.critic_coef_)[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"horizon": "long-run"}, {"forgetting": 0.98}])
+def test_the_critic_is_left_out_alone_where_nobody_asks_for_the_policy(monkeypatch, parameters):
+    (logs,), _, _ = many(1, 8, 30, seed=2, unit=500)
+    fitted = pooled("ro-accb", logs, **parameters)
+    expected = compute_influences(fitted).critic
+    monkeypatch.setattr(actor_critic, "optimise", None)
+    influences = compute_influences(fitted, with_policy=False)
+    assert influences.policy is None
+    assert_array_equal(influences.critic, expected)
+
+
+def test_many_coefficients_are_not_fitted_again_without_each_of_few_people(monkeypatch):
+    (logs,), _, _ = many(1, 8, 30, seed=2, unit=500)
+    fitted = pooled("ro-accb", logs)
+    assert takes_refits(fitted)
+    monkeypatch.setattr(sandwich, "MOST_REFITTED", 7)
+    assert not takes_refits(fitted)
+    expected = compute_influences(fitted, analytic=True)
+    assert_array_equal(compute_influences(fitted).policy, expected.policy)
+
+
+def test_standard_errors_of_many_coefficients_do_not_hang_on_the_few_rows_at_the_cap(monkeypatch):
+    """Six rows for each coefficient: a local density at the cap would make some standard errors many times too large."""
+    monkeypatch.setattr(sandwich, "MOST_REFITTED", 40)
+    rng = np.random.default_rng(4)
+    effects_found, errors = [], []
+    for _ in range(40):
+        state = rng.standard_normal((20, 15, 25))
+        action = rng.integers(0, 2, (20, 15))
+        reward = state[..., 0] + 0.5 * action + rng.standard_normal((20, 15))
+        fitted = pooled("ro-linucb", sf.Trajectories.from_arrays(state, action, reward))
+        effects_found.append(fitted.critic_coef_[0, 26])
+        errors.append(np.sqrt(compute_influences(fitted).covariance("critic")[26, 26]))
+    spread = np.std(effects_found, ddof=1)
+    assert 0.7 * spread < np.mean(errors) < 1.4 * spread
+    assert max(errors) < 3 * spread
+
+
+@pytest.mark.parametrize(("name", "value"), [("BLOCK_CELLS", 150), ("FEW_FEATURES", 3)])
+def test_sums_of_products_do_not_depend_on_how_they_are_made(monkeypatch, name, value):
+    (logs,), _, _ = many(1, 40, 20, seed=3, unit=500)
+    fitted = pooled("ro-accb", logs)
+    expected = compute_influences(fitted).critic
+    monkeypatch.setattr(arrays if name == "BLOCK_CELLS" else sandwich, name, value)
+    assert_allclose(compute_influences(fitted).critic, expected, rtol=1e-9, atol=1e-12)

@@ -34,6 +34,11 @@ class AuditFindings:
         """The mean effect of sending in the fit as it is."""
         return find_own(self.measures, self.sensitivity).effect
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Parts of the audit that were left out because the critic has many coefficients, in sentences."""
+        return self.measures.list_omissions()
+
     def check(self, name: str) -> Check:
         """The check of that name."""
         return next(check for check in self.checks if check.name == name)
@@ -113,6 +118,7 @@ class AuditFindings:
         """Plain numbers and text, for JSON."""
         return {
             "verdict": self.verdict,
+            "left_out": list(self.left_out),
             "totals": self.totals(),
             "checks": [asdict(check) for check in self.checks],
             "sensitivity": [{**asdict(found), "effect": found.effect._asdict()} for found in self.sensitivity],

@@ -34,6 +34,8 @@ class Audit(AuditFindings, ShownResult):
         One question each, with verdict, reason and remedy.
     sensitivity
         The same method with its limit elsewhere, and without.
+    left_out
+        Parts of the audit that were left out because the critic has many coefficients, in sentences.
     """
 
     page_title: ClassVar[str] = "Audit"

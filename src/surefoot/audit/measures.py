@@ -9,8 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import FitWarning, InputError
-from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant, t_interval
-from surefoot.inference.sandwich import compute_influences
+from surefoot.inference.intervals import (
+    FEW_PEOPLE,
+    Interval,
+    difference_interval,
+    ratio_interval,
+    sum_by_participant,
+    t_interval,
+)
+from surefoot.inference.sandwich import MOST_REFITTED, compute_influences, count_coefficients, takes_refits
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import list_blocks
@@ -25,6 +32,8 @@ NORMAL_CAP = 1.776
 """Where the cap lies for normal noise, in standard deviations: the scale of residuals where nothing limits them."""
 TAUS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
 """The fit's τ is multiplied by these to see how much hangs on it."""
+NEAR_TAUS = (0.75, 1.0, 1.5)
+"""By these where a fit takes long; the verdict compares no others."""
 
 
 @dataclass(frozen=True)
@@ -128,24 +137,52 @@ class Measures:
         fitted, critic = self.fitted, self.fitted.critic_
         if critic.removal is None:
             return (_measure_fit(self, fitted),)
-        found = []
-        for factor in TAUS:
+        grid = []
+        for factor in self.factors:
             again = fitted if factor == 1 else _refit(fitted, critic.at_strictness(factor))
-            found.append(_measure_fit(self, again))
-        return (*found, _measure_fit(self, _refit(fitted, critic.without_removal())))
+            grid.append(_measure_fit(self, again))
+        return (*grid, _measure_fit(self, _refit(fitted, critic.without_removal())))
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """What the limit is multiplied by."""
+        return TAUS if count_coefficients(self.fitted) <= MOST_REFITTED else NEAR_TAUS
+
+    def list_omissions(self) -> tuple[str, ...]:
+        """What was left out because the critic has many coefficients, in sentences."""
+        fitted = self.fitted
+        coefficients = count_coefficients(fitted)
+        if coefficients <= MOST_REFITTED:
+            return ()
+        because = f"the critic has {coefficients} coefficients, more than {MOST_REFITTED}"
+        sentences = []
+        if fitted.critic_.removal is not None:
+            factors = ", ".join(f"{factor:g}" for factor in TAUS if factor not in NEAR_TAUS)
+            sentences.append(f"No fits with the limit at {factors} times its height: {because}.")
+        if fitted.pooled_ and not takes_refits(fitted) and self.people < FEW_PEOPLE:
+            sentences.append(
+                f"No fits without each of the {self.people} people (the jackknife): {because}. The interval of the mean "
+                "effect comes from the analytic sandwich, which is rougher for so few people."
+            )
+        return tuple(sentences)
+
+    @property
+    def people(self) -> int:
+        """People with a used decision point."""
+        return len(np.unique(self.fitted.logs_.participant_index[self.used]))
 
 
 def _refit(fitted: Method, critic: Critic) -> Method:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # The fit under audit has said it.
-        return replace(fitted, critic=critic, filter=None).fit(fitted.logs_)
+        return replace(fitted, critic=critic, filter=None).fit_some(fitted.logs_, start=fitted.coef_)
 
 
 def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
     logs, rows = fitted.logs_, np.flatnonzero(measures.used)
     participant_index, people = logs.participant_index[rows], len(logs.participants)
     each, gain, total = effects(fitted.critic_coef_, logs.actions).mean(axis=1), np.empty(len(rows)), np.zeros(1)
-    for some in list_blocks(len(rows)):
+    for some in list_blocks(len(rows), cells=logs.state.shape[1] + 1):
         z = policy_features(logs.state[rows[some]])
         gain[some] = np.einsum("rm,rm->r", z, each[fitted.unit_[rows[some]]])
         total = total + z.sum(axis=0)

@@ -33,11 +33,21 @@ def print_audit(found: AuditFindings, console: Console) -> None:
         console.print(f"\n[{STYLES[check.verdict]}]{check.verdict:<6}[/] [bold]{check.name}[/]")
         console.print(Padding(Text(check.reason + (f"\n→ {check.remedy}" if check.remedy else "")), (0, 0, 0, 7)))
     console.print()
+    print_omissions(found.left_out, console)
     removal = found.measures.fitted.critic_.removal
     if removal is not None:
         _print_other_limits(found, removal.name, console)
         _print_people(found, console)
     console.print(f"Verdict: [{STYLES[found.verdict]}]{found.verdict}[/]")
+
+
+def print_omissions(sentences: tuple[str, ...], console: Console) -> None:
+    """What was left out of an analysis, where anything was."""
+    if sentences:
+        console.print("[bold]Left out[/]")
+        for sentence in sentences:
+            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+        console.print()
 
 
 def describe_counts(found: AuditFindings) -> str:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_interval, t_quantile
-from surefoot.inference.participant_bootstrap import bootstrap_coefficients
+from surefoot.inference.participant_bootstrap import bootstrap_coefficients, count_affordable
 from surefoot.inference.posterior_draws import draw_coefficients
-from surefoot.inference.sandwich import compute_influences
+from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
 from surefoot.learning.methods import Method
 from surefoot.learning.pooling import Posterior
 from surefoot.numerics.parallel import Progress
@@ -36,9 +36,9 @@ class Coefficient:
     interval
         Estimate, standard error and 95 % interval.
     people_above
-        People whose own interval lies above zero; None for a pooled fit.
+        People whose own interval lies above zero; None where nobody has one, as in a pooled fit.
     people_below
-        People whose own interval lies below zero; None for a pooled fit.
+        People whose own interval lies below zero; None where nobody has one.
     """
 
     part: str
@@ -63,12 +63,15 @@ class Coefficients:
         Columns participant, part, action, feature, value, low, high; no ends for people who were not drawn.
     own_people
         How many people have intervals of their own.
+    unaffordable
+        How many more would have one if there were fewer coefficients.
     """
 
     rows: tuple[Coefficient, ...]
     how: str
     own: dict[str, list[Any]]
     own_people: int = 0
+    unaffordable: int = 0
 
     def of(self, part: str, feature: str, action: str) -> Coefficient:
         return next(row for row in self.rows if (row.part, row.feature, row.action) == (part, feature, action))
@@ -85,17 +88,25 @@ def estimate_coefficients(
     seed: int,
     most_people: int | None = OWN_PEOPLE,
     progress: Progress | None = None,
+    influences: Influences | None = None,
 ) -> Coefficients:
     """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant, the
     posterior for partially pooled ones.
 
-    Own intervals are computed for at most so many people, drawn at random; None means everybody.
+    Own intervals are computed for at most so many people, drawn at random, and fewer where there are many coefficients;
+    None means everybody. `influences` are those of a pooled fit, where they are known already.
     """
     logs, pooled = fitted.logs_, fitted.pooled_
     present = np.unique(logs.participant_index[logs.usable])
     people = len(present)
+    unaffordable = 0
+    if most_people is not None and not pooled:
+        affordable = count_affordable(logs, fitted.critic_coef_.shape[1], draws)
+        unaffordable = max(min(people, most_people) - affordable, 0)
+        most_people = min(most_people, affordable)
     resampling = {"draws": draws, "seed": seed, "most_people": most_people, "progress": progress}
-    ends = _pooled_ends(fitted) if pooled else _own_ends(fitted, **resampling)
+    ends = _pooled_ends(fitted, influences or find_influences(fitted)) if pooled else _own_ends(fitted, **resampling)
+    drawn = people if most_people is None else min(people, most_people)
     rows: list[Coefficient] = []
     own: dict[str, list[Any]] = {name: [] for name in ("participant", "part", "action", "feature", "value", "low", "high")}
     for part, names, values, sees in fitted.coefficient_parts_:
@@ -105,27 +116,36 @@ def estimate_coefficients(
             if feature not in seen:
                 continue
             numbers = (values[:, j], low[:, j], high[:, j])
-            found = _summarise_shared(people, *numbers) if pooled else _summarise_people(present, *numbers)
+            interval, above, below = _summarise_shared(people, *numbers) if pooled else _summarise_people(present, *numbers)
             if part == "critic" and fitted.posterior_ is not None:
-                found = (_estimate_population(fitted.posterior_, people, j), *found[1:])
-            rows.append(Coefficient(part, action, feature, *found))
+                interval = _estimate_population(fitted.posterior_, people, j)
+            counts = (above, below) if drawn else (None, None)
+            rows.append(Coefficient(part, action, feature, interval, *counts))
             own["participant"] += fitted.participants_.tolist()
             for column, column_values in zip(("value", "low", "high"), numbers, strict=True):
                 own[column] += column_values.tolist()
             for column, text in (("part", part), ("action", action), ("feature", feature)):
                 own[column] += [text] * len(fitted.participants_)
     few = describe_roughness(people)
-    drawn = people if most_people is None else min(people, most_people)
-    how = _describe_shared(few) if pooled else _describe_own(draws, drawn, people, fitted.posterior_ is not None)
-    return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own, drawn)
+    how = _describe_shared(fitted) if pooled else _describe_own(draws, drawn, people, fitted.posterior_ is not None)
+    return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own, drawn, unaffordable)
 
 
-def _describe_shared(few: str) -> str:
-    return f"{'jackknife over people' if few else 'analytic sandwich, clustered by participant,'} with Student's t"
+def find_influences(fitted: Method) -> Influences:
+    """Everybody's influence on a pooled fit; on its policy only where people are enough for intervals of it."""
+    people = len(np.unique(fitted.logs_.participant_index[fitted.used_]))
+    return compute_influences(fitted, with_policy=people > fitted.policy_sees_.sum() + 1)
+
+
+def _describe_shared(fitted: Method) -> str:
+    refits = takes_refits(fitted)
+    return f"{'jackknife over people' if refits else 'analytic sandwich, clustered by participant,'} with Student's t"
 
 
 def _describe_own(draws: int, drawn: int, people: int, borrowed: bool) -> str:
     sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
+    if not drawn:
+        return "of the mean: spread over people"
     if borrowed:
         return (
             f"each participant's own: the posterior, for the policy by {draws} draws{sample}; of the population: the "
@@ -155,12 +175,11 @@ def _estimate_population(posterior: Posterior, people: int, place: int) -> Inter
     return t_interval(float(posterior.population[place]), error, max(people - 1, 1))
 
 
-def _pooled_ends(fitted: Method) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    found = compute_influences(fitted)
-    width = found.half_width("critic")
+def _pooled_ends(fitted: Method, influences: Influences) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    width = influences.half_width("critic")
     ends = {"critic": (fitted.critic_coef_ - width, fitted.critic_coef_ + width)}
-    if found.policy is not None:
-        width = found.half_width("policy")
+    if fitted.coef_ is not None:
+        width = np.full(1, np.nan) if influences.policy is None else influences.half_width("policy")
         ends["policy"] = (fitted.coef_ - width, fitted.coef_ + width)
     return ends
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from surefoot.audit import Audit
 from surefoot.errors import InputError
-from surefoot.explain.coefficients import OWN_PEOPLE, estimate_coefficients
+from surefoot.explain.coefficients import OWN_PEOPLE, estimate_coefficients, find_influences
 from surefoot.explain.consequences import find_consequences
 from surefoot.explain.differences import find_differences
 from surefoot.explain.disagreements import find_disagreements
 from surefoot.explain.explained_policy import ExplainedPolicy
 from surefoot.explain.policy_card import Card, make_card
-from surefoot.explain.response import measure_importances, trace_curves
+from surefoot.explain.response import choose_variables, measure_importances, trace_curves
 from surefoot.explain.time_courses import compute_send_probability, count_courses
 from surefoot.explain.variables import find_variables
 from surefoot.inference.intervals import sum_by_participant
@@ -55,6 +55,8 @@ class Explanation(ExplainedPolicy, ShownResult):
         The mean of that over decision points, and the share at which something was sent.
     consequences
         What each action does now and later; empty with an immediate horizon.
+    left_out
+        Parts of the explanation that were left out because the policy has many coefficients, in sentences.
     """
 
     page_title: ClassVar[str] = "Policy card"
@@ -134,8 +136,13 @@ def explain(
     count = sum_by_participant(logs.participant_index[used], people, np.ones(int(used.sum())))
     sums = sum_by_participant(logs.participant_index[used], people, send[used])
     variables = find_variables(logs, None if study is None else study.variable_kinds)
-    coefficients = estimate_coefficients(fitted, draws=draws, seed=seed, most_people=most_people, progress=progress)
-    curves = trace_curves(fitted, variables, clip=clip, seed=seed)
+    influences = find_influences(fitted) if fitted.pooled_ and int((count > 0).sum()) > 1 else None
+    coefficients = estimate_coefficients(
+        fitted, draws=draws, seed=seed, most_people=most_people, progress=progress, influences=influences
+    )
+    importances = measure_importances(fitted, variables)
+    chosen = choose_variables(fitted, variables, importances)
+    curves = trace_curves(fitted, chosen, clip=clip, seed=seed, influences=influences)
     return Explanation(
         fitted=fitted,
         study=study,
@@ -144,7 +151,7 @@ def explain(
         coefficients=coefficients,
         curves=curves,
         disagreements=find_disagreements(coefficients, curves, logs.action_names),
-        importances=measure_importances(fitted, variables),
+        importances=importances,
         courses=count_courses(fitted, send),
         send_rates=np.where(count > 0, sums / np.where(count > 0, count, 1.0), np.nan),
         send_rate=float(send[used].mean()),

@@ -9,7 +9,7 @@ import numpy as np
 from surefoot.explain.consequences import ActionConsequence
 from surefoot.explain.differences import Difference
 from surefoot.explain.explained_policy import ExplainedPolicy
-from surefoot.explain.policy_card import make_card
+from surefoot.explain.policy_card import choose_coefficients, make_card
 from surefoot.explain.response import Curve
 from surefoot.explain.time_courses import TimeCourse
 from surefoot.reports.figures import (
@@ -58,6 +58,8 @@ def _draw_coefficients(explained: ExplainedPolicy, part: str) -> tuple[Markup, s
     names = explained.fitted.logs_.action_names
     order = {feature: place for place, feature in enumerate((*explained.fitted.logs_.state_names, "intercept"))}
     rows = [row for row in explained.coefficients.rows if row.part == part and row.action != names[0]]
+    every = len(rows)
+    rows = choose_coefficients(rows)
     rows.sort(key=lambda row: (names.index(row.action), order[row.feature]))
     labels = [f"{row.action}: {row.feature}" if len(names) > 2 else row.feature for row in rows]
     values, ends = interval_bars([row.interval for row in rows])
@@ -74,6 +76,8 @@ def _draw_coefficients(explained: ExplainedPolicy, part: str) -> tuple[Markup, s
     else:
         label_axes(axes, x=f"{explained.unit} per unit, over doing nothing", y="", title="Critic: the effect of sending")
         note = "The gain of sending that the critic expects, by feature."
+    if len(rows) < every:
+        note += f" The {len(rows)} largest of {every}, in units of their standard errors; the table has all."
     add_legend(figure, axes)
     return inline_svg(figure, f"Coefficients of the {part} with intervals"), note
 

@@ -18,6 +18,8 @@ from surefoot.reports.numbers import format_estimate, format_interval, format_si
 
 HARDLY = 0.005
 """A change of probability that is not worth a line of its own."""
+MOST_SENTENCES = 40
+"""A section that lists coefficients or variables shows at most so many; tables and JSON hold all."""
 PARAMETERS = {
     "critic": "critic",
     "filter": "filter before the fit",
@@ -78,7 +80,8 @@ def make_card(explained: ExplainedPolicy, title: str = "Policy card") -> Card:
     sections = (
         ("What it decides", _describe_decision(explained)),
         ("What it does", _describe_response(explained)),
-        ("Where policy and effect disagree", tuple(map(_describe_disagreement, explained.disagreements))),
+        ("What was left out", explained.left_out),
+        ("Where policy and effect disagree", _describe_disagreements(explained)),
         ("What an action does now and later", tuple(
             sentence for found in explained.consequences for sentence in describe_consequence(found)
         )),
@@ -140,6 +143,18 @@ def _format_points(change: Interval) -> str:
     return f"{value} points" if np.isnan(change.low) else f"{value} points, 95 % interval {low} to {high}"
 
 
+def _describe_disagreements(explained: ExplainedPolicy) -> tuple[str, ...]:
+    """Those of which the effect is most certain."""
+    certain = sorted(explained.disagreements, key=lambda found: -abs(found.effect.value / found.effect.standard_error))
+    shown = [found for found in explained.disagreements if found in certain[:MOST_SENTENCES]]
+    return (*map(_describe_disagreement, shown), *_count_hidden(len(certain) - len(shown), "features"))
+
+
+def _count_hidden(count: int, what: str) -> tuple[str, ...]:
+    """A sentence about what a list does not show, where there is anything."""
+    return (f"{count} more {what} are in the JSON output.",) if count else ()
+
+
 def _describe_disagreement(found: Disagreement) -> str:
     likely = "less" if found.effect.value > 0 else "more"
     moved = "" if np.isnan(found.before) else f" (probability {100 * found.before:.0f} % → {100 * found.after:.0f} %)"
@@ -151,6 +166,7 @@ def _describe_disagreement(found: Disagreement) -> str:
 
 def _describe_state(explained: ExplainedPolicy) -> tuple[str, ...]:
     fitted, state = explained.fitted, explained.fitted.logs_.state[explained.fitted.used_]
+    known = {} if explained.study is None else explained.study.descriptions
     sentences, unseen = [], []
     for variable in explained.variables:
         if fitted.rule_sees_[list(variable.places)].any():
@@ -158,7 +174,6 @@ def _describe_state(explained: ExplainedPolicy) -> tuple[str, ...]:
                 variable.kind.describe_values(variable.take(state)),
                 fitted.logs_.state_names[variable.places[0]],
             )
-            known = {} if explained.study is None else explained.study.descriptions
             sentences.append(f"{variable.name}: {known.get(column, variable.kind.describe())}; {values}")
         else:
             unseen.append(variable.name)
@@ -229,28 +244,45 @@ def _describe_limits(explained: ExplainedPolicy) -> tuple[str, ...]:
 
 def _describe_coefficients(explained: ExplainedPolicy) -> tuple[str, ...]:
     part = explained.fitted.coefficient_parts_[-1].part
-    rows = [row for row in explained.coefficients.rows if row.part == part]
-    shares = ", ".join(f"{item.feature} {round(100 * item.share)} %" for item in explained.importances)
+    first = explained.fitted.logs_.action_names[0]
+    rows = [row for row in explained.coefficients.rows if row.part == part and row.action != first]
+    shown = choose_coefficients(rows)
+    largest = explained.importances[:MOST_SENTENCES]
+    shares = ", ".join(f"{item.feature} {round(100 * item.share)} %" for item in largest)
+    shares += ", …" if len(largest) < len(explained.importances) else ""
     closing = (
+        *_count_hidden(len(rows) - len(shown), "coefficients"),
         f"Intervals: {explained.coefficients.how}.",
         f"Shares of the variance of the logit: {shares}. Where probabilities are near 0 or 1 the logit moves a lot and the "
         "policy hardly at all: see what it does.",
     )
     if part == "critic":
-        first = explained.fitted.logs_.action_names[0]
         effects = [
             f"{row.action}, {row.feature}: {format_value(row.interval)} more reward per unit, "
             f"95 % interval {format_interval(row.interval)}"
-            for row in rows
-            if row.action != first
+            for row in shown
         ]
         return *effects, *closing
-    return *(describe_coefficient(row, explained) for row in rows), *closing
+    return *(describe_coefficient(row, explained) for row in shown), *closing
+
+
+def choose_coefficients(rows: list[Coefficient]) -> list[Coefficient]:
+    """All of them, or of many those that are largest in units of their standard errors, in their order."""
+
+    def measure(row: Coefficient) -> float:
+        error = row.interval.standard_error
+        return abs(row.interval.value) / (error if error > 0 else 1.0)
+
+    largest = sorted(rows, key=lambda row: -measure(row))[:MOST_SENTENCES]
+    return [row for row in rows if row in largest]
 
 
 def describe_coefficient(row: Coefficient, explained: ExplainedPolicy) -> str:
     """One policy coefficient in a sentence."""
-    interval = f"{format_value(row.interval)}, 95 % interval {format_interval(row.interval)}"
+    interval = format_value(row.interval)
+    known = not np.isnan(row.interval.low)
+    if known:
+        interval += f", 95 % interval {format_interval(row.interval)}"
     if row.people_above is not None:
         drawn = explained.coefficients.own_people
         own = f"above zero for {row.people_above}, below for {row.people_below} of {drawn} people"
@@ -260,7 +292,7 @@ def describe_coefficient(row: Coefficient, explained: ExplainedPolicy) -> str:
         lean = "towards" if row.interval.value > 0 else "away from"
         return f"With all state variables at 0 it leans {lean} {row.action} ({interval})."
     direction = "more" if row.interval.value > 0 else "less"
-    sure = "" if row.interval.excludes_zero else " The interval includes 0: the direction is not certain."
+    sure = "" if row.interval.excludes_zero or not known else " The interval includes 0: the direction is not certain."
     return f"{_describe_unit(explained, row.feature)} makes {row.action} {direction} likely ({interval}).{sure}"
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.column_kinds import VariableSetting
 from surefoot.explain.variables import Variable
 from surefoot.inference.intervals import CONFIDENCE, Interval, mean_interval, sum_by_participant, t_quantile
-from surefoot.inference.sandwich import compute_influences
+from surefoot.inference.sandwich import Influences
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import policy_features
@@ -19,6 +19,11 @@ from surefoot.policies.rules import DecisionRule
 
 CURVE_ROWS, CURVE_PEOPLE, BAND_DRAWS, BAND_ROWS = 5000, 500, 200, 500
 """A curve is a mean over so many decision points, of so many people: no eye could tell more of them from it."""
+CURVE_CELLS, LEAST_ROWS = 2**23, 100
+"""The rules of all decision points of a curve hold together at most so many numbers; it has at least so many points."""
+MANY_VARIABLES, MOST_CURVES, MOST_LEVELS = 24, 12, 40
+"""Of more variables than the first, curves are traced for the second number of them, and of a category for the third number
+of levels: no reader would follow more."""
 Clip = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Moves probabilities (rows, actions) into the study's limits."""
 
@@ -60,6 +65,8 @@ class Curve:
         For every setting and action, how much more probable than at the first setting.
     points
         How many decision points it was averaged over, and of how many usable ones.
+    rare
+        How many rare levels were left out.
     """
 
     variable: str
@@ -70,6 +77,7 @@ class Curve:
     band: str
     changes: tuple[tuple[Interval, ...], ...]
     points: tuple[int, int]
+    rare: int = 0
 
     @property
     def grid(self) -> NDArray[np.float64]:
@@ -96,7 +104,7 @@ def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tupl
     spread = [np.atleast_2d(np.cov(logs.state[rows][:, list(one.places)], rowvar=False, bias=True)) for one in variables]
 
     def list_pieces() -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        for some in list_blocks(len(rows)):
+        for some in list_blocks(len(rows), cells=int(np.prod(preferences.shape[1:]))):
             coef = preferences[fitted.unit_[rows[some]]]
             yield coef, coef * policy_features(logs.state[rows[some]])[:, None, :]
 
@@ -120,11 +128,27 @@ def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tupl
     return tuple(sorted(found, key=lambda item: -item.share))
 
 
-def trace_curves(fitted: Method, variables: tuple[Variable, ...], *, clip: Clip | None, seed: int) -> tuple[Curve, ...]:
-    """One curve for every state variable that the policy sees."""
-    seen = [variable for variable in variables if fitted.rule_sees_[list(variable.places)].any()]
-    tracer = _Tracer(fitted, clip, seed)
-    return tuple(tracer.trace(variable) for variable in seen)
+def list_seen(fitted: Method, variables: tuple[Variable, ...]) -> list[Variable]:
+    """The variables that the decision rule looks at."""
+    return [variable for variable in variables if fitted.rule_sees_[list(variable.places)].any()]
+
+
+def choose_variables(fitted: Method, variables: tuple[Variable, ...], importances: tuple[Importance, ...]) -> list[Variable]:
+    """The variables that the policy sees; of many, those that move its logit most."""
+    seen = list_seen(fitted, variables)
+    if len(seen) <= MANY_VARIABLES:
+        return seen
+    swings = {item.feature: item.swing for item in importances}
+    largest = sorted(seen, key=lambda variable: -swings[variable.name])[:MOST_CURVES]
+    return [variable for variable in seen if variable in largest]
+
+
+def trace_curves(
+    fitted: Method, variables: list[Variable], *, clip: Clip | None, seed: int, influences: Influences | None
+) -> tuple[Curve, ...]:
+    """One curve for each of the variables; `influences` are those of people on a pooled fit."""
+    tracer = _Tracer(fitted, clip, seed, influences)
+    return tuple(tracer.trace(variable) for variable in variables)
 
 
 def _spread_evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -136,19 +160,20 @@ def _choose_rows(fitted: Method) -> NDArray[np.int64]:
     """Usable rows of enough people, in their order."""
     logs = fitted.logs_
     rows = logs.order[fitted.used_[logs.order]]
-    if fitted.pooled_ or len(rows) <= CURVE_ROWS:
-        return _spread_evenly(rows, CURVE_ROWS)
+    most = min(CURVE_ROWS, max(LEAST_ROWS, CURVE_CELLS // fitted.policies_.rule.cells))
+    if fitted.pooled_ or len(rows) <= most:
+        return _spread_evenly(rows, most)
     index = logs.participant_index[rows]
     people = _spread_evenly(np.unique(index), CURVE_PEOPLE)
     begins, ends = (np.searchsorted(index, people, side=side) for side in ("left", "right"))
-    each = CURVE_ROWS // len(people)
-    return np.concatenate([_spread_evenly(rows[begin:end], each) for begin, end in zip(begins, ends, strict=True)])
+    points = max(1, most // len(people))
+    return np.concatenate([_spread_evenly(rows[begin:end], points) for begin, end in zip(begins, ends, strict=True)])
 
 
 class _Tracer:
     """What all curves of a policy share: the decision points, and policies drawn around a pooled one."""
 
-    def __init__(self, fitted: Method, clip: Clip | None, seed: int) -> None:
+    def __init__(self, fitted: Method, clip: Clip | None, seed: int, influences: Influences | None) -> None:
         self._clip, self._pooled = clip, fitted.pooled_
         rule, rows = fitted.policies_.rule, _choose_rows(fitted)
         self._state, self._rule = fitted.logs_.state[rows], rule[fitted.unit_[rows]]
@@ -156,27 +181,41 @@ class _Tracer:
         self._people, self._points = len(present), (len(rows), int(fitted.used_.sum()))
         self._drawn: DecisionRule | None = None
         if self._pooled and self._people > 1:
-            self._few, self._drawn = _spread_evenly(np.arange(len(rows)), BAND_ROWS), _draw_rules(fitted, seed)
+            self._few = _spread_evenly(np.arange(len(rows)), BAND_ROWS)
+            self._drawn = _draw_rules(fitted, seed, influences)
 
     def trace(self, variable: Variable) -> Curve:
-        settings = tuple(variable.kind.list_settings(variable.take(self._state)))
+        settings, rare = self._list_settings(variable)
         at = np.stack([self._decide(self._rule, self._state, variable, setting) for setting in settings])
         mean = at.mean(axis=1)
         if not self._pooled:
             own = self._average_by_participant(at)
             low, high = np.quantile(own, (0.1, 0.9), axis=1)
             changes = [[mean_interval(column) for column in (there - own[0]).T] for there in own]
-            return Curve(variable.name, settings, mean, low, high, "middle 80 % of people", _freeze(changes), self._points)
+            band = "middle 80 % of people"
+            return Curve(variable.name, settings, mean, low, high, band, _freeze(changes), self._points, rare)
         if self._drawn is None:
-            return Curve(variable.name, settings, mean, mean, mean, "", _freeze(_without_ends(mean)), self._points)
-        state = np.broadcast_to(self._state[self._few], (BAND_DRAWS, *self._state[self._few].shape))
+            return Curve(variable.name, settings, mean, mean, mean, "", _freeze(_without_ends(mean)), self._points, rare)
+        state = self._state[None, self._few]
         drawn = np.stack([self._decide(self._drawn, state, variable, setting).mean(axis=1) for setting in settings])
         # Drawn at a sample of the decision points: the band is put around the curve of all of them.
         drawn += (mean - at[:, self._few].mean(axis=1))[:, None, :]
         low, high = np.quantile(drawn, ENDS, axis=1)
         low, high = np.clip(low, 0, mean), np.clip(high, mean, 1)
         changed = _freeze(_change_intervals(mean, drawn))
-        return Curve(variable.name, settings, mean, low, high, "95 % interval", changed, self._points)
+        return Curve(variable.name, settings, mean, low, high, "95 % interval", changed, self._points, rare)
+
+    def _list_settings(self, variable: Variable) -> tuple[tuple[VariableSetting, ...], int]:
+        """Where to put the variable: of many levels, the first and those that were logged most often; and how many other
+        levels there are."""
+        values = variable.take(self._state)
+        settings = variable.kind.list_settings(values)
+        if len(settings) <= MOST_LEVELS:
+            return tuple(settings), 0
+        counts = [int((values == setting.columns).all(axis=1).sum()) for setting in settings]
+        counts[0] = len(values)
+        often = np.sort(np.argsort(-np.array(counts), kind="stable")[:MOST_LEVELS])
+        return tuple(settings[place] for place in often), len(settings) - MOST_LEVELS
 
     def _decide(
         self, rule: DecisionRule, state: NDArray[np.float64], variable: Variable, setting: VariableSetting
@@ -214,17 +253,20 @@ def _change_intervals(mean: NDArray[np.float64], drawn: NDArray[np.float64]) -> 
     return [[Interval(*map(float, cell)) for cell in row] for row in numbers]
 
 
-def _draw_rules(fitted: Method, seed: int) -> DecisionRule | None:
+def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> DecisionRule | None:
     """Policies drawn from what the rule itself is unsure of, or from the normal approximation to θ, widened to Student's t,
-    batch shape (draws, 1); None for a rule that is neither."""
+    batch shape (draws, 1); None for a rule that is neither, and where θ has no standard error."""
     rule = fitted.policies_.rule
     if rule.coefficients() is None:
-        own: DecisionRule | None = rule.draw(BAND_DRAWS, np.random.default_rng(seed))
-        return own
-    found = compute_influences(fitted)
-    covariance = found.covariance("policy")
-    values, vectors = np.linalg.eigh(np.where(np.isfinite(covariance), covariance, 0.0))
-    root = vectors * np.sqrt(np.maximum(values, 0.0)) * t_quantile(len(found.critic) - 1) / t_quantile(np.inf)
+        from_posterior: DecisionRule | None = rule.draw(BAND_DRAWS, np.random.default_rng(seed))
+        return from_posterior
+    if influences is None or influences.policy is None:
+        return None
+    covariance = influences.covariance("policy")
+    if not np.isfinite(covariance).all():
+        return None
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0)) * t_quantile(len(influences.critic) - 1) / t_quantile(np.inf)
     noise = np.random.default_rng(seed).standard_normal((BAND_DRAWS, len(root))) @ root.T
     drawn: DecisionRule = rule.with_coefficients(
         (fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *rule.coefficients().shape[1:])

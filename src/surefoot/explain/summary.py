@@ -28,7 +28,7 @@ def print_explanation(explained: ExplainedPolicy, console: Console) -> None:
         console.print(f"[bold]{escape(heading)}[/]")
         for sentence in sentences:
             console.print(Padding(Text(sentence), (0, 0, 0, 2)))
-    own = not explained.fitted.pooled_
+    own = explained.coefficients.rows[0].people_above is not None
     about = ": mean over people; > 0, < 0: people whose own interval lies there" if own else ""
     console.print(f"\n[bold]All coefficients[/]{about}")
     table = make_table("part", "action", "feature", "value", "95 % interval", *(("> 0", "< 0") if own else ()), text=3)

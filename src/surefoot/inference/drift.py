@@ -32,6 +32,8 @@ LEAST_PEOPLE = 9
 """The signs of fewer people cannot be so unusual that 0.4 % of sign vectors, or fewer, are as unusual."""
 EXPLAINED = 1e-9
 """A column of which less than this share is left is explained by the others."""
+MANY_COLUMNS = 64
+"""With more columns than this, people whose outcomes are fully explained are left out before anything is solved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +153,21 @@ class _Scores:
         scores = cls(*(np.zeros((people, *shape)) for shape in ((), (), (logs.actions - 1,), (size * logs.actions,))))
         if not counts.any():
             return scores
-        middle, width = (part * sees for part in (logs.state[counts].mean(axis=0), 1 / _spread(logs.state[counts])))
+        middle = logs.state[counts].mean(axis=0) * sees
+        width = sees / find_spread(logs.state[counts])
         since = (np.diff(logs.starts)[logs.participant_index] - 1 - count_back(logs)) / PER
-        for people_in_block, rows in logs.blocks():
+        for everybody, rows in logs.blocks():
             counted = (rows >= 0) & counts[rows]
             state = np.where(counted[..., None], (logs.state[rows] - middle) * width, 0.0)
             action = np.where(counted, logs.action[rows], 0)
             x = critic_features(state, action, logs.actions) * counted[..., None]
-            moving = x * (since[rows] * counted)[..., None]
-            reward = np.where(counted, logs.reward[rows], 0.0)[..., None]
+            unexplained = ~find_explained(x, counted)
+            if not unexplained.any():
+                continue
+            people_in_block = everybody[unexplained]
+            x = x[unexplained]
+            moving = x * np.where(counted, since[rows], 0.0)[unexplained][..., None]
+            reward = np.where(counted, logs.reward[rows], 0.0)[unexplained][..., None]
             steps = moving[..., size::size]
             sent = steps.sum(axis=-1, keepdims=True)
             base = np.concatenate([x, moving[..., :size]], axis=-1)
@@ -171,9 +179,25 @@ class _Scores:
         return scores
 
 
-def _spread(state: NDArray[np.float64]) -> NDArray[np.float64]:
+def find_spread(state: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The standard deviation of every state variable, 1 for a constant."""
     width = state.std(axis=0)
     return np.where(width > 0, width, 1.0)
+
+
+def find_explained(x: NDArray[np.float64], counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Who has, among many columns x (people, rows, columns), so few rows that the columns explain any outcome, (people,).
+
+    Rows that are linearly independent leave no residual, so that such a participant has no part in a test.
+    """
+    explained = np.zeros(len(x), dtype=bool)
+    if x.shape[-1] <= MANY_COLUMNS:
+        return explained
+    for place in np.flatnonzero(counted.sum(axis=1) <= x.shape[-1]):
+        rows = x[place][counted[place]]
+        values = np.linalg.eigvalsh(rows @ rows.T)
+        explained[place] = not len(values) or values[0] > 1e-10 * values[-1]
+    return explained
 
 
 def _score(base: NDArray[np.float64], moving: NDArray[np.float64], reward: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,13 +12,18 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import CONFIDENCE
+from surefoot.learning.batch import FEW_FEATURES
 from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import Method
 from surefoot.numerics.parallel import Progress
 from surefoot.numerics.random_streams import streams
 
 BLOCK_ROWS = 2**19
-"""Drawn decision points that are fitted at a time: memory stays bounded however many people there are."""
+"""Drawn decision points that are fitted at a time, fewer of more features: memory stays bounded however many people there
+are, and however many variables."""
+ORDINARY_FEATURES, MOST_WORK = 64, 5e9
+"""With more features than the first, draws are made of as many people as their work allows: Σ draws · (n + d / 3) · d² of
+people with n decision points and d features, which takes a core about ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,12 @@ def bootstrap_coefficients(
     chosen = choose_people(logs, most_people, seed)
     done = 0
     discount = discount_rows(logs, fitted.forgetting)
-    for chunk, drawn, taken in _draw_logs(logs, chosen, draws, seed):
+    block_rows = count_block_rows(fitted.critic_coef_.shape[1])
+    for chunk, drawn, taken in _draw_logs(logs, chosen, draws, seed, block_rows):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
-            again = replace(fitted, filter=None).fit_some(drawn, discount=discount[taken])
+            start = np.repeat(fitted.coef_[chunk], draws, axis=0) if with_policy else None
+            again = replace(fitted, filter=None).fit_some(drawn, discount=discount[taken], start=start)
         critic[:, chunk] = np.quantile(again.critic_coef_.reshape(len(chunk), draws, -1), levels, axis=1)
         if policy is not None:
             policy[:, chunk] = np.quantile(again.coef_.reshape(len(chunk), draws, -1), levels, axis=1)
@@ -66,6 +73,20 @@ def bootstrap_coefficients(
         if progress is not None:
             progress(done, len(chosen))
     return Bootstrap(critic[0], critic[1], None if policy is None else policy[0], None if policy is None else policy[1])
+
+
+def count_affordable(logs: Trajectories, features: int, draws: int) -> int:
+    """How many people's decision points can be drawn and fitted again in a bounded time, whoever they are."""
+    lengths = np.bincount(logs.participant_index[logs.usable], minlength=len(logs.participants))
+    if features <= ORDINARY_FEATURES:
+        return len(lengths)
+    work = draws * (np.sort(lengths[lengths > 0])[::-1] + features / 3) * features**2
+    return int((np.cumsum(work) <= MOST_WORK).sum())
+
+
+def count_block_rows(features: int) -> int:
+    """How many drawn decision points are fitted at a time."""
+    return BLOCK_ROWS if features <= FEW_FEATURES else BLOCK_ROWS * FEW_FEATURES // (2 * features)
 
 
 def choose_people(logs: Trajectories, most: int | None, seed: int) -> NDArray[np.int64]:
@@ -78,13 +99,13 @@ def choose_people(logs: Trajectories, most: int | None, seed: int) -> NDArray[np
 
 
 def _draw_logs(
-    logs: Trajectories, people: NDArray[np.int64], draws: int, seed: int
+    logs: Trajectories, people: NDArray[np.int64], draws: int, seed: int, block_rows: int
 ) -> Iterator[tuple[NDArray[np.int64], Trajectories, NDArray[np.int64]]]:
     """Blocks of the people, logs in which every one of them appears `draws` times, resampled, and which rows these are."""
     rows = logs.order[logs.usable[logs.order]]
     count = np.bincount(logs.participant_index[rows], minlength=len(logs.participants))
     first = np.concatenate([[0], np.cumsum(count)])
-    block = np.cumsum(count[people] * draws) // BLOCK_ROWS
+    block = np.cumsum(count[people] * draws) // block_rows
     for number in np.unique(block):
         chunk = people[block == number]
         picks = [

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.inference.intervals import CONFIDENCE, t_quantile
-from surefoot.inference.participant_bootstrap import BLOCK_ROWS, Bootstrap, choose_people
+from surefoot.inference.participant_bootstrap import Bootstrap, choose_people, count_block_rows
 from surefoot.learning.batch import Batch
 from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import Method
@@ -38,7 +38,7 @@ def draw_coefficients(
     done = 0
     levels = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
     lengths = np.diff(logs.starts)[chosen]
-    block = np.cumsum(lengths * draws) // BLOCK_ROWS
+    block = np.cumsum(lengths * draws) // count_block_rows(d)
     for number in np.unique(block):
         people = chosen[block == number]
         coefficients = _draw_policies(fitted, people, draws, seed)

@@ -3,13 +3,13 @@
 A participant's influence is what the solution would lose without them; the covariance of the coefficients is (n − 1)/n · Σ
 influence · influenceᵀ. With few people the fit is repeated without each of them (the jackknife): the policy is far from
 linear in what one of nine people says. With many the analytic sandwich, clustered by participant, says the same to first
-order.
+order; so it does for a critic with many coefficients, whose refits would take minutes.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,13 +17,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import FEW_PEOPLE, t_quantile
 from surefoot.learning.actor_objective import gain_gradient_curvature
+from surefoot.learning.batch import FEW_FEATURES, Batch
+from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import ACCB, Method
+from surefoot.numerics.arrays import list_blocks
 from surefoot.numerics.boltzmann import boltzmann
+from surefoot.numerics.engines import NUMPY
 from surefoot.policies.features import critic_features, effects, policy_features
+
+MOST_REFITTED = 120
+"""A critic with more coefficients is not fitted again without each of few people."""
 
 
 class RowInfluences(NamedTuple):
@@ -125,19 +133,32 @@ class _Rows:
     def people(self) -> int:
         return len(self.starts)
 
-    def grams(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Σ weight · x xᵀ over each participant's rows, (people, d, d), an entry at a time: the rows may be many."""
-        size = self.x.shape[1]
-        grams = np.empty((self.people, size, size))
-        for i in range(size):
-            for j in range(i + 1):
-                grams[:, i, j] = self.sum_by_participant(weight * self.x[:, i] * self.x[:, j])
-                grams[:, j, i] = grams[:, i, j]
-        return grams
+    def list_grams(self, weight: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Blocks of people with Σ weight · x xᵀ over each one's rows, (people, d, d)."""
+        size, ends = self.x.shape[1], np.append(self.starts, len(self.x))
+        for block in list_blocks(self.people, cells=size**2):
+            rows = slice(ends[block.start], ends[block.stop])
+            starts = ends[block] - rows.start
+            yield block, _sum_products(self.x[rows], weight[rows], starts)
 
     def sum_by_participant(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums over each participant's rows of (rows, …)."""
         return np.asarray(np.add.reduceat(values, self.starts))
+
+
+def _sum_products(x: NDArray[np.float64], weight: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Σ weight · x xᵀ from each start to the next: an entry at a time where the rows may be many and the entries are few."""
+    size = x.shape[1]
+    products = np.empty((len(starts), size, size))
+    if size > FEW_FEATURES:
+        for place, rows in enumerate(np.split(np.arange(len(x)), starts[1:])):
+            products[place] = (x[rows] * weight[rows, None]).T @ x[rows]
+        return products
+    for i in range(size):
+        for j in range(i + 1):
+            products[:, i, j] = np.add.reduceat(weight * x[:, i] * x[:, j], starts)
+            products[:, j, i] = products[:, i, j]
+    return products
 
 
 def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDArray[np.float64]:
@@ -164,26 +185,12 @@ def compute_influences(
     rows = _Rows.of(fitted)
     if rows.people < 2:
         raise InputError("the sandwich needs at least 2 people with usable decision points")
-    if rows.people < FEW_PEOPLE and not analytic:
-        return _leave_each_out(fitted)
+    if takes_refits(fitted) and not analytic:
+        return _leave_each_out(fitted, with_policy)
     fitted.critic_.require_coefficients(f"an interval of one policy for {FEW_PEOPLE} people or more")
     if not rows.weights.any():
         return _know_nothing(fitted, rows)
-    penalty = fitted.penalty_[0]
-    weight = rows.weights - rows.cap * rows.at_cap
-    grams = rows.grams(weight)
-    pull = (
-        np.stack([rows.sum_by_participant(rows.weights * rows.residual * column) for column in rows.x.T], axis=1)
-        - penalty * (fitted.critic_coef_[0] - fitted.prior_mean(fitted.logs_)) / rows.people
-    )
-    hessian = grams.sum(axis=0)
-    used = np.diagonal(hessian) != 0  # A variable that the critic does not see has no row in the system.
-    critic = np.zeros_like(pull)
-    if np.linalg.eigvalsh((hessian + np.diag(penalty))[np.ix_(used, used)])[0] <= 0:
-        critic[:] = np.nan
-    else:
-        others = (hessian - grams + np.diag(penalty))[:, used][:, :, used]
-        critic[:, used] = np.linalg.solve(others, pull[:, used, None])[..., 0]
+    critic = _solve_without_each(fitted, rows)
     if not (with_policy and isinstance(fitted, ACCB)):
         return Influences(critic, None, _count_policy_features(fitted))
     equations = _PolicyEquations.of(fitted, rows)
@@ -191,6 +198,42 @@ def compute_influences(
     return Influences(
         critic, equations.solve(critic, rows.sum_by_participant), _count_policy_features(fitted), row_influences
     )
+
+
+def takes_refits(fitted: Method) -> bool:
+    """Whether the fit is repeated without each participant: where they are few, and the critic has not too many
+    coefficients or no formula."""
+    logs = fitted.logs_
+    people = len(np.unique(logs.participant_index[fitted.used_]))
+    return people < FEW_PEOPLE and (count_coefficients(fitted) <= MOST_REFITTED or not fitted.critic_.has_coefficients)
+
+
+def count_coefficients(fitted: Method) -> int:
+    """How many coefficients the critic learns: of state variables that it sees, and intercepts."""
+    return int((fitted.critic_sees_.sum() + 1) * fitted.logs_.actions)
+
+
+def _solve_without_each(fitted: Method, rows: _Rows) -> NDArray[np.float64]:
+    """What w would lose without each participant, (people, d): (H − H_n)⁻¹ g_n."""
+    penalty = fitted.penalty_[0]
+    pull = (
+        np.stack([rows.sum_by_participant(rows.weights * rows.residual * column) for column in rows.x.T], axis=1)
+        - penalty * (fitted.critic_coef_[0] - fitted.prior_mean(fitted.logs_)) / rows.people
+    )
+    weight = rows.weights - rows.cap * rows.at_cap
+    if count_coefficients(fitted) > MOST_REFITTED:
+        # Too few rows for each coefficient lie at the cap to say where it cuts: it is taken to cut everywhere alike.
+        weight = rows.weights * (1 - rows.cap * rows.at_cap.sum() / rows.weights.sum())
+    squares = (rows.x * weight[:, None]).T @ rows.x
+    used = np.diagonal(squares) != 0  # A variable that the critic does not see has no row in the system.
+    hessian = squares + np.diag(penalty)
+    critic = np.zeros_like(pull)
+    if np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
+        return np.full_like(critic, np.nan)
+    for block, grams in rows.list_grams(weight):
+        others = (hessian - grams)[:, used][:, :, used]
+        critic[block, used] = np.linalg.solve(others, pull[block, used, None])[..., 0]
+    return np.asarray(critic)
 
 
 def _estimate_rows(rows: _Rows, equations: _PolicyEquations) -> RowInfluences | None:
@@ -225,21 +268,37 @@ def _know_nothing(fitted: Method, rows: _Rows) -> Influences:
     return Influences(critic, policy, _count_policy_features(fitted))
 
 
-def _leave_each_out(fitted: Method) -> Influences:
-    """The jackknife: the pooled fit again without each of the few people."""
+def _leave_each_out(fitted: Method, with_policy: bool) -> Influences:
+    """The jackknife: the pooled fit again without each of the few people, and without its policy where nobody asks."""
     logs = fitted.logs_
-    people = np.unique(fitted.logs_.participant_index[~np.isnan(fitted.weights_)])
+    with_policy = with_policy and isinstance(fitted, ACCB)
     critic = []
     policy = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # That an action is missing without somebody is part of the uncertainty.
-        for participant in people:
+        for participant in np.unique(logs.participant_index[fitted.used_]):
             rewards = np.where(logs.participant_index == participant, np.nan, logs.reward)
-            without = replace(fitted, filter=None).fit(logs.with_values(reward=rewards))
-            critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
-            policy.append(fitted.coef_[0] - without.coef_[0] if isinstance(fitted, ACCB) else critic[-1])
-    learned = np.array(policy) if isinstance(fitted, ACCB) else None
-    return Influences(np.array(critic), learned, _count_policy_features(fitted))
+            others = logs.with_values(reward=rewards)
+            if with_policy:
+                Learnable.of_logs(others).require(logs.names.reward)
+                without = replace(fitted, filter=None).fit_some(others, start=fitted.coef_)
+                critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
+                policy.append(fitted.coef_[0] - without.coef_[0])
+            else:
+                critic.append(fitted.critic_coef_[0] - _refit_critic(fitted, others))
+    return Influences(np.array(critic), np.array(policy) if with_policy else None, _count_policy_features(fitted))
+
+
+def _refit_critic(fitted: Method, logs: Trajectories) -> NDArray[np.float64]:
+    """The pooled critic's coefficients from other logs, (d,)."""
+    Learnable.of_logs(logs).require(logs.names.reward)
+    discount = discount_rows(logs, fitted.forgetting)
+    joint = fitted.horizon_.look(fitted.make_horizon_task(logs, discount, NUMPY))
+    ((fits, rows),) = fitted.pooling_.list_blocks(logs)
+    sees = fitted.list_seen(logs.state_names)
+    batch = Batch.from_rows(logs, logs.usable, rows, NUMPY, discount, fitted.list_centres(logs), **sees)
+    result = fitted.fit_critic(batch, None if joint is None else joint.restrict(fits, rows, NUMPY))
+    return np.asarray(result.fit.coef[0])
 
 
 @dataclass(frozen=True)

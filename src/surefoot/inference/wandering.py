@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
+from surefoot.inference.drift import find_explained, find_spread
 from surefoot.numerics.batched_cholesky import solve
 from surefoot.policies.features import critic_features
 
@@ -83,7 +84,7 @@ def find_wandering(logs: Trajectories, counts: NDArray[np.bool_], sees: NDArray[
     sums = np.zeros((3, features))
     if counts.any():
         middle = logs.state[counts].mean(axis=0) * sees
-        width = sees / _spread(logs.state[counts])
+        width = sees / find_spread(logs.state[counts])
         for _, everybodys in logs.blocks():
             rows = everybodys[((everybodys >= 0) & counts[everybodys]).sum(axis=1) >= LEAST_POINTS]
             counted = (rows >= 0) & counts[rows]
@@ -91,16 +92,14 @@ def find_wandering(logs: Trajectories, counts: NDArray[np.bool_], sees: NDArray[
             x = _centre_actions(
                 critic_features(state, np.where(counted, logs.action[rows], 0), logs.actions), counted, logs.actions
             )
-            scores = _sum_scores(x, np.where(counted, logs.reward[rows], 0.0), counted)
+            unexplained = ~find_explained(x, counted)
+            rows = rows[unexplained]
+            counted = counted[unexplained]
+            scores = _sum_scores(x[unexplained], np.where(counted, logs.reward[rows], 0.0), counted)
             people += int((scores != 0).any(axis=(1, 2)).sum())
             sums += _measure_walks(scores, counted.sum(axis=1))
     p_values = _find_p_values(*sums)
     return Wandering(people, min(1.0, float(p_values.min()) * features), int(p_values.argmin()))
-
-
-def _spread(state: NDArray[np.float64]) -> NDArray[np.float64]:
-    width = state.std(axis=0)
-    return np.where(width > 0, width, 1.0)
 
 
 def _centre_actions(x: NDArray[np.float64], counted: NDArray[np.bool_], actions: int) -> NDArray[np.float64]:

@@ -4,7 +4,8 @@ The objective is smooth but not concave. It is climbed with damped Newton steps 
 advantage. For two actions the objective is concave where every decision point gets the action it gains from, so that this
 finds the best of those policies. Another summit can be higher: it sacrifices decision points with little at stake for a
 smaller θ. Where nothing is gained by leaving the advantage's direction, there is no such trade; everybody else climbs again
-from simpler policies. With more actions, or when the policy sees less than the critic, still further starts compete.
+from simpler policies. With more actions, or when the policy sees less than the critic, still further starts compete, or
+the policy of a fit to similar decision points where one is known.
 Arrays are as in `surefoot.learning.actor_objective`.
 """
 
@@ -71,9 +72,12 @@ class _Problem:
     """Which people of the block these are, for who is done leaves but rows stay; None: all of them."""
     radius: float | None = None
     """With a radius the search stays on Σ_a θ_aᵀ Σ̂ θ_a = radius."""
+    start: Array | None = None
+    """θ of a fit to similar decision points, (people, k, m), where one is known."""
 
     def of(self, people: Array) -> _Problem:
         parts = {name: getattr(self, name)[people] for name in ("penalty", "metric", "direction")}
+        parts |= {} if self.start is None else {"start": self.start[people]}
         return replace(self, **parts, places=people if self.places is None else self.places[people])
 
     def list_parts(self) -> Iterator[tuple[slice, Array, Array]]:
@@ -256,8 +260,9 @@ def _search(problem: _Problem, hard: Array) -> ActorFit:
     """Climb from the direction in which the logits follow the advantage, and from more where that may not be enough."""
     fit = _climb(problem, _best_start(problem, problem.direction)[0])
     if problem.radius is None:
-        _climb_again(problem, fit, _is_worth_turning(problem, fit), _other_starts)
-    _climb_again(problem, fit, hard, _extra_starts)
+        turn = _is_worth_turning(problem, fit)
+        _climb_again(problem, fit, turn if problem.start is None else turn & ~hard, _other_starts)
+    _climb_again(problem, fit, hard, _extra_starts if problem.start is None else _known_start)
     return fit
 
 
@@ -294,6 +299,11 @@ def _other_starts(problem: _Problem) -> list[Array]:
     return [problem.scale_to(directions[name], size**2) for name, size in OTHER_STARTS]
 
 
+def _known_start(problem: _Problem) -> list[Array]:
+    """The policy of a fit to similar decision points: it was the best of many starts there."""
+    return [problem.start if problem.radius is None else problem.scale_to(problem.start, problem.radius)]
+
+
 def _extra_starts(problem: _Problem) -> list[Array]:
     """The best of many fixed directions."""
     direction = problem.direction
@@ -313,12 +323,20 @@ def _extra_starts(problem: _Problem) -> list[Array]:
 
 
 def optimise(
-    z: Array, advantage: Array, weights: Array, *, count: Array, penalty: float, radius: float | None = None
+    z: Array,
+    advantage: Array,
+    weights: Array,
+    *,
+    count: Array,
+    penalty: float,
+    radius: float | None = None,
+    start: Array | None = None,
 ) -> ActorFit:
     """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) A_ia − (ζ/2)‖θ‖², and Σ_a θ_aᵀ Σ̂ θ_a ≤ radius where one is given.
 
     `weights` are u, `count` is M, both per participant; Σ̂ is the u-weighted mean of z zᵀ. With a radius (SACCB) either the
-    constraint is slack and the answer is that without it, or it holds with equality.
+    constraint is slack and the answer is that without it, or it holds with equality. `start` is the θ of a fit to similar
+    decision points: where one start may not be enough, it takes the place of many.
 
     >>> import numpy as np
     >>> z, advantage, ones = np.ones((1, 5, 1)), np.full((1, 5, 1), 2.0), np.ones((1, 5))
@@ -326,6 +344,7 @@ def optimise(
     array([[[0.842]]])
     """
     problem, hard, width, unit = _pose_problem(z, advantage, weights, count, penalty)
+    problem = replace(problem, start=None if start is None else start * width[:, None, :])
     fit = _search(problem, hard)
     if radius is not None:
         _constrain(problem, hard, fit, radius)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array_api_compat import device
 
-from surefoot.numerics.arrays import Array, array_namespace, gram
+from surefoot.numerics.arrays import Array, array_namespace, gram, sum_last
 from surefoot.numerics.boltzmann import boltzmann
 
 
@@ -21,10 +21,7 @@ def _subtract_penalty(shares: Array, theta: Array, penalty: Array) -> Array:
 
 def gain(theta: Array, logits: Array, stakes: Array, penalty: Array) -> Array:
     """Σ_i Σ_a π_θ(a | s_i) S_ia − ½ Σ_aj ζ_j θ_aj² per participant, with the logits θ_aᵀ z_i and `penalty` (people, m)."""
-    shares = boltzmann(logits) * stakes
-    # One action needs no sum, which is the slowest pass over an axis of one.
-    total = shares[..., 0] if shares.shape[-1] == 1 else array_namespace(shares).sum(shares, axis=-1)
-    return _subtract_penalty(total, theta, penalty)
+    return _subtract_penalty(sum_last(boltzmann(logits) * stakes), theta, penalty)
 
 
 def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Array) -> tuple[Array, Array, Array]:
@@ -37,7 +34,7 @@ def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Arra
         return _two_actions(theta, z, stakes[..., 0], penalty)
     xp = array_namespace(z)
     probability = boltzmann(z @ xp.matrix_transpose(theta))
-    mean = xp.sum(probability * stakes, axis=-1)
+    mean = sum_last(probability * stakes)
     slope = probability * (stakes - mean[..., None])
     pull = xp.matrix_transpose(slope) @ z - penalty[:, None, :] * theta
     curvature = xp.zeros((people, k * m, k * m), dtype=z.dtype, device=device(z))

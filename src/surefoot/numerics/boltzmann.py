@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surefoot.numerics.arrays import Array, array_namespace
+from surefoot.numerics.arrays import Array, array_namespace, sum_last
 
 
 def boltzmann(logits: Array) -> Array:
@@ -21,6 +21,8 @@ def boltzmann(logits: Array) -> Array:
             odds = xp.exp(-logits)
         odds += 1.0
         return 1.0 / odds
-    top = xp.maximum(xp.max(logits, axis=-1, keepdims=True), xp.zeros_like(logits[..., :1]))
-    raised = xp.exp(logits - top)
-    return raised / (xp.exp(-top) + xp.sum(raised, axis=-1, keepdims=True))
+    top = xp.zeros_like(logits[..., 0])
+    for action in range(logits.shape[-1]):
+        top = xp.maximum(top, logits[..., action])
+    raised = xp.exp(logits - top[..., None])
+    return raised / (xp.exp(-top) + sum_last(raised))[..., None]

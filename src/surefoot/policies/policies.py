@@ -177,7 +177,7 @@ class Policies:
             raise InputError(f"{people.size} participants but {len(checked)} states; give one state per participant")
         rules = self._rules
         chances = np.empty((len(people), len(self.action_names)))
-        for block in list_blocks(len(people)):
+        for block in list_blocks(len(people), cells=rules.cells):
             chances[block] = rules[people[block]].probabilities(checked[block])
         return _where_available(chances, free)
 

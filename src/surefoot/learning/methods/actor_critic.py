@@ -63,7 +63,8 @@ class ACCB(Method):
         z = policy_features(found.scaling.standardise(batch.state, batch.policy_sees))
         penalty = (self.actor_penalty * found.scaling.reward)[:, None]
         count = xp.sum(batch.weights, axis=1)
-        actor = optimise(z, advantage, fit.weights, count=count, penalty=penalty, radius=self.radius)
+        start = None if found.start is None else found.scaling.to_standard(found.start)
+        actor = optimise(z, advantage, fit.weights, count=count, penalty=penalty, radius=self.radius, start=start)
         return Boltzmann(found.scaling.to_raw(actor.coef)), actor.converged
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -132,10 +132,18 @@ class Method(EstimatorInterface, ABC):
             )
         return self.fit(join_logs(self.logs_, logs), engine=engine)
 
-    def fit_some(self, logs: Trajectories, *, engine: str = "numpy", discount: NDArray[np.float64] | None = None) -> Self:
+    def fit_some(
+        self,
+        logs: Trajectories,
+        *,
+        engine: str = "numpy",
+        discount: NDArray[np.float64] | None = None,
+        start: NDArray[np.float64] | None = None,
+    ) -> Self:
         """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one.
 
-        `discount` says how much every row counts, where the rows themselves do not tell when they were.
+        `discount` says how much every row counts, where the rows themselves do not tell when they were. `start` is `coef_`
+        of a fit to similar decision points: an actor with many starts then climbs from there instead.
         """
         self.check_names(logs.state_names, logs.action_names)
         where, sees = find_engine(engine), self.list_seen(logs.state_names)
@@ -149,7 +157,7 @@ class Method(EstimatorInterface, ABC):
         keep_freed_memory()
         horizon = find_horizon(self.horizon)
         joint = horizon.look(self.make_horizon_task(cleaned, discount, where))
-        arrays, troubles, rule = self.fit_units(cleaned, joint, discount, where)
+        arrays, troubles, rule = self.fit_units(cleaned, joint, discount, where, start)
         names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
         policies = Policies(None if pooling.shared else participants, rule, *names, training=training)
         if joint is not None and joint.anybody is not None:
@@ -165,7 +173,12 @@ class Method(EstimatorInterface, ABC):
         return self
 
     def fit_units(
-        self, logs: Trajectories, joint: JointFit | None, discount: NDArray[np.float64], engine: Engine
+        self,
+        logs: Trajectories,
+        joint: JointFit | None,
+        discount: NDArray[np.float64],
+        engine: Engine,
+        start: NDArray[np.float64] | None = None,
     ) -> tuple[FitArrays, NDArray[np.bool_], DecisionRule]:
         """Critic and decision rule of every fit to some people's filtered logs, and its troubles, (fits, troubles); `joint`
         is what was learned of everybody before."""
@@ -177,7 +190,8 @@ class Method(EstimatorInterface, ABC):
         def fit_block(block: Block) -> tuple[NDArray[np.int64], DecisionRule, NDArray[np.bool_]]:
             fits, rows = block
             batch = Batch.from_rows(logs, can_use, rows, engine, discount, centre, **sees)
-            learned = self.fit_batch(batch, None if joint is None else joint.restrict(fits, rows, engine))
+            near = None if start is None else engine.to_device(start[fits].reshape(len(fits), logs.actions - 1, -1))
+            learned = self.fit_batch(batch, None if joint is None else joint.restrict(fits, rows, engine), near)
             arrays.record(fits, rows, engine.to_numpy(batch.usable) > 0, learned, engine)
             data = (batch.state, batch.action, batch.reward, batch.usable, learned.critic.weights)
             troubles = find_troubles(*data, actions=batch.actions, features=features)
@@ -216,12 +230,19 @@ class Method(EstimatorInterface, ABC):
             prior=self.place_prior(logs.state_names, logs.action_names),
         )
 
-    def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None) -> BatchFit:
+    def fit_batch(self, batch: Batch, outlook: BatchOutlook | None = None, start: Array | None = None) -> BatchFit:
         """The method on arrays: critic, then decision rule, for all people of a block at once.
 
         With an `outlook` (a long-run horizon, or partial pooling) the critic has judged already, and the rule acts on the
         advantages that it holds.
         """
+        result = replace(self.fit_critic(batch, outlook), start=start)
+        rule, converged = self.learn_rule(result)
+        converged = result.fit.converged & converged
+        return BatchFit(result.fit, result.residuals, result.scale, rule, converged, result.scaling, result.penalty)
+
+    def fit_critic(self, batch: Batch, outlook: BatchOutlook | None = None) -> CriticResult:
+        """The critic alone, for all people of a block at once."""
         xp = array_namespace(batch.state)
         x = batch.features
         units = find_penalty_units(self.penalty_units)
@@ -233,9 +254,7 @@ class Method(EstimatorInterface, ABC):
         data = CriticBatch(x, batch.reward, batch.weights, batch.state, batch.action, penalty, batch.arms, seen)
         fit, penalty = self.regress(batch, data, scaling) if outlook is None else (outlook.critic, penalty)
         ahead = None if outlook is None else outlook.advantage
-        found = CriticResult.of_fit(batch, x, fit, scaling, penalty, ahead)
-        rule, converged = self.learn_rule(found)
-        return BatchFit(fit, found.residuals, found.scale, rule, fit.converged & converged, scaling, penalty)
+        return CriticResult.of_fit(batch, x, fit, scaling, penalty, ahead)
 
     def regress(self, batch: Batch, data: CriticBatch, scaling: FitScales) -> tuple[CriticFit, Array]:
         """The model of the expected reward, and ζ of every feature that it was fitted with."""

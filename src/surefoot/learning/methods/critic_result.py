@@ -28,6 +28,8 @@ class CriticResult:
     residuals: Array
     ahead: Advantage | None = None
     """With a long-run horizon."""
+    start: Array | None = None
+    """Coefficients of policies of a fit to similar decision points, (people, k, m), where they are known."""
 
     @classmethod
     def of_fit(

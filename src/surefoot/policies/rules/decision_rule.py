@@ -46,6 +46,11 @@ class DecisionRule(ABC):
         first = next(iter(self.arrays().values()))
         return tuple(first.shape[: first.ndim - self.batch_axes_follow])
 
+    @property
+    def cells(self) -> int:
+        """How many numbers one rule of the batch holds."""
+        return sum(values.size for values in self.arrays().values()) // max(int(np.prod(self.batch)), 1)
+
     def __getitem__(self, index: Any) -> Self:
         """The rules of some people, by an index over the batch axes."""
         return type(self)(**{name: values[index] for name, values in self.arrays().items()})
