@@ -31,7 +31,7 @@ class NotFittedError(AttributeError):
 
 
 class FitWarning(UserWarning):
-    """A participant's result is defined but rests on too little; the message names the participant."""
+    """A result is defined but rests on too little, or on doubtful rows; the message names the participant or the column."""
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

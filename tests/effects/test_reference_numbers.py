@@ -42,7 +42,10 @@ def _fit(case, trial, order):
     """The case's analysis of the case's people, with the rows in another order each time."""
     frame = trial if case["people"] == "all" else trial[trial["person"] < case["people"]]
     frame = frame.sample(frac=1, random_state=order)
-    asked = ROLES | {"available": "available" if case.get("available", True) else None}
+    available = "available" if case.get("available", True) else None
+    asked = ROLES | {"available": available}
+    if available is None:
+        frame = frame.drop(columns="available")
     if case["estimator"] == "lag":
         return sf.effects.wcls(frame, outcome="y", controls=["x"], lag=case["lag"], future=case["future"], **asked)
     asked |= {"moderators": case["moderator"], "controls": case["control"], "numerator": case.get("numerator")}

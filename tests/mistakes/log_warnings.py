@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.csv
 
 import surefoot as sf
 from surefoot.log_checks import check_logs, list_warnings
+from surefoot.study.draft import draft_study
 from tests.mistakes.catalogue import Mistake
 from tests.mistakes.given import unbalanced
 
@@ -25,10 +27,14 @@ column = "steps"
 """
 
 
-def warn(change: Callable[[np.ndarray, np.ndarray], np.ndarray], added: str = "") -> Callable[[], str]:
+def warn(
+    change: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda steps, action: steps,
+    added: str = "",
+    columns_of: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = lambda columns: columns,
+) -> Callable[[], str]:
     """Warnings about logs of 20 people × 40 decision points, with outcomes that `change` makes of sound ones and actions.
 
-    `added` comes at the end of the study.
+    `added` comes at the end of the study; `columns_of` makes other columns of the sound ones.
     """
 
     def make() -> str:
@@ -43,7 +49,7 @@ def warn(change: Callable[[np.ndarray, np.ndarray], np.ndarray], added: str = ""
             "action": action.ravel(),
             "steps": change(steps, action).ravel(),
         }
-        pyarrow.csv.write_csv(pa.table(columns), "logs.csv")
+        pyarrow.csv.write_csv(pa.table(columns_of(columns)), "logs.csv")
         study = sf.Study.parse(STUDY + added)
         return "\n".join(list_warnings(check_logs(study.read("logs.csv"), study)))
 
@@ -64,7 +70,70 @@ def write_codes(steps: np.ndarray, action: np.ndarray) -> np.ndarray:
     return coded
 
 
+def spell_twice(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    other = (columns["time"] % 2 == 1) & (columns["participant"] == "p01")
+    return {**columns, "participant": np.where(other, "P01", columns["participant"])}
+
+
+def hide_availability(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    free = columns["time"] % 10 != 0
+    return {**columns, "action": np.where(free, columns["action"], 0), "avail": free.astype(int)}
+
+
+def draft(old: str, new: str, count: int = -1) -> Callable[[], str]:
+    """Warnings of `surefoot init` about logs in which something was replaced."""
+
+    def make() -> str:
+        lines = [f"p{row // 20},{row % 20},{row * 7 % 10}.25,{row * row % 7 % 2},0.5,{row * 37 % 101}" for row in range(200)]
+        text = "participant,time,mood,sent,p,steps\n" + "\n".join(lines) + "\n"
+        assert old in text
+        Path("logs.csv").write_text(text.replace(old, new, count), encoding="utf-8")
+        return "\n".join(draft_study(Path("logs.csv")).warnings)
+
+    return make
+
+
 MISTAKES = [
+    Mistake(
+        "A participant whose id is written in two ways",
+        warn(columns_of=spell_twice),
+        "look: participants and availability: participants 'P01' and 'p01' differ in case, blanks or leading zeros alone, and count as different people; write each id in one way, if they are one participant",
+    ),
+    Mistake(
+        "The number of the row for the participant",
+        warn(columns_of=lambda columns: {**columns, "participant": np.arange(800)}),
+        "unsafe: participants and availability: every participant of column 'participant' has exactly one row, so it seems to number the rows; name the column that says whose each decision point is",
+    ),
+    Mistake(
+        "A column of availability that the study does not name",
+        warn(columns_of=hide_availability),
+        "unsafe: participants and availability: column 'avail' seems to say when nothing could be sent (80 rows), but is not named, so that nothing counts as chosen there; name it as available",
+    ),
+    Mistake(
+        "init of actions that are 1 and 2",
+        draft(",0,0.5,", ",2,0.5,"),
+        "column 'sent': 1 is taken for \"nothing\", because it is the smallest code; see [actions]",
+    ),
+    Mistake(
+        "init of words for missing",
+        draft(",0\n", ",.\n"),
+        "'.' counts as missing (missing in [columns]); take out what is a value",
+    ),
+    Mistake(
+        "init of rows that end early",
+        draft(",37\n", "\n"),
+        "2 rows have fewer or more fields than the header (line 3, 104); left out fields count as missing (ragged in [file])",
+    ),
+    Mistake(
+        "init of a header of two rows",
+        draft("steps\n", "steps\nwho,when,0 to 10,sent?,chance,per hour\n"),
+        "row 2 belongs to the header and is not read (header_rows in [file])",
+    ),
+    Mistake(
+        "init of logs without the randomisation probability",
+        draft(",p,", ",battery,"),
+        "no column looks like the randomisation probability, which effects and evaluate need; name its column with --probability NAME, or write the design's probabilities in [actions]",
+    ),
     Mistake(
         "Zeros after nothing: a watch that is put on when it buzzes, or a prompt that works",
         warn(zero_after_nothing),

@@ -154,7 +154,8 @@ def test_further_rows_of_a_header_are_not_read(above, plain, tmp_path):
     path = write(tmp_path / "logs.csv", above=above)
     draft, study, logs = read(path)
     assert study.file.header_rows == 1 + len(above)
-    assert f"rows 2 to {1 + len(above)} belong to the header and are not read (header_rows in [file])" in draft.warnings
+    rows = "row 2 belongs to the header and is" if len(above) == 1 else "rows 2 to 3 belong to the header and are"
+    assert f"{rows} not read (header_rows in [file])" in draft.warnings
     assert_same(logs, plain)
     # Lines are named as they stand in the file.
     rows = change("steps", lambda text, number: "many" if number == 2 else text)
@@ -258,10 +259,10 @@ def test_every_command_works_at_once(shape, tmp_path):
 
 
 def test_rows_that_end_early_are_read_with_empty_fields(tmp_path):
-    from surefoot.data.text_files import TextShape, text_table
+    from surefoot.data.text_files import ColumnChoice, TextShape, text_table
 
     rows = [row[:-1] if number % 50 == 4 else row for number, row in enumerate(ROWS)]
     data = write(tmp_path / "logs.csv", rows, above=QUALTRICS).read_bytes()
     shape = TextShape(",", header_rows=3, ragged=True)
-    table = text_table(tmp_path / "logs.csv", data, ["steps", "t"], shape)
+    table = text_table(tmp_path / "logs.csv", data, ColumnChoice(["steps", "t"]), shape)
     assert table["steps"].to_pylist() == [row[7] if len(row) > 7 else "" for row in rows]

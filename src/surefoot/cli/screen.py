@@ -36,7 +36,7 @@ def screen(
     Nothing is changed: `fit`, `audit` and `evaluate` mark the same values missing when the study has a [screen] section.
     """
     from surefoot.fitting.partition import Partition
-    from surefoot.log_checks import OUTCOME_CHECKS, VERDICTS, list_warnings
+    from surefoot.log_checks import SCREEN_CHECKS, VERDICTS, list_warnings
     from surefoot.screening.page import render_page
     from surefoot.screening.screen import ScreenTotals
     from surefoot.study import Study
@@ -49,7 +49,7 @@ def screen(
     with _open_table(out) as write:
         for number in range(len(partition.parts)):
             read = partition.read(number)
-            for check in (check_values(read, described) for check_values in OUTCOME_CHECKS):
+            for check in (check_values(read, described) for check_values in SCREEN_CHECKS):
                 earlier = worst.setdefault(check.name, check)
                 worst[check.name] = max(earlier, check, key=lambda part: VERDICTS.index(part.verdict))
             if read.screen is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,16 @@ from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class UnnamedAvailability(NamedTuple):
+    """A column that says when nothing could be sent, which nobody named."""
+
+    name: str
+    rows: int
+    """At which nothing could be sent."""
+    sent: int
+    """Those of them at which something was sent."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,8 @@ class ColumnNames:
     probability_of: str = "action taken"
     """What the probabilities were where the data came from: of the `action taken`, of `sending`, or of the `design`.
     `Trajectories` always hold those of the action taken."""
+    unnamed: tuple[UnnamedAvailability, ...] = ()
+    """Columns of the data that look like availability, where none was named."""
 
 
 TIME_HABITS = {

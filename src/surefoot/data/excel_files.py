@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -11,15 +10,15 @@ from zipfile import BadZipFile
 from surefoot.data.file_settings import FileSettings
 from surefoot.data.locations import Location
 from surefoot.data.log_columns import spell
-from surefoot.data.text_files import check_columns, name_columns
+from surefoot.data.text_files import ColumnChoice, name_columns
 from surefoot.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def excel_table(path: Location, data: bytes, columns: Sequence[str] | None, settings: FileSettings) -> pa.Table:
-    """The named columns of a sheet, or all of them; its first row is the header."""
+def excel_table(path: Location, data: bytes, columns: ColumnChoice, settings: FileSettings) -> pa.Table:
+    """The chosen columns of a sheet; its first row is the header."""
     import pyarrow as pa
 
     rows = _read_sheet(path, data, settings.sheet)
@@ -27,14 +26,13 @@ def excel_table(path: Location, data: bytes, columns: Sequence[str] | None, sett
     while cells and cells[-1] == "":
         cells.pop()
     header = name_columns(f"{path}: row 1", cells)
-    columns = header if columns is None else columns
-    check_columns(path, header, columns)
+    chosen = columns.pick(path, header)
     # Excel keeps formatted but empty rows at the end.
     while len(rows) > 1 and all(cell is None for cell in rows[-1]):
         rows.pop()
-    places = [header.index(name) for name in columns]
+    places = [header.index(name) for name in chosen]
     filled = rows[settings.header_rows :]
-    return pa.table({name: _column([row[place] for row in filled]) for name, place in zip(columns, places, strict=True)})
+    return pa.table({name: _column([row[place] for row in filled]) for name, place in zip(chosen, places, strict=True)})
 
 
 def _read_sheet(path: Location, data: bytes, sheet: str | None) -> list[tuple[Any, ...]]:

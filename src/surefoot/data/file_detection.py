@@ -74,7 +74,9 @@ def detect_settings(file: LogFile) -> DetectedFile:
         cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
         settings = replace(settings, header_rows=count_header_rows([table.column_names, *cells]))
     if settings.header_rows > 1:
-        warnings.append(f"rows 2 to {settings.header_rows} belong to the header and are not read (header_rows in [file])")
+        further = "row 2 belongs" if settings.header_rows == 2 else f"rows 2 to {settings.header_rows} belong"
+        verb = "is" if settings.header_rows == 2 else "are"
+        warnings.append(f"{further} to the header and {verb} not read (header_rows in [file])")
     table, _ = file.table(settings=settings)
     settings, ambiguous = _detect_numbers(table, settings)
     return DetectedFile(settings, (*warnings, *ambiguous))

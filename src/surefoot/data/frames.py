@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot.data.text_files import match_names
 from surefoot.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def arrow_table(frame: Any, names: list[str]) -> tuple[pa.Table, str]:
-    """The named columns of a pandas, polars or Arrow frame as an Arrow table, and the name of the frame's library."""
+def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[pa.Table, str]:
+    """The named columns of a pandas, polars or Arrow frame as an Arrow table, and the name of the frame's library.
+
+    Further columns whose names the pattern `also` finds come with them, unless they mix types.
+    """
     import narwhals as nw
     import pyarrow as pa
 
@@ -33,10 +37,13 @@ def arrow_table(frame: Any, names: list[str]) -> tuple[pa.Table, str]:
     if len(table) == 0:
         raise InputError("the table has no rows; give it at least one decision point")
     arrays: dict[str, pa.Array] = {}
-    for name in names:
+    extra = match_names(also, available, names)
+    for name in (*names, *extra):
         try:
             column = table.select(name).to_arrow().column(0)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            if name in extra:
+                continue
             raise InputError(f"column '{name}' mixes types ({error}); convert it to one type", column=name) from error
         arrays[name] = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return pa.table(arrays), str(table.implementation)

@@ -19,6 +19,7 @@ from surefoot.data.locations import Location, find_size, list_parquet, locate
 from surefoot.data.log_columns import MISSING, LogColumn, settle_missing, whole_array
 from surefoot.data.log_formats import find_format
 from surefoot.data.problems import Place, Problems, frame_row
+from surefoot.data.text_files import EVERY_COLUMN, ColumnChoice
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class LogLayout:
     meant: Mapping[str, Collection[str]] = field(default_factory=dict)
     """By column, texts that are values even if they are spelled like "missing": levels of a category, actions."""
     settings: FileSettings = PLAIN
+    also: str | None = None
+    """A pattern of the names of further columns, which are read where the file has them."""
 
     def settle_missing(self, table: pa.Table) -> pa.Table:
         """The table without dictionaries and without surrounding blanks, null where "missing" is spelled."""
@@ -125,8 +128,9 @@ def concatenate(parts: Sequence[LogRows]) -> LogRows:
         which = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[which].place(row - int(starts[which]))
 
+    shared = [name for name in parts[0].table.column_names if all(name in part.table.column_names for part in parts)]
     try:
-        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+        table = pa.concat_tables([part.table.select(shared) for part in parts], promote_options="permissive")
     except pa.ArrowException as error:
         raise InputError(f"the files do not go together ({error}); write all files with one schema") from error
     participants, position = np.unique(np.concatenate([part.participants for part in parts]), return_inverse=True)
@@ -177,8 +181,8 @@ class LogFile:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return {"name": name, "bytes": file.seek(0, io.SEEK_END), "sha256": digest}
 
-    def table(self, columns: Sequence[str] | None = None, settings: FileSettings = PLAIN) -> tuple[pa.Table, Place]:
-        """The named columns, or all of them, as they are (text from CSV, typed from Parquet), and what rows are called."""
+    def table(self, columns: ColumnChoice = EVERY_COLUMN, settings: FileSettings = PLAIN) -> tuple[pa.Table, Place]:
+        """The chosen columns as they are (text from CSV, typed from Parquet), and what rows are called."""
         # Of a file whose bytes nobody needed (to hash them) only these columns are read, if its format allows.
         found = find_format(self.path)
         if self.groups:
@@ -191,7 +195,7 @@ class LogFile:
 
     def rows(self, layout: LogLayout, first_row: int = 0) -> LogRows:
         """The rows of the layout's columns, with every spelling of "missing" settled; `first_row` numbers the first."""
-        table, place = self.table(layout.columns, layout.settings)
+        table, place = self.table(ColumnChoice(layout.columns, layout.also), layout.settings)
         with name_file(self.path):
             table = self._type_columns(layout.settle_missing(table), layout)
             return LogRows.of(table, layout.participant, place, first_row, layout.settings)

@@ -13,7 +13,7 @@ from surefoot.data.file_settings import FileSettings
 from surefoot.data.locations import Location
 from surefoot.data.parquet_files import list_row_groups, parquet_table
 from surefoot.data.problems import Place
-from surefoot.data.text_files import TextShape, decode_text, text_place, text_table
+from surefoot.data.text_files import ColumnChoice, TextShape, decode_text, text_place, text_table
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ class LogFormat(ABC):
 
     @abstractmethod
     def read(
-        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: ColumnChoice, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
-        """The named columns, or all, and how its rows are called; `data` are the file's bytes where they were read."""
+        """The chosen columns, and how its rows are called; `data` are the file's bytes where they were read."""
 
     def list_groups(self, path: Location, rows: int) -> list[tuple[tuple[int, ...], int]]:
         """Groups of rows that can be read by themselves, in sets of about so many rows, and the rows of each set."""
         return []
 
-    def read_groups(self, path: Location, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
-        """The named columns, or all, of some groups of rows."""
+    def read_groups(self, path: Location, groups: Sequence[int], columns: ColumnChoice) -> pa.Table:
+        """The chosen columns of some groups of rows."""
         raise NotImplementedError
 
 
@@ -52,7 +52,7 @@ class TextFormat(LogFormat):
     is_text = True
 
     def read(
-        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: ColumnChoice, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         text = decode_text(path, unpack(path, data), settings.encoding)
         shape = find_shape(path, settings)
@@ -66,14 +66,14 @@ class ParquetFormat(LogFormat):
     typed = True
 
     def read(
-        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: ColumnChoice, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         return parquet_table(path, data, columns), lambda row: f"{path}: row {row}"
 
     def list_groups(self, path: Location, rows: int) -> list[tuple[tuple[int, ...], int]]:
         return list_row_groups(path, rows)
 
-    def read_groups(self, path: Location, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+    def read_groups(self, path: Location, groups: Sequence[int], columns: ColumnChoice) -> pa.Table:
         return parquet_table(path, None, columns, groups)
 
 
@@ -84,7 +84,7 @@ class ExcelFormat(LogFormat):
     typed = False
 
     def read(
-        self, path: Location, data: bytes | None, columns: Sequence[str] | None, settings: FileSettings
+        self, path: Location, data: bytes | None, columns: ColumnChoice, settings: FileSettings
     ) -> tuple[pa.Table, Place]:
         table = excel_table(path, path.read_bytes() if data is None else data, columns, settings)
         return table, lambda row: f"{path}: row {row + 1 + settings.header_rows}"

@@ -15,6 +15,7 @@ from surefoot.data.decision_points import DecisionPoints
 from surefoot.data.log_files import LogLayout, LogRows
 from surefoot.data.mean_weights import READINGS, require_reading
 from surefoot.data.problems import Problems
+from surefoot.data.row_identities import AVAILABLE_OR_NOT
 from surefoot.errors import InputError, did_you_mean
 
 
@@ -61,7 +62,9 @@ class LogRoles:
     def layout(self) -> LogLayout:
         kinds = self.state.items() if isinstance(self.state, Mapping) else ()
         levels = {name: kind.levels for name, kind in kinds if not isinstance(kind, str)}
-        return LogLayout(self.participant, self.time, tuple(self.columns), meant={self.action: self.action_names, **levels})
+        meant = {self.action: self.action_names, **levels}
+        also = AVAILABLE_OR_NOT if self.available is None else None
+        return LogLayout(self.participant, self.time, tuple(self.columns), meant=meant, also=also)
 
     def kinds(self, rows: LogRows) -> dict[str, tuple[str, VariableKind]]:
         """The column and the kind of every state variable; without kinds of their own columns are numbers or yes/no."""

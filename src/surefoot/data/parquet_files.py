@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.data.locations import Location, find_store, map_files
 from surefoot.data.log_columns import value_family
-from surefoot.data.text_files import check_columns
+from surefoot.data.text_files import ColumnChoice, check_columns
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,19 +53,17 @@ def list_row_groups(path: Location, rows: int) -> list[tuple[tuple[int, ...], in
 
 
 def parquet_table(
-    path: Location, data: bytes | None, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+    path: Location, data: bytes | None, columns: ColumnChoice, groups: Sequence[int] | None = None
 ) -> pa.Table:
-    """The named columns of a Parquet file, or all of them, and all row groups or some, checked down to the encoding of their
-    text."""
+    """The chosen columns of a Parquet file, of all row groups or some, checked down to the encoding of their text."""
     import pyarrow as pa
 
     file = open_parquet(path, data)
-    columns = list(file.schema_arrow.names) if columns is None else columns
-    check_columns(path, list(file.schema_arrow.names), columns)
+    chosen = columns.pick(path, list(file.schema_arrow.names))
     try:
         # A column called "a.b" is a column, not a field of "a": pick by position in what was read.
         read = file.read if groups is None else partial(file.read_row_groups, list(groups))
-        table = read(columns=list(columns)).select(list(columns))
+        table = read(columns=chosen).select(chosen)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error

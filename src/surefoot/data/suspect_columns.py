@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import YesNo
 from surefoot.data.column_summaries import ColumnSummary
 from surefoot.data.log_columns import MISSING_ANSWERS, MISSING_SIGNS, LogColumn, is_text
 from surefoot.data.trajectories import Trajectories
@@ -29,9 +28,6 @@ PROBABILITIES = (
 """How columns of probabilities are usually called."""
 INDEX = r"^(|unnamed: ?\d+|index|row([._ -]?(number|name|names|id|no))?|x\d?|\.\.\.\d+|_c\d+|level_\d+)$"
 """How the number of a row is called by the programs that write it."""
-AVAILABILITY = r"(?i)(^|[^a-z])(avail|eligib)|(?<=[a-z])(Avail|Eligib)"
-UNAVAILABILITY = r"(?i)(un|in|not|non|no)[._ -]?(avail|eligib)"
-"""How a column is called that says whether somebody could be treated, and one that says the opposite."""
 AFTERWARDS = (
     r"(^|[._ -])(after|post|next|later|future|follow[._ -]?up|respon\w+|outcome|result|click\w*|opened|dismissed|answered|"
     r"thumbs\w*|reaction|completed|engaged)([._ -]|\d|$)"
@@ -239,17 +235,6 @@ def is_probability(summary: ColumnSummary) -> bool:
     numbers = summary.numbers
     named = looks_like_probability(summary.name)
     return named and numbers is not None and bool(numbers.size and numbers.min() >= 0 and numbers.max() <= 1)
-
-
-def is_availability(summary: ColumnSummary) -> bool:
-    """Whether a column is called like availability and says yes or no."""
-    named = re.search(AVAILABILITY, summary.name) and not re.search(UNAVAILABILITY, summary.name)
-    return bool(named) and YesNo.recognize(summary) is not None and not summary.is_constant
-
-
-def is_unavailability(summary: ColumnSummary) -> bool:
-    """Whether a column says yes where somebody could not be treated."""
-    return bool(re.search(UNAVAILABILITY, summary.name)) and YesNo.recognize(summary) is not None
 
 
 def is_index(summary: ColumnSummary) -> bool:

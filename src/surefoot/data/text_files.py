@@ -170,14 +170,13 @@ def text_place(path: Location, text: bytes, shape: TextShape) -> Place:
     return place
 
 
-def text_table(path: Location, text: bytes, columns: Sequence[str] | None, shape: TextShape) -> pa.Table:
-    """The named columns, or all of them, as text."""
+def text_table(path: Location, text: bytes, columns: ColumnChoice, shape: TextShape) -> pa.Table:
+    """The chosen columns as text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     header = read_header(path, text, shape)
-    columns = header if columns is None else columns
-    check_columns(path, header, columns)
+    chosen = columns.pick(path, header)
     padded = _pad_rows(text, shape, len(header)) if shape.ragged else text
     try:
         table = arrow_csv.read_csv(
@@ -186,8 +185,8 @@ def text_table(path: Location, text: bytes, columns: Sequence[str] | None, shape
             read_options=arrow_csv.ReadOptions(block_size=BLOCK_BYTES, column_names=header),
             parse_options=arrow_csv.ParseOptions(delimiter=shape.separator, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(
-                column_types={name: pa.large_string() for name in columns},
-                include_columns=list(columns),
+                column_types={name: pa.large_string() for name in chosen},
+                include_columns=chosen,
                 strings_can_be_null=False,
             ),
         )
@@ -251,6 +250,30 @@ def _remedy(fields: list[str], expected: int, shape: TextShape) -> str:
         return "delete the separators at its end, or write ragged = true in [file]"
     quotes = f"put quotes around text with {name_separator(shape.separator)}"
     return f"write decimals with a point, and {quotes}" if shape.separator == "," else quotes
+
+
+class ColumnChoice(NamedTuple):
+    """Which columns of a file are read."""
+
+    names: Sequence[str] | None = None
+    """All, unless given."""
+    also: str | None = None
+    """A pattern of the names of further columns, which are read where the file has them."""
+
+    def pick(self, path: Location, header: Sequence[str]) -> list[str]:
+        """The chosen ones of the columns that the file has; one that it lacks is refused."""
+        if self.names is None:
+            return list(header)
+        check_columns(path, header, self.names)
+        return [*self.names, *match_names(self.also, header, self.names)]
+
+
+EVERY_COLUMN = ColumnChoice()
+
+
+def match_names(pattern: str | None, header: Sequence[str], without: Sequence[str]) -> list[str]:
+    """The names that a pattern finds among others, apart from some."""
+    return [] if pattern is None else [name for name in header if re.search(pattern, name) and name not in without]
 
 
 def check_columns(path: Location, header: Sequence[str], columns: Sequence[str]) -> None:

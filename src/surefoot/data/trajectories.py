@@ -19,6 +19,7 @@ from surefoot.data.frames import arrow_table, make_frame
 from surefoot.data.log_files import LogFile, LogRows, list_files, name_file
 from surefoot.data.log_roles import LogRoles, name_actions
 from surefoot.data.problems import Problems
+from surefoot.data.row_identities import find_unnamed_availability, warn_of_doubts
 from surefoot.data.validation import validate_actions, validate_times, validate_values
 from surefoot.errors import InputError
 
@@ -203,7 +204,7 @@ class Trajectories:
             state=state,
             actions=actions,
         )
-        table, backend = arrow_table(frame, roles.columns)
+        table, backend = arrow_table(frame, roles.columns, roles.layout.also)
         return cls._from_rows(LogRows.of(roles.layout.settle_missing(table), participant), roles, backend)
 
     @classmethod
@@ -241,7 +242,7 @@ class Trajectories:
             probability=roles.probability,
             actions=roles.action_names,
         )
-        return cls.validated(
+        logs = cls.validated(
             participants=rows.participants,
             participant_index=rows.participant_index,
             time=points.time,
@@ -256,10 +257,13 @@ class Trajectories:
                 *(roles.participant, roles.time, roles.action, roles.reward),
                 *(roles.probability or "probability", roles.available or "available"),
                 roles.probability_of or "action taken",
+                find_unnamed_availability(rows.table, roles.columns, points.action),
             ),
             backend=backend,
             problems=points.problems,
         )
+        warn_of_doubts(logs.participants, len(logs), logs.names)
+        return logs
 
     @classmethod
     def from_arrays(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from surefoot.data.problems import Place, frame_row
+from surefoot.data.row_identities import warn_of_doubts
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.result import EffectResult
@@ -89,7 +90,10 @@ def excursion_effect(
     >>> found.params.round(2), found.conf_int().round(2), found.df_resid
     (array([0.38]), array([[0.25, 0.51]]), 17)
     """
-    return fit_analysis(frame, Analysis(**options), estimator=estimator, place=place)
+    result = fit_analysis(frame, Analysis(**options), estimator=estimator, place=place)
+    logs = result.points.to_trajectories()
+    warn_of_doubts(logs.participants, len(logs), logs.names)
+    return result
 
 
 def fit_analysis(

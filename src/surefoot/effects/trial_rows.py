@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import ColumnNames, read_actions, read_times
+from surefoot.data.column_roles import ColumnNames, UnnamedAvailability, read_actions, read_times
 from surefoot.data.frames import arrow_table
-from surefoot.data.log_columns import LogColumn
+from surefoot.data.log_columns import NO, LogColumn
 from surefoot.data.log_files import LogLayout, LogRows
 from surefoot.data.mean_weights import require_reading, spread_probabilities
 from surefoot.data.problems import Place, Problems, frame_row
+from surefoot.data.row_identities import AVAILABLE_OR_NOT, find_unnamed_availability
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.outcome_scale import parse_transform
@@ -36,6 +37,8 @@ class RowOrder:
     row: NDArray[np.int64]
     """Number of the row in the input."""
     problems: Problems
+    unnamed: tuple[UnnamedAvailability, ...] = ()
+    """Columns of the input that look like availability, where none was named."""
 
     def refuse(self, where: NDArray[np.bool_], column: str, what: str, remedy: str, values: Any = None) -> None:
         """An error about such rows, if there are any; `{:g}` in `what` is the first one's value."""
@@ -83,7 +86,8 @@ class TrialRows:
         """The same decision points with controls and moderators as their state, for the checks of logs."""
         state = dict(zip((*self.control_names, *self.moderator_names), (*self.controls, *self.moderators), strict=True))
         del state[INTERCEPT]
-        names = ColumnNames(self.analysis.participant, self.analysis.time, self.analysis.treatment, self.analysis.outcome)
+        roles = (self.analysis.participant, self.analysis.time, self.analysis.treatment, self.analysis.outcome)
+        names = ColumnNames(*roles, unnamed=self.order.unnamed)
         return Trajectories(
             participants=self.order.participants,
             participant_index=self.person,
@@ -199,12 +203,16 @@ def _read_columns(frame: Any, analysis: Analysis, variables: list[str], place: P
     """The columns as they are, and the order of their rows."""
     names = list(dict.fromkeys([*analysis.role_columns, *variables]))
     layout = LogLayout(analysis.participant, analysis.time, tuple(names))
-    rows = LogRows.of(layout.settle_missing(arrow_table(frame, names)[0]), analysis.participant, place)
+    also = AVAILABLE_OR_NOT if analysis.available is None else None
+    rows = LogRows.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, place)
     problems = Problems(place, lambda row: rows.participants[rows.participant_index[row]].item())
     columns = {name: rows.column(name, problems) for name in names}
     time, person = read_times(columns[analysis.time]), rows.participant_index
     row = np.lexsort((time, person))
-    order = RowOrder(rows.participants, person[row], row, problems)
+    treatments, codes = columns[analysis.treatment].distinct()
+    sent = np.array([text.lower() not in (*NO, "nothing") for text in treatments] + [False])[codes]
+    unnamed = find_unnamed_availability(rows.table, names, sent.astype(np.float64))
+    order = RowOrder(rows.participants, person[row], row, problems, unnamed)
     again = np.zeros(len(row), dtype=bool)
     again[1:] = (np.diff(order.person) == 0) & (time[row[1:]] == time[row[:-1]])
     order.refuse(again, analysis.time, "a second decision point at the same time", "drop the duplicate or correct its time")

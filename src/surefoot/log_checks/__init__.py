@@ -12,6 +12,7 @@ import numpy as np
 from surefoot.data.trajectories import Trajectories
 from surefoot.log_checks.check import VERDICTS, Check, find_worst, list_warnings
 from surefoot.log_checks.columns import check_columns
+from surefoot.log_checks.identities import check_identities
 from surefoot.log_checks.missing_outcomes import check_missing_outcomes
 from surefoot.log_checks.participant_units import check_units
 from surefoot.log_checks.pile_values import check_pile_values
@@ -20,11 +21,12 @@ from surefoot.log_checks.probabilities import check_balance, check_mean_weights
 from surefoot.log_checks.screened_values import check_screen
 from surefoot.study import Study, StudyLogs
 
-__all__ = ["CHECKS", "OUTCOME_CHECKS", "VERDICTS", "Check", "check_logs", "find_worst", "list_warnings"]
+__all__ = ["CHECKS", "SCREEN_CHECKS", "VERDICTS", "Check", "check_logs", "find_worst", "list_warnings"]
 
 LogCheck = Callable[[StudyLogs, Study | None], Check]
 
 CHECKS: tuple[LogCheck, ...] = (
+    check_identities,
     check_mean_weights,
     check_balance,
     check_missing_outcomes,
@@ -36,8 +38,8 @@ CHECKS: tuple[LogCheck, ...] = (
 )
 """In the order in which they are shown. A check sees the logs as they are analysed, and the study where there is one."""
 
-OUTCOME_CHECKS: tuple[LogCheck, ...] = (check_pile_values, check_units)
-"""Those about values that no detector of the screen can judge; `surefoot screen` shows them with its flags."""
+SCREEN_CHECKS: tuple[LogCheck, ...] = (check_identities, check_pile_values, check_units)
+"""Those about rows and values that no detector of the screen can judge; `surefoot screen` shows them with its flags."""
 
 
 def check_logs(

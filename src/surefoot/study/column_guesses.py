@@ -15,17 +15,23 @@ from surefoot.data.column_kinds import VariableKind, recognize_kind
 from surefoot.data.column_summaries import ColumnSummary, quote
 from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.log_columns import MISSING, NO, LogColumn, first_failure, is_text, settle_missing, whole_array
+from surefoot.data.row_identities import (
+    describe_alike,
+    find_alike_ids,
+    find_summary_ids,
+    is_availability,
+    is_unavailability,
+    numbers_rows,
+)
 from surefoot.data.suspect_columns import (
     find_codes,
     find_missing_words,
     find_platform,
     gives_away_action,
     is_afterwards,
-    is_availability,
     is_finite_number,
     is_index,
     is_probability,
-    is_unavailability,
     looks_like_probability,
     says_the_same,
 )
@@ -52,8 +58,6 @@ PARTS_OF_TIME = r"(?i)day|week|date|slot|hour|time|beep|block|session|occasion|p
 CLOCK = r"\d{1,2}:\d{2}(:\d{2})?"
 MIXTURE = "holds text among its numbers"
 NEEDED = ("participant", "time", "action", "reward")
-FEW_ROWS = 10
-"""In a file of fewer rows every participant may well have one."""
 UNLIKELY = 4.0
 """A constant so many standard errors from how often something was sent is not the probability of sending."""
 
@@ -97,7 +101,12 @@ def guess_columns(table: pa.Table, said: Mapping[str, str | None], settings: Fil
         times=cells[roles["time"]],
         missing=missing,
         left_out=left_out,
-        warnings=(*doubts, *_list_warnings(summaries, cells, roles, missing), *_list_mixtures(left_out)),
+        warnings=(
+            *doubts,
+            *_list_warnings(summaries, cells, roles, missing),
+            *_list_id_doubts(cells[roles["participant"]]),
+            *_list_mixtures(left_out),
+        ),
     )
 
 
@@ -255,7 +264,7 @@ def _prefer_repeated(names: list[str], cells: Mapping[str, pa.Array]) -> list[st
 
 def _differs_everywhere(cells: pa.Array) -> bool:
     values = _number_values(cells)
-    return values is not None and len(values) >= FEW_ROWS and len(np.unique(values)) == len(values)
+    return values is not None and numbers_rows(len(np.unique(values)), len(values))
 
 
 def _orders_rows(participant: pa.Array, time: pa.Array) -> bool:
@@ -336,6 +345,16 @@ def _list_warnings(
     if _is_clock(cells[roles["time"]]) or (clocks and not _orders_rows(cells[roles["participant"]], cells[roles["time"]])):
         when = " and ".join(repr(name) for name in dict.fromkeys([roles["time"], *clocks]))
         yield f"column {when}: day and time of day must stand in one column, such as 2024-05-31 08:30"
+
+
+def _list_id_doubts(cells: pa.Array) -> Iterator[str]:
+    """Ids that are one participant, and ids of no participant."""
+    ids = LogColumn("", cells).distinct()[0] if is_text(cells.type) else []
+    alike = find_alike_ids(ids)
+    if alike:
+        yield f"{describe_alike(alike)}; write each id in one way, if they are one participant"
+    for participant in find_summary_ids(ids):
+        yield f"participant {participant!r} seems to sum up others; delete such rows"
 
 
 def _list_mixtures(left_out: Mapping[str, str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from surefoot.data.log_columns import MISSING, spell
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, list_files, name_file
 from surefoot.data.parquet_files import check_files
 from surefoot.data.problems import Problems
+from surefoot.data.row_identities import AVAILABLE_OR_NOT, find_unnamed_availability
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.screening.screen import Screen, as_seconds
@@ -85,7 +86,9 @@ def log_layout(study: LogDescription) -> LogLayout:
     own = {(variable.column or name): tuple(map(spell, variable.missing)) for name, variable in study.state.items()}
     own[study.reward.column] = tuple(map(spell, study.reward.missing))
     columns = tuple(dict.fromkeys(name for name in wanted if name is not None))
-    return LogLayout(roles.participant, roles.time, columns, (*MISSING, *roles.missing), own, meant, study.file.settings)
+    missing = (*MISSING, *roles.missing)
+    also = AVAILABLE_OR_NOT if roles.available is None else None
+    return LogLayout(roles.participant, roles.time, columns, missing, own, meant, study.file.settings, also)
 
 
 def study_files(study: LogDescription, path: str | Location) -> list[Location]:
@@ -143,7 +146,8 @@ def measure_logs(
     extra = {}
     if study.screen is not None and study.screen.on:
         extra = {name: _read_extra(rows, name, role, points.problems) for name, role in study.extra_columns().items()}
-    return MeasuredLogs(rows.participants, rows.participant_index, rows.row, points, extra, derived)
+    unnamed = find_unnamed_availability(rows.table, log_layout(study).columns, points.action)
+    return MeasuredLogs(rows.participants, rows.participant_index, rows.row, points, extra, derived, unnamed)
 
 
 def finish_logs(study: LogDescription, measured: MeasuredLogs, *, usual: Usual | None = None) -> StudyLogs:
@@ -185,7 +189,7 @@ def _builder(study: LogDescription, measured: MeasuredLogs) -> Callable[..., Tra
         action=points.action,
         probability=_probability(study, points),
         action_names=actions.names,
-        names=ColumnNames(*names, *_optional_names(study)),
+        names=ColumnNames(*names, *_optional_names(study), measured.unnamed),
         problems=points.problems,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.column_roles import UnnamedAvailability
 from surefoot.data.decision_points import DecisionPoints
 
 
@@ -30,6 +31,8 @@ class MeasuredLogs:
         Columns that only the screen needs.
     derived
         Derived states as they were when it was decided; None where they are computed from the rows.
+    unnamed
+        Columns that look like availability, where the study names none.
     """
 
     participants: NDArray[Any]
@@ -38,6 +41,7 @@ class MeasuredLogs:
     points: DecisionPoints
     extra: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     derived: Mapping[str, NDArray[np.float64]] | None = None
+    unnamed: tuple[UnnamedAvailability, ...] = ()
 
     def __len__(self) -> int:
         return len(self.row)
@@ -57,6 +61,7 @@ class MeasuredLogs:
             replace(points, **columns, implausible=outside),
             {name: values[kept] for name, values in self.extra.items()},
             None if self.derived is None else {name: values[kept] for name, values in self.derived.items()},
+            self.unnamed,
         )
 
     def with_state(self, state: NDArray[np.float64]) -> MeasuredLogs:
