@@ -27,7 +27,6 @@ NAMED_BY_THE_RESULT = {
     "scaling",  # the noun
     "_setting",  # the noun
     "_started_by",  # an update's column `started_by`
-    "_found",  # a list of Found
 }
 OF_A_LIBRARY = {"_asdict", "_replace", "_fields", "_exit", "_processes"}
 COMPARISONS = r"\b(critic|pooling|horizon|filter|rule)(\.name)? ==|isinstance\(rule\b"

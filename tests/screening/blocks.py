@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surefoot.screening.series import Block, Column, Layout
+from surefoot.screening.detectors import Block, Column, Layout
 
 
 def make_block(columns, values, *, time=None, clock=False, questionnaires=()):
@@ -24,4 +24,4 @@ def one(name="x", role="state", device=None):
 def flagged(detector, block, usual=None):
     """Flags of every column and reason: {(column, reason): (participants, decision points)}."""
     usual = detector.learn(block) if usual is None else usual
-    return {(found.column, found.reason): found.flagged for found in detector.find(block, usual)}
+    return {(detection.column, detection.reason): detection.flagged for detection in detector.find(block, usual)}

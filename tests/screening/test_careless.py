@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from surefoot.screening.careless import Careless
-from surefoot.screening.series import Questionnaire
+from surefoot.screening.detectors import Questionnaire
 from tests.screening.blocks import flagged, make_block, one
 
 ITEMS = tuple(f"q{j}" for j in range(8))

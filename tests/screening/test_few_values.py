@@ -7,8 +7,8 @@ import pytest
 
 import surefoot as sf
 from surefoot.screening import Questionnaire, screen
-from surefoot.screening.registry import DETECTORS
-from surefoot.screening.series import Column
+from surefoot.screening.detectors import Column
+from surefoot.screening.screener import DETECTORS
 from surefoot.screening.ties import any_repeats
 from tests.screening.blocks import make_block
 

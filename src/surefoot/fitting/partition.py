@@ -14,7 +14,7 @@ from surefoot.data.locations import Location, map_files
 from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.processes import Run
-from surefoot.screening.screener import Usual, sample_people
+from surefoot.screening.screener import LearnedPatterns, sample_people
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import log_layout, parse_logs, study_files
 
@@ -46,7 +46,7 @@ class Partition:
     """For each part the files that hold its participants."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """Name, size and SHA-256 of every file."""
-    usual: Usual | None = None
+    usual: LearnedPatterns | None = None
     """What the study's screen learned from people of the whole input, so that parts are screened alike."""
     _last: tuple[int, LogRows] | None = None
 

@@ -1,9 +1,8 @@
-"""Screening: values that cannot be trusted become missing, each with its reason, before anything is fitted."""
+"""Screening: makes values missing that cannot be trusted, with reasons, before anything is fitted."""
 
-from surefoot.screening.registry import DETECTORS
+from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import Screen, screen
-from surefoot.screening.screener import Screener, make_detectors
-from surefoot.screening.series import Column, Layout, Questionnaire
+from surefoot.screening.screener import DETECTORS, Screener, make_detectors
 from surefoot.screening.treatment import TreatmentDifference
 
 __all__ = [

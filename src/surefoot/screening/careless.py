@@ -1,4 +1,4 @@
-"""Questionnaires that were clicked through."""
+"""Detects questionnaires that were answered without reading."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detector
-from surefoot.screening.series import Block, Found, Questionnaire
+from surefoot.screening.detectors import Block, Detection, Detector, Questionnaire
 
 Array = NDArray[np.float64]
 BELONG_TOGETHER = 0.6
 """Items whose correlation is at least this large in the sample belong together."""
-FIRST_LOOK, AGREE = 0.3, 6.0
-"""Before that: the least correlation while careless answers are among them, and the disagreement beyond which they go."""
+FIRST_LOOK = 0.3
+"""The least correlation in the first look, while careless answers still weaken correlations."""
+AGREE = 6.0
+"""After the first look, answers with a larger disagreement than this are left out."""
 
 
-class Usual(NamedTuple):
-    """What is usual in the answers to one questionnaire."""
+class AnswerPatterns(NamedTuple):
+    """Patterns of honest answers to one questionnaire."""
 
     same: Array
-    """How often an item has the answer of the item before, among answers that are not all the same, (items − 1,)."""
+    """Rate at which an item repeats the previous item's answer, among answers that are not all the same, (items − 1,)."""
     alternate: Array
-    """How often an item has the answer of the item two before it but not of the one before, (items − 2,)."""
+    """Rate at which an item repeats the answer two items earlier but not the previous one, (items − 2,)."""
     mean: Array
     deviation: Array
     pairs: NDArray[np.int64]
@@ -35,21 +36,21 @@ class Usual(NamedTuple):
 
 @dataclass(frozen=True)
 class Careless(Detector):
-    """Same answer to all items, alternating answers, items that belong together but disagree, and answers too fast to read.
+    """Same answer to all items, alternating answers, contradictory answers to related items, and answers given too fast.
 
-    The first two are flagged when honest answers would give the pattern less often than `chance`, judged from how often
-    neighbouring items have the same answer elsewhere: many items that are usually 0 are honestly all 0. Disagreement is the
-    mean over pairs of items with a correlation of at least 0.6 of (z₁ ∓ z₂)² / (2 (1 − |r|)), which honest answers bring
-    above `disagreement` once in thousands of times.
+    The first two are flagged when honest answers show the pattern less often than `chance`. This probability comes from how
+    often neighbouring items have the same answer in the sample: where most items are usually 0, honest answers are often
+    all 0. Disagreement is the mean of (z₁ ∓ z₂)² / (2 (1 − |r|)) over pairs of items with a correlation of at least 0.6.
+    Honest answers exceed `disagreement` once in thousands of times.
 
     Parameters
     ----------
     chance
         A pattern that honest answers show less often than this is flagged.
     disagreement
-        The mean squared disagreement from which on answers are inconsistent.
+        Answers with a larger mean squared disagreement than this are inconsistent.
     seconds_per_item
-        Answers that took less than this many seconds an item are flagged, where the questionnaire names its column.
+        Answers that took fewer seconds per item are flagged, if the questionnaire names the column of its duration.
     """
 
     name: ClassVar[str] = "careless"
@@ -72,47 +73,51 @@ class Careless(Detector):
         if not (0 < self.chance < 1 and self.disagreement > 0 and self.seconds_per_item >= 0):
             raise InputError(f"careless needs 0 < chance < 1, disagreement > 0 and seconds_per_item >= 0; got {self}")
 
-    def learn(self, sample: Block) -> dict[str, Usual]:
-        return {one.name: _usual(_answers(sample, one)) for one in sample.layout.questionnaires}
+    def learn(self, sample: Block) -> dict[str, AnswerPatterns]:
+        return {
+            questionnaire.name: _learn_patterns(_answers(sample, questionnaire))
+            for questionnaire in sample.layout.questionnaires
+        }
 
-    def find(self, block: Block, usual: Any) -> list[Found]:
-        found = []
+    def find(self, block: Block, usual: Any) -> list[Detection]:
+        detections = []
         for questionnaire in block.layout.questionnaires:
             answers = _answers(block, questionnaire)
             reasons = self._patterns(answers, usual[questionnaire.name])
             if questionnaire.seconds is not None:
-                seconds = block.values[block.layout.place(questionnaire.seconds)]
+                seconds = block.values[block.layout.position(questionnaire.seconds)]
                 least = self.seconds_per_item * len(questionnaire.items)
                 fast = np.where(seconds < least, 1 - seconds / least if least else 0.0, np.nan)
                 reasons.append(("answered too fast", fast))
             taken = np.zeros(block.time.shape, dtype=bool)
             for reason, score in reasons:
-                found += _found(block, questionnaire, reason, np.where(taken, np.nan, score))
+                detections += _flag_answers(block, questionnaire, reason, np.where(taken, np.nan, score))
                 taken |= ~np.isnan(score)
-        return found
+        return detections
 
-    def _patterns(self, answers: Array, usual: Usual) -> list[tuple[str, Array]]:
+    def _patterns(self, answers: Array, usual: AnswerPatterns) -> list[tuple[str, Array]]:
         complete = ~np.isnan(answers).any(axis=0)
-        straight, alternating = float(np.prod(usual.same)), float(np.prod(usual.alternate))
-        found = []
+        straight = float(np.prod(usual.same))
+        alternating = float(np.prod(usual.alternate))
+        patterns = []
         if straight < self.chance:
             same = complete & (answers[1:] == answers[:-1]).all(axis=0)
-            found.append(("same answer to all items", np.where(same, 1 - straight, np.nan)))
+            patterns.append(("same answer to all items", np.where(same, 1 - straight, np.nan)))
         if len(answers) >= 4 and alternating < self.chance:
             again = complete & (answers[2:] == answers[:-2]).all(axis=0) & (answers[0] != answers[1])
-            found.append(("alternating answers", np.where(again, 1 - alternating, np.nan)))
+            patterns.append(("alternating answers", np.where(again, 1 - alternating, np.nan)))
         if len(usual.pairs):
             off = _disagreement(answers, usual)
-            found.append(("inconsistent answers", np.where(complete & (off > self.disagreement), off, np.nan)))
-        return found
+            patterns.append(("inconsistent answers", np.where(complete & (off > self.disagreement), off, np.nan)))
+        return patterns
 
 
 def _answers(block: Block, questionnaire: Questionnaire) -> Array:
     """(items, participants, decision points)."""
-    return block.values[[block.layout.place(item) for item in questionnaire.items]]
+    return block.values[[block.layout.position(item) for item in questionnaire.items]]
 
 
-def _usual(answers: Array) -> Usual:
+def _learn_patterns(answers: Array) -> AnswerPatterns:
     flat = answers.reshape(len(answers), -1)
     flat = flat[:, ~np.isnan(flat).any(axis=0)]
     same = flat[1:] == flat[:-1]
@@ -122,18 +127,19 @@ def _usual(answers: Array) -> Usual:
     alternating = back.all(axis=0) if len(back) else np.zeros(flat.shape[1], dtype=bool)
     other = varied & ~alternating
     alternate = (back[:, other].sum(axis=1) + 0.5) / (other.sum() + 1.0)
-    usual = Usual(rate, alternate, *_find_pairs(flat[:, other], FIRST_LOOK))
-    # Careless answers weaken correlations: look again without those that disagree.
+    usual = AnswerPatterns(rate, alternate, *_find_pairs(flat[:, other], FIRST_LOOK))
+    # Careless answers weaken correlations, so correlations are computed again without inconsistent answers.
     agree = other.copy()
     agree[other] = ~(_disagreement(flat[:, other], usual) > AGREE)
-    return Usual(rate, alternate, *_find_pairs(flat[:, agree], BELONG_TOGETHER))
+    return AnswerPatterns(rate, alternate, *_find_pairs(flat[:, agree], BELONG_TOGETHER))
 
 
 def _find_pairs(answers: Array, least: float) -> tuple[Array, Array, NDArray[np.int64], Array]:
-    """Mean and deviation of every item of (items, answers), and the pairs with at least this correlation."""
+    """Mean and deviation of every item of (items, answers), and the pairs of items with at least the `least` correlation."""
     if answers.shape[1] < 3:
         return np.zeros(len(answers)), np.ones(len(answers)), np.empty((0, 2), dtype=np.int64), np.empty(0)
-    mean, deviation = answers.mean(axis=1), answers.std(axis=1)
+    mean = answers.mean(axis=1)
+    deviation = answers.std(axis=1)
     deviation = np.where(deviation > 0, deviation, 1.0)
     scaled = (answers - mean[:, None]) / deviation[:, None]
     correlation = scaled @ scaled.T / answers.shape[1]
@@ -141,7 +147,7 @@ def _find_pairs(answers: Array, least: float) -> tuple[Array, Array, NDArray[np.
     return mean, deviation, np.stack([first, second], axis=1), np.clip(correlation[first, second], -0.99, 0.99)
 
 
-def _disagreement(answers: Array, usual: Usual) -> Array:
+def _disagreement(answers: Array, usual: AnswerPatterns) -> Array:
     """Mean squared disagreement of the pairs that belong together; `answers` (items, …)."""
     z = ((answers.T - usual.mean) / usual.deviation).T
     total = np.zeros(answers.shape[1:])
@@ -150,9 +156,12 @@ def _disagreement(answers: Array, usual: Usual) -> Array:
     return total / max(len(usual.pairs), 1)
 
 
-def _found(block: Block, questionnaire: Questionnaire, reason: str, score: Array) -> list[Found]:
-    """Items and scores are flagged where they hold a value."""
+def _flag_answers(block: Block, questionnaire: Questionnaire, reason: str, score: Array) -> list[Detection]:
+    """Flag the values of the items and of the scores computed from them."""
     if np.isnan(score).all():
         return []
     names = dict.fromkeys((*questionnaire.items, *questionnaire.scores))
-    return [Found(name, reason, np.where(np.isnan(block.values[block.layout.place(name)]), np.nan, score)) for name in names]
+    return [
+        Detection(name, reason, np.where(np.isnan(block.values[block.layout.position(name)]), np.nan, score))
+        for name in names
+    ]

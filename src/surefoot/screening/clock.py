@@ -1,4 +1,4 @@
-"""Times that cannot be right, and uploads that came twice."""
+"""Detects impossible times and duplicated uploads."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detector
-from surefoot.screening.series import Block, Found, typical_gap
+from surefoot.screening.detectors import Block, Detection, Detector, typical_gap
 
 Array = NDArray[np.float64]
 HOUR = 3600.0
 IN_ORDER = 0.05
-"""Where more than this share of the rows go back in time, the file is not in order of time and says nothing about clocks."""
+"""A file in which more than this share of a participant's rows go back in time is not sorted by time, so the order of its
+rows does not show clock errors."""
 
 
 @dataclass(frozen=True)
 class Clock(Detector):
-    """Clock jumps, an hour that comes twice, decision points in the future or before enrolment, duplicated uploads.
+    """Clock jumps, repeated hours, decision points in the future or before enrolment, and duplicated uploads.
 
-    Needs times of day; decision points that are only numbered have no clock. A wrong time is reported. A duplicated upload
-    (all values those of the decision point before, a few minutes earlier) counts once: the later values become missing.
+    The detector needs moments; decision points that are only numbered have no clock. A wrong time is reported and not
+    changed. An upload is duplicated if all its values equal those of the decision point a few minutes earlier; the values
+    of the second copy become missing.
 
     Parameters
     ----------
     duplicate_minutes
-        Within so many minutes equal values are the same upload.
+        Equal values that are at most this many minutes apart are the same upload.
     until
-        The moment after which a decision point lies in the future, as ISO 8601; the moment of screening unless given.
+        Decision points after this moment (ISO 8601) lie in the future. The default is the moment of screening.
     enrolment
-        The column with the moment before which a participant can have no decision point.
+        The column with the moment of enrolment; no participant has decision points before it.
     """
 
     name: ClassVar[str] = "clock"
@@ -72,7 +73,7 @@ class Clock(Detector):
     def learn(self, sample: Block) -> tuple[float, float]:
         return self._last_moment(), typical_gap(sample)
 
-    def find(self, block: Block, usual: Any) -> list[Found]:
+    def find(self, block: Block, usual: Any) -> list[Detection]:
         if not block.layout.clock:
             return []
         last_moment, gap = usual
@@ -84,15 +85,16 @@ class Clock(Detector):
             ("clock jump", np.where(out_of_line & ~hour, back / HOUR, np.nan)),
             ("hour twice", np.where(out_of_line & hour, back / HOUR, np.nan)),
         ]
-        for place in block.layout.places("enrolment"):
-            early = block.values[place] - time
+        for column in block.layout.positions("enrolment"):
+            early = block.values[column] - time
             wrong.insert(1, ("before enrolment", np.where(early > 0, early / HOUR, np.nan)))
-        found = [Found(block.layout.time, reason, score) for reason, score in wrong if not np.isnan(score).all()]
-        return found + self._duplicates(block, gap)
+        detections = [Detection(block.layout.time, reason, score) for reason, score in wrong if not np.isnan(score).all()]
+        return detections + self._duplicates(block, gap)
 
-    def _duplicates(self, block: Block, gap: float) -> list[Found]:
-        places = [place for role in ("state", "outcome") for place in block.layout.places(role)]
-        values, gaps = block.values[places], block.gaps()
+    def _duplicates(self, block: Block, gap: float) -> list[Detection]:
+        columns = [column for role in ("state", "outcome") for column in block.layout.positions(role)]
+        values = block.values[columns]
+        gaps = block.gaps()
         present = ~np.isnan(values)
         same = np.zeros(values.shape, dtype=bool)
         same[..., 1:] = (values[..., 1:] == values[..., :-1]) | ~(present[..., 1:] | present[..., :-1])
@@ -102,27 +104,28 @@ class Clock(Detector):
         if not twice.any():
             return []
         return [
-            Found(block.layout.columns[place].name, "duplicated upload", np.where(twice & there, gaps / 60, np.nan))
-            for place, there in zip(places, present, strict=True)
+            Detection(block.layout.columns[column].name, "duplicated upload", np.where(twice & has_value, gaps / 60, np.nan))
+            for column, has_value in zip(columns, present, strict=True)
         ]
 
 
 def _jumps(block: Block) -> tuple[NDArray[np.bool_], Array]:
-    """Rows whose time does not lie between those of their neighbours in the file, and by how much it is off, in seconds."""
+    """Rows whose time does not lie between the times of the neighbouring rows in the file, and the error in seconds."""
     order = np.argsort(np.where(block.inside, block.rows, np.iinfo(np.int64).max), axis=1, kind="stable")
     time = np.take_along_axis(block.time, order, axis=1)
     before = np.concatenate([np.full_like(time[:, :1], -np.inf), time[:, :-1]], axis=1)
     after = np.concatenate([time[:, 1:], np.full_like(time[:, :1], np.inf)], axis=1)
     after = np.where(np.isnan(after), np.inf, after)
-    behind, ahead = before - time, time - after
+    behind = before - time
+    ahead = time - after
     alone = (before <= after) & (behind > 0)
-    # Of two neighbours either of which could be off, the later one shows that the clock went back.
+    # Where either of two neighbouring rows may be wrong, the later row is flagged.
     spike = (before <= after) & (ahead > 0) & ~np.concatenate([alone[:, 1:], np.zeros_like(alone[:, :1])], axis=1)
     stays = (behind > 0) & ~np.concatenate([np.zeros_like(spike[:, :1]), spike[:, :-1]], axis=1)
     off = np.where(spike, ahead, np.where(stays, behind, np.nan))
     backwards = (behind > 0).sum(axis=1)
     ordered = backwards <= np.maximum(IN_ORDER * block.inside.sum(axis=1), 1)
     off = np.where(ordered[:, None] & np.isfinite(off), off, np.nan)
-    found = np.full(time.shape, np.nan)
-    np.put_along_axis(found, order, off, axis=1)
-    return ~np.isnan(found), found
+    shift = np.full(time.shape, np.nan)
+    np.put_along_axis(shift, order, off, axis=1)
+    return ~np.isnan(shift), shift

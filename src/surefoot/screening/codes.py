@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import CODES, FEW_VALUES, find_recurring_codes
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detector
-from surefoot.screening.series import Block, Found
+from surefoot.screening.detectors import Block, Detection, Detector
 from surefoot.screening.ties import Ties, any_repeats, count_ties
 
 MOST_CODES = 5
-"""A column hardly has more."""
+"""A column with more candidates than this has no codes; its values merely repeat."""
 
 
-class Usual(NamedTuple):
-    """Numbers of a column that stand for "no value", surely or possibly."""
+class ColumnCodes(NamedTuple):
+    """Numbers of a column that certainly, or possibly, stand for "no value"."""
 
     certain: tuple[float, ...]
     possible: tuple[float, ...]
@@ -27,18 +26,18 @@ class Usual(NamedTuple):
 
 @dataclass(frozen=True)
 class Codes(Detector):
-    """Repeated lonely values.
+    """Repeated values that lie apart from all others.
 
-    In a continuous column hardly any two values are the same, so one that comes up again and again is a code, unless it is
-    the least or the greatest (what a sensor reads at its limit) and not a number that studies use as a code. In any column
-    a repeated value is a code that lies apart from all others by more than `apart` times the interquartile range, or that
-    is −1, −9, −99 and so on and is the only negative one, or much more common than the values next to it. A positive number
-    of that kind (99 among steps) is reported as a possible code, and stays. Zeros are left to `not_worn`.
+    In a continuous column hardly any two values are the same, so a value that recurs is a code. The least and the
+    greatest value (the limits of a sensor) are codes only if studies commonly use the number as one. In any column a
+    repeated value is a code if it lies apart from all others by more than `apart` times the interquartile range, or if it
+    is −1, −9, −99 and so on and is either the only negative value or much more common than its neighbours. A positive
+    number of that kind (99 among steps) is reported as a possible code and is not removed. `not_worn` judges zeros.
 
     Parameters
     ----------
     repeats
-        How often a value comes up at least, in separate runs, in the sample of participants.
+        Least number of separate runs in which a value must occur in the sample of participants.
     apart
         Interquartile ranges between a lonely value and the next.
     """
@@ -57,14 +56,14 @@ class Codes(Detector):
         if not (self.repeats >= 2 and self.apart > 0):
             raise InputError(f"codes needs repeats >= 2 and apart > 0; got {self}")
 
-    def learn(self, sample: Block) -> dict[str, Usual]:
+    def learn(self, sample: Block) -> dict[str, ColumnCodes]:
         names = [column.name for column in sample.layout.columns]
-        usual = {names[place]: self._codes(sample.values[place]) for place in sample.layout.measured}
-        return {name: codes for name, codes in usual.items() if codes.certain or codes.possible}
+        codes_by_column = {names[k]: self._codes(sample.values[k]) for k in sample.layout.measured}
+        return {name: codes for name, codes in codes_by_column.items() if codes.certain or codes.possible}
 
-    def _codes(self, values: NDArray[np.float64]) -> Usual:
+    def _codes(self, values: NDArray[np.float64]) -> ColumnCodes:
         if not any_repeats(values, self.repeats):
-            return Usual((), ())
+            return ColumnCodes((), ())
         ties = count_ties(values)
         often = (ties.counts >= self.repeats) & (ties.values != 0)
         inner = np.arange(len(often)) > 0
@@ -77,10 +76,10 @@ class Codes(Detector):
             chosen |= often & negative & known
         certain = ties.values[chosen]
         possible = ties.values[recurring & ~chosen]
-        return Usual(tuple(certain.tolist()) if len(certain) <= MOST_CODES else (), tuple(possible.tolist()))
+        return ColumnCodes(tuple(certain.tolist()) if len(certain) <= MOST_CODES else (), tuple(possible.tolist()))
 
     def _lonely(self, ties: Ties) -> NDArray[np.bool_]:
-        """Values beyond a gap, with all that lies further out: from either end, as long as a minority lies there."""
+        """Values beyond a wide gap, at either end, if fewer than a quarter of all values lie there."""
         total = ties.counts.sum()
         below = np.cumsum(ties.counts)
         low, high = (ties.values[np.searchsorted(below, share * total)] for share in (0.25, 0.75))
@@ -93,19 +92,19 @@ class Codes(Detector):
                 lonely[gap + 1 :] = True
         return lonely
 
-    def find(self, block: Block, usual: Any) -> list[Found]:
+    def find(self, block: Block, usual: Any) -> list[Detection]:
         flags = []
         for name, codes in usual.items():
-            values = block.values[block.layout.place(name)]
+            values = block.values[block.layout.position(name)]
             for reason, numbers in (("code", codes.certain), ("possible code", codes.possible)):
                 hit = np.isin(values, numbers)
                 if hit.any():
-                    flags.append(Found(name, reason, np.where(hit, 1.0, np.nan)))
+                    flags.append(Detection(name, reason, np.where(hit, 1.0, np.nan)))
         return flags
 
 
 def _is_next(values: NDArray[np.float64]) -> bool:
-    """Whether few values are evenly spaced, as −1, 0 and 1 are: then the least is one of them, and no code."""
+    """Whether a column has few, evenly spaced values, such as −1, 0 and 1; then the least of them is not a code."""
     gaps = np.diff(values)
     if not 0 < len(gaps) < FEW_VALUES - 1:
         return False

@@ -1,26 +1,174 @@
-"""What every detector has in common. Adding one is one file and one line in `registry`."""
+"""The interface of detectors: the block of participants that a detector sees, and the detections that it returns.
+
+A block never holds the action. Adding a detector takes one file and one line in `screener.DETECTORS`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
-from surefoot.screening.series import Block, Found
+import numpy as np
+from numpy.typing import NDArray
+
+Role = Literal["state", "outcome", "item", "seconds", "enrolment"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the logs.
+
+    An `item` is an answer of a questionnaire that is not part of the state, `seconds` the time that answering took and
+    `enrolment` the moment from which a participant can have decision points.
+
+    Attributes
+    ----------
+    name
+        As in the logs.
+    role
+        `state`, `outcome`, `item`, `seconds` or `enrolment`.
+    device
+        Columns of one device are judged together.
+    number
+        Whether the column holds a measured number, not a code for yes, no or a category.
+    """
+
+    name: str
+    role: Role = "state"
+    device: str | None = None
+    number: bool = True
+
+
+@dataclass(frozen=True)
+class Questionnaire:
+    """Items that are answered in one go, in the order in which they are asked.
+
+    Attributes
+    ----------
+    name
+        Name of the questionnaire in messages.
+    items
+        Names of their columns.
+    scores
+        State variables computed from the items: they become missing with them.
+    seconds
+        The column that holds how long answering took.
+    """
+
+    name: str
+    items: tuple[str, ...]
+    scores: tuple[str, ...] = ()
+    seconds: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of the logs.
+
+    Attributes
+    ----------
+    columns
+        The columns that the detectors see.
+    questionnaires
+        Groups of items that are answered together.
+    time
+        Name of the column with the time.
+    clock
+        Whether times are moments in seconds rather than numbers of decision points.
+    """
+
+    columns: tuple[Column, ...]
+    questionnaires: tuple[Questionnaire, ...] = ()
+    time: str = "time"
+    clock: bool = False
+
+    def position(self, name: str) -> int:
+        return [column.name for column in self.columns].index(name)
+
+    def positions(self, role: Role) -> list[int]:
+        return [position for position, column in enumerate(self.columns) if column.role == role]
+
+    @property
+    def measured(self) -> list[int]:
+        """State variables and outcomes that are numbers."""
+        return [i for i, column in enumerate(self.columns) if column.number and column.role in ("state", "outcome")]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Participants with their decision points in time order; padded and missing values are NaN.
+
+    >>> layout = Layout((Column("steps", "outcome"),))
+    >>> block = Block.pad_rows(layout, np.array([[3.0, 4.0, 5.0]]), np.arange(3.0), np.array([[0, 1], [2, -1]]))
+    >>> block.values.tolist(), block.inside.tolist()
+    ([[[3.0, 4.0], [5.0, nan]]], [[True, True], [True, False]])
+    """
+
+    layout: Layout
+    values: NDArray[np.float64]
+    """(columns, participants, decision points)."""
+    time: NDArray[np.float64]
+    """(participants, decision points)."""
+    rows: NDArray[np.int64]
+    """(participants, decision points): row of each decision point in the logs, −1 where padded."""
+
+    @classmethod
+    def pad_rows(
+        cls, layout: Layout, values: NDArray[np.float64], time: NDArray[np.float64], rows: NDArray[np.int64]
+    ) -> Block:
+        """From values (columns, rows of the logs) and the padded rows of some participants."""
+        inside = rows >= 0
+        cells = np.where(inside, values[:, rows], np.nan) if len(values) else np.empty((0, *rows.shape))
+        return cls(layout, cells, np.where(inside, time[rows], np.nan), rows)
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        return self.rows >= 0
+
+    def gaps(self) -> NDArray[np.float64]:
+        """Time since the previous decision point, (participants, decision points); the first is NaN."""
+        return np.diff(self.time, axis=1, prepend=np.nan)
+
+    def without(self, detections: Sequence[Detection]) -> Block:
+        """The block with the flagged values missing."""
+        if not detections:
+            return self
+        values = self.values.copy()
+        names = {column.name: position for position, column in enumerate(self.layout.columns)}
+        for detection in detections:
+            values[names[detection.column]][detection.flagged] = np.nan
+        return replace(self, values=values)
+
+
+@dataclass(frozen=True, eq=False)
+class Detection:
+    """The values of one column of a block that a detector flags."""
+
+    column: str
+    reason: str
+    score: NDArray[np.float64]
+    """(participants, decision points); NaN where nothing is flagged."""
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.score)
 
 
 class Detector(ABC):
     """Finds one kind of value that cannot be trusted.
 
     A subclass is a frozen dataclass: its fields are the parameters that `[screen.NAME]` of a study sets. It sees a `Block`,
-    which holds no action, and what it says about a decision point may use nothing that came after the state of the next
-    one, except what `learn` says about everybody.
+    which holds no action. Whether it flags a decision point may depend on nothing after the state of the next decision
+    point, except on what `learn` returns for the population.
     """
 
     name: ClassVar[str]
     reasons: ClassVar[tuple[str, ...]]
-    """What a flag can say."""
+    """The reasons that the detector gives for its flags."""
     reported: ClassVar[tuple[str, ...]] = ()
-    """The reasons for which a value is reported and not marked missing."""
+    """Values flagged for these reasons are reported and not marked as missing."""
     reference: ClassVar[str]
 
     @abstractmethod
@@ -28,14 +176,21 @@ class Detector(ABC):
         """Raise `InputError` for parameters that make no sense."""
 
     def learn(self, sample: Block) -> Any:
-        """What is usual in the population, from a sample of participants."""
+        """Learn the patterns of the population from a sample of participants."""
         return None
 
     @abstractmethod
-    def find(self, block: Block, usual: Any) -> list[Found]:
-        """What is flagged, given what is usual."""
+    def find(self, block: Block, usual: Any) -> list[Detection]:
+        """Flag values of a block, given the patterns that `learn` returned."""
 
-    def learn_and_find(self, block: Block) -> tuple[Any, list[Found]]:
-        """What is usual in a block, and what is flagged in it; a detector may do both in fewer steps."""
+    def learn_and_find(self, block: Block) -> tuple[Any, list[Detection]]:
+        """Learn from a block and flag its values; a detector may override this to save time."""
         usual = self.learn(block)
         return usual, self.find(block, usual)
+
+
+def typical_gap(block: Block) -> float:
+    """The median positive gap between decision points; 1 if no gap is positive."""
+    gaps = block.gaps()
+    between = gaps[gaps > 0]
+    return float(np.median(between)) if between.size else 1.0

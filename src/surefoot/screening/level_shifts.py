@@ -1,4 +1,4 @@
-"""Another device or a recalibration half-way: a participant's level or scale changes for good. Reported, never removed."""
+"""Detects lasting changes of a participant's level or scale (a new device, a recalibration) and reports them."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median
-from surefoot.screening.detectors import Detector
-from surefoot.screening.series import Block, Found
+from surefoot.screening.detectors import Block, Detection, Detector
 
 Array = NDArray[np.float64]
 SIZE_DEVIATION = 0.6
 """Standard deviation of |z| for normal z."""
 PIECES = 16
 QUARTILE = 0.6745
-"""Of a standard normal variable: half of all differences are smaller, in standard deviations."""
+"""Upper quartile of the standard normal distribution."""
 WINSOR = 2.5
-"""In robust standard deviations: an outlier is not a change of level."""
+"""Values are cut at this many robust standard deviations, so that an outlier does not look like a change of level."""
 
 
 @dataclass(frozen=True)
 class LevelShifts(Detector):
-    """The decision point from which on a participant's level, or scale, differs most from before.
+    """The decision point at which a participant's level, or scale, changes most.
 
     With z the values in robust standard deviations, cut at ± 2.5, and k of n before the change:
-    √(k (n − k) / n) · |mean after − mean before| / √((1 + ρ) / (1 − ρ)), ρ the correlation of neighbouring z; for the scale
-    the same with |z| / 0.6. A whole record is looked at, because nothing is removed.
+    √(k (n − k) / n) · |mean after − mean before| / √((1 + ρ) / (1 − ρ)), ρ the correlation of neighbouring z; the
+    statistic of the scale uses |z| / 0.6 instead of z. The detector uses complete records, because it removes nothing.
 
     Parameters
     ----------
     threshold
-        The statistic from which on a change is reported; normal values reach 5 once in 10,000 records.
+        Changes with at least this statistic are reported; normal values reach 5 once in 10,000 records.
     size
-        Robust standard deviations by which the level must differ at least.
+        Least change of the level, in robust standard deviations.
     shortest
-        Decision points on either side at least.
+        Least number of decision points on either side of a change.
     """
 
     name: ClassVar[str] = "level_shifts"
@@ -56,8 +55,9 @@ class LevelShifts(Detector):
         if not (self.threshold > 0 and self.size >= 0 and self.shortest >= 2):
             raise InputError(f"level_shifts needs threshold > 0, size >= 0 and shortest >= 2; got {self}")
 
-    def find(self, block: Block, usual: Any) -> list[Found]:
-        columns, shape = list(block.layout.measured), block.values.shape
+    def find(self, block: Block, usual: Any) -> list[Detection]:
+        columns = list(block.layout.measured)
+        shape = block.values.shape
         if not columns or shape[2] < 2 * self.shortest:
             return []
         z, present = _standardise(block.values[columns].reshape(-1, shape[2]))
@@ -68,10 +68,10 @@ class LevelShifts(Detector):
             score[likely] = self._change(series[likely], present[likely])
             scores[reason] = score.reshape(len(columns), *shape[1:])
         return [
-            Found(block.layout.columns[column].name, reason, score[place])
-            for place, column in enumerate(columns)
+            Detection(block.layout.columns[column].name, reason, score[position])
+            for position, column in enumerate(columns)
             for reason, score in scores.items()
-            if not np.isnan(score[place]).all()
+            if not np.isnan(score[position]).all()
         ]
 
     def _change(self, z: Array, present: NDArray[np.bool_]) -> Array:
@@ -84,7 +84,7 @@ class LevelShifts(Detector):
         with np.errstate(invalid="ignore", divide="ignore"):
             step = np.abs(last / after - first / before)
             statistic = step * np.sqrt(before * after / total)
-            # From differences, in which a change of level is a single one: their correlation is −(1 − ρ) / 2.
+            # ρ comes from differences, whose correlation is −(1 − ρ) / 2: a change of level affects only one of them.
             moves = np.where(present[:, 1:] & present[:, :-1], np.diff(z, axis=1), 0.0)
             correlation = 1 + 2 * (moves[:, 1:] * moves[:, :-1]).sum(axis=1) / (moves**2).sum(axis=1)
         correlation = np.clip(np.nan_to_num(correlation), 0.0, 0.95)
@@ -108,18 +108,20 @@ def _standardise(values: Array) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def _could_change(z: Array, present: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
-    """Participants for whom a look at the whole record in pieces does not rule a change out.
+    """Participants who may have a change, judged quickly from the sums over 16 pieces of their record.
 
-    A change that reaches the threshold reaches half of it at the nearest of sixteen places.
+    A change that reaches the threshold reaches half of it at the nearest boundary of two pieces.
     """
     pieces = np.linspace(0, z.shape[1], PIECES + 1).astype(np.int64)[:-1]
     count = np.add.reduceat(present, pieces, axis=1, dtype=np.int64)
     total = np.add.reduceat(z, pieces, axis=1)
-    before, first = np.cumsum(count, axis=1)[:, :-1], np.cumsum(total, axis=1)[:, :-1]
-    after, last = count.sum(axis=1)[:, None] - before, total.sum(axis=1)[:, None] - first
+    before = np.cumsum(count, axis=1)[:, :-1]
+    first = np.cumsum(total, axis=1)[:, :-1]
+    after = count.sum(axis=1)[:, None] - before
+    last = total.sum(axis=1)[:, None] - first
     with np.errstate(invalid="ignore", divide="ignore"):
         statistic = np.abs(last / after - first / before) * np.sqrt(before * after / (before + after))
-        # How much neighbouring pieces differ says how correlated the values are; one change is one difference among many.
+        # Differences of neighbouring pieces show how correlated the values are; a change affects only one of them.
         unit = np.median(np.abs(np.diff(total / np.sqrt(count), axis=1)), axis=1) / (QUARTILE * np.sqrt(2))
         statistic = statistic / np.maximum(unit, 1.0)[:, None]
     return np.asarray(np.nan_to_num(statistic).max(axis=1) > 0.5 * threshold)

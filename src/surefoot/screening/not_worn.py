@@ -1,4 +1,4 @@
-"""A device that is not worn, or dead, says 0."""
+"""Detects zeros of a device that is not worn, or dead."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detector
-from surefoot.screening.series import Block, Found, Layout, typical_gap
+from surefoot.screening.detectors import Block, Detection, Detector, Layout, typical_gap
 from surefoot.screening.ties import is_continuous
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
 BOTH_SIDES = 0.01
-"""A variable with more than this share of its values below 0, and above, lives on both sides of it."""
+"""A variable with more than this share of its values below 0, and above 0, takes both signs."""
 AHEAD = np.array([[2], [1]])
-"""Of a decision point's state the outcome and the next state are looked at too; of its outcome, the next state."""
+"""Steps ahead that are used: for a state its outcome and the next state, for an outcome the next state."""
 
 
-class Usual(NamedTuple):
-    """What is usual in the population."""
+class WearPatterns(NamedTuple):
+    """Zeros in the population."""
 
     impossible: tuple[str, ...]
     """Columns in which an honest value is never exactly 0."""
@@ -34,14 +33,14 @@ class Usual(NamedTuple):
 class NotWorn(Detector):
     """Zeros of a device that was not worn.
 
-    In a continuous column with values on both sides of zero an exact 0 is never honest. In the columns of a declared device
-    zeros may be (nobody walks at night): a decision point's state columns of the device are all 0 or not, then its outcome
-    is 0 or not, and a hidden Markov chain (`two_state_chain`) says how likely the device was not worn.
+    In a continuous column with positive and negative values an exact 0 is never honest. In the columns of a declared device
+    a 0 may be honest (nobody walks at night). A hidden Markov chain (`two_state_chain`) gives the probability that the
+    device was not worn: its steps show whether all state columns of the device are 0, and then whether the outcome is 0.
 
     Parameters
     ----------
     threshold
-        Zeros are flagged when the device is at least this likely not worn.
+        Zeros are flagged when the probability that the device was not worn is at least this.
     weight
         The population's rate of zeros counts as much as this many decision points of the participant's own.
     rounds
@@ -62,16 +61,16 @@ class NotWorn(Detector):
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
             raise InputError(f"not_worn needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
-    def learn(self, sample: Block) -> Usual:
+    def learn(self, sample: Block) -> WearPatterns:
         impossible = tuple(
-            sample.layout.columns[place].name
-            for place in sample.layout.measured
-            if _zero_is_impossible(sample.values[place])
+            sample.layout.columns[position].name
+            for position in sample.layout.measured
+            if _zero_is_impossible(sample.values[position])
         )
         devices = _devices(sample.layout, impossible)
         gap = typical_gap(sample)
         if not devices:
-            return Usual(impossible, (), None, gap)
+            return WearPatterns(impossible, (), None, gap)
         event, seen = _steps(sample, devices, impossible)
         rate = event.reshape(-1, 2, *event.shape[1:]).sum(axis=(0, 3)) + 1.0
         rate = 0.5 * rate / (seen.reshape(-1, 2, *event.shape[1:]).sum(axis=(0, 3)) + 2.0)
@@ -85,33 +84,33 @@ class NotWorn(Detector):
             most_enter=0.5,
             floor=np.zeros(1),
         )
-        return Usual(impossible, devices, chain, gap)
+        return WearPatterns(impossible, devices, chain, gap)
 
-    def find(self, block: Block, usual: Any) -> list[Found]:
+    def find(self, block: Block, usual: Any) -> list[Detection]:
         names = [column.name for column in block.layout.columns]
-        found = []
+        detections = []
         for name in usual.impossible:
             zero = block.values[names.index(name)] == 0
             if zero.any():
-                found.append(Found(name, "not worn", np.where(zero, 1.0, np.nan)))
+                detections.append(Detection(name, "not worn", np.where(zero, 1.0, np.nan)))
         if usual.chain is None:
-            return found
+            return detections
         event, seen = _steps(block, usual.devices, usual.impossible)
         if not event.any():
-            return found
+            return detections
         moves = usual.chain.moves(relative_gaps(block.gaps(), usual.typical_gap))
         filtered = run_filter(event, seen, usual.chain, moves, self.weight, np.zeros(1))
         depth = np.broadcast_to(AHEAD, (2, len(usual.devices)))
         likely = look_ahead(event, seen, filtered, moves, depth).reshape(-1, 2, *event.shape[1:])
-        for place, column in enumerate(block.layout.columns):
+        for position, column in enumerate(block.layout.columns):
             if column.name in usual.impossible or column.device not in usual.devices:
                 continue
             kind = int(column.role == "outcome")
             chance = likely[:, kind, usual.devices.index(column.device)].T
-            flagged = (block.values[place] == 0) & (chance >= self.threshold)
+            flagged = (block.values[position] == 0) & (chance >= self.threshold)
             if flagged.any():
-                found.append(Found(column.name, "not worn", np.where(flagged, chance, np.nan)))
-        return found
+                detections.append(Detection(column.name, "not worn", np.where(flagged, chance, np.nan)))
+        return detections
 
 
 def _zero_is_impossible(values: NDArray[np.float64]) -> bool:
@@ -123,7 +122,7 @@ def _zero_is_impossible(values: NDArray[np.float64]) -> bool:
 
 
 def _devices(layout: Layout, impossible: tuple[str, ...]) -> tuple[str, ...]:
-    judged = (layout.columns[place] for place in layout.measured)
+    judged = (layout.columns[position] for position in layout.measured)
     return tuple(dict.fromkeys(c.device for c in judged if c.device is not None and c.name not in impossible))
 
 
@@ -140,14 +139,14 @@ def _steps(
     for kind, role in enumerate(("state", "outcome")):
         for group, device in enumerate(devices):
             chosen = [
-                place
-                for place in block.layout.measured
-                if block.layout.columns[place].device == device
-                and block.layout.columns[place].role == role
-                and block.layout.columns[place].name not in impossible
+                position
+                for position in block.layout.measured
+                if block.layout.columns[position].device == device
+                and block.layout.columns[position].role == role
+                and block.layout.columns[position].name not in impossible
             ]
             values = block.values[chosen]
-            there = (~np.isnan(values)).any(axis=0)
-            seen[:, kind, group] = there.T
-            event[:, kind, group] = (there & ((values == 0) | np.isnan(values)).all(axis=0)).T
+            recorded = (~np.isnan(values)).any(axis=0)
+            seen[:, kind, group] = recorded.T
+            event[:, kind, group] = (recorded & ((values == 0) | np.isnan(values)).all(axis=0)).T
     return event.reshape(2 * points, len(devices), participants), seen.reshape(2 * points, len(devices), participants)

@@ -1,4 +1,4 @@
-"""The screen as a page: what was flagged and why, whether it depends on the action, and a map of everybody's time."""
+"""HTML page of a screen: flags by reason, their dependence on the action, and a map of participants and time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN_PEOPLE = 100
-"""The map shows at most so many people, those with most flags."""
+"""The map shows at most this many people, those with the most flags."""
 MEANINGS = (
     ("no decision point", "paper"),
     ("as measured", "grid"),
@@ -29,7 +29,7 @@ MEANINGS = (
     ("stuck", "purple"),
     ("flagged otherwise", "green"),
 )
-"""What a cell of the map can be, with its colour, the later ones over the earlier."""
+"""Meanings of a cell of the map, with their colours; later meanings take precedence."""
 
 
 def render_page(screen: Screen, totals: ScreenTotals, *, title: str, source: str = "", checks: Sequence[Any] = ()) -> str:
@@ -48,7 +48,7 @@ def render_page(screen: Screen, totals: ScreenTotals, *, title: str, source: str
 
 
 def map_cells(screen: Screen) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Ids of the people shown, and what each of their decision points is: positions in `MEANINGS`, (people, time)."""
+    """Ids of the people shown, and the meaning of each decision point: positions in `MEANINGS`, (people, time)."""
     logs = screen.logs
     cells = np.where(logs.action > 0, 2, 1)
     cells[np.isnan(logs.reward) | np.isnan(logs.state).any(axis=1)] = 3
@@ -82,8 +82,8 @@ def heat_map(screen: Screen, palette: Mapping[str, str] = LIGHT) -> Figure:
     axes.grid(visible=False)
     step = -(-len(people) // 25)
     axes.set_yticks(range(0, len(people), step), [str(name) for name in people[::step]], fontsize=7)
-    present = [place for place in range(1, len(MEANINGS)) if (grid == place).any()]
-    handles = [Patch(facecolor=palette[MEANINGS[place][1]], edgecolor=GREY, label=MEANINGS[place][0]) for place in present]
+    present = [code for code in range(1, len(MEANINGS)) if (grid == code).any()]
+    handles = [Patch(facecolor=palette[MEANINGS[code][1]], edgecolor=GREY, label=MEANINGS[code][0]) for code in present]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), **LEGEND)
     return figure
 
@@ -91,15 +91,16 @@ def heat_map(screen: Screen, palette: Mapping[str, str] = LIGHT) -> Figure:
 def _chart(screen: Screen) -> tuple[Markup, str]:
     people = len(screen.logs.participants)
     whom = f"the {SHOWN_PEOPLE} of {people} people with most flags" if people > SHOWN_PEOPLE else f"all {people} people"
-    note = f"Every line is a participant, every cell a decision point; {whom}. Long coloured stretches are worth a call."
+    note = f"Each row is a participant, each cell a decision point; {whom}. Long coloured stretches are worth a call."
     words = "Map of participants and decision points: worn, not worn, stuck, missing, sent"
     day, night = (inline_svg(heat_map(screen, palette), words, raster=True) for palette in (LIGHT, DARK))
     return Markup('<span class="day">{}</span><span class="night">{}</span>').format(day, night), note
 
 
 def _people(screen: Screen) -> list[dict[str, Any]]:
-    """Flags by participant and reason, those with most first."""
-    logs, flags = screen.logs, screen.flags
+    """Counts of flags by participant and reason; participants with the most flags come first."""
+    logs = screen.logs
+    flags = screen.flags
     reasons = screen.screener.reasons(flags)
     counts = {
         reason: np.bincount(logs.participant_index[flags.row[reasons == reason]], minlength=len(logs.participants))
@@ -112,7 +113,7 @@ def _people(screen: Screen) -> list[dict[str, Any]]:
         {
             "participant": logs.participants[person].item(),
             "decision points": int(points[person]),
-            **{reason: int(each[person]) for reason, each in counts.items()},
+            **{reason: int(by_person[person]) for reason, by_person in counts.items()},
         }
         for person in order
     ]

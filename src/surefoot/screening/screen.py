@@ -1,4 +1,4 @@
-"""Screening logs before they are fitted: which values cannot be trusted, why, and the logs without them."""
+"""Screens logs before they are fitted: flags values that cannot be trusted, with reasons, and makes them missing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
-from surefoot.screening.screener import Flags, Screener, Usual, make_detectors, sample_rows, screen_columns
-from surefoot.screening.series import Block, Column, Layout, Questionnaire
+from surefoot.screening.detectors import Block, Column, Layout, Questionnaire
+from surefoot.screening.screener import Flags, LearnedPatterns, Screener, make_detectors, sample_rows, screen_columns
 from surefoot.screening.treatment import (
     NOT_DIRT,
     Counts,
@@ -27,17 +27,17 @@ from surefoot.screening.treatment import (
 )
 
 NOT_AVAILABLE = "not available"
-"""What counts by action call decision points at which nothing could be sent."""
+"""Name, in counts by action, of decision points at which nothing could be sent."""
 
 
 @dataclass(frozen=True, eq=False)
 class Screen:
-    """What was flagged in some logs, and the logs with it missing.
+    """The flagged values of some logs, and the logs without these values.
 
     Attributes
     ----------
     logs
-        Values that were flagged are missing; nothing else differs.
+        The logs with flagged values missing; nothing else is changed.
     screener
         The columns and the detectors.
     flags
@@ -45,7 +45,7 @@ class Screen:
     row
         For every row of the logs its position in the file, from 0.
     usual
-        What the detectors learned from a sample of the participants.
+        The patterns that the detectors learned from a sample of the participants.
     values
         Every flagged value as it was measured; NaN for a flagged time.
     """
@@ -54,7 +54,7 @@ class Screen:
     screener: Screener
     flags: Flags
     row: NDArray[np.int64]
-    usual: Usual
+    usual: LearnedPatterns
     values: NDArray[np.float64]
 
     def __repr__(self) -> str:
@@ -68,9 +68,9 @@ class Screen:
     def count_by_action(self) -> Counts:
         """How many decision points every detector flagged, by participant and action."""
         rows = {}
-        for place, detector in enumerate(self.screener.detectors):
+        for position, detector in enumerate(self.screener.detectors):
             flagged = np.zeros(len(self.logs), dtype=bool)
-            flagged[self.flags.row[(self.flags.detector == place) & self.marks]] = True
+            flagged[self.flags.row[(self.flags.detector == position) & self.marks]] = True
             rows[detector.name] = flagged
         return count_flags(self.logs, rows)
 
@@ -85,12 +85,12 @@ class Screen:
         return not any(difference.differs for difference in self.treatment)
 
     def warnings(self) -> list[str]:
-        """What must not be cleaned in silence."""
+        """Warnings about detectors whose flagged share differs by action."""
         unsafe = [difference for difference in self.treatment if difference.differs]
         return [f"the screen: {difference.describe()}: {NOT_DIRT}" for difference in unsafe]
 
     def arms(self) -> NDArray[Any]:
-        """What every flagged decision point got: the name of the action, or `not available`."""
+        """The name of the action at every flagged decision point, or `not available`."""
         names = np.array([*self.logs.action_names, NOT_AVAILABLE])
         action = np.where(self.logs.available, self.logs.action, len(names) - 1)
         return names[action[self.flags.row]]
@@ -102,16 +102,17 @@ class Screen:
 
     def missing(self) -> dict[str, NDArray[np.int64]]:
         """For every column with a flag: how many values became missing, per participant of `logs.participants`."""
-        found = {}
+        missing = {}
         columns = self.screener.column_names(self.flags)
         for column in dict.fromkeys(columns[self.marks].tolist()):
             rows = self.flags.row[(columns == column) & self.marks]
-            found[column] = np.bincount(self.logs.participant_index[rows], minlength=len(self.logs.participants))
-        return found
+            missing[column] = np.bincount(self.logs.participant_index[rows], minlength=len(self.logs.participants))
+        return missing
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per flagged value: `row` in the file, participant, time, column, reason and score."""
-        flags, logs = self.flags, self.logs
+        flags = self.flags
+        logs = self.logs
         data = {
             "row": self.row[flags.row],
             "participant": logs.participants[logs.participant_index[flags.row]],
@@ -129,7 +130,7 @@ class Screen:
 
 @dataclass(eq=False)
 class ScreenTotals:
-    """What was flagged in one or several parts of some logs."""
+    """Counts of flagged values over one or several parts of some logs."""
 
     people: int = 0
     decision_points: int = 0
@@ -145,13 +146,14 @@ class ScreenTotals:
         return totals
 
     def add(self, screen: Screen) -> None:
-        columns, reasons = screen.screener.column_names(screen.flags), screen.screener.reasons(screen.flags)
+        columns = screen.screener.column_names(screen.flags)
+        reasons = screen.screener.reasons(screen.flags)
         self.people += len(screen.logs.participants)
         self.decision_points += len(screen.logs)
         flags = zip(columns.tolist(), reasons.tolist(), screen.arms().tolist(), screen.marks.tolist(), strict=True)
         self.counts.update(flags)
-        for key, each in screen.count_by_action().items():
-            self.by_action.setdefault(key, []).append(pool_people(each))
+        for key, by_participant in screen.count_by_action().items():
+            self.by_action.setdefault(key, []).append(pool_people(by_participant))
 
     def treatment(self) -> tuple[TreatmentDifference, ...]:
         return compare_actions({key: np.concatenate(parts) for key, parts in self.by_action.items()})
@@ -191,14 +193,14 @@ def screen(
     columns: Sequence[str] | None = None,
     detectors: Mapping[str, Mapping[str, Any] | bool] | None = None,
     outcome: bool = True,
-    usual: Usual | None = None,
+    usual: LearnedPatterns | None = None,
 ) -> Screen:
     """Flag the values of some logs that cannot be trusted and make them missing.
 
     Parameters
     ----------
     logs
-        As measured: an unworn device must still read 0. `study.read` screens before scaling and transforms.
+        Logs with values as measured: an unworn device must still read 0. `study.read` screens before scaling and transforms.
     devices
         State variable or reward → the device it comes from. Columns of one device are judged together.
     questionnaires
@@ -208,41 +210,45 @@ def screen(
     detectors
         Parameters by detector; False leaves one out.
     outcome
-        Whether flagged outcomes become missing. Otherwise they are reported, and stay.
+        Whether flagged outcomes become missing. Otherwise they are reported and not changed.
     usual
-        What another screen of the same columns learned, `Screen.usual`; learned from these logs unless given.
+        `Screen.usual` of another screen of the same columns; learned from these logs unless given.
 
     Returns
     -------
     Screen
-        The logs with what was flagged missing, and every flag with its reason.
+        The logs with flagged values missing, and every flag with its reason.
 
     Examples
     --------
     >>> import surefoot as sf
     >>> clean = sf.simulators.HeartSteps(20).collect(sf.policies.coin(2), decision_points=100, seed=0)
     >>> worn = sf.simulators.contaminate(clean, mechanism="nonwear", ratio=0.2, run_length=20, seed=1)
-    >>> found = screen(worn.logs)
-    >>> found.counts(), found.blind
+    >>> screened = screen(worn.logs)
+    >>> screened.counts(), screened.blind
     ({'not worn': 1600}, True)
     """
     names = (*logs.state_names, logs.names.reward)
-    for what, given in (("devices", devices or {}), ("columns", columns or ())):
-        for name in given:
+    for argument, given_names in (("devices", devices or {}), ("columns", columns or ())):
+        for name in given_names:
             if name not in names:
                 raise InputError(
-                    f"{what}: there is no column '{name}'{did_you_mean(name, names)}; the logs have {list(names)}"
+                    f"{argument}: there is no column '{name}'{did_you_mean(name, names)}; the logs have {list(names)}"
                 )
     values = np.vstack([logs.state.T, logs.reward])
-    screened = [place for place, name in enumerate(names) if columns is None or name in columns]
+    screened = [position for position, name in enumerate(names) if columns is None or name in columns]
     layout = Layout(
-        columns=tuple(_column(names[place], place == len(names) - 1, values[place], devices or {}) for place in screened),
+        columns=tuple(
+            _column(names[position], position == len(names) - 1, values[position], devices or {}) for position in screened
+        ),
         questionnaires=tuple(questionnaires),
         time=logs.names.time,
         clock=logs.time.dtype.kind == "M",
     )
     screener = Screener(layout, make_detectors(detectors or {}), outcome)
-    return screen_values(logs, screener, values[screened], {names[place]: (place,) for place in screened}, usual=usual)
+    return screen_values(
+        logs, screener, values[screened], {names[position]: (position,) for position in screened}, usual=usual
+    )
 
 
 def _column(name: str, outcome: bool, values: NDArray[np.float64], devices: Mapping[str, str]) -> Column:
@@ -258,34 +264,39 @@ def screen_values(
     targets: Mapping[str, Sequence[int]],
     *,
     row: NDArray[np.int64] | None = None,
-    usual: Usual | None = None,
+    usual: LearnedPatterns | None = None,
 ) -> Screen:
     """Screen values (columns, rows of the logs) as measured; `targets` says which values of the logs each column becomes.
 
     These are positions among the state variables, with the reward after the last.
     """
-    time, flags = as_seconds(logs.time), None
+    time = as_seconds(logs.time)
+    flags = None
     if usual is None:
         usual, flags = _learn_and_find(logs, screener, values)
     if flags is None:
         flags = screen_columns(screener, values, time, (rows for _, rows in logs.blocks()), usual)
-    marked, columns = screener.marks(flags), screener.column_names(flags)
-    state, reward = logs.state.copy(), logs.reward.copy()
+    marked = screener.marks(flags)
+    columns = screener.column_names(flags)
+    state = logs.state.copy()
+    reward = logs.reward.copy()
     for name in dict.fromkeys(columns[marked].tolist()):
         rows = flags.row[marked & (columns == name)]
-        for place in targets.get(name, ()):
-            (reward if place == state.shape[1] else state[:, place])[rows] = np.nan
+        for position in targets.get(name, ()):
+            (reward if position == state.shape[1] else state[:, position])[rows] = np.nan
     where = np.arange(len(logs)) if row is None else row
     flagged = np.where(flags.column < 0, np.nan, values[flags.column, flags.row])
     return Screen(logs.with_values(state=state, reward=reward), screener, flags, where, usual, flagged)
 
 
-def _learn_and_find(logs: Trajectories, screener: Screener, values: NDArray[np.float64]) -> tuple[Usual, Flags | None]:
-    """What every detector learns from a sample of the participants, and the flags where these are everybody."""
+def _learn_and_find(
+    logs: Trajectories, screener: Screener, values: NDArray[np.float64]
+) -> tuple[LearnedPatterns, Flags | None]:
+    """Learned patterns, and the flags if the sample holds all participants and their records are equally long."""
     sample = sample_rows(logs.order, logs.starts)
     usual, flags = screener.learn_and_find(Block.pad_rows(screener.layout, values, as_seconds(logs.time), sample))
-    whole = len(sample) == len(logs.participants) and np.ptp(np.diff(logs.starts)) == 0
-    return usual, flags if whole else None
+    sample_is_everybody = len(sample) == len(logs.participants) and np.ptp(np.diff(logs.starts)) == 0
+    return usual, flags if sample_is_everybody else None
 
 
 def as_seconds(time: NDArray[Any]) -> NDArray[np.float64]:

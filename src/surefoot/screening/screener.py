@@ -1,4 +1,4 @@
-"""All detectors one after the other: learn what is usual from a sample of participants, then go through everybody."""
+"""Runs all detectors in order: they learn patterns from a sample of participants, then flag values of everybody."""
 
 from __future__ import annotations
 
@@ -10,20 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detector
-from surefoot.screening.registry import DETECTORS
-from surefoot.screening.series import Block, Found, Layout
+from surefoot.screening.careless import Careless
+from surefoot.screening.clock import Clock
+from surefoot.screening.codes import Codes
+from surefoot.screening.detectors import Block, Detection, Detector, Layout
+from surefoot.screening.level_shifts import LevelShifts
+from surefoot.screening.not_worn import NotWorn
+from surefoot.screening.stuck import Stuck
+from surefoot.screening.units import Units
+
+DETECTORS: dict[str, type[Detector]] = {
+    detector.name: detector for detector in (Clock, Codes, NotWorn, Stuck, Units, Careless, LevelShifts)
+}
+"""All detectors, in the order in which they look: no detector sees a value that an earlier detector marked as missing."""
 
 SAMPLE = (10, 10)
-"""So many groups of so many participants, evenly spaced through the ids, tell what is usual. Groups, because people whose
-ids follow each other are often in one file."""
+"""Groups in the sample, and participants in a group. Groups are evenly spaced through the ids; participants with
+neighbouring ids are often in one file."""
 
-Usual = dict[str, Any]
-"""What every detector learned, by its name."""
+LearnedPatterns = dict[str, Any]
+"""The patterns that every detector learned from the sample, by the name of the detector."""
 
 
 class Flags(NamedTuple):
-    """Flagged values, one entry for each; names are given by `Screener.names`."""
+    """Flagged values, one entry each; `Screener` translates the codes into names."""
 
     row: NDArray[np.int64]
     """In the logs, from 0."""
@@ -36,13 +46,13 @@ class Flags(NamedTuple):
     score: NDArray[np.float64]
 
     @classmethod
-    def join(cls, parts: Iterable[Flags]) -> Flags:
-        """In the order of the rows, then of the detectors and columns."""
-        joined = cls(*(np.concatenate(one) for one in zip(EMPTY, *parts, strict=True)))
+    def join(cls, pieces: Iterable[Flags]) -> Flags:
+        """Join flags and sort them by row, then by detector and column."""
+        joined = cls(*(np.concatenate(arrays) for arrays in zip(EMPTY, *pieces, strict=True)))
         return joined.select(np.lexsort((joined.column, joined.detector, joined.row)))
 
     def select(self, chosen: NDArray[Any]) -> Flags:
-        return Flags(*(one[chosen] for one in self))
+        return Flags(*(array[chosen] for array in self))
 
 
 NO_CODES = np.empty(0, np.int16)
@@ -61,11 +71,11 @@ class Screener:
     Attributes
     ----------
     layout
-        Which columns there are.
+        The columns.
     detectors
-        Those that look, in this order.
+        The detectors, in the order in which they run.
     outcome
-        Whether flagged outcomes become missing. Otherwise they are reported, and stay.
+        Whether flagged outcomes become missing. Otherwise they are reported and not changed.
     """
 
     layout: Layout
@@ -76,31 +86,32 @@ class Screener:
         for detector in self.detectors:
             detector.check()
 
-    def learn(self, sample: Block) -> Usual:
-        """What is usual; a detector does not see what those before it flag in the sample."""
+    def learn(self, sample: Block) -> LearnedPatterns:
+        """Learn patterns from a sample; no detector sees a value that an earlier detector marked as missing."""
         return self.learn_and_find(sample)[0]
 
-    def find(self, block: Block, usual: Usual) -> Flags:
+    def find(self, block: Block, usual: LearnedPatterns) -> Flags:
         """All flags of a block."""
         return self.learn_and_find(block, usual)[1]
 
-    def learn_and_find(self, block: Block, usual: Usual | None = None) -> tuple[Usual, Flags]:
-        """What is usual, learned from the block unless it is given, and all flags of the block."""
-        parts, known = [], dict(usual or {})
-        for place, detector in enumerate(self.detectors):
+    def learn_and_find(self, block: Block, usual: LearnedPatterns | None = None) -> tuple[LearnedPatterns, Flags]:
+        """Patterns, learned from the block unless `usual` is given, and all flags of the block."""
+        flags = []
+        known = dict(usual or {})
+        for position, detector in enumerate(self.detectors):
             if usual is None:
-                known[detector.name], every = detector.learn_and_find(block)
+                known[detector.name], candidates = detector.learn_and_find(block)
             else:
-                every = detector.find(block, known[detector.name])
-            found = [one for one in every if one.flagged.any()]
-            for one in found:
-                reason = detector.reasons.index(one.reason)
-                parts.append(_flags(block, self._column(one.column), place, reason, one))
-            block = block.without(_select_marking(detector, found))
-        return known, Flags.join(parts)
+                candidates = detector.find(block, known[detector.name])
+            detections = [detection for detection in candidates if detection.flagged.any()]
+            for detection in detections:
+                reason = detector.reasons.index(detection.reason)
+                flags.append(_flags(block, self._column(detection.column), position, reason, detection))
+            block = block.without(_select_marking(detector, detections))
+        return known, Flags.join(flags)
 
     def _column(self, name: str) -> int:
-        return -1 if name == self.layout.time else self.layout.place(name)
+        return -1 if name == self.layout.time else self.layout.position(name)
 
     def column_names(self, flags: Flags) -> NDArray[Any]:
         return np.array([*(column.name for column in self.layout.columns), self.layout.time])[flags.column]
@@ -115,28 +126,28 @@ class Screener:
         return words[flags.detector, flags.reason]
 
     def marks(self, flags: Flags) -> NDArray[np.bool_]:
-        """Whether the value became missing, or is only reported."""
+        """For every flag whether the value became missing; otherwise it is only reported."""
         marked = np.ones(len(flags.row), dtype=bool)
-        for place, detector in enumerate(self.detectors):
+        for position, detector in enumerate(self.detectors):
             for reason in detector.reported:
-                marked &= (flags.detector != place) | (flags.reason != detector.reasons.index(reason))
+                marked &= (flags.detector != position) | (flags.reason != detector.reasons.index(reason))
         if not self.outcome:
-            marked &= ~np.isin(flags.column, self.layout.places("outcome"))
+            marked &= ~np.isin(flags.column, self.layout.positions("outcome"))
         return marked
 
 
-def _select_marking(detector: Detector, found: list[Found]) -> list[Found]:
-    return [one for one in found if one.reason not in detector.reported]
+def _select_marking(detector: Detector, detections: list[Detection]) -> list[Detection]:
+    return [detection for detection in detections if detection.reason not in detector.reported]
 
 
-def _flags(block: Block, column: int, detector: int, reason: int, found: Found) -> Flags:
-    where = np.nonzero(found.flagged)
-    codes = [np.full(len(where[0]), code, np.int16) for code in (column, detector, reason)]
-    return Flags(block.rows[where], codes[0], codes[1], codes[2], found.score[where])
+def _flags(block: Block, column: int, detector: int, reason: int, detection: Detection) -> Flags:
+    cells = np.nonzero(detection.flagged)
+    codes = [np.full(len(cells[0]), code, np.int16) for code in (column, detector, reason)]
+    return Flags(block.rows[cells], codes[0], codes[1], codes[2], detection.score[cells])
 
 
 def sample_people(people: int) -> NDArray[np.int64]:
-    """Positions, among so many participants in the order of their ids, of those who tell what is usual.
+    """Positions of the sampled participants among all `people` in the order of their ids.
 
     >>> len(sample_people(30)), len(sample_people(1_000_000)), sample_people(1_000_000)[[0, 9, 10, 99]]
     (30, 100, array([     0,      9, 111110, 999999]))
@@ -149,12 +160,12 @@ def sample_people(people: int) -> NDArray[np.int64]:
 
 
 def sample_rows(order: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The padded rows of the participants who tell what is usual: (participants, decision points)."""
+    """The padded rows of the sampled participants: (participants, decision points)."""
     chosen = sample_people(len(starts) - 1)
     lengths = np.diff(starts)[chosen]
-    place = np.arange(max(int(lengths.max(initial=0)), 1))
-    inside = place < lengths[:, None]
-    return np.where(inside, order[np.where(inside, starts[chosen, None] + place, 0)], -1)
+    point = np.arange(max(int(lengths.max(initial=0)), 1))
+    inside = point < lengths[:, None]
+    return np.where(inside, order[np.where(inside, starts[chosen, None] + point, 0)], -1)
 
 
 def screen_columns(
@@ -162,7 +173,7 @@ def screen_columns(
     values: NDArray[np.float64],
     time: NDArray[np.float64],
     blocks: Iterable[NDArray[np.int64]],
-    usual: Usual,
+    usual: LearnedPatterns,
 ) -> Flags:
     """Flags of values (columns, rows), block by block; `blocks` are padded rows of participants."""
     return Flags.join(screener.find(Block.pad_rows(screener.layout, values, time, rows), usual) for rows in blocks)

@@ -1,4 +1,4 @@
-"""A dead sensor repeats its last value."""
+"""Detects dead sensors, which repeat their last value."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import FEW_VALUES
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detector
-from surefoot.screening.series import Block, Found, typical_gap
+from surefoot.screening.detectors import Block, Detection, Detector, typical_gap
 from surefoot.screening.ties import count_ties
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
 MOST_REPEATS = 0.5
-"""A column that repeats its value at more than this share of the steps changes slowly by nature and is not judged."""
+"""A column that repeats its value at more than this share of the steps changes slowly and is not judged."""
 CHANGES_NEEDED = 3
-"""A participant whose value changed less often so far has no record to compare with."""
+"""Participants are judged once their value has changed this many times."""
 MOST_ENTER = 0.1
 SOME_RUN = 3
-"""Where nobody in the sample repeats so often in a row, nothing is stuck there."""
+"""A sample without this many repeats in a row has no stuck sensor."""
 BEYOND_LIMIT = 0.005
 LIMIT_SHARE = 0.01
 """A floor (or ceiling) holds at least this share of the values; less than `BEYOND_LIMIT` may lie beyond it."""
 
 
-class Usual(NamedTuple):
-    """What is usual in the population."""
+class RepeatPatterns(NamedTuple):
+    """Repeats in the population."""
 
     columns: tuple[str, ...]
     rounded: tuple[bool, ...]
-    """Whether equal values are common in the column: then each has its own rate of repeats."""
+    """Whether equal values are common in the column, so that every value has its own rate of repeats."""
     limits: tuple[tuple[float, float], ...]
-    """Floor and ceiling of each column: values there and beyond are not judged."""
+    """Floor and ceiling of each column; values at or beyond them are not judged."""
     chain: Chain | None
     typical_gap: float
 
 
 @dataclass(frozen=True)
 class Stuck(Detector):
-    """Runs of one exact value that are longer than the participant's own record makes plausible.
+    """Runs of one exact value that are implausibly long given the participant's own record.
 
     A hidden Markov chain (`two_state_chain`) on "the same value as at the decision point before". Rounded and whole numbers
-    repeat honestly: a live sensor repeats at the participant's own rate so far, and at least as often as the value came
-    up in the participant's record, once it did so twice. Zeros are left to `not_worn`. The floor and the ceiling of a column
-    are not judged (log(0.5) stands for no steps, and people sit still for hours), nor are columns of few values.
+    repeat honestly: a live sensor repeats at the participant's own rate so far, and at least as often as the value has
+    occurred in the participant's record, once it has occurred in two runs. `not_worn` judges zeros. The floor and the
+    ceiling of a column are not judged (log(0.5) stands for no steps, and people sit still for hours), nor are columns with
+    few distinct values.
 
     Parameters
     ----------
     threshold
-        A repeated value is flagged when the sensor is at least this likely stuck.
+        A repeated value is flagged when the probability that the sensor is stuck is at least this.
     weight
         The population's rate of repeats counts as much as this many decision points of the participant's own.
     rounds
@@ -72,30 +72,30 @@ class Stuck(Detector):
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
             raise InputError(f"stuck needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
-    def learn(self, sample: Block) -> Usual:
+    def learn(self, sample: Block) -> RepeatPatterns:
         gap = typical_gap(sample)
         judged: dict[str, tuple[bool, tuple[float, float]]] = {}
-        for place in sample.layout.measured:
-            values = sample.values[place]
+        for position in sample.layout.measured:
+            values = sample.values[position]
             ties = count_ties(values)
-            # Of yes and no, or a scale from 0 to 10, a run of one value says nothing about the sensor.
+            # A run of one value on a yes/no or 0 to 10 scale says nothing about the sensor.
             if len(ties.values) < FEW_VALUES:
                 continue
             limits = _find_limits(values)
             event, seen = _repeats(values, limits)
             if event.any() and event.sum() <= MOST_REPEATS * seen.sum():
-                judged[sample.layout.columns[place].name] = (not ties.continuous, limits)
+                judged[sample.layout.columns[position].name] = (not ties.continuous, limits)
         if not judged:
-            return Usual((), (), (), None, gap)
+            return RepeatPatterns((), (), (), None, gap)
         rounded = tuple(is_rounded for is_rounded, _ in judged.values())
-        usual = Usual(tuple(judged), rounded, tuple(limits for _, limits in judged.values()), None, gap)
+        usual = RepeatPatterns(tuple(judged), rounded, tuple(limits for _, limits in judged.values()), None, gap)
         event, seen, least = _steps(sample, usual)
         share = (event.sum(axis=(0, 2)) + 1.0) / (seen.sum(axis=(0, 2)) + 2.0)
         chain = learn_chain(
             event,
             seen,
             relative_gaps(sample.gaps(), gap),
-            # Where hardly any two values are the same, a live sensor hardly ever repeats one.
+            # In a continuous column a live sensor hardly ever repeats a value.
             Chain.first_guess(np.where(rounded, share, 1e-3)[None, :]),
             weight=self.weight,
             rounds=self.rounds if _in_a_row(event, SOME_RUN).any() else 0,
@@ -104,16 +104,16 @@ class Stuck(Detector):
         )
         return usual._replace(chain=chain)
 
-    def find(self, block: Block, usual: Any) -> list[Found]:
+    def find(self, block: Block, usual: Any) -> list[Detection]:
         if usual.chain is None:
             return []
         repeats = np.stack(
             [
-                _repeats(block.values[block.layout.place(name)], limits)[0]
+                _repeats(block.values[block.layout.position(name)], limits)[0]
                 for name, limits in zip(usual.columns, usual.limits, strict=True)
             ]
         )
-        # In a rounded column one repeat is never enough.
+        # In a rounded column a single repeat is never flagged.
         candidates = np.where(np.array(usual.rounded)[:, None, None], repeats & np.roll(repeats, 1, axis=2), repeats)
         people = np.flatnonzero(candidates.any(axis=(0, 2)))
         if not len(people):
@@ -123,8 +123,8 @@ class Stuck(Detector):
         moves = usual.chain.moves(relative_gaps(suspects.gaps(), usual.typical_gap))
         filtered = run_filter(event, seen, usual.chain, moves, self.weight, least)
         layout = block.layout
-        states = [layout.columns[layout.place(name)].role == "state" for name in usual.columns]
-        # The outcome after the next decision may not say anything about this one.
+        states = [layout.columns[layout.position(name)].role == "state" for name in usual.columns]
+        # A flag may use the next state, but not the outcome after the next decision.
         likely = look_ahead(event, seen, filtered, moves, np.array([states], dtype=np.int64))
         flags = []
         for group, name in enumerate(usual.columns):
@@ -132,7 +132,7 @@ class Stuck(Detector):
             if flagged.any():
                 score = np.full(block.time.shape, np.nan)
                 score[people] = np.where(flagged, likely[:, group], np.nan).T
-                flags.append(Found(name, "stuck", score))
+                flags.append(Detection(name, "stuck", score))
         return flags
 
 
@@ -151,7 +151,7 @@ def _find_limits(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _repeats(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether each value of (participants, decision points) is that of the one before, and whether one can tell."""
+    """Whether each value of (participants, decision points) equals the previous one, and whether this can be judged."""
     same = np.zeros(values.shape, dtype=bool)
     same[:, 1:] = values[:, 1:] == values[:, :-1]
     both = np.zeros(values.shape, dtype=bool)
@@ -164,17 +164,17 @@ def _repeats(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[
 
 
 def _in_a_row(event: NDArray[np.bool_], length: int) -> NDArray[np.bool_]:
-    """Whether an event at (decision points, …) is the last of so many in a row."""
-    found = event.copy()
+    """Whether an event at (decision points, …) is the last of at least `length` in a row."""
+    last_of_run = event.copy()
     for back in range(1, length):
-        found[back:] &= event[:-back]
-        found[:back] = False
-    return found
+        last_of_run[back:] &= event[:-back]
+        last_of_run[:back] = False
+    return last_of_run
 
 
-def _steps(block: Block, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-    """Repeats, where one can tell, and the least honest rate of them: (decision points, columns, participants)."""
-    columns = [block.values[block.layout.place(name)] for name in usual.columns]
+def _steps(block: Block, usual: RepeatPatterns) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+    """Repeats, whether they can be judged, and their least honest rate: (decision points, columns, participants)."""
+    columns = [block.values[block.layout.position(name)] for name in usual.columns]
     repeats = [_repeats(values, limits) for values, limits in zip(columns, usual.limits, strict=True)]
     least = [
         _share_so_far(values) if is_rounded else np.zeros(values.shape)
@@ -186,22 +186,22 @@ def _steps(block: Block, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bo
 
 
 def _share_so_far(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Which share of a participant's values before this one equals it, 0 until it has come up in two separate runs.
+    """Share of a participant's earlier values that equal this one; 0 until the value has occurred in two separate runs.
 
     >>> _share_so_far(np.array([[4.0, 4.0, 5.0, 4.0, 4.0]])).round(2)
     array([[0.  , 0.  , 0.  , 0.67, 0.75]])
     """
     order = np.argsort(values, axis=1, kind="stable")
     in_order = np.take_along_axis(values, order, axis=1)
-    place = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    position = np.broadcast_to(np.arange(values.shape[1]), values.shape)
     fresh = np.ones(values.shape, dtype=bool)
     fresh[:, 1:] = in_order[:, 1:] != in_order[:, :-1]
-    first = np.maximum.accumulate(np.where(fresh, place, 0), axis=1)
+    first = np.maximum.accumulate(np.where(fresh, position, 0), axis=1)
     new_run = fresh.copy()
     new_run[:, 1:] |= order[:, 1:] != order[:, :-1] + 1
     runs = np.cumsum(new_run, axis=1)
     runs = runs - np.take_along_axis(runs, first, axis=1) + 1
-    share = np.where(runs >= 2, (place - first) / np.maximum(order, 1), 0.0)
-    found = np.empty(values.shape)
-    np.put_along_axis(found, order, share, axis=1)
-    return np.where(np.isnan(values), 0.0, np.minimum(found, 0.99))
+    share = np.where(runs >= 2, (position - first) / np.maximum(order, 1), 0.0)
+    in_time_order = np.empty(values.shape)
+    np.put_along_axis(in_time_order, order, share, axis=1)
+    return np.where(np.isnan(values), 0.0, np.minimum(in_time_order, 0.99))

@@ -1,4 +1,4 @@
-"""How values repeat: in a continuous column hardly any two are the same, in a rounded one many are."""
+"""Repeated values: a continuous column has hardly any, a rounded column has many."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 SET_ASIDE = 5
-"""Values that repeat most are not counted: a code or a dead sensor must not make a continuous column look rounded."""
+"""The most repeated values are not counted: a code or a dead sensor must not make a continuous column look rounded."""
 UNIQUE = 0.95
 """In a continuous column more than this share of the other values occur once."""
 
 
 class Ties(NamedTuple):
-    """Distinct values in ascending order and how often each begins: a run of one value counts once."""
+    """Distinct values in ascending order and the number of runs of each."""
 
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -22,14 +22,14 @@ class Ties(NamedTuple):
 
 
 def count_ties(values: NDArray[np.float64]) -> Ties:
-    """Of (participants, decision points), NaN where missing.
+    """Count the runs of every value of (participants, decision points), NaN where missing.
 
     >>> count_ties(np.array([[1.5, 1.5, 2.0, 1.5]])).counts.tolist()
     [2, 1]
     """
     distinct, counts = np.unique(_list_runs(values), return_counts=True)
-    rest = np.sort(counts)[: max(len(counts) - SET_ASIDE, 0)]
-    continuous = bool(rest.size) and bool((rest == 1).sum() > UNIQUE * rest.sum())
+    rarest = np.sort(counts)[: max(len(counts) - SET_ASIDE, 0)]
+    continuous = bool(rarest.size) and bool((rarest == 1).sum() > UNIQUE * rarest.sum())
     return Ties(distinct, counts, continuous)
 
 

@@ -1,4 +1,4 @@
-"""Whether flags depend on the treatment: then values go missing because of the action, and marking them is no cleaning."""
+"""Tests whether flags depend on the treatment. If so, the action makes values go missing, and removing them causes bias."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from surefoot.reports.numbers import format_percent, format_signed
 LEAST_DIFFERENCE = 0.01
 """A difference of less than one flagged decision point in a hundred is too small to change an effect."""
 SURELY = 3.0
-"""Standard errors beyond which a difference is taken for real: several detectors look, and in a trial every night."""
+"""A difference is real beyond this many standard errors; the limit is strict because every nightly update tests several
+detectors."""
 
 VERDICTS = ("fine", "look", "unsafe")
 GROUPS = 1000
@@ -28,15 +29,15 @@ class TreatmentDifference(NamedTuple):
     Attributes
     ----------
     detector
-        Its name.
+        Name of the detector.
     action
-        Its name.
+        Name of the action.
     after_nothing
         Share of available decision points with a flag.
     after_action
         The same share after the action.
     difference
-        After the action less after nothing, with an interval over participants.
+        Share after the action minus share after nothing, with an interval over participants.
     """
 
     detector: str
@@ -59,7 +60,7 @@ class TreatmentDifference(NamedTuple):
         return size >= LEAST_DIFFERENCE and size > SURELY * self.difference.standard_error
 
     def describe(self) -> str:
-        """In one line."""
+        """One line of text."""
         interval = self.difference
         value, low, high = (format_signed(100 * share, 1) for share in (interval.value, interval.low, interval.high))
         return (
@@ -79,28 +80,31 @@ nothing."""
 
 
 def count_flags(logs: Trajectories, flagged: dict[str, NDArray[np.bool_]]) -> Counts:
-    """For every detector (name → flagged rows of the logs) and every action other than nothing."""
-    people, nothing = len(logs.participants), logs.available & (logs.action == 0)
+    """Counts for every detector (name → flagged rows of the logs) and every action other than nothing."""
+    people = len(logs.participants)
+    nothing = logs.available & (logs.action == 0)
 
     def count(group: NDArray[np.bool_]) -> NDArray[np.float64]:
         return sum_by_participant(logs.participant_index, people, group) if group.any() else np.zeros(people)
 
-    found: Counts = {}
+    counts: Counts = {}
     without = count(nothing)
     for code in range(1, logs.actions):
         treated = logs.available & (logs.action == code)
         given = count(treated)
         for name, rows in flagged.items():
             counted = (count(rows & treated), given, count(rows & nothing), without)
-            found[name, logs.action_names[code]] = np.stack(counted, axis=1)
-    return found
+            counts[name, logs.action_names[code]] = np.stack(counted, axis=1)
+    return counts
 
 
-def pool_people(each: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Counts of many people as those of a thousand groups of them: as good for an interval, in bounded memory."""
-    if len(each) <= GROUPS:
-        return each
-    return np.add.reduceat(each, np.linspace(0, len(each), GROUPS, endpoint=False).astype(np.int64), axis=0)
+def pool_people(by_participant: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum the counts of more than 1,000 participants over 1,000 groups, which give an interval in bounded memory."""
+    if len(by_participant) <= GROUPS:
+        return by_participant
+    return np.add.reduceat(
+        by_participant, np.linspace(0, len(by_participant), GROUPS, endpoint=False).astype(np.int64), axis=0
+    )
 
 
 def compare_actions(counts: Counts) -> tuple[TreatmentDifference, ...]:
@@ -119,5 +123,5 @@ def compare_actions(counts: Counts) -> tuple[TreatmentDifference, ...]:
 
 
 def find_worst_verdict(differences: Iterable[TreatmentDifference]) -> str:
-    """The one that asks for most attention: `fine`, `look` or `unsafe`."""
+    """The most serious verdict: `fine`, `look` or `unsafe`."""
     return max((difference.verdict for difference in differences), key=VERDICTS.index, default="fine")

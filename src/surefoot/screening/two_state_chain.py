@@ -1,13 +1,14 @@
-"""A device that is live or not, as a hidden Markov chain: for all devices and participants at once.
+"""Hidden Markov chain of a device that is live or not, for all devices and participants at once.
 
-Hidden: live or not. Seen at every step: whether an *event* happened (a zero; a repeated value). A device that is not live
-always gives the event, a live one at the participant's own rate, which starts at the population's and follows the
-participant's record so far: rate = (w·population + events so far) / (w + live steps so far), where a step counts as far as
-the device is believed live. Between steps it goes to *not live* with probability `enter` and back with `leave`; over a gap
-of Δ typical gaps, with λ = −log(1 − enter − leave), by (1 − e^{−λΔ}) of the way to their ratio.
+The hidden state is live or not live. Each step shows whether an *event* happened (a zero, or a repeated value). A device
+that is not live always gives the event. A live device gives it at the participant's own rate, which starts at the
+population's rate and follows the participant's record so far: rate = (w·population + events so far) / (w + live steps so
+far), where each step is weighted by the probability that the device is live. Between steps the device becomes *not live*
+with probability `enter` and live again with probability `leave`. Over a gap of Δ typical gaps the chain moves the share
+1 − e^{−λΔ} of the way to its stationary distribution, with λ = −log(1 − enter − leave).
 
-Arrays are (steps, groups, participants): a group is a device or a column with parameters of its own. Steps of several kinds
-take turns (`kinds`): the state of a decision point, then its outcome.
+Arrays are (steps, groups, participants): a group is a device, or a column with its own parameters. Several `kinds` of steps
+alternate: the state of a decision point, then its outcome.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 LONGEST_GAP = 1000.0
-USUAL_GAPS = (0.5, 2.0)
-"""In typical gaps: only steps between these tell how often a device changes over one typical gap."""
+TYPICAL_GAPS = (0.5, 2.0)
+"""In typical gaps: only steps in this range are used to learn how often a device changes over one typical gap."""
 PIECE = 50
-"""Decision points of a piece of a record at least."""
+"""Least number of decision points in a piece of a record."""
 SETTLED = 0.1
-"""Probabilities that change by less than this share are learned."""
+"""Learning stops once all probabilities change by less than this share."""
 PRIOR_STEPS = 2.0
-"""Pretended steps behind the first guess of every probability: a device that was never off tells little about `leave`."""
+"""Weight, in steps, of the first guess of every probability: a device that was never off says little about `leave`."""
 
 
 class Chain(NamedTuple):
-    """What is usual: (kinds, groups) each. `enter[k]` and `leave[k]` belong to the change that leads to a step of kind k."""
+    """Probabilities of the population, (kinds, groups) each. `enter[k]` and `leave[k]` apply to the change before a step of
+    kind k."""
 
     enter: Array
     leave: Array
@@ -44,13 +46,13 @@ class Chain(NamedTuple):
         return cls(np.full_like(rate, 0.02), np.full_like(rate, 0.15), rate)
 
     def moves(self, gaps: Array) -> tuple[Array, Array]:
-        """enter and leave for every step, to be broadcast: (steps, groups, participants); `gaps` (decision points, …)."""
+        """`enter` and `leave` of every step, to broadcast to (steps, groups, participants); `gaps` (decision points, …)."""
         kinds, groups = self.rate.shape
         if gaps.size and gaps.min() == gaps.max():
             gaps = gaps[:, :1]
         total = np.minimum(self.enter + self.leave, 0.999)[:, :, None]
         ways = np.broadcast_to(total, (len(gaps), kinds, groups, gaps.shape[1])).copy()
-        # Only from one decision point to the next does time pass that is not the same for all.
+        # Only the time between decision points varies; the time from a state to its outcome does not.
         ways[:, 0] = -np.expm1(np.log1p(-total[0]) * gaps[:, None, :])
         share = (self.enter / (self.enter + self.leave))[:, :, None]
         shape = (len(gaps) * kinds, groups, gaps.shape[1])
@@ -59,46 +61,51 @@ class Chain(NamedTuple):
 
 def relative_gaps(gaps: Array, typical: float) -> Array:
     """(participants, decision points) in time units → (decision points, participants) in typical gaps."""
-    found = gaps.T / typical
-    found[np.isnan(found)] = 1.0
-    return np.clip(found, 0.0, LONGEST_GAP)
+    relative = gaps.T / typical
+    relative[np.isnan(relative)] = 1.0
+    return np.clip(relative, 0.0, LONGEST_GAP)
 
 
 @dataclass(frozen=True, eq=False)
 class Filtered:
-    """After each step: how likely the device is not live, and the rate at which a live one would have given the event."""
+    """After each step: the probability that the device is not live, and the rate of the event for a live device."""
 
     not_live: Array
     rate: Array
 
 
 def run_filter(event: Mask, seen: Mask, chain: Chain, moves: tuple[Array, Array], weight: float, floor: Array) -> Filtered:
-    """Through time once. `floor` is what the rate is at least at each step, broadcast against the events."""
+    """Filter forwards in time. `floor` is the least rate at each step, broadcast against the events."""
     enter, leave = moves
-    kinds, groups, participants = *chain.rate.shape, event.shape[2]
+    kinds, groups = chain.rate.shape
+    participants = event.shape[2]
     steps = np.full((kinds, groups, participants), float(weight))
     events = steps * chain.rate[:, :, None]
     now = np.broadcast_to((chain.enter[0] / (chain.enter[0] + chain.leave[0]))[:, None], (groups, participants))
-    kept = Filtered(np.empty(event.shape), np.empty(event.shape))
+    filtered = Filtered(np.empty(event.shape), np.empty(event.shape))
     floor = np.broadcast_to(floor, event.shape)
-    stay, quiet, unseen = 1 - enter - leave, ~event, ~seen
+    stay = 1 - enter - leave
+    quiet = ~event
+    unseen = ~seen
     for step in range(len(event)):
-        kind, happened, there = step % kinds, event[step], seen[step]
+        kind = step % kinds
+        happened = event[step]
+        observed = seen[step]
         before = stay[step] * now + enter[step]
-        rate = np.maximum(events[kind] / steps[kind], floor[step], out=kept.rate[step])
-        now = kept.not_live[step]
+        rate = np.maximum(events[kind] / steps[kind], floor[step], out=filtered.rate[step])
+        now = filtered.not_live[step]
         np.divide(before, rate + before * (1 - rate), out=now)
         np.copyto(now, 0.0, where=quiet[step])
         np.copyto(now, before, where=unseen[step])
-        live = (1 - now) * there
+        live = (1 - now) * observed
         steps[kind] += live
         live *= happened
         events[kind] += live
-    return kept
+    return filtered
 
 
 def look_ahead(event: Mask, seen: Mask, filtered: Filtered, moves: tuple[Array, Array], depth: NDArray[np.int64]) -> Array:
-    """How likely the device is not live at each step, given also the next `depth` steps, (kinds, groups).
+    """Probability that the device is not live at each step, given the steps so far and the next `depth`, (kinds, groups).
 
     >>> event, seen = np.array([1, 1, 0], bool).reshape(3, 1, 1), np.ones((3, 1, 1), bool)
     >>> chain = Chain(np.array([[0.1]]), np.array([[0.1]]), np.array([[0.5]]))
@@ -107,13 +114,13 @@ def look_ahead(event: Mask, seen: Mask, filtered: Filtered, moves: tuple[Array, 
     >>> filtered.not_live[:, 0, 0].round(3), look_ahead(event, seen, filtered, moves, np.array([[1]]))[:, 0, 0].round(3)
     (array([0.667, 0.776, 0.   ]), array([0.776, 0.277, 0.   ]))
     """
-    found = np.zeros(event.shape)
-    cells = np.nonzero(event & seen)  # Without the event a device is live.
+    not_live = np.zeros(event.shape)
+    cells = np.nonzero(event & seen)  # A step without the event shows that the device is live.
     deep = depth[cells[0] % len(depth), cells[1]]
     live, dead = _messages(cells, deep, event, seen, filtered.rate, moves)
     weighed = filtered.not_live[cells] * dead
-    found[cells] = weighed / np.maximum(weighed + (1 - filtered.not_live[cells]) * live, 1e-300)
-    return found
+    not_live[cells] = weighed / np.maximum(weighed + (1 - filtered.not_live[cells]) * live, 1e-300)
+    return not_live
 
 
 Cells = tuple[NDArray[np.int64], ...]
@@ -122,18 +129,21 @@ Cells = tuple[NDArray[np.int64], ...]
 def _messages(
     cells: Cells, depth: NDArray[np.int64], event: Mask, seen: Mask, rate: Array, moves: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """How likely what is seen at the next `depth` steps is, if the device is live here, and if it is not."""
-    live, dead = np.ones(len(depth)), np.ones(len(depth))
+    """Likelihoods of the next `depth` steps if the device is live at the cell, and if it is not."""
+    live = np.ones(len(depth))
+    dead = np.ones(len(depth))
     further = np.flatnonzero((depth > 0) & (cells[0] + 1 < len(event)))
     if not len(further):
         return live, dead
-    step, group, participant = (one[further] for one in cells)
-    place = (step + 1, group, participant)
-    later = _messages(place, depth[further] - 1, event, seen, rate, moves)
-    there, happened, often = seen[place], event[place], rate[place]
-    next_live = np.where(there, np.where(happened, often, 1 - often), 1.0) * later[0]
-    next_dead = np.where(there & ~happened, 0.0, 1.0) * later[1]
-    enter, leave = (one[step + 1, group, participant if one.shape[2] > 1 else 0] for one in moves)
+    step, group, participant = (index[further] for index in cells)
+    following = (step + 1, group, participant)
+    later = _messages(following, depth[further] - 1, event, seen, rate, moves)
+    observed = seen[following]
+    happened = event[following]
+    often = rate[following]
+    next_live = np.where(observed, np.where(happened, often, 1 - often), 1.0) * later[0]
+    next_dead = np.where(observed & ~happened, 0.0, 1.0) * later[1]
+    enter, leave = (probability[step + 1, group, participant if probability.shape[2] > 1 else 0] for probability in moves)
     live[further] = next_live + enter * (next_dead - next_live)
     dead[further] = next_dead + leave * (next_live - next_dead)
     return live, dead
@@ -142,19 +152,22 @@ def _messages(
 def learn_chain(
     event: Mask, seen: Mask, gaps: Array, chain: Chain, *, weight: float, rounds: int, most_enter: float, floor: Array
 ) -> Chain:
-    """Expectation and maximisation, forwards and backwards through the sample's whole records (Baum and others, 1970).
+    """Learn the chain by expectation and maximisation on the sample's complete records (Baum and others, 1970).
 
-    With no round every step of the sample counts as live.
+    With `rounds = 0` every step of the sample counts as live.
     """
     kinds, groups = chain.rate.shape
     pieces = max(1, len(gaps) // PIECE)
-    event, seen, floor = (_fold(one, pieces, kinds) for one in (event, seen, np.broadcast_to(floor, event.shape)))
+    floor = _fold(np.broadcast_to(floor, event.shape), pieces, kinds)
+    event = _fold(event, pieces, kinds)
+    seen = _fold(seen, pieces, kinds)
     gaps = _fold(gaps[:, None], pieces, 1)[:, 0]
-    usual = (gaps >= USUAL_GAPS[0]) & (gaps <= USUAL_GAPS[1])
+    typical = (gaps >= TYPICAL_GAPS[0]) & (gaps <= TYPICAL_GAPS[1])
     first = chain
     if not rounds:
-        steps, hits = (one.reshape(-1, kinds, groups, event.shape[2]).sum(axis=(0, 3)) for one in (seen, event & seen))
-        seldom, often = first.enter / (steps + PRIOR_STEPS), (hits + PRIOR_STEPS * first.rate) / (steps + PRIOR_STEPS)
+        steps, hits = (mask.reshape(-1, kinds, groups, event.shape[2]).sum(axis=(0, 3)) for mask in (seen, event & seen))
+        seldom = first.enter / (steps + PRIOR_STEPS)
+        often = (hits + PRIOR_STEPS * first.rate) / (steps + PRIOR_STEPS)
         return Chain(PRIOR_STEPS * seldom, first.leave, often)
     for _ in range(rounds):
         moves = chain.moves(gaps)
@@ -163,22 +176,20 @@ def learn_chain(
         shape = (-1, kinds, groups, event.shape[2])
         counts = []
         for kind in range(kinds):
-            # A change leads from the step before to this one; nobody changes before their first step.
+            # A change happens between two steps, so the first step has none.
             steps = np.arange(kind if kind else kinds, len(event), kinds)
-            both = seen[steps] & seen[steps - 1] & (usual[steps // kinds][:, None, :] if kind == 0 else True)
+            both = seen[steps] & seen[steps - 1] & (typical[steps // kinds][:, None, :] if kind == 0 else True)
             was_dead = dead[steps - 1]
-            sums = [(one * both).sum(axis=(0, 2)) for one in (entered[steps], 1 - was_dead, left[steps], was_dead)]
+            sums = [(chance * both).sum(axis=(0, 2)) for chance in (entered[steps], 1 - was_dead, left[steps], was_dead)]
             counts.append(sums)
         entered_sum, live_sum, left_sum, dead_sum = np.array(counts).transpose(1, 0, 2)
         live = np.where(seen, 1 - dead, 0.0).reshape(shape).sum(axis=(0, 3))
         hits = np.where(seen & event, 1 - dead, 0.0).reshape(shape).sum(axis=(0, 3))
-        before, chain = (
-            chain,
-            Chain(
-                np.minimum((entered_sum + PRIOR_STEPS * first.enter) / (live_sum + PRIOR_STEPS), most_enter),
-                (left_sum + PRIOR_STEPS * first.leave) / (dead_sum + PRIOR_STEPS),
-                (hits + PRIOR_STEPS * first.rate) / (live + PRIOR_STEPS),
-            ),
+        before = chain
+        chain = Chain(
+            np.minimum((entered_sum + PRIOR_STEPS * first.enter) / (live_sum + PRIOR_STEPS), most_enter),
+            (left_sum + PRIOR_STEPS * first.leave) / (dead_sum + PRIOR_STEPS),
+            (hits + PRIOR_STEPS * first.rate) / (live + PRIOR_STEPS),
         )
         if all(np.allclose(new, old, rtol=SETTLED) for new, old in zip(chain, before, strict=True)):
             break
@@ -186,9 +197,9 @@ def learn_chain(
 
 
 def _fold(array: NDArray[Any], pieces: int, kinds: int) -> NDArray[Any]:
-    """Records (steps, groups, participants) as so many pieces, one beside the other: fewer steps of more participants.
+    """Cut records (steps, groups, participants) into pieces and treat each piece as a participant: fewer steps to loop over.
 
-    What is learned from pieces differs little, and the loop over steps is what costs time.
+    The loop over steps takes most of the time, and learning from pieces changes the result little.
     """
     size = -(-len(array) // (kinds * pieces)) * kinds
     wide = np.zeros((pieces * size, *array.shape[1:]), dtype=array.dtype)
@@ -197,16 +208,22 @@ def _fold(array: NDArray[Any], pieces: int, kinds: int) -> NDArray[Any]:
 
 
 def _smooth_chain(not_live: Array, moves: tuple[Array, Array]) -> tuple[Array, Array, Array]:
-    """Given the whole record: not live at each step; went there, and came back, on the way to each step."""
-    # Only what needs the step after it is left to the loop.
-    was, into, out = not_live[:-1], moves[0][1:], moves[1][1:]
-    gone, stayed, back = (1 - was) * into, was * (1 - out), was * out
+    """Probabilities given the complete record: not live at each step; became not live, and live again, before each step."""
+    # The loop holds only the terms that depend on the next step.
+    was = not_live[:-1]
+    into = moves[0][1:]
+    out = moves[1][1:]
+    gone = (1 - was) * into
+    stayed = was * (1 - out)
+    back = was * out
     to_dead = np.maximum(gone + stayed, 1e-300)
     to_live = np.maximum(back + (1 - was) * (1 - into), 1e-300)
-    dead, entered, left = not_live.copy(), np.zeros_like(not_live), np.zeros_like(not_live)
+    dead = not_live.copy()
+    entered = np.zeros_like(not_live)
+    left = np.zeros_like(not_live)
     for step in range(len(dead) - 1, 0, -1):
-        here = dead[step] / to_dead[step - 1]
-        np.multiply(gone[step - 1], here, out=entered[step])
+        ratio = dead[step] / to_dead[step - 1]
+        np.multiply(gone[step - 1], ratio, out=entered[step])
         np.multiply(back[step - 1], (1 - dead[step]) / to_live[step - 1], out=left[step])
-        np.add(stayed[step - 1] * here, left[step], out=dead[step - 1])
+        np.add(stayed[step - 1] * ratio, left[step], out=dead[step - 1])
     return dead, entered, left

@@ -1,4 +1,4 @@
-"""Values in another unit, or with a decimal point in another place."""
+"""Detects values in another unit, or with a misplaced decimal point."""
 
 from __future__ import annotations
 
@@ -10,54 +10,53 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.numerics.masked_quantiles import quantiles
-from surefoot.screening.detectors import Detector
-from surefoot.screening.series import Block, Found
+from surefoot.screening.detectors import Block, Detection, Detector
 
 Array = NDArray[np.float64]
 FIRST_RECORD = 8
-"""With fewer values a participant's own distribution is not known; it is looked at again whenever the record has doubled."""
+"""Values needed to estimate a participant's distribution, which is estimated again whenever the record has doubled."""
 CANDIDATE = 3.0
-"""In quartile scales: what lies nearer is an ordinary value in its own unit."""
+"""In quartile scales: values nearer to the centre are in their own unit."""
 QUARTILE = 0.6745
 """Of a standard normal variable."""
 SCALE_WEIGHT = 20.0
-"""The population's scale counts as much as so many values of the participant's own."""
+"""The population's scale counts as much as this many of the participant's values."""
 DEGREES = (3.0, 8.0, 30.0)
 ROUNDS = 3
 COMPARED = 50
-"""Participants of the sample whose records decide how long the tails are."""
+"""Participants of the sample whose records are used to estimate how long the tails are."""
 FAR = 4.0
-"""In quartile scales: what lies beyond is a tail or another unit."""
+"""In quartile scales: values beyond are in a tail or in another unit."""
 CLUSTER_EVIDENCE = 5.0
-"""Log-likelihood by which other units must beat a long tail."""
+"""Least log-likelihood ratio of other units against a long tail."""
 LEAST_VALUES = 3.0
-"""So few values in another unit may be chance: a cluster is what is more."""
+"""This many values in another unit may be chance; a cluster has more."""
 RARE = 1e-5
-"""The least share of a unit, for a participant who alone has it."""
+"""The least share of a unit, so that a single participant may have one."""
 
 
-class Usual(NamedTuple):
-    """What is usual in the population, per column."""
+class UnitModel(NamedTuple):
+    """Distribution and shares of other units in the population, per column."""
 
-    places: tuple[int, ...]
+    columns: tuple[int, ...]
     centre: Array
     scales: Array
     """Lower and upper quartile distance as standard deviations, (columns, 2)."""
     share: Array
-    """Of values in each other unit, (columns, factors)."""
+    """Share of the values in each other unit, (columns, factors)."""
     positive: NDArray[np.bool_]
     """Whether the column is judged by its logarithm, (columns,)."""
     degrees: Array
-    """Of freedom: how long the tails are, (columns,)."""
+    """Degrees of freedom of Student's t, (columns,); the fewer, the longer the tails."""
 
 
 class Records(NamedTuple):
-    """Everybody's values on their scale, which is that of `Usual.positive`."""
+    """Everybody's values, as logarithms in columns with `UnitModel.positive`."""
 
     values: Array
     """(columns, participants, decision points); zeros are missing."""
     references: dict[int, tuple[Array, Array, NDArray[np.int64]]]
-    """Centre, scales and number of values by the length of the record, kept while everything in it is trusted."""
+    """Centre, scales and number of values by the length of the record; stored for records that are trusted completely."""
 
     @classmethod
     def read(cls, measured: Array, positive: NDArray[np.bool_]) -> Records:
@@ -68,20 +67,20 @@ class Records(NamedTuple):
 class Units(Detector):
     """Clusters at × 10, ÷ 1000 and so on of the participant's own distribution.
 
-    A mixture: a value x has density f(x) in its own unit, f(x / k) / k in one that is k times as fine. f is Student's t
-    about the median of the participant's record so far, with a scale from each quartile (drawn towards the population's).
-    It has 3 degrees of freedom, so that long tails and skewness are not taken for another unit; only where a cluster
-    stands out even so, and fits other units better than a long tail, the degrees of freedom and the shares of the units
-    are those that explain the sample best. A column of positive values is judged by its logarithm, in which another unit is
-    a step of log k: where honest values are spread wider than that step, units cannot be told apart and none is flagged.
-    A participant's own record so far moves the shares.
+    The model is a mixture: a value x has density f(x) in its own unit and f(x / k) / k in a unit that is k times as fine.
+    f is Student's t about the median of the participant's record so far, with one scale per side from the quartiles, shrunk
+    towards the population's scale. It has 3 degrees of freedom, so that long tails and skewness are not mistaken for
+    another unit. Only where a cluster still stands out, and other units fit it better than a long tail does, the degrees of
+    freedom and the shares of the units are chosen by likelihood. A column of positive values is judged by its logarithm, in
+    which another unit is a step of log k; where honest values spread wider than that step, units are indistinguishable and
+    no value is flagged. The participant's own record so far updates the shares.
 
     Parameters
     ----------
     threshold
-        A value is flagged when it is at least this likely in another unit.
+        A value is flagged when the probability that it is in another unit is at least this.
     factors
-        The units looked for. Beside powers of ten a study may have 2.2046 (pounds for kilograms).
+        The factors between units. A study may add 2.2046 (pounds for kilograms) to the powers of ten.
     weight
         The population's share of a unit counts as much as this many values of the participant's own.
     """
@@ -101,82 +100,84 @@ class Units(Detector):
         if not (0 < self.threshold < 1 and self.weight > 0 and self.factors and proper):
             raise InputError(f"units needs 0 < threshold < 1, weight > 0 and factors above 0 other than 1; got {self}")
 
-    def learn(self, sample: Block) -> Usual:
+    def learn(self, sample: Block) -> UnitModel:
         return self._learn(sample)[0]
 
-    def learn_and_find(self, block: Block) -> tuple[Usual, list[Found]]:
+    def learn_and_find(self, block: Block) -> tuple[UnitModel, list[Detection]]:
         usual, records = self._learn(block)
         return usual, self._find(block, usual, records)
 
-    def _learn(self, sample: Block) -> tuple[Usual, Records]:
-        places = tuple(sample.layout.measured)
-        measured = sample.values[list(places)]
+    def _learn(self, sample: Block) -> tuple[UnitModel, Records]:
+        columns = tuple(sample.layout.measured)
+        measured = sample.values[list(columns)]
         with np.errstate(invalid="ignore"):
             positive = np.asarray(~(measured < 0).any(axis=(1, 2)))
         records = Records.read(measured, positive)
-        every = records.values.reshape(len(places), int(np.prod(measured.shape[1:])))
+        every = records.values.reshape(len(columns), int(np.prod(measured.shape[1:])))
         middle, scales = _quartiles(every, ~np.isnan(every))
-        start = Usual(places, middle, scales, np.empty((len(places), 0)), positive, np.empty(0))
+        start = UnitModel(columns, middle, scales, np.empty((len(columns), 0)), positive, np.empty(0))
         count = np.maximum((~np.isnan(measured)).sum(axis=(1, 2)), 1)[:, None]
         return self._find_clusters(records, start, count), records
 
-    def _find_clusters(self, records: Records, start: Usual, count: NDArray[np.int64]) -> Usual:
-        """The shares of units and the tails of every column; the least shares and the longest tails where no cluster is."""
+    def _find_clusters(self, records: Records, start: UnitModel, count: NDArray[np.int64]) -> UnitModel:
+        """The shares of units and the tails of every column; the least shares and the longest tails without a cluster."""
         cautious = self._shares(records, start, DEGREES[0], count)
         rare = cautious._replace(share=np.full_like(cautious.share, RARE))
         apart = (cautious.share > RARE).any(axis=1)
         if not apart.any():
             return rare
-        some = np.flatnonzero(apart)
-        part = start._replace(**{name: getattr(start, name)[some] for name in ("centre", "scales", "positive")})
-        own = Records(records.values[some], {})
-        fits = [self._shares(own, part, degrees, count[some]) for degrees in DEGREES]
-        chosen = np.argmax([self._log_likelihood(own.values, fit) for fit in fits], axis=0)
-        share = np.stack([fit.share for fit in fits])[chosen, np.arange(len(some))]
+        columns = np.flatnonzero(apart)
+        column_model = start._replace(**{name: getattr(start, name)[columns] for name in ("centre", "scales", "positive")})
+        column_records = Records(records.values[columns], {})
+        fits = [self._shares(column_records, column_model, degrees, count[columns]) for degrees in DEGREES]
+        chosen = np.argmax([self._log_likelihood(column_records.values, fit) for fit in fits], axis=0)
+        share = np.stack([fit.share for fit in fits])[chosen, np.arange(len(columns))]
         best = fits[0]._replace(share=share, degrees=np.array(DEGREES)[chosen])
-        cluster = self._is_cluster(own.values, best)
-        rare.share[some[cluster]], rare.degrees[some[cluster]] = best.share[cluster], best.degrees[cluster]
+        cluster = self._is_cluster(column_records.values, best)
+        rare.share[columns[cluster]] = best.share[cluster]
+        rare.degrees[columns[cluster]] = best.degrees[cluster]
         return rare
 
-    def _shares(self, records: Records, usual: Usual, degrees: float, count: NDArray[np.int64]) -> Usual:
-        """Expectation and maximisation of the units' shares, tails being so long; `count` of values, zeros included."""
+    def _shares(self, records: Records, usual: UnitModel, degrees: float, count: NDArray[np.int64]) -> UnitModel:
+        """Estimate the units' shares by expectation and maximisation; `count` is the number of values, including zeros."""
         columns = len(usual.centre)
         usual = usual._replace(degrees=np.full(columns, degrees), share=np.full((columns, len(self.factors)), 0.01))
         for _ in range(ROUNDS):
             total = self._chances(records, usual)[1].sum(axis=1)
             usual = usual._replace(share=np.maximum(np.maximum(total - LEAST_VALUES, 0.0) / count, RARE))
             if (usual.share == RARE).all():
-                # No unit has more than chance: with smaller shares even fewer values would be in one.
+                # No unit has more values than chance gives; smaller shares would leave even fewer.
                 break
         return usual
 
-    def _whole_records(self, values: Array, usual: Usual) -> tuple[Array, tuple[Array, ...]]:
-        """Some of the sample's values, and centre, scales and degrees of freedom from each whole record."""
+    def _whole_records(self, values: Array, usual: UnitModel) -> tuple[Array, tuple[Array, ...]]:
+        """Values of the compared participants, and the centre, scales and degrees of freedom of each complete record."""
         values = values[:, :COMPARED]
         ordinary = self._chances(Records(values, {}), usual)[0] < 0.5
         trusted = ~np.isnan(values) & ordinary
         centre, scales = _reference(values, trusted, trusted.sum(axis=2), usual)
         return values, (centre[..., None], scales[..., 0, None], scales[..., 1, None], usual.degrees[:, None, None])
 
-    def _log_likelihood(self, values: Array, usual: Usual) -> Array:
-        """Of every column of the sample, given each participant's whole record."""
+    def _log_likelihood(self, values: Array, usual: UnitModel) -> Array:
+        """Log-likelihood of every column of the sample, given each participant's complete record."""
         values, about = self._whole_records(values, usual)
         total = np.sum(self._densities(values, usual, about), axis=0)
         return np.asarray(np.nansum(np.log(np.maximum(total, 1e-300)), axis=(1, 2)))
 
-    def _densities(self, values: Array, usual: Usual, about: tuple[Array, ...]) -> list[Array]:
-        """Of each value in its own unit, then in every other: share times density."""
-        share, positive = usual.share[:, :, None, None], usual.positive[:, None, None]
-        found = [(1 - share.sum(axis=1)) * _density(values, *about)]
-        for place, factor in enumerate(self.factors):
+    def _densities(self, values: Array, usual: UnitModel, about: tuple[Array, ...]) -> list[Array]:
+        """Share times density of each value, in its own unit and then in every other unit."""
+        share = usual.share[:, :, None, None]
+        positive = usual.positive[:, None, None]
+        densities = [(1 - share.sum(axis=1)) * _density(values, *about)]
+        for unit, factor in enumerate(self.factors):
             other = np.where(positive, values - np.log(factor), values / factor)
-            found.append(share[:, place] * _density(other, *about) / np.where(positive, 1.0, factor))
-        return found
+            densities.append(share[:, unit] * _density(other, *about) / np.where(positive, 1.0, factor))
+        return densities
 
-    def _is_cluster(self, values: Array, usual: Usual) -> NDArray[np.bool_]:
-        """Whether what lies far out looks more like other units than like a long tail, for every column.
+    def _is_cluster(self, values: Array, usual: UnitModel) -> NDArray[np.bool_]:
+        """Whether other units explain the far values of each column better than a long tail does.
 
-        With y how far out, in scales, the tail is Pareto's or exponential, whichever fits better.
+        y is the distance from the centre in scales; the tail is Pareto's or exponential, whichever fits better.
         """
         from scipy.special import xlogy
 
@@ -192,65 +193,69 @@ class Units(Detector):
         exponential = -np.log(np.maximum(excess, 1e-12)) - 1
         above = (far & (values > centre)).sum(axis=(1, 2)) / count
         sides = xlogy(above, above) + xlogy(1 - above, 1 - above)
-        # Densities of y: those of the value times the scale of its side, and only beyond FAR.
+        # The density of y is the density of the value times the scale of its side, restricted to y > FAR.
         scale = np.where(values > centre, high, low)
         units = sum(self._densities(values, usual, about)[1:]) * scale
         within = np.where(far, np.log(np.maximum(units, 1e-300)), 0.0).sum(axis=(1, 2)) / count
         beyond = self._chance_beyond(usual, about)
         return np.asarray(count * (within - np.log(beyond) - sides - np.maximum(pareto, exponential)) > CLUSTER_EVIDENCE)
 
-    def _chance_beyond(self, usual: Usual, about: tuple[Array, ...]) -> Array:
-        """Mean over participants of the chance that a value in another unit lies far out, summed over units."""
+    def _chance_beyond(self, usual: UnitModel, about: tuple[Array, ...]) -> Array:
+        """Mean over participants of the probability that a value in another unit lies beyond FAR, summed over units."""
         from scipy.special import stdtr
 
         centre, low, high, degrees = about
         total = np.zeros(len(centre))
-        for place, factor in enumerate(self.factors):
+        for unit, factor in enumerate(self.factors):
             inside = np.zeros(centre.shape)
             for sign, limit in ((1, centre + FAR * high), (-1, centre - FAR * low)):
                 other = np.where(usual.positive[:, None, None], limit - np.log(factor), limit / factor)
                 inside += sign * stdtr(degrees, (other - centre) / np.where(other > centre, high, low))
-            total += usual.share[:, place] * (1 - inside).mean(axis=(1, 2))
+            total += usual.share[:, unit] * (1 - inside).mean(axis=(1, 2))
         return np.maximum(total, 1e-300)
 
-    def find(self, block: Block, usual: Any) -> list[Found]:
-        return self._find(block, usual, Records.read(block.values[list(usual.places)], usual.positive))
+    def find(self, block: Block, usual: Any) -> list[Detection]:
+        return self._find(block, usual, Records.read(block.values[list(usual.columns)], usual.positive))
 
-    def _find(self, block: Block, usual: Usual, records: Records) -> list[Found]:
+    def _find(self, block: Block, usual: UnitModel, records: Records) -> list[Detection]:
         chance, _ = self._chances(records, usual)
-        found = []
-        for place, one in zip(usual.places, chance, strict=True):
-            if (one >= self.threshold).any():
-                name = block.layout.columns[place].name
-                found.append(Found(name, "unit", np.where(one >= self.threshold, one, np.nan)))
-        return found
+        detections = []
+        for column, column_chance in zip(usual.columns, chance, strict=True):
+            if (column_chance >= self.threshold).any():
+                name = block.layout.columns[column].name
+                detections.append(Detection(name, "unit", np.where(column_chance >= self.threshold, column_chance, np.nan)))
+        return detections
 
-    def _chances(self, records: Records, usual: Usual) -> tuple[Array, Array]:
-        """How likely each value is in another unit, and how many of each participant's are: (columns, participants, …)."""
+    def _chances(self, records: Records, usual: UnitModel) -> tuple[Array, Array]:
+        """Probability that each value is in another unit, and their expected number per unit: (columns, participants, …)."""
         values = records.values
         chance = np.zeros(values.shape)
         so_far = np.zeros((*values.shape[:2], len(self.factors)))
-        points, begin = values.shape[2], 0
+        points = values.shape[2]
+        begin = 0
         while begin < points:
             end = min(max(2 * begin, FIRST_RECORD), points)
             centre, scales, count = self._refer(records, chance[..., :begin] < 0.5, usual)
-            own = (self.weight * usual.share[:, None] + so_far) / (self.weight + count)[..., None]
-            self._judge(values[..., begin:end], centre, scales, own, usual, chance[..., begin:end], so_far)
+            share = (self.weight * usual.share[:, None] + so_far) / (self.weight + count)[..., None]
+            self._judge(values[..., begin:end], centre, scales, share, usual, chance[..., begin:end], so_far)
             begin = end
         return chance, so_far
 
-    def _refer(self, records: Records, ordinary: NDArray[np.bool_], usual: Usual) -> tuple[Array, Array, NDArray[np.int64]]:
-        """Centre, scales and number of the values so far that are ordinary."""
-        length, whole = ordinary.shape[2], bool(ordinary.all())
-        if whole and length in records.references:
+    def _refer(
+        self, records: Records, ordinary: NDArray[np.bool_], usual: UnitModel
+    ) -> tuple[Array, Array, NDArray[np.int64]]:
+        """Centre, scales and number of the ordinary values so far."""
+        length = ordinary.shape[2]
+        all_ordinary = bool(ordinary.all())
+        if all_ordinary and length in records.references:
             return records.references[length]
         known = records.values[..., :length]
         trusted = ~np.isnan(known) & ordinary
         count = trusted.sum(axis=2)
-        found = (*_reference(known, trusted, count, usual), count)
-        if whole:
-            records.references[length] = found
-        return found
+        reference = (*_reference(known, trusted, count, usual), count)
+        if all_ordinary:
+            records.references[length] = reference
+        return reference
 
     def _judge(
         self,
@@ -258,11 +263,11 @@ class Units(Detector):
         centre: Array,
         scales: Array,
         share: Array,
-        usual: Usual,
+        usual: UnitModel,
         chance: Array,
         so_far: Array,
     ) -> None:
-        """Fill `chance` for some decision points and add to `so_far`."""
+        """Fill `chance` for the decision points of `values` and add to `so_far`."""
         spread = (scales > 0).all(axis=-1)
         above = np.where(spread, centre + CANDIDATE * scales[..., 1], np.inf)[..., None]
         below = np.where(spread, centre - CANDIDATE * scales[..., 0], -np.inf)[..., None]
@@ -270,12 +275,14 @@ class Units(Detector):
         if not len(candidates[0]):
             return
         column, participant, _ = candidates
-        x, logarithm = values[candidates], usual.positive[column]
+        x = values[candidates]
+        logarithm = usual.positive[column]
         about = (centre[column, participant], *scales[column, participant].T, usual.degrees[column])
-        here, factors = share[column, participant].T, np.array([1.0, *self.factors])[:, None]
-        # In its own unit, then in every other: (units, candidates).
+        shares = share[column, participant].T
+        factors = np.array([1.0, *self.factors])[:, None]
+        # Rows: the own unit, then every other; (units, candidates).
         density = _density(np.where(logarithm, x - np.log(factors), x / factors), *about)
-        density *= np.concatenate([1 - here.sum(axis=0, keepdims=True), here]) / np.where(logarithm, 1.0, factors)
+        density *= np.concatenate([1 - shares.sum(axis=0, keepdims=True), shares]) / np.where(logarithm, 1.0, factors)
         likely = (density[1:] / np.maximum(density.sum(axis=0), 1e-300)).T
         chance[candidates] = likely.sum(axis=1)
         np.add.at(so_far, (column, participant), likely)
@@ -283,28 +290,28 @@ class Units(Detector):
 
 def _on_scale(values: Array, positive: NDArray[np.bool_]) -> Array:
     """Logarithms of columns of positive values; zeros are missing."""
-    found = values.copy()
-    found[found == 0] = np.nan
-    for place in np.flatnonzero(positive):
-        found[place] = np.log(np.where(found[place] > 0, found[place], np.nan))
-    return found
+    scaled = values.copy()
+    scaled[scaled == 0] = np.nan
+    for column in np.flatnonzero(positive):
+        scaled[column] = np.log(np.where(scaled[column] > 0, scaled[column], np.nan))
+    return scaled
 
 
 def _quartiles(values: Array, present: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Median, and the distance to either quartile as a standard deviation, along the last axis; 0 where nothing is."""
+    """Median, and the distance to either quartile as a standard deviation, along the last axis; 0 without values."""
     if not values.shape[-1]:
         return np.zeros(values.shape[:-1]), np.zeros((*values.shape[:-1], 2))
-    some = present.any(axis=-1)
-    low, middle, high = (np.where(some, one, 0.0) for one in quantiles(values, present, (0.25, 0.5, 0.75)))
+    has_values = present.any(axis=-1)
+    low, middle, high = (np.where(has_values, quartile, 0.0) for quartile in quantiles(values, present, (0.25, 0.5, 0.75)))
     return middle, np.stack([middle - low, high - middle], axis=-1) / QUARTILE
 
 
-def _reference(known: Array, trusted: NDArray[np.bool_], count: NDArray[np.int64], usual: Usual) -> tuple[Array, Array]:
-    """Centre and scales of every participant: the own record's, drawn towards the population's while it is short."""
-    middle, own = _quartiles(known, trusted)
+def _reference(known: Array, trusted: NDArray[np.bool_], count: NDArray[np.int64], usual: UnitModel) -> tuple[Array, Array]:
+    """Centre and scales of every participant's record; short records are shrunk towards the population."""
+    middle, own_scales = _quartiles(known, trusted)
     enough = count >= FIRST_RECORD - 2
-    part = np.where(enough, count / (count + SCALE_WEIGHT), 0.0)[..., None]
-    scales = np.sqrt(part * own**2 + (1 - part) * usual.scales[:, None] ** 2)
+    weight = np.where(enough, count / (count + SCALE_WEIGHT), 0.0)[..., None]
+    scales = np.sqrt(weight * own_scales**2 + (1 - weight) * usual.scales[:, None] ** 2)
     return np.where(enough, middle, usual.centre[:, None]), scales
 
 

@@ -11,7 +11,7 @@ from surefoot.data.decision_times import DayBoundary
 from surefoot.data.derived_states import DerivedState
 from surefoot.errors import did_you_mean
 from surefoot.reports.reward_units import RewardUnit
-from surefoot.screening.series import Role
+from surefoot.screening.detectors import Role
 from surefoot.study.collection_section import CollectionSection
 from surefoot.study.log_sections import Actions, Columns, FileSection, Reward, StateVariable
 from surefoot.study.screen_section import QuestionnaireSection, ScreenSection

@@ -21,9 +21,9 @@ from surefoot.data.problems import Problems
 from surefoot.data.row_identities import AVAILABLE_OR_NOT, find_unnamed_availability
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
+from surefoot.screening.detectors import Role
 from surefoot.screening.screen import Screen, as_seconds
-from surefoot.screening.screener import Usual
-from surefoot.screening.series import Role
+from surefoot.screening.screener import LearnedPatterns
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_screen import screen_logs
 from surefoot.study.log_sections import Reward
@@ -122,7 +122,7 @@ def _measure_files(study: LogDescription, path: str | Location) -> tuple[Measure
     return measure_logs(study, concatenate(parts)), tuple(inputs)
 
 
-def parse_logs(study: LogDescription, rows: LogRows, *, usual: Usual | None = None) -> StudyLogs:
+def parse_logs(study: LogDescription, rows: LogRows, *, usual: LearnedPatterns | None = None) -> StudyLogs:
     """Rows of one or several files as the study's logs; `usual` is what a screen has learned about all people."""
     return finish_logs(study, measure_logs(study, rows), usual=usual)
 
@@ -150,7 +150,7 @@ def measure_logs(
     return MeasuredLogs(rows.participants, rows.participant_index, rows.row, points, extra, derived, unnamed)
 
 
-def finish_logs(study: LogDescription, measured: MeasuredLogs, *, usual: Usual | None = None) -> StudyLogs:
+def finish_logs(study: LogDescription, measured: MeasuredLogs, *, usual: LearnedPatterns | None = None) -> StudyLogs:
     """Logs as measured, screened, scaled and transformed as the study asks."""
     points = measured.points
     outside = {study.state_kinds[name][0]: where for name, where in points.implausible.items()}

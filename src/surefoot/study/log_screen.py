@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import Number
 from surefoot.data.trajectories import Trajectories
+from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import Screen, screen_values
-from surefoot.screening.screener import Screener, Usual
-from surefoot.screening.series import Column, Layout, Questionnaire
+from surefoot.screening.screener import LearnedPatterns, Screener
 from surefoot.study.log_description import LogDescription
 from surefoot.study.screen_section import ScreenSection
 
@@ -63,7 +63,7 @@ def screen_logs(
     logs: Trajectories,
     extra: Mapping[str, NDArray[np.float64]],
     row: NDArray[np.int64],
-    usual: Usual | None = None,
+    usual: LearnedPatterns | None = None,
 ) -> Screen:
     """Logs as measured → what was flagged; `extra` holds the columns of `study.extra_columns`."""
     screener = make_screener(study, clock=logs.time.dtype.kind == "M")

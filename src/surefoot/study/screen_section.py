@@ -10,7 +10,7 @@ from pydantic import Field, create_model, model_validator
 from surefoot.errors import InputError
 from surefoot.screening.clock import Clock
 from surefoot.screening.detectors import Detector
-from surefoot.screening.registry import DETECTORS
+from surefoot.screening.screener import DETECTORS
 from surefoot.study.toml_types import Section, Words
 
 
