@@ -173,8 +173,8 @@ def test_columns_that_give_the_action_away_and_lonely_codes_are_seen():
     assert "reward 'reward' holds -9999 again and again" in rewards.check("suspect columns").reason
     leaked = logs.with_values(state=np.column_stack([logs.state[:, :2], logs.action + 0.01 * logs.state[:, 2]]))
     found = audit(sf.method("accb", pooling="all").fit(leaked))
-    assert found.check("suspect columns").verdict == found.verdict == "unsafe"
-    assert "state variable 'fatigue' says which action was taken" in found.check("suspect columns").reason
+    assert found.check("leaks").verdict == found.verdict == "unsafe"
+    assert "'fatigue' says which action was taken" in found.check("leaks").reason
 
 
 def test_a_log_reward_has_its_effect_in_percent_too():

@@ -7,7 +7,7 @@ import surefoot as sf
 from surefoot.data.column_summaries import ColumnSummary
 from surefoot.data.suspect_columns import (
     find_codes,
-    find_suspicions,
+    find_suspect_codes,
     gives_away_action,
     is_afterwards,
     is_index,
@@ -107,13 +107,12 @@ def test_logs_with_suspect_columns_are_told_in_words():
     logs = sf.Trajectories.from_arrays(
         state, action, np.log(reward + 0.5), state_names=["dose", "steps2", "temperature", "mood"]
     )
-    found = find_suspicions(logs, scaling={"temperature": (15.0, 7.0)}, raw_reward=reward.ravel())
-    assert [str(one) for one in found] == [
-        "state variable 'dose' says which action was taken; leave it out unless it was known before the decision",
+    suspicions = find_suspect_codes(logs, scaling={"temperature": (15.0, 7.0)}, raw_reward=reward.ravel())
+    assert [str(suspicion) for suspicion in suspicions] == [
         "state variable 'temperature' holds -99 again and again, apart from all other values; "
         "if it stands for missing, write missing = [-99] in its section",
         "reward 'reward' holds 999 again and again, apart from all other values; "
         "if it stands for missing, write missing = [999] in its section",
     ]
     honest = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=60, seed=1)
-    assert find_suspicions(honest) == []
+    assert find_suspect_codes(honest) == []

@@ -98,8 +98,9 @@ def test_fit_warns_of_such_columns_where_the_study_has_them(table, tmp_path):
     with pytest.warns(sf.FitWarning) as caught:
         fitted = fit_study(path, sf.Study.parse(text))
     messages = {str(warning.message) for warning in caught}
+    (leak,) = (text for text in messages if "leaks" in text)
+    assert "'dose' says which action was taken" in leak
     (suspect,) = (text for text in messages if "suspect columns" in text)
-    assert "state variable 'dose' says which action was taken" in suspect
     assert "state variable 'temperature' holds -99 again and again" in suspect
     assert "reward 'reward' holds 9999 again and again" in suspect
     assert set(fitted.manifest["warnings"]) >= messages

@@ -66,7 +66,7 @@ MOST_ROWS = 20_000
 FEWEST_ROWS = 30
 GIVES_AWAY = 0.9
 """A column that removes this share of the mistakes of the best constant guess of the action gives the action away."""
-SAME = 0.999
+SAME = 0.99
 """A correlation from which on two columns say the same."""
 
 
@@ -87,8 +87,6 @@ class Suspicion:
     column: str
     what: str
     remedy: str
-    leaks: bool = False
-    """Whether it gives away what was not known before the decision."""
 
     def __str__(self) -> str:
         return f"{self.column} {self.what}; {self.remedy}"
@@ -261,33 +259,26 @@ def is_afterwards(name: str) -> bool:
     return re.search(AFTERWARDS, name, re.IGNORECASE) is not None
 
 
-def find_suspicions(
+def find_suspect_codes(
     logs: Trajectories,
     *,
     scaling: Mapping[str, tuple[float, float]] | None = None,
     raw_reward: NDArray[np.float64] | None = None,
 ) -> list[Suspicion]:
-    """What is suspect about the states and the rewards of logs, at available decision points.
+    """Values of states and rewards, at available decision points, that may stand for "missing".
 
     `scaling` gives the centre and the scale of columns of the state and `raw_reward` the rewards before their transform, so
-    that values are looked at, and named, as they are in the logs. Of many rows some are looked at.
+    that values are named as they are in the logs. Of many rows a sample is looked at.
     """
     rows = np.flatnonzero(logs.available)
     rows = rows[:: -(-len(rows) // MOST_ROWS) or 1]
-    action, reward = logs.action[rows], (logs.reward if raw_reward is None else raw_reward)[rows]
-    found = []
+    suspicions = []
     for j, column in enumerate(logs.state_names):
         centre, scale = (scaling or {}).get(column, (0.0, 1.0))
         # Rounded, because scaling back does not give a code to the last bit.
-        name, values = f"state variable '{column}'", np.round(logs.state[rows, j] * scale + centre, 9)
-        if gives_away_action(values, action):
-            remedy = "leave it out unless it was known before the decision"
-            found.append(Suspicion(name, "says which action was taken", remedy, leaks=True))
-        if says_the_same(values, reward):
-            remedy = "leave it out: it is known only after the decision"
-            found.append(Suspicion(name, "says what the reward was", remedy, leaks=True))
-        found += _suspect_codes(name, values)
-    return found + _suspect_codes(f"reward '{logs.names.reward}'", reward)
+        suspicions += _suspect_codes(f"state variable '{column}'", np.round(logs.state[rows, j] * scale + centre, 9))
+    reward = (logs.reward if raw_reward is None else raw_reward)[rows]
+    return suspicions + _suspect_codes(f"reward '{logs.names.reward}'", reward)
 
 
 def _suspect_codes(name: str, values: NDArray[np.float64]) -> list[Suspicion]:

@@ -31,8 +31,10 @@ def table_rows(rows: Sequence[EffectRow]) -> list[list[str]]:
 def report_text(report: EffectsReport) -> str:
     """The whole report for a terminal."""
     estimator = ESTIMATORS[report.estimator]
+    warnings = _wrap(list_warnings(report.checks))
     parts = [
-        *_wrap(list_warnings(report.checks)),
+        *warnings,
+        *([""] if warnings else []),
         *_wrap(report.sentences),
         *_wrap([] if report.screened is None else report.screened.lines()),
         "",

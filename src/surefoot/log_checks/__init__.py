@@ -13,6 +13,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.log_checks.check import VERDICTS, Check, find_worst, list_warnings
 from surefoot.log_checks.columns import check_columns
 from surefoot.log_checks.identities import check_identities
+from surefoot.log_checks.leaks import check_leaks
 from surefoot.log_checks.missing_outcomes import check_missing_outcomes
 from surefoot.log_checks.participant_units import check_units
 from surefoot.log_checks.pile_values import check_pile_values
@@ -32,6 +33,7 @@ CHECKS: tuple[LogCheck, ...] = (
     check_missing_outcomes,
     check_pile_values,
     check_units,
+    check_leaks,
     check_columns,
     check_ranges,
     check_screen,
