@@ -134,3 +134,18 @@ def empty(empty_url):
     database = databases.connect(empty_url)
     yield database
     database.close()
+
+
+@pytest.fixture
+def later_migration(monkeypatch, tmp_path):
+    """Add a migration that a later release might bring, with these statements."""
+
+    def add(statements):
+        folder = tmp_path / "migrations"
+        shutil.copytree(databases.MIGRATIONS, folder)
+        header = "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = 'later'\ndown_revision = '0001'\n"
+        text = f"{header}\n\ndef upgrade():\n    {statements}\n"
+        (folder / "versions" / "later.py").write_text(text)
+        monkeypatch.setattr(databases, "MIGRATIONS", folder)
+
+    return add

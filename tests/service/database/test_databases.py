@@ -69,3 +69,13 @@ def test_a_postgresql_that_is_not_there_is_the_databases_fault():
     with pytest.raises(sa.exc.OperationalError):
         away.call_driver("SELECT 1", ())
     away.close()
+
+
+def test_a_migration_that_fails_changes_nothing(empty, later_migration):
+    databases.upgrade(empty)
+    later_migration("op.add_column('alerts', sa.Column('remark', sa.Text))\n    op.execute('SELECT nonsense')")
+    with pytest.raises((sa.exc.DBAPIError, ValueError)):
+        databases.upgrade(empty)
+    assert databases.schema_version(empty) == "0001"
+    with empty.snapshot() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []

@@ -4,11 +4,7 @@ import json
 
 import numpy as np
 import sqlalchemy as sa
-from alembic import command
 
-from surefoot.service.database import databases
-from surefoot.service.database.schema import metadata
-from surefoot.service.operations.backup import continue_numbering
 from surefoot.service.trial import decisions, erasure, outcomes, participants
 from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
@@ -108,20 +104,3 @@ def answer(trial, participant="p0", index=1000, **changes):
 def erase(trial, participant="p0"):
     asked = erasure.ask_erasure(trial.database, participant, reason="by letter", by="test")
     return erasure.confirm_erasure(trial.database, participant, asked.code, by="test")
-
-
-def make_earlier(version, source, target):
-    """Fill a database of an earlier schema version with what another one holds."""
-    command.upgrade(databases._alembic(target), version)
-    old = sa.MetaData()
-    old.reflect(target.engine)
-    tables = {
-        table.name: [column.name for column in table.c] for table in old.sorted_tables if table.name in metadata.tables
-    }
-    with source.snapshot() as reading, target.transaction() as writing:
-        for name, columns in tables.items():
-            copied = reading.execute(sa.text(f"SELECT {', '.join(columns)} FROM {name}")).mappings().all()  # noqa: S608
-            if copied:
-                writing.execute(sa.insert(old.tables[name]), [dict(row) for row in copied])
-                continue_numbering(writing, metadata.tables[name])
-    return tables

@@ -27,6 +27,7 @@ STATEMENT_SECONDS = 8
 """A statement of a request that takes longer is ended by PostgreSQL; exports, backups and migrations have no limit."""
 POOL_SECONDS = 5
 CONNECTIONS = 10
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +244,7 @@ def _alembic(database: Database) -> Any:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["database"] = database
     return config
 
@@ -270,8 +271,7 @@ def newest_schema_version() -> str:
     """The schema version that this release of Surefoot needs."""
     from alembic.script import ScriptDirectory
 
-    head = ScriptDirectory(str(Path(__file__).parent / "migrations")).get_current_head()
-    return str(head)
+    return str(ScriptDirectory(str(MIGRATIONS)).get_current_head())
 
 
 def prepare(database: Database, *, create: bool = True) -> None:

@@ -62,7 +62,7 @@ keys = sa.Table(
     sa.Column("role", sa.String(16), nullable=False),
     sa.Column("label", sa.String(200), nullable=False),
     sa.Column("created_at", Instant, nullable=False),
-    sa.Column("expires_at", Instant, comment="null: a key made before keys expired"),
+    sa.Column("expires_at", Instant, comment="null: the key does not expire"),
     sa.Column("revoked_at", Instant),
 )
 
@@ -78,14 +78,14 @@ updates = sa.Table(
     metadata,
     sa.Column("id", Serial, primary_key=True),
     sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("slot", sa.Integer, unique=True, comment="1 while the update is under way, else null: one at a time"),
+    sa.Column("slot", sa.Integer, unique=True, comment="1 while the update runs, else null: one update at a time"),
     sa.Column("started_by", sa.String(64), nullable=False),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("beat_at", Instant, nullable=False, comment="the last sign of life"),
     sa.Column("host", sa.String(255)),
     sa.Column("process", sa.Integer),
     sa.Column("finished_at", Instant),
-    sa.Column("findings", sa.Text, nullable=False, comment="JSON: what the policy checks found"),
+    sa.Column("findings", sa.Text, nullable=False, comment="JSON: findings of the policy checks"),
     sa.Column("result", sa.Text, nullable=False, comment="JSON: counts, rows removed and why"),
     sa.Column("message", sa.Text),
 )
@@ -97,7 +97,7 @@ policies = sa.Table(
     sa.Column("update_id", Serial, sa.ForeignKey("updates.id"), unique=True),
     sa.Column("study_id", sa.String(64), sa.ForeignKey("studies.id"), nullable=False),
     sa.Column("created_at", Instant, nullable=False),
-    sa.Column("accepted", sa.Boolean, nullable=False, comment="whether the policy checks let it pass"),
+    sa.Column("accepted", sa.Boolean, nullable=False, comment="whether it passed the policy checks"),
     sa.Column("content", sa.Text, nullable=False, comment="JSON as surefoot.policies writes it"),
 )
 
@@ -123,16 +123,16 @@ decisions = sa.Table(
     sa.Column("available", sa.Boolean, nullable=False),
     sa.Column("availability_reasons", sa.Text, nullable=False, comment="JSON list"),
     sa.Column("context", sa.Text, nullable=False, comment="JSON as it was sent"),
-    sa.Column("state", sa.Text, nullable=False, comment="JSON: what the policy saw, null where missing"),
+    sa.Column("state", sa.Text, nullable=False, comment="JSON: the policy's input, null where missing"),
     sa.Column("source", sa.String(16), nullable=False),
     sa.Column("fallback_reasons", sa.Text, nullable=False, comment="JSON list"),
     sa.Column("policy_id", Serial, sa.ForeignKey("policies.id")),
     sa.Column("probabilities", sa.Text, nullable=False, comment="JSON: of every action"),
-    sa.Column("random_key", sa.String(128), nullable=False, comment="what the uniform number was drawn for"),
+    sa.Column("random_key", sa.String(128), nullable=False, comment="from which the uniform number was drawn"),
     sa.Column("uniform", sa.Double, nullable=False),
     sa.Column("action", sa.Integer, nullable=False),
     sa.Column("probability", sa.Double, nullable=False, comment="of the action taken"),
-    sa.Column("reply", sa.Text, nullable=False, comment="the answer, byte for byte"),
+    sa.Column("reply", sa.Text, nullable=False, comment="the reply, byte for byte"),
     sa.Column("salt", sa.LargeBinary, comment="of the digest of reasons, context and state; null: they were erased"),
     sa.UniqueConstraint("participant_id", "decision_idx", name="uq_decisions_point"),
     sa.Index("ix_decisions_received_at", "received_at"),
@@ -143,7 +143,7 @@ outcomes = sa.Table(
     metadata,
     sa.Column("id", Serial, primary_key=True),
     sa.Column("decision_id", sa.String(32), sa.ForeignKey("decisions.id"), nullable=False, index=True),
-    sa.Column("fingerprint", sa.String(64), nullable=False, unique=True, comment="of decision, time and value: no doubles"),
+    sa.Column("fingerprint", sa.String(64), nullable=False, unique=True, comment="of decision, time and value"),
     sa.Column("proximal_outcome", sa.Double, comment="null: known to be missing"),
     sa.Column("observed_at", Instant, nullable=False, comment="the client's timestamp"),
     sa.Column("received_at", Instant, nullable=False),
@@ -155,7 +155,7 @@ outcomes = sa.Table(
 scheduled = sa.Table(
     "scheduled",
     metadata,
-    sa.Column("job", sa.String(64), primary_key=True, comment="what, and for which moment; whoever inserts it does it"),
+    sa.Column("job", sa.String(64), primary_key=True, comment="job and moment; the process that inserts it runs it"),
     sa.Column("taken_at", Instant, nullable=False),
 )
 
@@ -196,8 +196,8 @@ ledger = sa.Table(
     metadata,
     sa.Column("position", Serial, primary_key=True, autoincrement=False),
     sa.Column("recorded_at", Instant, nullable=False),
-    sa.Column("entries", sa.Text, nullable=False, comment="JSON list of [kind, key, digest, digest of what may be erased]"),
-    sa.Column("hash", sa.LargeBinary, nullable=False, comment="SHA-256 of the hash before and of this block"),
+    sa.Column("entries", sa.Text, nullable=False, comment="JSON list of [kind, key, digest, digest of erasable content]"),
+    sa.Column("hash", sa.LargeBinary, nullable=False, comment="SHA-256 of the previous hash and of this block"),
 )
 
 staff_actions = sa.Table(
@@ -207,7 +207,7 @@ staff_actions = sa.Table(
     sa.Column("done_at", Instant, nullable=False, index=True),
     sa.Column("done_by", sa.String(64), nullable=False),
     sa.Column("action", sa.String(32), nullable=False),
-    sa.Column("subject", sa.String(128), nullable=False, comment="whom or what it was done to"),
+    sa.Column("subject", sa.String(128), nullable=False, comment="participant, key or file that the action concerns"),
     sa.Column("detail", sa.Text, nullable=False),
 )
 
@@ -216,12 +216,12 @@ erasures = sa.Table(
     metadata,
     sa.Column("id", Serial, primary_key=True),
     sa.Column("participant_id", sa.String(64), sa.ForeignKey("participants.id"), comment="null: everybody"),
-    sa.Column("received_before", Instant, comment="only what came before; null: everything"),
+    sa.Column("received_before", Instant, comment="erases content received before; null: all content"),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("erased_at", Instant, nullable=False),
     sa.Column("done_by", sa.String(64), nullable=False),
-    sa.Column("decisions", sa.Integer, nullable=False, comment="how many were erased"),
-    sa.Column("outcomes", sa.Integer, nullable=False),
+    sa.Column("decisions", sa.Integer, nullable=False, comment="number erased"),
+    sa.Column("outcomes", sa.Integer, nullable=False, comment="number erased"),
 )
 
 messages = sa.Table(
@@ -233,11 +233,11 @@ messages = sa.Table(
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("content", sa.Text, nullable=False, comment="JSON: title and text, without ids and values"),
     sa.Column("created_at", Instant, nullable=False),
-    sa.Column("due_at", Instant, nullable=False, comment="when it is tried next"),
+    sa.Column("due_at", Instant, nullable=False, comment="moment of the next attempt"),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("sent_at", Instant),
     sa.Column("delivery", Serial, comment="the first of the messages that left together"),
-    sa.Column("error", sa.Text, comment="why it could not be handed over"),
+    sa.Column("error", sa.Text, comment="why the last attempt failed"),
     sa.UniqueConstraint("channel", "occasion", name="uq_messages_occasion"),
 )
 
