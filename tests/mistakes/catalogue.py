@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from tests.mistakes.misleading_files import tabulate
+
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 SECTIONS = {
     "Log files": "tests.mistakes.log_files",
@@ -25,6 +27,14 @@ INTRODUCTION = """\
 
 Every message names the place and the remedy. This page is written from the tests in `tests/mistakes/`, which make each
 mistake and compare the message to the letter: `python -m tests.mistakes.catalogue` writes it, and a test checks it.
+"""
+MISLEADING = """
+## Files that would mislead
+
+Nothing in these files is an error, and each of them would lead to a wrong conclusion. The table says what every command shows
+first: the right answer, a refusal, or the name of a check that is not fine. Each file is a trial of 30 people × 60 decision
+points, made by `tests/mistakes/misleading_files.py` and run by its test.
+
 """
 
 
@@ -51,7 +61,7 @@ def page() -> str:
         for mistake in found:
             said = "\n".join(f"    {line}" for line in mistake.message.splitlines())
             parts.append(f"\n**{mistake.what}**\n\n{said}\n")
-    return "".join(parts)
+    return "".join([*parts, MISLEADING, tabulate()])
 
 
 if __name__ == "__main__":
