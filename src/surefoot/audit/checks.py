@@ -10,8 +10,8 @@ from surefoot.audit.horizon_checks import check_horizon
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.audit.removal_checks import check_removal
 from surefoot.log_checks.check import Check
+from surefoot.log_checks.outcomes_by_action import PILES_NAME
 from surefoot.log_checks.participant_units import NAME as UNITS_NAME
-from surefoot.log_checks.pile_values import NAME as PILES_NAME
 from surefoot.reports.numbers import format_estimate, format_number, format_percent
 
 NEIGHBOURS, SEND_LOOK = (0.7, 1.6), 0.20

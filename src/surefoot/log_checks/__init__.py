@@ -11,13 +11,11 @@ import numpy as np
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.log_checks.check import VERDICTS, Check, find_worst, list_warnings
-from surefoot.log_checks.columns import check_columns
+from surefoot.log_checks.columns import check_columns, check_ranges
 from surefoot.log_checks.identities import check_identities
 from surefoot.log_checks.leaks import check_leaks
-from surefoot.log_checks.missing_outcomes import check_missing_outcomes
+from surefoot.log_checks.outcomes_by_action import check_missing_outcomes, check_pile_values
 from surefoot.log_checks.participant_units import check_units
-from surefoot.log_checks.pile_values import check_pile_values
-from surefoot.log_checks.plausible_ranges import check_ranges
 from surefoot.log_checks.probabilities import check_balance, check_mean_weights
 from surefoot.log_checks.screened_values import check_screen
 from surefoot.study import Study, StudyLogs
@@ -38,10 +36,10 @@ CHECKS: tuple[LogCheck, ...] = (
     check_ranges,
     check_screen,
 )
-"""In the order in which they are shown. A check sees the logs as they are analysed, and the study where there is one."""
+"""Checks in the order of the reports. A check sees the logs as they are analysed, and the study if there is one."""
 
 SCREEN_CHECKS: tuple[LogCheck, ...] = (check_identities, check_pile_values, check_units)
-"""Those about rows and values that no detector of the screen can judge; `surefoot screen` shows them with its flags."""
+"""Checks of rows and values that no detector of the screen judges; `surefoot screen` shows them with its flags."""
 
 
 def check_logs(
@@ -54,14 +52,14 @@ def check_logs(
     logs
         From `study.read`, or trajectories.
     study
-        Says how states were scaled and outcomes defined, so that values are named in their own units.
+        Defines scaling and outcomes, so that messages show values in their own units.
     checks
-        Others than all of them.
+        The checks to run; all unless given.
 
     Returns
     -------
     tuple of Check
-        One for each check, fine or not.
+        The result of every check, fine or not.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The answer of one check: a verdict with its reason and remedy."""
+"""The result of a check: a verdict with its reason and remedy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ VERDICTS = ("fine", "look", "unsafe")
 
 @dataclass(frozen=True)
 class Check:
-    """One question about logs or a fit, and its answer.
+    """The result of one check of logs or of a fit.
 
     Attributes
     ----------
     name
-        The question, in a word or two.
+        Name of the check.
     verdict
         `fine`, `look` or `unsafe`.
     reason
@@ -38,11 +38,11 @@ class Check:
 
 
 def find_worst(verdicts: Iterable[str]) -> str:
-    """The verdict that asks for most attention."""
+    """The most serious verdict."""
     return max(verdicts, key=VERDICTS.index)
 
 
 def list_warnings(checks: Iterable[Check]) -> list[str]:
     """The checks that are not fine, as `verdict: name: reason; remedy`, the worst first."""
-    unfine = [check for check in checks if check.verdict != "fine"]
-    return [f"{check.verdict}: {check}" for check in sorted(unfine, key=lambda check: -VERDICTS.index(check.verdict))]
+    warnings = [check for check in checks if check.verdict != "fine"]
+    return [f"{check.verdict}: {check}" for check in sorted(warnings, key=lambda check: -VERDICTS.index(check.verdict))]

@@ -1,7 +1,7 @@
-"""Whether participants recorded a whole column in another unit: kilometres for metres, thousands of steps for steps.
+"""Whether participants recorded a complete column in another unit: kilometres for metres, thousands of steps for steps.
 
-The screen judges values by the participant's own record, in which nothing stands out. Compared with other people everything
-does.
+The screen compares values with the participant's own record, where such values do not stand out. They stand out when
+compared with other participants.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ NAME = "units by participant"
 FACTORS = (1.609, 2.205, 10.0, 60.0, 100.0, 1000.0, 3600.0)
 """Kilometres and miles, kilograms and pounds, decimals, minutes and seconds, hours and seconds."""
 LEAST_VALUES = 8
-"""With fewer values other than 0 a participant's level is not known."""
+"""A participant's level is estimated from at least this many values other than 0."""
 LEAST_PEOPLE = 5
 LEAST_DEVIATION = 0.1
-"""Of the logarithm of people's sizes: nobody's level is known better."""
+"""Least standard deviation of the logarithm of people's levels."""
 GAP = 2.5
-"""Standard deviations within the groups that part two groups of people; more where people are few."""
+"""Least gap between two groups of people, in standard deviations within the groups; larger for few people."""
 LOOK_FACTOR = 1.5
 UNSAFE_FACTOR = 8.0
-"""Groups of people differ by less than this: from here on only another unit, or another device, explains the difference."""
+"""Only another unit or another device explains a larger factor between two groups of people."""
 UNSAFE_ALONE = 30.0
-"""One participant alone may differ from all others by more."""
+"""The same limit for a single participant, who may differ more from all others."""
 MOST_UNITS = 3
 NAMED_PEOPLE = 10
 
 
 class OtherUnit(NamedTuple):
-    """A participant whose values of a column are all a multiple of other people's."""
+    """A participant whose values of a column are a multiple of other people's values."""
 
     participant: Any
     column: str
     level: float
     """Median of the absolute values other than 0."""
     usual: float
-    """That of other people."""
+    """The same median of other people."""
     factor: float
-    """Of the group of participants that stands apart, against all others."""
+    """Ratio between the group of participants that stands apart and all others."""
     alone: bool
     """Whether nobody else is in that group."""
 
@@ -71,7 +71,7 @@ def check_units(read: StudyLogs, study: Study | None) -> Check:
     suspects = [suspect for name, values in _list_columns(read, study) for suspect in find_units(read.logs, name, values)]
     numbers = {"participants": [suspect._asdict() for suspect in suspects]}
     if not suspects:
-        return Check(NAME, "fine", "nobody's values are a multiple of other people's throughout", "", numbers)
+        return Check(NAME, "fine", "no participant's values are consistently a multiple of other people's", "", numbers)
     verdict = find_worst(suspect.verdict for suspect in suspects)
     columns = {suspect.column: [other for other in suspects if other.column == suspect.column] for suspect in suspects}
     reason = "; ".join(_describe(column, people) for column, people in columns.items())
@@ -117,7 +117,7 @@ def find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit
 def _split(sizes: Array) -> NDArray[np.bool_] | None:
     """The smaller of two groups of people whose level and spread (2, people; logarithms) differ by one factor.
 
-    The groups are parted by the widest gap; None where it is narrow beside the differences within the groups.
+    The widest gap separates the groups; None if it is narrow compared with the differences within the groups.
     """
     people = sizes.shape[1]
     if people < LEAST_PEOPLE:
@@ -137,7 +137,7 @@ def _split(sizes: Array) -> NDArray[np.bool_] | None:
 
 
 def _rises_with_time(record: Array) -> bool:
-    """Whether nearly nobody's values ever fall: days in the study, and other counters."""
+    """Whether values hardly ever fall within a participant, as those of counters (days in the study) do."""
     steps = np.diff(record, axis=1)
     steps = steps[~np.isnan(steps)]
     return bool(steps.size) and float((steps < 0).mean()) < 0.01
@@ -150,7 +150,7 @@ def _list_columns(read: StudyLogs, study: Study | None) -> Iterator[tuple[str, A
     scaling = {} if study is None else study.scaling
     for position, name in enumerate(logs.state_names):
         centre, scale = scaling.get(name, (0.0, 1.0))
-        # Rounded, because scaling back does not give 0 to the last bit.
+        # Rounding restores exact zeros, which scaling back does not.
         yield name, np.round(logs.state[:, position] * scale + centre, 9)
 
 

@@ -40,7 +40,7 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
     if not drawn.size:
         return Check(name, "fine", "no action was drawn with a known probability")
     if find_weight_problem(logs) is not None:
-        return Check(name, "fine", "balance means nothing as long as mean weights are not 1")
+        return Check(name, "fine", "balance cannot be judged while mean weights differ from 1")
     probabilities = spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions)
     known = _list_known(logs, drawn)
     person = logs.participant_index[drawn]
@@ -56,7 +56,9 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
         return Check(name, "fine", "an action's probability is known only where it was taken, so balance cannot be checked")
     sure = [(code, imbalance) for code, imbalances in judged for imbalance in imbalances if imbalance.is_sure]
     numbers = {
-        logs.action_names[code]: {one.variable: {"slope": one.slope, "p_holm": one.p_value} for one in imbalances}
+        logs.action_names[code]: {
+            imbalance.variable: {"slope": imbalance.slope, "p_holm": imbalance.p_value} for imbalance in imbalances
+        }
         for code, imbalances in judged
     }
     if not sure:
@@ -73,16 +75,16 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
 
 
 def _list_known(logs: Trajectories, rows: NDArray[np.int64]) -> dict[str, Floats]:
-    """Everything known before the decision that the logs hold."""
-    place = np.empty(len(logs))
-    place[logs.order] = np.arange(len(logs)) - logs.starts[logs.participant_index[logs.order]]
+    """All variables of the logs that are known before the decision."""
+    position = np.empty(len(logs))
+    position[logs.order] = np.arange(len(logs)) - logs.starts[logs.participant_index[logs.order]]
     before = np.zeros(len(logs), dtype=np.int64)
     before[logs.order[1:]] = logs.order[:-1]
-    has_before = place > 0
+    has_before = position > 0
     known = {name: logs.state[rows, j] for j, name in enumerate(logs.state_names)}
     known[EARLIER_ACTION] = np.where(has_before, logs.action[before] > 0, np.nan)[rows]
     known[EARLIER_OUTCOME] = np.where(has_before, logs.reward[before], np.nan)[rows]
-    known[TIME] = place[rows]
+    known[TIME] = position[rows]
     return known
 
 

@@ -11,7 +11,7 @@ from surefoot.screening.treatment import NOT_DIRT, find_worst_verdict
 from surefoot.study import Study, StudyLogs
 
 FLAGGED_LOOK = 0.05
-"""Share of decision points with a flag from which one should know why."""
+"""A larger share of flagged decision points needs an explanation."""
 
 
 def check_screen(read: StudyLogs, study: Study | None) -> Check:
@@ -31,11 +31,11 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
     elif share > FLAGGED_LOOK:
         verdict = "look"
     if verdict == "look":
-        remedy = "surefoot screen --html shows who and when; call those who do not wear the device, repair what is stuck"
+        remedy = "surefoot screen --html shows who and when; call those who do not wear the device, and repair stuck devices"
     elif verdict == "unsafe":
         remedy = (
-            f"{NOT_DIRT}. Effects estimated from what is left are biased; find out why, and make recording independent of "
-            "the prompt"
+            f"{NOT_DIRT}. Effects estimated from the remaining values are biased; find out why, and make recording "
+            "independent of the prompt"
         )
     numbers = {
         "share": share,

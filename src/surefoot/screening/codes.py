@@ -39,7 +39,7 @@ class Codes(Detector):
     repeats
         Least number of separate runs in which a value must occur in the sample of participants.
     apart
-        Interquartile ranges between a lonely value and the next.
+        Least gap between a code and the nearest other value, in interquartile ranges.
     """
 
     name: ClassVar[str] = "codes"

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.log_checks.pile_values import NAME as PILES_NAME
-from surefoot.log_checks.pile_values import UNSAFE_DIFFERENCE, check_pile_values
+from surefoot.log_checks.outcomes_by_action import PILE_UNSAFE, PILES_NAME, check_pile_values
 from surefoot.policies.policies import Policies
 from surefoot.screening import Screen
 from surefoot.study import Study, StudyLogs, TrialSection
@@ -77,7 +76,7 @@ def _check_piles(study: Study, logs: StudyLogs) -> PolicyFinding:
     differences = [abs(pile["difference"]["value"]) for pile in check.numbers["piles"] if not pile["real"]]
     passed = check.verdict != "unsafe"
     message = check.reason if passed else f"{check.reason}; {check.remedy}"
-    return PolicyFinding(PILES_NAME, passed, max(differences, default=None), UNSAFE_DIFFERENCE, message)
+    return PolicyFinding(PILES_NAME, passed, max(differences, default=None), PILE_UNSAFE, message)
 
 
 def _check_removed(weights: NDArray[np.float64], allowed: float) -> PolicyFinding:

@@ -1,0 +1,269 @@
+"""Whether outcomes depend on the action in ways that an effect does not explain: missing outcomes, and pile values.
+
+Effects compare the recorded outcomes. Where the action decides which outcomes are recorded, they compare different moments.
+
+A pile value is a value that many outcomes share. People who put a watch on when it buzzes record 0 after nothing and steps
+after a prompt. The screen does not flag these zeros, and every estimate takes the difference for an effect. A prompt that
+works leaves fewer zeros too: the logs cannot distinguish the two, but the people who ran the study can.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from surefoot.data.suspect_columns import FEW_VALUES, stands_out
+from surefoot.data.trajectories import Trajectories
+from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
+from surefoot.log_checks.check import Check, find_worst
+from surefoot.reports.numbers import format_percent
+from surefoot.study import Study, StudyLogs
+
+MISSING_NAME = "missing outcomes by action"
+MISSING_UNSAFE = 0.05
+"""A difference of 5 percentage points in missing outcomes can change an effect as much as the prompt does."""
+MISSING_LOOK = 0.01
+"""A smaller difference in missing outcomes hardly changes an effect."""
+MISSING_P_VALUE = 0.001
+"""A difference with a smaller p-value is not chance; the limit is strict because every update and analysis tests it."""
+
+PILES_NAME = "values by action"
+LEAST_SHARE = 0.02
+"""A value that a smaller share of the outcomes has after every action hardly changes an effect."""
+LEAST_COUNT = 10
+"""Values with fewer outcomes are not compared."""
+MOST_PILES = 10
+PILE_UNSAFE = 0.02
+"""If 2 in 100 outcomes become 0, the effect changes by a fiftieth of the mean outcome."""
+PILE_LOOK = 0.01
+PILE_UNSAFE_P_VALUE = 0.001
+"""A smaller p-value, adjusted for the number of comparisons, is not chance; the limit is strict because every update
+tests it."""
+PILE_LOOK_P_VALUE = 0.01
+
+
+class ShareDifference(NamedTuple):
+    """The share of decision points with an event after an action, minus the share after nothing.
+
+    Attributes
+    ----------
+    interval
+        The difference, with a 95 % interval over people.
+    p_value
+        P-value of a randomisation test.
+    """
+
+    interval: Interval
+    p_value: float
+
+    def describe(self) -> str:
+        """In percentage points: `+8.2, 95 % interval 4 to 16 percentage points`."""
+        value, low, high = (f"{100 * share:+.1f}".replace("-", "−") for share in self.interval[:1] + self.interval[2:])
+        return f"{value} percentage points, 95 % interval {low.removeprefix('+')} to {high.removeprefix('+')}"
+
+
+def compare_shares(
+    logs: Trajectories, happened: NDArray[np.bool_], treated: NDArray[np.bool_], nothing: NDArray[np.bool_]
+) -> ShareDifference:
+    """The share of treated rows with the event, minus the share of rows with nothing.
+
+    If the event does not depend on the action, Σ d (happened − mean) has mean 0 and variance Σ var(d) (happened − mean)²,
+    even if events cluster in people or time and a policy chose p from earlier data: d = 1{A = a} − p for two actions and
+    1{A = a}/p(A) − 1{A = 0}/p(A) for several. Without logged probabilities p is the share of treated rows.
+    """
+    people = len(logs.participants)
+    counts = [
+        sum_by_participant(logs.participant_index, people, rows)
+        for rows in (happened & treated, treated, happened & nothing, nothing)
+    ]
+    compared = treated | nothing
+    sent = treated[compared]
+    taken = logs.probability[compared]
+    if np.isnan(taken).any():
+        design = sent - sent.mean()
+        variance = np.full(len(sent), sent.mean() * (1 - sent.mean()))
+    elif logs.actions == 2:
+        design = np.where(sent, 1 - taken, taken - 1)
+        variance = taken * (1 - taken)
+    else:
+        design = np.where(sent, 1.0, -1.0) / taken
+        variance = design**2
+    centred = happened[compared] - happened[compared].mean()
+    surprise = abs(design @ centred)
+    spread = np.sqrt(variance @ centred**2)
+    p_value = 2 * ndtr(-surprise / spread) if spread > 0 else 1.0
+    return ShareDifference(difference_interval(*counts), float(p_value))
+
+
+def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
+    """Compare the share of missing outcomes after each action with the share after nothing."""
+    logs = read.logs
+    missing = np.isnan(logs.reward)
+    nothing = logs.available & (logs.action == 0)
+    shares = {
+        name: float(missing[rows].mean())
+        for code, name in enumerate(logs.action_names)
+        if (rows := logs.available & (logs.action == code)).any()
+    }
+    words = ", ".join(f"{format_percent(share)} after '{name}'" for name, share in shares.items())
+    reason = f"outcomes are missing: {words}" if missing[logs.available].any() else "no outcome is missing"
+    differences = {}
+    verdicts = ["fine"]
+    for code, name in enumerate(logs.action_names[1:], start=1):
+        treated = logs.available & (logs.action == code)
+        if not (nothing.any() and treated.any() and (missing & (nothing | treated)).any()):
+            continue
+        differences[name] = compare_shares(logs, missing, treated, nothing)
+        verdicts.append(_judge_missing(differences[name]))
+    verdict = find_worst(verdicts)
+    numbers = {
+        "shares": shares,
+        "differences": {name: difference.interval._asdict() for name, difference in differences.items()},
+    }
+    if verdict == "fine":
+        return Check(MISSING_NAME, verdict, reason, "", numbers)
+    worst = max(differences, key=lambda name: abs(differences[name].interval.value))
+    reason += f" (difference {differences[worst].describe()})"
+    if study is not None and study.effects.missing_as is not None:
+        reason += "; [effects] missing_as gives a missing outcome a value, so that effects rest on that value"
+        verdict = "look"
+    remedy = (
+        "find out why, and make recording independent of the prompt; until then do not rely on effects, values or "
+        "policies: they compare different moments after different actions"
+    )
+    return Check(MISSING_NAME, verdict, reason, remedy, numbers)
+
+
+def _judge_missing(difference: ShareDifference) -> str:
+    size = abs(difference.interval.value)
+    sure = difference.p_value < MISSING_P_VALUE
+    if size >= MISSING_UNSAFE and sure:
+        return "unsafe"
+    return "look" if size >= MISSING_LOOK and (difference.interval.excludes_zero or sure) else "fine"
+
+
+class PileDifference(NamedTuple):
+    """The share of outcomes with one value after an action, and after nothing."""
+
+    value: float
+    action: str
+    shares: dict[str, float]
+    difference: ShareDifference
+    p_adjusted: float
+    real: bool
+    """Whether the study says that the value is real behaviour."""
+
+    @property
+    def verdict(self) -> str:
+        size = abs(self.difference.interval.value)
+        if self.real:
+            return "fine"
+        if size >= PILE_UNSAFE and self.p_adjusted < PILE_UNSAFE_P_VALUE:
+            return "unsafe"
+        return "look" if size >= PILE_LOOK and self.p_adjusted < PILE_LOOK_P_VALUE else "fine"
+
+    def describe(self, outcome: str) -> str:
+        """One line with the value, its shares and their difference."""
+        shares = " and ".join(f"{format_percent(share)} after '{name}'" for name, share in self.shares.items())
+        chance = "p < 0.0001" if self.p_adjusted < 1e-4 else f"p = {self.p_adjusted:.4f}"
+        return f"'{outcome}' is {format_pile(self.value)} in {shares} (difference {self.difference.describe()}; {chance})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "value": self.value,
+            "action": self.action,
+            "shares": self.shares,
+            "difference": self.difference.interval._asdict(),
+            "p_adjusted": self.p_adjusted,
+            "real": self.real,
+        }
+
+
+def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
+    """Compare the share of every pile value after each action with its share after nothing, flagged or not."""
+    outcome = read.logs.names.reward
+    differences = compare_piles(read, study)
+    numbers = {"piles": [pile.to_dict() for pile in differences]}
+    if not differences:
+        return Check(PILES_NAME, "fine", f"no value of '{outcome}' is much more common than its neighbours", "", numbers)
+    differences.sort(key=lambda pile: pile.p_adjusted)
+    verdict = find_worst(pile.verdict for pile in differences)
+    if verdict == "fine":
+        values = list(dict.fromkeys(pile.value for pile in differences))
+        reason = f"{', '.join(map(format_pile, values))} of '{outcome}' are about equally common after every action"
+        real = [pile for pile in differences if pile.real]
+        if real:
+            reason = f"the study says that these values are real: {real[0].describe(outcome)}"
+        return Check(PILES_NAME, verdict, reason, "", numbers)
+    piles = [pile for pile in differences if pile.verdict != "fine"]
+    reason = "; ".join(pile.describe(outcome) for pile in piles)
+    return Check(PILES_NAME, verdict, reason, _advise_about_piles(piles), numbers)
+
+
+def compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]:
+    """Compare the share of every pile value of the measured outcome after each action with its share after nothing."""
+    logs = read.logs
+    values = read.measured_reward
+    rows = logs.available & ~np.isnan(values)
+    nothing = rows & (logs.action == 0)
+    arms = {code: rows & (logs.action == code) for code in range(1, logs.actions)}
+    arms = {code: treated for code, treated in arms.items() if treated.any()}
+    if not (nothing.any() and arms):
+        return []
+    piles = find_piles(values, [nothing, *arms.values()])
+    differences = []
+    for value in piles:
+        real = study is not None and study.reward.is_real(value)
+        happened = values == value
+        for code, treated in arms.items():
+            name = logs.action_names[code]
+            shares = {logs.action_names[0]: float(happened[nothing].mean()), name: float(happened[treated].mean())}
+            difference = compare_shares(logs, happened, treated, nothing)
+            p_adjusted = min(1.0, difference.p_value * len(piles) * len(arms))
+            differences.append(PileDifference(value, name, shares, difference, p_adjusted, real))
+    return differences
+
+
+def find_piles(values: NDArray[np.float64], arms: list[NDArray[np.bool_]]) -> list[float]:
+    """Values that many outcomes have after an action, and many more than have the neighbouring values.
+
+    An outcome with few distinct values (yes and no, a scale from 0 to 10) has no pile values: their shares are the outcome.
+
+    >>> steps = np.array([0.0] * 40 + [-99.0] * 20 + list(range(1, 200)))
+    >>> find_piles(steps, [np.ones(len(steps), dtype=bool)])
+    [0.0, -99.0]
+    """
+    everywhere = np.logical_or.reduce(arms)
+    distinct, counts = np.unique(values[everywhere], return_counts=True)
+    if len(distinct) < FEW_VALUES:
+        return []
+    shares = np.zeros(len(distinct))
+    for arm in arms:
+        positions = np.searchsorted(distinct, values[arm])
+        shares = np.maximum(shares, np.bincount(positions, minlength=len(distinct)) / arm.sum())
+    likely = np.flatnonzero((shares >= LEAST_SHARE) & (counts >= LEAST_COUNT))
+    largest_first = likely[np.argsort(-counts[likely], kind="stable")]
+    piles = [float(distinct[position]) for position in largest_first if stands_out(counts, int(position))]
+    return piles[:MOST_PILES]
+
+
+def format_pile(value: float) -> str:
+    """Format a value so that it can be copied into a study file."""
+    return f"{value:.7g}"
+
+
+def _advise_about_piles(piles: list[PileDifference]) -> str:
+    others = [format_pile(pile.value) for pile in piles if pile.value != 0]
+    real = ['zero = "real"'] if any(pile.value == 0 for pile in piles) else []
+    real += [f"real_values = [{', '.join(dict.fromkeys(others))}]"] if others else []
+    missing = ", ".join(dict.fromkeys(format_pile(pile.value) for pile in piles))
+    return (
+        "there are two explanations: the prompt changed what people did, or it changed what was recorded (people put the "
+        "watch on when it buzzes, an unanswered question is stored as a number). Look at when the device was worn, or ask "
+        f"participants. If people did this, write {' and '.join(real)} in [reward]: the difference then counts as an "
+        f"effect. If not, write missing = [{missing}] there, and make recording independent of the prompt; until then do "
+        "not rely on effects, values or policies"
+    )
