@@ -127,7 +127,7 @@ def test_influences_are_those_of_leaving_each_person_out(logs, name):
     without = np.where(logs.participant_index == 3, np.nan, logs.reward)
     again = sf.method(name, pooling="all", forgetting=RATE, actor_penalty=0.01).fit(logs.with_values(reward=without))
     rows = _Rows.of(found)
-    near = _density_at(np.abs(rows.residual), rows.cap or np.inf, float(rows.residual[rows.kept > 0].std()))
+    near = _density_at(np.abs(rows.residual), rows.cap or np.inf, float(rows.residual[rows.weights > 0].std()))
     assert_allclose(rows.at_cap, discount_rows(logs, RATE)[rows.rows] * near)
     if name == "accb":
         # The penalty is counted in quartiles that move a little with who is there.

@@ -37,7 +37,7 @@ from surefoot.errors import InputError
 from surefoot.evaluation.values import LongRunValue
 from surefoot.inference.intervals import Interval, sum_by_participant, t_interval
 from surefoot.learning.critics import Critic
-from surefoot.learning.horizon.horizon_batch import Followed
+from surefoot.learning.horizon.horizon_batch import TransitionData
 from surefoot.learning.horizon.judgement import judge_rows
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.penalty_units import find_penalty_units
@@ -74,11 +74,11 @@ class LongRunLogs:
         """What the critic leaves of the logs; too little is refused."""
         transitions = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary)
         everything = np.ones(len(logs.state_names))
-        data = Followed.of_logs(logs, transitions, everything)
+        data = TransitionData.of_logs(logs, transitions, everything)
         engine, units = find_engine("numpy"), find_penalty_units("standard")
         judged = judge_rows(data, critic, find_pooling("all"), everything, penalties=units, engine=engine)
         following = transitions.following
-        pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.kept != 0)
+        pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.weights != 0)
         # In the order of time within everybody, which halves need.
         rows = logs.order[pairs[logs.order]]
         varying = np.ptp(logs.state[rows], axis=0) > 0 if rows.size else np.zeros(0, dtype=bool)

@@ -89,14 +89,14 @@ class FittedStudy:
         """A folder that `fit_study` wrote, by its path or URL."""
         import json
 
-        place = locate(folder)
+        location = locate(folder)
         try:
-            manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+            manifest = json.loads((location / "manifest.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{folder}: not a folder of a fit (its manifest.json cannot be read); make one with fit"
             ) from error
-        return cls(manifest, place)
+        return cls(manifest, location)
 
 
 def fit_study(
@@ -204,7 +204,8 @@ def _through_parts(
         Checkpoint.check(out, force)
     with open_workers(engine, scheduler) as run:
         partition = Partition.of(study, path, run=run)
-        parts, inputs = partition.parts, partition.inputs
+        parts = partition.parts
+        inputs = partition.inputs
         # Parts of another size hold other participants: their size belongs to the name of the folder.
         key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
         with _begin_fit(out, key, force) as checkpoint:
@@ -223,8 +224,10 @@ def _through_parts(
 def _require_rewards(study: Study, manifest: dict[str, Any]) -> None:
     """Refuse what no part of the logs could have been learned from."""
     ends = manifest["reward_range"]
-    found = Learnable(manifest["available"], manifest["missing"], manifest["used"], None if ends is None else tuple(ends))
-    found.require(study.reward.column)
+    learnable = Learnable(
+        manifest["available"], manifest["missing"], manifest["used"], None if ends is None else tuple(ends)
+    )
+    learnable.require(study.reward.column)
 
 
 def _warn(manifest: dict[str, Any]) -> None:

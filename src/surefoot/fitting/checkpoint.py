@@ -100,13 +100,13 @@ class PartFolder:
 
     def write(self, number: int, part: PartFit) -> None:
         """Write a part beside the others, whole or not at all."""
-        place = find_part(self.folder, number)
-        if place.is_dir():
+        folder = find_part(self.folder, number)
+        if folder.is_dir():
             return
         temporary = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
         part.save(temporary)
         with suppress(FileExistsError):  # Another worker was taken for dead, and was not.
-            temporary.rename(place)
+            temporary.rename(folder)
 
 
 def _try_lock(file: IO[str]) -> bool:

@@ -92,7 +92,9 @@ def _keep_freed_memory() -> None:
 
     What `arrays.keep_freed_memory` teaches the C library elsewhere must be told to it here.
     """
-    trim_threshold, mmap_threshold = -1, -3  # as glibc's malloc.h numbers them
+    # The numbers are those of glibc's malloc.h.
+    trim_threshold = -1
+    mmap_threshold = -3
     try:
         library = ctypes.CDLL(None)
         library.mallopt(trim_threshold, 2**26)

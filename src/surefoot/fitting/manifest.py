@@ -22,8 +22,8 @@ FORMAT = "surefoot-fit-1"
 def hash_arrays(logs: Trajectories) -> list[dict[str, Any]]:
     """What stands for the input files of logs that came from memory."""
     digest = hashlib.sha256()
-    who = (logs.participants, logs.participant_index, logs.time)
-    for array in (*who, logs.state, logs.available, logs.action, logs.probability, logs.reward):
+    identity = (logs.participants, logs.participant_index, logs.time)
+    for array in (*identity, logs.state, logs.available, logs.action, logs.probability, logs.reward):
         digest.update(np.ascontiguousarray(array).tobytes())
     return [{"name": "arrays in memory", "sha256": digest.hexdigest()}]
 
@@ -64,12 +64,14 @@ def _add_summaries(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         for summary in summaries:
             counter.update(summary[name])
     ends = [summary["reward_range"] for summary in summaries if summary["reward_range"] is not None]
-    weights = [MeanWeights.from_dict(one["mean_weights"]) for one in summaries if one["mean_weights"] is not None]
+    weights = [
+        MeanWeights.from_dict(summary["mean_weights"]) for summary in summaries if summary["mean_weights"] is not None
+    ]
     return {
         **{name: sum(summary[name] for summary in summaries) for name in counts},
         **{name: dict(counter) for name, counter in by_column.items()},
         "reward_range": [min(end[0] for end in ends), max(end[1] for end in ends)] if ends else None,
         "mean_weights": sum(weights[1:], start=weights[0]).to_dict() if weights else None,
         # What holds of the whole data is said by every part.
-        "warnings": list(dict.fromkeys(text for one in summaries for text in one["warnings"])),
+        "warnings": list(dict.fromkeys(text for summary in summaries for text in summary["warnings"])),
     }

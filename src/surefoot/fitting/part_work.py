@@ -40,25 +40,25 @@ class PartWork:
 
     numbers: list[int]
     partition: Partition
-    place: PartFolder | StoredParts
+    destination: PartFolder | StoredParts
 
     def run(self) -> None:
         for position, number in enumerate(self.numbers):
-            self.place.write(number, fit_part(self.partition.study, self.partition.read(position)))
+            self.destination.write(number, fit_part(self.partition.study, self.partition.read(position)))
 
 
 def fit_parts(
-    partition: Partition, numbers: Sequence[int], place: PartFolder | StoredParts, engine: str, run: Run | None
+    partition: Partition, numbers: Sequence[int], destination: PartFolder | StoredParts, engine: str, run: Run | None
 ) -> Iterator[int]:
-    """Fit the parts of these numbers into a place; each number when it is done."""
+    """Fit the parts of these numbers, write them to the destination, and yield each number when its part is done."""
     # The rows of a single file are here already: others would read all of it again for each part.
     few = engine != "dask" and (len(partition.files) == 1 or len(numbers) < ENOUGH_PARTS)
     if run is None or few:
         used = engine if engine in ENGINES else "numpy"
         for number, logs in prefetch((number, partition.read(number)) for number in numbers):
-            place.write(number, fit_part(partition.study, logs, used))
+            destination.write(number, fit_part(partition.study, logs, used))
             yield number
         return
-    works = [PartWork(some, partition.only(some), place) for some in partition.group(numbers)]
+    works = [PartWork(group, partition.only(group), destination) for group in partition.group(numbers)]
     for work, _ in run(works, PartWork.run):
         yield from work.numbers

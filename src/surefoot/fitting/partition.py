@@ -66,23 +66,25 @@ class Partition:
         only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
         if len(files) == 1:
             file = replace(files[0])
-            inputs, rows = [file.fingerprint(path)], file.rows(layout)
-            ids, counts = [rows.participants], [_count_rows(rows)]
+            inputs = [file.fingerprint(path)]
+            rows = file.rows(layout)
+            ids = [rows.participants]
+            counts = [_count_rows(rows)]
         else:
             look = partial(_look_at_file, layout=only_ids, path=path)
             others = run if run is not None and len(files) >= ENOUGH_FILES else None
             looked = ((file, look(file)) for file in files) if others is None else others(files, look)
-            seen = {(file.path, file.start): found for file, found in looked}
+            seen = {(file.path, file.start): contents for file, contents in looked}
             prints, ids, counts = (
-                list(column) for column in zip(*(seen[one.path, one.start] for one in files), strict=True)
+                list(column) for column in zip(*(seen[file.path, file.start] for file in files), strict=True)
             )
-            inputs = [one for one in prints if one is not None]
+            inputs = [fingerprint for fingerprint in prints if fingerprint is not None]
         first_rows = [0, *np.cumsum([int(count.sum()) for count in counts]).tolist()]
         together = find_pooling(study.pooling).needs_everybody if together is None else together
         parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
-        kept = (0, rows) if len(files) == 1 else None
-        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, kept)._learn_usual(ids)
+        last = (0, rows) if len(files) == 1 else None
+        return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, last)._learn_usual(ids)
 
     def _learn_usual(self, ids: list[NDArray[Any]]) -> Partition:
         """With what the screen learns from a sample of all people, whose files are read for it; `ids` are of each file."""
@@ -90,7 +92,7 @@ class Partition:
             return self
         everyone = np.unique(np.concatenate(ids))
         sample = everyone[sample_people(len(everyone))]
-        holders = [number for number, own in enumerate(ids) if np.isin(sample, own).any()]
+        holders = [number for number, participants in enumerate(ids) if np.isin(sample, participants).any()]
         screen = self._parse(sample, holders).screen
         self.usual = None if screen is None else screen.usual
         return self
@@ -98,7 +100,8 @@ class Partition:
     def only(self, numbers: Sequence[int]) -> Partition:
         """Some parts alone, with their files, without rows: small enough to send to another machine."""
         held = np.unique(np.concatenate([self.holders[number] for number in numbers]))
-        files, first_rows = [self.files[file] for file in held], [self.first_rows[file] for file in held]
+        files = [self.files[file] for file in held]
+        first_rows = [self.first_rows[file] for file in held]
         parts = [self.parts[number] for number in numbers]
         holders = [np.searchsorted(held, self.holders[number]) for number in numbers]
         alone = Partition(self.study, self.path, self.part_rows, files, first_rows, parts, holders)
@@ -130,9 +133,9 @@ class Partition:
 
     def _parse(self, people: NDArray[Any], holders: Iterable[int]) -> StudyLogs:
         """The logs of some people, who are in these files."""
-        found = [self._rows(int(file)).of_participants(people) for file in holders]
+        rows = [self._rows(int(file)).of_participants(people) for file in holders]
         with name_file(self.path):
-            return parse_logs(self.study, concatenate(found), usual=self.usual)
+            return parse_logs(self.study, concatenate(rows), usual=self.usual)
 
     def _rows(self, number: int) -> LogRows:
         """One file's rows; the last file is kept, because the next part often begins where this one ended."""
@@ -151,9 +154,9 @@ def _look_at_file(
     file: LogFile, layout: LogLayout, path: Location
 ) -> tuple[dict[str, Any] | None, NDArray[Any], NDArray[np.int64]]:
     """What a file is (told by its first piece), who is in it, and how many rows they have there."""
-    found = replace(file)  # What it reads is not kept.
-    rows = found.rows(layout)
-    return found.fingerprint(path, keep=False) if file.start == 0 else None, rows.participants, _count_rows(rows)
+    opened = replace(file)  # What it reads is not kept.
+    rows = opened.rows(layout)
+    return opened.fingerprint(path, keep=False) if file.start == 0 else None, rows.participants, _count_rows(rows)
 
 
 def _count_rows(rows: LogRows) -> NDArray[np.int64]:
@@ -168,7 +171,8 @@ def _divide(
     everyone, position = np.unique(np.concatenate(ids), return_inverse=True)
     rows = np.bincount(position, weights=np.concatenate(counts))
     first, last = np.zeros((2, len(everyone)), dtype=np.int64)
-    first[position[::-1]], last[position] = owner[::-1], owner
+    first[position[::-1]] = owner[::-1]
+    last[position] = owner
     # Who is where one file, or piece of a file, ends and the next begins is at home in the first of them.
     home = np.where(last - first > 1, len(ids), first)
     order = np.argsort(home, kind="stable")

@@ -15,7 +15,8 @@ from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.part_fit import PartFit
 
 TABLES = ("policies", "critic", "weights")
-UNFINISHED, SUMMARIES = "_unfinished-", "_parts-"
+UNFINISHED = "_unfinished-"
+SUMMARIES = "_parts-"
 """How names begin of the mark of a fit without manifest, and of its parts' summaries; a key follows. Readers of Parquet
 pass over names with an underscore."""
 
@@ -41,11 +42,11 @@ class StoredParts:
 
     def read_summaries(self) -> dict[int, dict[str, Any]]:
         """Of all parts that are whole."""
-        found = {}
+        summaries = {}
         for name, content in self.summaries.read_files().items():
             with suppress(ValueError):  # Not every store writes whole files.
-                found[int(name.removesuffix(".json"))] = json.loads(content)
-        return found
+                summaries[int(name.removesuffix(".json"))] = json.loads(content)
+        return summaries
 
 
 def name_table(name: str, number: int) -> str:
@@ -61,7 +62,8 @@ class StoredFit:
     """
 
     def __init__(self, out: Url, key: str, force: bool) -> None:
-        self.out, self.force = out, force
+        self.out = out
+        self.force = force
         self.parts = StoredParts(out, key)
         self._mark = f"{UNFINISHED}{key}"
 
@@ -78,7 +80,8 @@ class StoredFit:
 
     def __enter__(self) -> Self:
         self.check(self.out, self.force)
-        fit, marks = _is_fit(self.out), {name for name in _list_names(self.out) if name.startswith(UNFINISHED)}
+        fit = _is_fit(self.out)
+        marks = {name for name in _list_names(self.out) if name.startswith(UNFINISHED)}
         if not fit and marks - {self._mark} and not self.force:
             raise InputError(
                 f"{self.out}: holds an unfinished fit of other logs or another study; run that one again to continue it, "
@@ -99,23 +102,23 @@ class StoredFit:
         """Remove all but the mark: first what makes it a fit, then what makes parts whole."""
         names = _list_names(self.out) - {self._mark}
         summaries = {name for name in names if name.startswith(SUMMARIES)}
-        for some in (names & {"manifest.json"}, summaries, names - summaries - {"manifest.json"}):
-            self.out.remove(sorted(some))
+        for batch in (names & {"manifest.json"}, summaries, names - summaries - {"manifest.json"}):
+            self.out.remove(sorted(batch))
 
     def has(self, number: int) -> bool:
         return number in self._done
 
     def summaries(self, count: int) -> list[dict[str, Any]]:
-        found = self.parts.read_summaries()
-        if set(range(count)) - found.keys():
+        summaries = self.parts.read_summaries()
+        if set(range(count)) - summaries.keys():
             raise InputError(f"{self.out}: parts that were written are not there; name a store that all workers see")
-        return [found[number] for number in range(count)]
+        return [summaries[number] for number in range(count)]
 
     def publish(self, parts: int, manifest: dict[str, Any], study: str) -> None:
         """Write what belongs to all parts; the manifest last."""
         meant = {name_table(name, number) for name in TABLES for number in range(parts)}
-        found = {str(file.relative_to(self.out)) for file in self.out.rglob("*.parquet")}
-        self.out.remove(sorted(found - meant))  # An earlier fit that was not removed to its end.
+        present = {str(file.relative_to(self.out)) for file in self.out.rglob("*.parquet")}
+        self.out.remove(sorted(present - meant))  # An earlier fit that was not removed to its end.
         (self.out / "study.toml").write_bytes(study.encode())
         text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
         (self.out / "manifest.json").write_bytes(text.encode())

@@ -23,7 +23,8 @@ from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
 """Root mean squared logits among which a start takes the best."""
-WORTH_TURNING, LEAST_WORTH = 0.08, 1.5e-4
+WORTH_TURNING = 0.08
+LEAST_WORTH = 1.5e-4
 """Whoever gained by turning away from the advantage more than the first, as a share of the penalty paid, and the second, in
 typical advantages, climbs again."""
 OTHER_STARTS = (("advantage", 2.0), ("penalty", 4.0))
@@ -82,20 +83,21 @@ class _Problem:
 
     def list_parts(self) -> Iterator[tuple[slice, Array, Array]]:
         """Some of the people, as many as a cache holds, with their z (people, decision points, m) and stakes."""
-        xp, (_, m, points) = array_namespace(self.rows), self.rows.shape
-        for some in split_people(self.penalty, m * points):
-            own = some if self.places is None else self.places[some]
-            yield some, xp.matrix_transpose(self.rows[own]), self.stakes[own]
+        xp = array_namespace(self.rows)
+        _, m, points = self.rows.shape
+        for people in split_people(self.penalty, m * points):
+            rows = people if self.places is None else self.places[people]
+            yield people, xp.matrix_transpose(self.rows[rows]), self.stakes[rows]
 
     def gains(self, theta: Array, scales: tuple[float, ...] = (1.0,)) -> Array:
         """The gain of every multiple of θ, (scales, people)."""
         xp = array_namespace(theta)
-        found = xp.empty((len(scales), theta.shape[0]), dtype=theta.dtype, device=device(theta))
-        for some, z, stakes in self.list_parts():
-            logits = z @ xp.matrix_transpose(theta[some])
-            for place, scale in enumerate(scales):
-                found[place, some] = gain(scale * theta[some], scale * logits, stakes, self.penalty[some])
-        return found
+        values = xp.empty((len(scales), theta.shape[0]), dtype=theta.dtype, device=device(theta))
+        for people, z, stakes in self.list_parts():
+            logits = z @ xp.matrix_transpose(theta[people])
+            for index, scale in enumerate(scales):
+                values[index, people] = gain(scale * theta[people], scale * logits, stakes, self.penalty[people])
+        return values
 
     def size(self, theta: Array) -> Array:
         """Σ_a θ_aᵀ Σ̂ θ_a: the mean squared logit, summed over actions, (people,)."""
@@ -109,17 +111,19 @@ class _Problem:
 
     def move_by(self, theta: Array, step: Array) -> Array:
         """θ after a step (people, k·m), back on the boundary where there is a radius."""
-        there = theta + array_namespace(theta).reshape(step, theta.shape)
-        return there if self.radius is None else self.scale_to(there, self.radius)
+        moved = theta + array_namespace(theta).reshape(step, theta.shape)
+        return moved if self.radius is None else self.scale_to(moved, self.radius)
 
     def at(self, theta: Array) -> _Point:
         """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
-        xp, (people, k, m) = array_namespace(theta), theta.shape
+        xp = array_namespace(theta)
+        people, k, m = theta.shape
         sizes = ((people,), (people, k * m), (people, k * m, k * m))
-        found = value, gradient, curvature = [xp.empty(size, dtype=theta.dtype, device=device(theta)) for size in sizes]
-        for some, z, stakes in self.list_parts():
-            for whole, part in zip(found, gain_gradient_curvature(theta[some], z, stakes, self.penalty[some]), strict=True):
-                whole[some] = part
+        value, gradient, curvature = (xp.empty(size, dtype=theta.dtype, device=device(theta)) for size in sizes)
+        for chunk, z, stakes in self.list_parts():
+            value[chunk], gradient[chunk], curvature[chunk] = gain_gradient_curvature(
+                theta[chunk], z, stakes, self.penalty[chunk]
+            )
         if self.radius is None:
             return _Point(theta, value, gradient, curvature, xp.zeros_like(value), xp.zeros_like(gradient))
         normal = xp.reshape(theta @ self.metric, (people, k * m))
@@ -158,7 +162,8 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
     `size` is that of H, (people,). Returns d and μ.
     """
     xp = array_namespace(damping)
-    stiff, right = -point.curvature, point.gradient[..., None]
+    stiff = -point.curvature
+    right = point.gradient[..., None]
     if bounded:
         # d does not depend on curvature along the normal; adding some there keeps the system positive definite.
         length = xp.sum(point.normal**2, axis=1)
@@ -182,21 +187,21 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
 
 
 def _judge_step(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
-    """The share of the promised rise that a step kept, whether it leads to a better point, and whether none can.
+    """The share of the promised rise that a step achieved, whether it leads to a better point, and whether none can.
 
     Where the promised rise drowns in rounding, the gradient tells whether the step was good.
     """
     xp = array_namespace(promised)
     drowned = promised <= 1e-13 * (xp.abs(now.value) + 1e-3)
-    kept = xp.where(drowned, 1.0, (trial.value - now.value) / xp.where(drowned, 1.0, promised))
-    better = (kept > 1e-4) & (~drowned | (_norm(trial.gradient) <= _norm(now.gradient)))
-    return kept, better, drowned & ~better
+    achieved = xp.where(drowned, 1.0, (trial.value - now.value) / xp.where(drowned, 1.0, promised))
+    better = (achieved > 1e-4) & (~drowned | (_norm(trial.gradient) <= _norm(now.gradient)))
+    return achieved, better, drowned & ~better
 
 
-def _adapt_damping(damping: Array, kept: Array, better: Array, size: Array) -> Array:
-    """Less damping after a step that kept what it promised, more after one that did not, much more after a bad one."""
+def _adapt_damping(damping: Array, achieved: Array, better: Array, size: Array) -> Array:
+    """Less damping after a step that achieved what it promised, more after one that did not, much more after a bad one."""
     xp = array_namespace(damping)
-    softer = xp.where(kept > 0.75, damping / 64, xp.where(kept < 0.25, 4 * damping, damping))
+    softer = xp.where(achieved > 0.75, damping / 64, xp.where(achieved < 0.25, 4 * damping, damping))
     return xp.where(better, softer, xp.maximum(8 * damping, 1e-3 * size))
 
 
@@ -208,42 +213,53 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
     negligible, this step is taken without evaluating it again.
     """
     xp = array_namespace(start)
-    part, now = problem, problem.at(start)
+    part = problem
+    now = problem.at(start)
     active = xp.arange(start.shape[0], device=device(start))
-    found = ActorFit(*(xp.empty_like(like) for like in (start, now.value, now.multiplier, active, active < 0)))
-    damping, last = xp.zeros_like(now.value), xp.zeros_like(now.value)
+    fit = ActorFit(*(xp.empty_like(like) for like in (start, now.value, now.multiplier, active, active < 0)))
+    damping = xp.zeros_like(now.value)
+    last = xp.zeros_like(now.value)
     stuck = ~xp.any(now.gradient != 0, axis=1)
     # On the boundary λ needs the gradient, so an evaluation is never skipped there.
     skip_tolerance = 1e-6 if problem.radius is None else 0.0
     for iteration in range(1, max_iter + 1):
         size = _norm(now.curvature)
         step, damping = _newton_step(now, size, damping, problem.radius is not None)
-        there = part.move_by(now.theta, step)
+        target = part.move_by(now.theta, step)
         promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
-        undamped, length, reach = damping <= 1e-8 * size, _norm(step), 1 + _norm(now.theta)
+        undamped = damping <= 1e-8 * size
+        length = _norm(step)
+        reach = 1 + _norm(now.theta)
         ending = (length <= 1e-9 * reach) | ((length <= skip_tolerance * reach) & (length**3 <= 1e-12 * last**2 * reach))
         if known is not None:
-            close = part.size(there - known.coef) <= SAME_SUMMIT * part.size(known.coef)
+            close = part.size(target - known.coef) <= SAME_SUMMIT * part.size(known.coef)
             stuck = stuck | ((close | (iteration > MOST_STEPS)) & (now.value <= known.gain))
         done = stuck | (undamped & ending)
         if xp.any(done):
-            theta = xp.where(stuck[:, None, None], now.theta, there)
+            theta = xp.where(stuck[:, None, None], now.theta, target)
             value = xp.where(stuck, now.value, now.value + promised)
             ended = ActorFit(theta, value, now.multiplier, xp.full_like(active, iteration), done)
-            found.record(active[done], ended.of(done))
-            rest = xp.nonzero(~done)[0]
-            if not rest.shape[0]:
-                return found
-            part, now, active, there, size = part.of(rest), now.of(rest), active[rest], there[rest], size[rest]
-            damping, undamped, length, promised = damping[rest], undamped[rest], length[rest], promised[rest]
-            known = known and known.of(rest)
-        trial = part.at(there)
-        kept, better, stuck = _judge_step(now, trial, promised)
-        damping = _adapt_damping(xp.where(undamped, 0.0, damping), kept, better, size)
+            fit.record(active[done], ended.of(done))
+            climbing = xp.nonzero(~done)[0]
+            if not climbing.shape[0]:
+                return fit
+            part = part.of(climbing)
+            now = now.of(climbing)
+            active = active[climbing]
+            target = target[climbing]
+            size = size[climbing]
+            damping = damping[climbing]
+            undamped = undamped[climbing]
+            length = length[climbing]
+            promised = promised[climbing]
+            known = known and known.of(climbing)
+        trial = part.at(target)
+        achieved, better, stuck = _judge_step(now, trial, promised)
+        damping = _adapt_damping(xp.where(undamped, 0.0, damping), achieved, better, size)
         last = xp.where(better & undamped, length, 0.0)
         now = trial.step_back(~better, now)
-    found.record(active, ActorFit(now.theta, now.value, now.multiplier, xp.full_like(active, max_iter), active < 0))
-    return found
+    fit.record(active, ActorFit(now.theta, now.value, now.multiplier, xp.full_like(active, max_iter), active < 0))
+    return fit
 
 
 def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] = START_LOGITS) -> tuple[Array, Array]:
@@ -266,17 +282,17 @@ def _search(problem: _Problem, hard: Array) -> ActorFit:
     return fit
 
 
-def _climb_again(problem: _Problem, fit: ActorFit, who: Array, starts: Callable[[_Problem], list[Array]]) -> None:
+def _climb_again(problem: _Problem, fit: ActorFit, chosen: Array, starts: Callable[[_Problem], list[Array]]) -> None:
     """Climb from further starts for some people, and keep what beats `fit`."""
-    xp = array_namespace(who)
-    people = xp.nonzero(who)[0]
+    xp = array_namespace(chosen)
+    people = xp.nonzero(chosen)[0]
     if not people.shape[0]:
         return
-    own = starts(problem.of(people))
-    again = xp.concat([people] * len(own))  # One batch: few people climb from many starts in the time of one.
-    other = _climb(problem.of(again), xp.concat(own), fit.of(again))
+    thetas = starts(problem.of(people))
+    again = xp.concat([people] * len(thetas))  # One batch: few people climb from many starts in the time of one.
+    other = _climb(problem.of(again), xp.concat(thetas), fit.of(again))
     size = people.shape[0]
-    for part in (other.of(slice(at, at + size)) for at in range(0, size * len(own), size)):
+    for part in (other.of(slice(at, at + size)) for at in range(0, size * len(thetas), size)):
         better = part.gain > fit.gain[people]
         fit.record(people[better], part.of(better))
 
@@ -311,7 +327,8 @@ def _extra_starts(problem: _Problem) -> list[Array]:
     rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.
     # What the policy does not see is always zero, and a coefficient for it stays exactly zero.
     seen = xp.stack([problem.metric[:, j, j] > 0 for j in range(direction.shape[-1])], axis=-1)[:, None, :]
-    starts, values = [], []
+    starts = []
+    values = []
     for extra in range(EXTRA_DIRECTIONS):
         turn = xp.asarray(0.7 * rng.standard_normal(direction.shape[1:]), device=device(direction))
         start, value = _best_start(problem, seen * turn + (direction if extra % 2 else xp.zeros_like(direction)))
@@ -319,7 +336,7 @@ def _extra_starts(problem: _Problem) -> list[Array]:
         values.append(value)
     order = xp.argsort(-xp.stack(values), axis=0)
     rows = xp.arange(direction.shape[0], device=device(direction))
-    return [xp.stack(starts)[order[place], rows] for place in range(EXTRA_CLIMBS)]
+    return [xp.stack(starts)[order[rank], rows] for rank in range(EXTRA_CLIMBS)]
 
 
 def optimise(
@@ -357,7 +374,8 @@ def _pose_problem(
 ) -> tuple[_Problem, Array, Array, Array]:
     """The problems in natural units, for whom one start may not be enough, and the units of features and advantage."""
     xp = array_namespace(z)
-    k, m = advantage.shape[-1], z.shape[-1]
+    k = advantage.shape[-1]
+    m = z.shape[-1]
     total = xp.sum(weights, axis=1)
     total = xp.where(total > 0, total, 1.0)
     rows = contiguous(xp.matrix_transpose(z))

@@ -30,7 +30,8 @@ class Learnable(NamedTuple):
 
     @classmethod
     def of_logs(cls, logs: Trajectories) -> Learnable:
-        free, reward = logs.available, logs.reward[logs.usable]
+        free = logs.available
+        reward = logs.reward[logs.usable]
         if len(reward):
             return cls(int(free.sum()), {}, len(reward), (float(reward.min()), float(reward.max())))
         columns = {name: logs.state[:, j] for j, name in enumerate(logs.state_names)} | {logs.names.reward: logs.reward}
@@ -61,19 +62,20 @@ def find_troubles(
     critic's.
     """
     xp = array_namespace(state)
-    total, there = xp.sum(usable, axis=1), usable > 0
-    found = [total == 0, (total > 0) & (total < features)]
+    total = xp.sum(usable, axis=1)
+    present = usable > 0
+    troubles = [total == 0, (total > 0) & (total < features)]
     first = xp.argmax(usable, axis=1)[:, None]
     for values in (reward, *(state[..., j] for j in range(state.shape[-1]))):
-        varies = xp.any(there & (values != xp.take_along_axis(values, first, axis=1)), axis=1)
-        found.append((total > 1) & ~varies)
+        varies = xp.any(present & (values != xp.take_along_axis(values, first, axis=1)), axis=1)
+        troubles.append((total > 1) & ~varies)
     counts = weights > 0
     for code in range(actions):
-        taken = there & (action == code)
+        taken = present & (action == code)
         occurs = xp.any(taken, axis=1)
-        found.append((total > 0) & ~occurs)
-        found.append(occurs & ~xp.any(taken & counts, axis=1))
-    return xp.stack(found, axis=1)
+        troubles.append((total > 0) & ~occurs)
+        troubles.append(occurs & ~xp.any(taken & counts, axis=1))
+    return xp.stack(troubles, axis=1)
 
 
 def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int, pooling: Pooling) -> list[str]:
@@ -96,8 +98,8 @@ def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], f
 
 def warn_of_troubles(participants: NDArray[Any], troubles: NDArray[np.bool_], texts: Sequence[str]) -> None:
     """A `FitWarning` for every trouble, naming the people who have it; `troubles` is (people, texts)."""
-    for text, who in zip(texts, troubles.T, strict=True):
-        names = [repr(participant.item()) for participant in participants[who]]
+    for text, troubled in zip(texts, troubles.T, strict=True):
+        names = [repr(participant.item()) for participant in participants[troubled]]
         if names:
-            more = f" and {len(names) - SHOWN_PEOPLE} more" if len(names) > SHOWN_PEOPLE else ""
-            warnings.warn(f"participant {', '.join(names[:SHOWN_PEOPLE])}{more}: {text}", FitWarning, stacklevel=4)
+            others = f" and {len(names) - SHOWN_PEOPLE} more" if len(names) > SHOWN_PEOPLE else ""
+            warnings.warn(f"participant {', '.join(names[:SHOWN_PEOPLE])}{others}: {text}", FitWarning, stacklevel=4)

@@ -55,10 +55,10 @@ def hampel(values: Array, present: Array, *, window: int = WINDOW, deviations: f
     half = window // 2
     margin = xp.zeros_like(values[:, :1])
     wide = xp.concat([margin] * half + [values] + [margin] * half, axis=1)
-    there = xp.concat([margin > 0] * half + [present] + [margin > 0] * half, axis=1)
+    padded_present = xp.concat([margin > 0] * half + [present] + [margin > 0] * half, axis=1)
     size = values.shape[1]
     windows = xp.stack([wide[:, j : j + size] for j in range(window)], axis=-1)
-    inside = xp.stack([there[:, j : j + size] for j in range(window)], axis=-1)
+    inside = xp.stack([padded_present[:, j : j + size] for j in range(window)], axis=-1)
     centre = median(windows, inside)
     width = scaled_mad(windows, inside, centre)
     return xp.where(present & (xp.abs(values - centre) > deviations * width), centre, values)
@@ -95,11 +95,13 @@ def kalman(values: Array, present: Array, *, deviations: float = DEVIATIONS) -> 
     xp = array_namespace(values)
     centre, total, phi, noise = _robust_ar1(values, present)
     deviation = values - centre[:, None]
-    state, variance = xp.zeros_like(centre), total
+    state = xp.zeros_like(centre)
+    variance = total
     cleaned = []
     for t in range(values.shape[1]):
         if t:
-            state, variance = phi * state, phi**2 * variance + noise
+            state = phi * state
+            variance = phi**2 * variance + noise
         error = deviation[:, t] - state
         believed = present[:, t] & (error**2 <= deviations**2 * variance)
         cleaned.append(xp.where(believed | ~present[:, t], values[:, t], centre + state))
@@ -122,8 +124,11 @@ def _robust_ar1(values: Array, present: Array) -> tuple[Array, Array, Array, Arr
     mean_absolute = 1.2533 * xp.sum(xp.abs(deviation), axis=1) / xp.where(count > 0, count, xp.ones_like(count))
     scale = _scale(deviation, present)
     scale = xp.where(scale > 0, scale, mean_absolute)
-    later, earlier, both = deviation[:, 1:], deviation[:, :-1], present[:, 1:] & present[:, :-1]
-    plus, minus = _scale(later + earlier, both) ** 2, _scale(later - earlier, both) ** 2
+    later = deviation[:, 1:]
+    earlier = deviation[:, :-1]
+    both = present[:, 1:] & present[:, :-1]
+    plus = _scale(later + earlier, both) ** 2
+    minus = _scale(later - earlier, both) ** 2
     known = plus + minus > 0
     phi = xp.where(known, (plus - minus) / xp.where(known, plus + minus, xp.ones_like(plus)), xp.zeros_like(plus))
     phi = xp.clip(phi, -0.99, 0.99)
@@ -155,7 +160,8 @@ class Filter:
 
     def clean(self, logs: Trajectories) -> Trajectories:
         """The logs with every participant's state variables and rewards cleaned."""
-        state, reward = logs.state.copy(), logs.reward.copy()
+        state = logs.state.copy()
+        reward = logs.reward.copy()
         for _, rows in logs.blocks():
             for series in (*(state[:, j] for j in range(state.shape[1])), reward):
                 values = series[rows]

@@ -103,8 +103,8 @@ class Fitted:
     @property
     def coef(self) -> NDArray[np.float64] | None:
         """θ, (fits, coefficients); None when the policy has no coefficients of its own."""
-        found = self.policies.rule.coefficients()
-        return None if found is None else found.reshape(len(self.participants), -1)
+        coefficients = self.policies.rule.coefficients()
+        return None if coefficients is None else coefficients.reshape(len(self.participants), -1)
 
     @property
     def rule_sees(self) -> NDArray[np.float64]:
@@ -117,8 +117,8 @@ class Fitted:
         names = (self.logs.state_names, self.logs.action_names)
         parts = [CoefficientPart("critic", critic_feature_names(*names), self.critic_coef, self.critic_sees)]
         if self.coef is not None:
-            own = self.policies.rule.name_coefficients(*names)
-            parts.append(CoefficientPart("policy", own, self.coef, self.policy_sees))
+            policy_names = self.policies.rule.name_coefficients(*names)
+            parts.append(CoefficientPart("policy", policy_names, self.coef, self.policy_sees))
         return parts
 
     def tabulate_coefficients(self, backend: str | None = None) -> Any:
@@ -160,13 +160,16 @@ class FitArrays:
     def __init__(self, fits: int, logs: Trajectories) -> None:
         features = (logs.state.shape[1] + 1) * logs.actions
         self.critic_coef = np.zeros((fits, features))
-        self.threshold, self.scale = np.full(fits, np.inf), np.zeros(fits)
-        self.n_iter, self.converged = np.zeros(fits, dtype=np.int64), np.ones(fits, dtype=bool)
+        self.threshold = np.full(fits, np.inf)
+        self.scale = np.zeros(fits)
+        self.n_iter = np.zeros(fits, dtype=np.int64)
+        self.converged = np.ones(fits, dtype=bool)
         self.penalty = np.zeros((fits, features))
         variables = logs.state.shape[1]
         self.scaling = FitScales(np.zeros((fits, variables)), np.ones((fits, variables)), np.ones(fits))
         # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
-        self.weights, self.residuals = np.full(len(logs) + 1, np.nan), np.full(len(logs) + 1, np.nan)
+        self.weights = np.full(len(logs) + 1, np.nan)
+        self.residuals = np.full(len(logs) + 1, np.nan)
 
     def record(
         self,
@@ -177,17 +180,52 @@ class FitArrays:
         engine: Engine,
     ) -> None:
         """Put what a block learned in its place."""
-        found = learned.critic
-        self.critic_coef[fits], self.threshold[fits] = engine.to_numpy(found.coef), engine.to_numpy(found.threshold)
-        self.n_iter[fits], self.scale[fits] = engine.to_numpy(found.n_iter), engine.to_numpy(learned.scale)
-        self.converged[fits], self.penalty[fits] = engine.to_numpy(learned.converged), engine.to_numpy(learned.penalty)
+        critic = learned.critic
+        self.critic_coef[fits] = engine.to_numpy(critic.coef)
+        self.threshold[fits] = engine.to_numpy(critic.threshold)
+        self.n_iter[fits] = engine.to_numpy(critic.n_iter)
+        self.scale[fits] = engine.to_numpy(learned.scale)
+        self.converged[fits] = engine.to_numpy(learned.converged)
+        self.penalty[fits] = engine.to_numpy(learned.penalty)
         self.scaling.record(fits, FitScales(*(engine.to_numpy(part) for part in vars(learned.scaling).values())))
-        self.weights[rows] = np.where(used, engine.to_numpy(found.weights), np.nan)
+        self.weights[rows] = np.where(used, engine.to_numpy(critic.weights), np.nan)
         self.residuals[rows] = np.where(used, engine.to_numpy(learned.residuals), np.nan)
 
-    def finish(self) -> dict[str, Any]:
-        """The arrays by name, without padding."""
-        return {**vars(self), "weights": self.weights[:-1], "residuals": self.residuals[:-1]}
+    def finish(
+        self,
+        *,
+        logs: Trajectories,
+        critic: Critic,
+        pooling: Pooling,
+        participants: NDArray[Any],
+        critic_sees: NDArray[np.float64],
+        policy_sees: NDArray[np.float64],
+        policies: Policies,
+        horizon: Horizon,
+        joint: JointFit | None,
+    ) -> Fitted:
+        """The arrays without padding, together with the parts of the method."""
+        return Fitted(
+            logs=logs,
+            critic=critic,
+            pooling=pooling,
+            participants=participants,
+            unit=pooling.assign_rows(logs),
+            critic_sees=critic_sees,
+            policy_sees=policy_sees,
+            critic_coef=self.critic_coef,
+            threshold=self.threshold,
+            scale=self.scale,
+            n_iter=self.n_iter,
+            converged=self.converged,
+            weights=self.weights[:-1],
+            residuals=self.residuals[:-1],
+            scaling=self.scaling,
+            penalty=self.penalty,
+            policies=policies,
+            horizon=horizon,
+            joint=joint,
+        )
 
 
 def join_rules(fits: Sequence[NDArray[np.int64]], rules: Sequence[DecisionRule]) -> DecisionRule:

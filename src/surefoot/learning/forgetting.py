@@ -20,9 +20,9 @@ def count_back(logs: Trajectories) -> NDArray[np.int64]:
     >>> count_back(Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.zeros((2, 3))))
     array([2, 1, 0, 2, 1, 0])
     """
-    found = np.empty(len(logs), dtype=np.int64)
-    found[logs.order] = np.repeat(logs.starts[1:], np.diff(logs.starts)) - 1 - np.arange(len(logs))
-    return found
+    later = np.empty(len(logs), dtype=np.int64)
+    later[logs.order] = np.repeat(logs.starts[1:], np.diff(logs.starts)) - 1 - np.arange(len(logs))
+    return later
 
 
 def discount_rows(logs: Trajectories, rate: float) -> NDArray[np.float64]:

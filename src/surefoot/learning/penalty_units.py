@@ -82,9 +82,9 @@ class AbsoluteUnits(PenaltyUnits):
     def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
         xp = array_namespace(scaling.width)
         block = xp.concat([xp.ones_like(scaling.width[:, :1]), scaling.width], axis=1)
-        found = penalty * xp.concat([block] * actions, axis=1)
-        found[:, 0] *= intercept
-        return found
+        penalties = penalty * xp.concat([block] * actions, axis=1)
+        penalties[:, 0] *= intercept
+        return penalties
 
 
 class StandardUnits(PenaltyUnits):
@@ -99,8 +99,8 @@ class StandardUnits(PenaltyUnits):
     def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         xp = array_namespace(state)
         if usable.shape[1] > MOST_ROWS:
-            some = xp.asarray(_sample_rows(usable.shape[1]), device=device(state))
-            state, reward, usable = (xp.take(part, some, axis=1) for part in (state, reward, usable))
+            sample = xp.asarray(_sample_rows(usable.shape[1]), device=device(state))
+            state, reward, usable = (xp.take(part, sample, axis=1) for part in (state, reward, usable))
         values = xp.concat([xp.permute_dims(state, (0, 2, 1)), reward[:, None, :]], axis=1)
         low, middle, high = quantiles(values, (usable > 0)[:, None, :], (0.25, 0.5, 0.75))
         known = xp.isfinite(middle)

@@ -36,16 +36,16 @@ def list_coefficient_names(state: Sequence[str], actions: Sequence[str]) -> list
     >>> list_coefficient_names(["weather"], ["nothing", "send"])
     ['intercept', 'weather', 'send', 'send × weather']
     """
-    own = [name for action in actions[1:] for name in (action, *(f"{action} × {variable}" for variable in state))]
-    return ["intercept", *state, *own]
+    effects = [name for action in actions[1:] for name in (action, *(f"{action} × {variable}" for variable in state))]
+    return ["intercept", *state, *effects]
 
 
 def check_prior(prior: Prior) -> None:
     """Refuse numbers that cannot be."""
-    for name, one in prior.items():
-        if not isinstance(one, Mapping) or not set(one) <= {"mean", "scale"} or "scale" not in one:
-            raise InputError(f"prior of '{name}' is {one!r}; write {{'mean': 0.0, 'scale': 1.0}} with your numbers")
-        for key, value in one.items():
+    for name, moments in prior.items():
+        if not isinstance(moments, Mapping) or not set(moments) <= {"mean", "scale"} or "scale" not in moments:
+            raise InputError(f"prior of '{name}' is {moments!r}; write {{'mean': 0.0, 'scale': 1.0}} with your numbers")
+        for key, value in moments.items():
             if not isinstance(value, int | float | np.number) or not isfinite(value) or (key == "scale" and value <= 0):
                 least = " above 0" if key == "scale" else ""
                 raise InputError(f"prior of '{name}': {key} is {value!r}; it must be a finite number{least}")
@@ -54,12 +54,14 @@ def check_prior(prior: Prior) -> None:
 def place_prior(prior: Prior | None, state: Sequence[str], actions: Sequence[str]) -> PlacedPrior:
     """The prior in the order of the critic's coefficients; a name that is not one of theirs is refused."""
     names = list_coefficient_names(state, actions)
-    mean, scale = np.zeros(len(names)), np.full(len(names), np.inf)
-    for name, one in (prior or {}).items():
+    mean = np.zeros(len(names))
+    scale = np.full(len(names), np.inf)
+    for name, moments in (prior or {}).items():
         if names.count(name) != 1:
             many = "two coefficients have the name" if name in names else "there is no coefficient"
             raise InputError(f"prior: {many} '{name}'{did_you_mean(name, names)}; there are {names}")
-        mean[names.index(name)], scale[names.index(name)] = one.get("mean", 0.0), one["scale"]
+        mean[names.index(name)] = moments.get("mean", 0.0)
+        scale[names.index(name)] = moments["scale"]
     return PlacedPrior(mean, scale)
 
 
@@ -71,7 +73,9 @@ def write_prior(prior: Prior) -> str:
     "send × weather" = { mean = 0.25, scale = 1.0 }
     <BLANKLINE>
     """
-    lines = [f"{_quote(name)} = {{ mean = {one['mean']!r}, scale = {one['scale']!r} }}" for name, one in prior.items()]
+    lines = [
+        f"{_quote(name)} = {{ mean = {moments['mean']!r}, scale = {moments['scale']!r} }}" for name, moments in prior.items()
+    ]
     return "\n".join(["[method.prior]", *lines, ""])
 
 

@@ -30,7 +30,7 @@ def cut(x, y, step, lengths=None):
     there = np.arange(points) < lengths[:, None]
     logs = sf.Trajectories.from_arrays(x, np.zeros((people, points)), y)[there.ravel()]
     blocks, place = TimeBlocks.of_logs(logs), np.full((people, points), -1)
-    place[there] = blocks.place
+    place[there] = blocks.block
     parts = [Moments.of_rows(x, y[..., None], 1.0 * (place == block)) for block in range(blocks.count)]
     return Moments.of_rows(x, y[..., None], 1.0 * there), Walk(blocks, tuple(parts), step), place
 

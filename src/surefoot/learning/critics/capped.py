@@ -55,37 +55,43 @@ def fit_capped(
     that can cycle, and who is caught (Brent: weights remembered at every power of two) goes on with ε as it then is.
     """
     xp = array_namespace(features)
-    own, v, zeta = join_rewards(features, rewards), weights, penalty + xp.zeros_like(features[:, 0, :])
-    w, squares, squared = _fit_kept(own, v, zeta, arms)
+    joined = join_rewards(features, rewards)
+    v = weights
+    zeta = penalty + xp.zeros_like(features[:, 0, :])
+    w, squares, squared = _fit_weighted(joined, v, zeta, arms)
     epsilon = boxplot_threshold(squared, rewards, v, tau)
     u = xp.where(squared < epsilon[:, None], v, 0.0)
     active = xp.arange(w.shape[0], device=device(w))
-    found = CriticFit(*(xp.empty_like(part) for part in (w, squares, u, epsilon, active, active < 0)))
-    remembered, refreshing = u, xp.full(w.shape[0], refresh_threshold, dtype=xp.bool, device=device(w))
+    result = CriticFit(*(xp.empty_like(part) for part in (w, squares, u, epsilon, active, active < 0)))
+    remembered = u
+    refreshing = xp.full(w.shape[0], refresh_threshold, dtype=xp.bool, device=device(w))
     for iteration in range(2, max_iter + 1):
-        w, squares, squared = _fit_kept(own, u, zeta, arms)
+        w, squares, squared = _fit_weighted(joined, u, zeta, arms)
         if refresh_threshold:
-            epsilon = xp.where(refreshing, boxplot_threshold(squared, own[:, 0, :], v, tau), epsilon)
-        kept = xp.where(squared < epsilon[:, None], v, 0.0)
-        changed = xp.any(kept != u, axis=1)
+            epsilon = xp.where(refreshing, boxplot_threshold(squared, joined[:, 0, :], v, tau), epsilon)
+        inside = xp.where(squared < epsilon[:, None], v, 0.0)
+        changed = xp.any(inside != u, axis=1)
         if refresh_threshold:
-            refreshing = refreshing & xp.any(kept != remembered, axis=1)
-            remembered = kept if iteration & (iteration - 1) == 0 else remembered
+            refreshing = refreshing & xp.any(inside != remembered, axis=1)
+            remembered = inside if iteration & (iteration - 1) == 0 else remembered
         if xp.any(~changed):
             fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ~changed)
-            found.record(active[~changed], fit.of(~changed))
-            active, own, v, w, kept, epsilon, zeta = (part[changed] for part in (active, own, v, w, kept, epsilon, zeta))
+            result.record(active[~changed], fit.of(~changed))
+            active, joined, v, w, inside, epsilon, zeta = (
+                part[changed] for part in (active, joined, v, w, inside, epsilon, zeta)
+            )
             if refresh_threshold:
-                remembered, refreshing = remembered[changed], refreshing[changed]
+                remembered = remembered[changed]
+                refreshing = refreshing[changed]
             if not active.shape[0]:
-                return found
-        u = kept
-    squares = weighted_moments(own, u, arms)[0]
-    found.record(active, CriticFit(w, squares, u, epsilon, xp.full_like(active, max_iter), active < 0))
-    return found
+                return result
+        u = inside
+    squares = weighted_moments(joined, u, arms)[0]
+    result.record(active, CriticFit(w, squares, u, epsilon, xp.full_like(active, max_iter), active < 0))
+    return result
 
 
-def _fit_kept(joined: Array, weights: Array, penalty: Array, arms: int) -> tuple[Array, Array, Array]:
+def _fit_weighted(joined: Array, weights: Array, penalty: Array, arms: int) -> tuple[Array, Array, Array]:
     """Ridge coefficients, XᵀUX and the squared residuals of every decision point."""
     coef, squares = solve_ridge(joined, weights, penalty, arms)
     return coef, squares, joined_residuals(joined, coef) ** 2
@@ -102,15 +108,15 @@ class Capped(RemovingCritic):
     refresh_threshold: bool = False
     """Compute ε anew from the residuals of every fit, not only of the first."""
 
-    def judge_residuals(self, residuals: Array, kept: Array) -> Array:
+    def judge_residuals(self, residuals: Array, present: Array) -> Array:
         """The next state as a whole: ε of the sum over its variables of squared residuals, each in its own mean square."""
         xp = array_namespace(residuals)
-        u = xp.astype(kept, residuals.dtype)
+        u = xp.astype(present, residuals.dtype)
         count = xp.maximum(xp.sum(u, axis=1), xp.ones_like(u[:, 0]))
         squares = residuals**2 * u[..., None]
         typical = xp.sum(squares, axis=1) / count[:, None]
         total = xp.sum(squares / xp.where(typical > 0, typical, 1.0)[:, None, :], axis=-1)
-        return kept & (total < boxplot_threshold(total, xp.sqrt(total), u, self.tau)[:, None])
+        return present & (total < boxplot_threshold(total, xp.sqrt(total), u, self.tau)[:, None])
 
     def fit(self, batch: CriticBatch) -> CriticFit:
         return fit_capped(

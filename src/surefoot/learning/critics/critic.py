@@ -24,13 +24,13 @@ class CriticFit(PerParticipant):
     coef: Array
     """w, (people, features)."""
     gram: Array
-    """XᵀUX with the weights of the end, (people, features, features)."""
+    """XᵀUX with the final weights, (people, features, features)."""
     weights: Array
-    """The weight every decision point had in the end, (people, decision points)."""
+    """The final weight of every decision point, (people, decision points)."""
     threshold: Array
     """ε, the limit of the squared residuals, (people,); +∞ where there is none."""
     n_iter: Array
-    """How many weighted least-squares fits it took, (people,)."""
+    """The number of weighted least-squares fits, (people,)."""
     converged: Array
     """Whether the weights stopped changing, (people,)."""
 
@@ -81,7 +81,7 @@ class CriticBatch:
 
 @dataclass(frozen=True)
 class Removal:
-    """How to speak of what leaves decision points out."""
+    """Wording for a rule that removes decision points."""
 
     name: str
     """`the cap`."""
@@ -89,7 +89,7 @@ class Removal:
     """What residuals are counted in: `caps`."""
     plural: bool = False
     because: str = ""
-    """For what it removes them, where that is not the reward alone."""
+    """The reason for a removal, where that is not the reward alone."""
     normal_share: float | None = None
     """The share that it removes from normal noise without a single outlier, where that is not nearly zero."""
 
@@ -115,25 +115,25 @@ class Critic(ABC):
     judges_twice: ClassVar[bool] = False
     """Whether a pooled look-ahead keeps a decision point only if each participant's own fit keeps it too."""
     compared_with: ClassVar[str | None] = None
-    """The critic beside which the audit puts this one."""
+    """The critic with which the audit compares this one."""
     has_coefficients: ClassVar[bool] = True
     """Whether E[r | s, a] is x(s, a)ᵀw."""
 
     @abstractmethod
     def fit(self, batch: CriticBatch) -> CriticFit:
-        """Coefficients, and the weights that the decision points had in the end."""
+        """Coefficients, and the final weights of the decision points."""
 
     def trust_states(self, state: Array, present: Array) -> Array:
         """Which of the states (people, decision points, variables) that are present can be believed."""
         return present
 
-    def judge_residuals(self, residuals: Array, kept: Array) -> Array:
-        """Which transitions of those kept count, by how far the next state is from what is expected of it, (people,
+    def judge_residuals(self, residuals: Array, present: Array) -> Array:
+        """Which of the transitions that are present count; `residuals` are the next state minus its expectation, (people,
         decision points, variables)."""
-        return kept
+        return present
 
     def require_coefficients(self, what: str) -> None:
-        """Refuse what needs w, unless there is one."""
+        """Raise an error if this critic has no coefficients; `what` names the part that needs them."""
         if not self.has_coefficients:
             raise InputError(
                 f"{what} needs a critic that is linear in the state, which {self.title} is not; take critic = 'capped', "
@@ -185,4 +185,5 @@ class RemovingCritic(Critic):
 
 
 CRITICS: Registry[type[Critic]] = Registry("critic")
-register_critic, find_critic = CRITICS.register, CRITICS.find
+register_critic = CRITICS.register
+find_critic = CRITICS.find

@@ -60,10 +60,13 @@ FENCE = (2.65, 3.3)
 is."""
 INNER_DEVIATION = 0.9677
 """The standard deviation of normal noise that lies within the first fence."""
-VARIES_MORE, PREFERENCE = 1.4, 4.0
+VARIES_MORE = 1.4
+PREFERENCE = 4.0
 """An arm whose residual scale is so many times that of another is fitted from the other's fit too, and that is taken unless
 its trimmed sum of squares is so many times the least."""
-ONE_SIDED, SOME, CEILING = 0.9, 8, 1.2
+ONE_SIDED = 0.9
+SOME = 8
+CEILING = 1.2
 """Where so large a share of at least so many decision points beyond the cap lies on one side, they are artefacts: noise
 varies to both. Such an arm varies at most so many times as much as the steadiest."""
 SKEWNESS_TO_G = 1.5
@@ -72,7 +75,8 @@ longest tail."""
 WIDTH = 32
 """Arms are padded to a multiple of this: products along such widths round the same however many zeros follow, so that
 nobody's numbers depend on who else is in the block."""
-CAPPED_STEPS, LAST_ROUNDS = 3, 4
+CAPPED_STEPS = 3
+LAST_ROUNDS = 4
 FITS = ABSOLUTE_STEPS + 3 * 2 + CONCENTRATION_STEPS + CAPPED_STEPS + 1 + LAST_ROUNDS + 1
 
 
@@ -88,29 +92,30 @@ class _Arm(PerParticipant):
     """(people,): residuals below it are no information."""
     ceiling: Array
     """(people,): no residual scale is larger."""
-    kept: Array
+    included: Array
+    """Those that the last fit used."""
     core: Array
-    """Of those kept, what the residual scale is taken from."""
+    """The included decision points from which the residual scale is computed."""
     residuals: Array
 
     @classmethod
-    def gather(cls, joined: list[Array], taken: Array, place: Array, inside: Array, rounding: Array) -> _Arm:
-        """The arm of the decision points that are `taken`, each at its `place`; nobody's others cost time. `joined` is [r,
-        1, s]."""
+    def gather(cls, joined: list[Array], taken: Array, position: Array, inside: Array, rounding: Array) -> _Arm:
+        """The arm of the decision points that are `taken`, each at its `position` in the arm; `joined` is [r, 1, s]."""
         xp = array_namespace(taken)
         people, points = taken.shape
-        width = -(-(int(xp.max(place)) + 1) // WIDTH) * WIDTH
-        who, column = xp.nonzero(taken)
-        there = xp.zeros((people, width), dtype=xp.bool, device=device(taken))
+        width = -(-(int(xp.max(position)) + 1) // WIDTH) * WIDTH
+        person, column = xp.nonzero(taken)
+        present = xp.zeros((people, width), dtype=xp.bool, device=device(taken))
         source = xp.zeros((people, width), dtype=xp.int64, device=device(taken))
-        to = place[who, column]
-        there[who, to], source[who, to] = inside[who, column], column
+        to = position[person, column]
+        present[person, to] = inside[person, column]
+        source[person, to] = column
         start = points * xp.arange(people, device=device(taken))
         index = xp.reshape(start[:, None] + source, (-1,))
-        own = [xp.reshape(xp.take(xp.reshape(row, (-1,)), index), (people, width)) for row in joined]
-        own = stack_features(own)
+        rows = [xp.reshape(xp.take(xp.reshape(row, (-1,)), index), (people, width)) for row in joined]
+        rows = stack_features(rows)
         ceiling = xp.full_like(rounding, xp.inf)
-        return cls(own, there, rounding, ceiling, there, there, fit_trimmed(own, there))
+        return cls(rows, present, rounding, ceiling, present, present, fit_trimmed(rows, present))
 
     def of(self, people: Array) -> _Arm:
         return _Arm(*(take_people(part, people) if part.ndim == 3 else part[people] for part in vars(self).values()))
@@ -123,16 +128,19 @@ class _Arm(PerParticipant):
     def features(self) -> int:
         return int(self.joined.shape[1]) - 1
 
-    def fit(self, kept: Array, core: Array | None = None) -> None:
-        self.kept, self.core, self.residuals = kept, kept if core is None else core, fit_residuals(self.joined, kept)
+    def fit(self, included: Array, core: Array | None = None) -> None:
+        self.included = included
+        self.core = included if core is None else core
+        self.residuals = fit_residuals(self.joined, included)
 
-    def refit(self, kept: Array) -> None:
-        """`fit`, for those alone for whom what is kept has changed."""
-        xp = array_namespace(kept)
-        changed = xp.nonzero(xp.any(kept != self.kept, axis=1))[0]
-        self.kept = self.core = kept
+    def refit(self, included: Array) -> None:
+        """`fit`, only for people whose included decision points have changed."""
+        xp = array_namespace(included)
+        changed = xp.nonzero(xp.any(included != self.included, axis=1))[0]
+        self.included = included
+        self.core = included
         if changed.shape[0]:
-            self.residuals[changed] = fit_residuals(take_people(self.joined, changed), kept[changed])
+            self.residuals[changed] = fit_residuals(take_people(self.joined, changed), included[changed])
 
     def scale(self, *, efficient: bool) -> Array:
         """Residual standard deviation: the root mean square of the core, or, if that is smaller, from the median absolute
@@ -141,25 +149,27 @@ class _Arm(PerParticipant):
         core = xp.astype(self.core, self.rewards.dtype)
         count = xp.sum(core, axis=1)
         free = xp.maximum(count - self.features, xp.ones_like(count))
-        found = xp.sqrt(sum_squares(core * self.residuals) / free) / INNER_DEVIATION
+        deviation = xp.sqrt(sum_squares(core * self.residuals) / free) / INNER_DEVIATION
         if not efficient:
             typical = scaled_mad(self.residuals, self.core, xp.zeros_like(count))
-            found = xp.minimum(found, xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free))
-        return xp.maximum(xp.minimum(found, self.ceiling), self.rounding)
+            deviation = xp.minimum(deviation, xp.where(count > 0, typical, 0.0) * xp.sqrt(count / free))
+        return xp.maximum(xp.minimum(deviation, self.ceiling), self.rounding)
 
     def round(self, g: Array, *, efficient: bool) -> tuple[Array, Array]:
         """Fit anew to what is inside the fence of the last fit; every decision point's share of that fence, and
         the fence."""
         xp = array_namespace(self.rewards)
-        scale, centre = self.scale(efficient=efficient), xp.zeros_like(g)
+        scale = self.scale(efficient=efficient)
+        centre = xp.zeros_like(g)
         skewed = xp.nonzero(g != 0)[0]
         if skewed.shape[0]:
-            quartiles = quantiles(self.residuals[skewed], self.kept[skewed], (0.25, 0.5, 0.75))
+            quartiles = quantiles(self.residuals[skewed], self.included[skewed], (0.25, 0.5, 0.75))
             low, middle, high = (xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quartiles)
             # A skewed distribution A + B (exp(gZ) − 1) / g has its median at A, and B = g IQR / (2 sinh(0.6745 g)).
             size = xp.abs(g[skewed])
             width = (high - low) * size / (2 * xp.sinh(0.6745 * size))
-            scale[skewed], centre[skewed] = xp.maximum(width, self.rounding[skewed]), middle
+            scale[skewed] = xp.maximum(width, self.rounding[skewed])
+            centre[skewed] = middle
         score = xp.abs(remove_skewness((self.residuals - centre[:, None]) / scale[:, None], g))
         fence = adaptive_fence(score, self.inside, *FENCE, half_normal_cdf)
         self.fit(self.inside & (score <= fence[:, None]), self.inside & (score <= FENCE[0]))
@@ -168,15 +178,19 @@ class _Arm(PerParticipant):
     def settle(self, g: Array) -> tuple[Array, Array]:
         """Rounds until what is kept stays as it is; whoever has settled costs no more time."""
         xp = array_namespace(self.rewards)
-        moving, part = xp.arange(g.shape[0], device=device(g)), self
-        kept, core = self.kept, self.core
+        moving = xp.arange(g.shape[0], device=device(g))
+        part = self
+        before = self.included
+        core = self.core
         share, fence = self.round(g, efficient=True)
         for _ in range(LAST_ROUNDS - 1):
-            still = xp.nonzero(xp.any((part.kept != kept) | (part.core != core), axis=1))[0]
+            still = xp.nonzero(xp.any((part.included != before) | (part.core != core), axis=1))[0]
             if not still.shape[0]:
                 break
-            moving, part = moving[still], part.of(still)
-            kept, core = part.kept, part.core
+            moving = moving[still]
+            part = part.of(still)
+            before = part.included
+            core = part.core
             share[moving], fence[moving] = part.round(g[moving], efficient=True)
         return share, fence
 
@@ -186,7 +200,8 @@ def _start_from(arm: _Arm, other: _Arm, people: Array) -> None:
     xp = array_namespace(arm.rewards)
     theirs = SmallestHalf.of_present(other.inside[people], other.features, arm.rewards.dtype)
     half = theirs.choose(xp.abs(other.residuals[people]))
-    joined, before = take_people(arm.joined, people), arm.residuals[people]
+    joined = take_people(arm.joined, people)
+    before = arm.residuals[people]
     coef = fit_sets(take_people(other.joined, people), xp.astype(half, joined.dtype)[None, ...])
     left = find_residuals(joined, coef)[0]
     smallest = SmallestHalf.of_present(arm.inside[people], arm.features, joined.dtype)
@@ -205,16 +220,16 @@ def _cap(arms: list[_Arm], large: list[Array]) -> None:
     that beside the smallest simply varies more.
     """
     xp = array_namespace(arms[0].rewards)
-    own = [xp.where(enough, arm.scale(efficient=False), xp.inf) for arm, enough in zip(arms, large, strict=True)]
-    steadiest = own[0]
-    for scale in own[1:]:
+    scales = [xp.where(enough, arm.scale(efficient=False), xp.inf) for arm, enough in zip(arms, large, strict=True)]
+    steadiest = scales[0]
+    for scale in scales[1:]:
         steadiest = xp.minimum(steadiest, scale)
-    for arm, scale in zip(arms, own, strict=True):
-        for other, theirs in zip(arms, own, strict=True):
+    for arm, scale in zip(arms, scales, strict=True):
+        for other, theirs in zip(arms, scales, strict=True):
             people = xp.nonzero((theirs == steadiest) & (scale > VARIES_MORE * theirs) & xp.isfinite(scale))[0]
             if people.shape[0]:
                 _start_from(arm, other, people)
-    for arm, scale in zip(arms, own, strict=True):
+    for arm, scale in zip(arms, scales, strict=True):
         limit = FENCE[0] * xp.maximum(xp.minimum(steadiest, scale), scale / 3)
         arm.fit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
         for _ in range(CAPPED_STEPS - 1):
@@ -225,13 +240,13 @@ def _cap(arms: list[_Arm], large: list[Array]) -> None:
 def _is_one_sided(arm: _Arm) -> Array:
     """Whether what lies beyond the cap lies on one side, (people,)."""
     xp = array_namespace(arm.rewards)
-    beyond = arm.inside & ~arm.kept
-    count, above = (xp.sum(xp.astype(one, arm.rewards.dtype), axis=1) for one in (beyond, beyond & (arm.residuals > 0)))
+    beyond = arm.inside & ~arm.included
+    count, above = (xp.sum(xp.astype(rows, arm.rewards.dtype), axis=1) for rows in (beyond, beyond & (arm.residuals > 0)))
     return (count >= SOME) & (xp.maximum(above, count - above) >= ONE_SIDED * count)
 
 
-def _find_places(taken: Array) -> Array:
-    """Where in the arm every decision point that is taken stands, (people, decision points)."""
+def _find_positions(taken: Array) -> Array:
+    """The position in the arm of every decision point that is taken, (people, decision points)."""
     xp = array_namespace(taken)
     count = xp.cumulative_sum(xp.astype(taken, xp.int64), axis=1)
     return xp.maximum(count - 1, xp.zeros_like(count))
@@ -240,11 +255,12 @@ def _find_places(taken: Array) -> Array:
 class _Spread:
     """Takes values of the arms' decision points to where these stand among all of a participant's."""
 
-    def __init__(self, taken: list[Array], places: list[Array], widths: list[int]) -> None:
-        xp = array_namespace(places[0])
-        start, index = 0, xp.full_like(places[0], sum(widths))  # who is in no arm finds a zero after all of them
-        for rows, place, width in zip(taken, places, widths, strict=True):
-            index = index + xp.astype(rows, xp.int64) * (start - sum(widths) + place)
+    def __init__(self, taken: list[Array], positions: list[Array], widths: list[int]) -> None:
+        xp = array_namespace(positions[0])
+        start = 0
+        index = xp.full_like(positions[0], sum(widths))  # Decision points in no arm point to a zero after all arms.
+        for rows, position, width in zip(taken, positions, widths, strict=True):
+            index = index + xp.astype(rows, xp.int64) * (start - sum(widths) + position)
             start += width
         people = xp.arange(index.shape[0], device=device(index))
         self._index = xp.reshape(index + (start + 1) * people[:, None], (-1,))
@@ -262,25 +278,26 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
     rounding = 1e-10 * median(xp.abs(rewards), inside)
     rounding = xp.where(xp.isfinite(rounding), rounding, 0.0) + float(xp.finfo(rewards.dtype).smallest_normal) ** 0.5
     joined = [rewards, *(contiguous(base[..., j]) for j in range(base.shape[-1]))]
-    places = [_find_places(rows) for rows in taken]
-    arms = [_Arm.gather(joined, *one, inside, rounding) for one in zip(taken, places, strict=True)]
-    spread = _Spread(taken, places, [arm.inside.shape[1] for arm in arms])
+    positions = [_find_positions(rows) for rows in taken]
+    arms = [_Arm.gather(joined, rows, position, inside, rounding) for rows, position in zip(taken, positions, strict=True)]
+    spread = _Spread(taken, positions, [arm.inside.shape[1] for arm in arms])
     large = [xp.sum(xp.astype(arm.inside, xp.int64), axis=1) >= ROWS_PER_FEATURE * base.shape[-1] for arm in arms]
     _cap(arms, large)
     nothing = xp.zeros_like(rounding)
     for arm in arms:
         arm.round(nothing, efficient=False)
     scores = spread([arm.residuals / arm.scale(efficient=False)[:, None] for arm in arms])
-    g = SKEWNESS_TO_G * core_skewness(scores, spread([arm.kept for arm in arms]))
+    g = SKEWNESS_TO_G * core_skewness(scores, spread([arm.included for arm in arms]))
     shares, fences = zip(*(arm.settle(g) for arm in arms), strict=True)
-    share, narrowest = spread(list(shares)), xp.full_like(rounding, xp.inf)
+    share = spread(list(shares))
+    narrowest = xp.full_like(rounding, xp.inf)
     alone = has_few_values(rewards, inside, FEW_VALUED_REWARD)
     fitted = [enough & ~alone for enough in large]
-    for own, fence in zip(fitted, fences, strict=True):
-        narrowest = xp.where(own, xp.minimum(narrowest, fence), narrowest)
+    for is_fitted, fence in zip(fitted, fences, strict=True):
+        narrowest = xp.where(is_fitted, xp.minimum(narrowest, fence), narrowest)
     _judge_by_themselves(rewards, inside, taken, fitted, share, narrowest)
-    some = xp.sum(xp.astype(inside, xp.int64), axis=1) >= ENOUGH
-    return xp.where(some[:, None], share, 0.0), xp.where(some, narrowest, xp.inf)
+    has_enough = xp.sum(xp.astype(inside, xp.int64), axis=1) >= ENOUGH
+    return xp.where(has_enough[:, None], share, 0.0), xp.where(has_enough, narrowest, xp.inf)
 
 
 def _judge_by_themselves(
@@ -292,10 +309,11 @@ def _judge_by_themselves(
     if not people.shape[0]:
         return
     size, fence = gap_fence(rewards[people], inside[people])
-    found = size / fence[:, None]
-    for rows, own in zip(taken, fitted, strict=True):
-        found = xp.where(rows[people] & own[people][:, None], share[people], found)
-    share[people], narrowest[people] = found, xp.minimum(narrowest[people], fence)
+    shares = size / fence[:, None]
+    for rows, is_fitted in zip(taken, fitted, strict=True):
+        shares = xp.where(rows[people] & is_fitted[people][:, None], share[people], shares)
+    share[people] = shares
+    narrowest[people] = xp.minimum(narrowest[people], fence)
 
 
 def fit_high_breakdown(
@@ -357,5 +375,5 @@ class HighBreakdown(RemovingCritic):
     def trust_states(self, state: Array, present: Array) -> Array:
         return present & (state_outlyingness(state, present) <= self.tau**0.5)
 
-    def judge_residuals(self, residuals: Array, kept: Array) -> Array:
-        return kept & (state_outlyingness(residuals, kept) <= self.tau**0.5)
+    def judge_residuals(self, residuals: Array, present: Array) -> Array:
+        return present & (state_outlyingness(residuals, present) <= self.tau**0.5)

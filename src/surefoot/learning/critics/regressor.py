@@ -44,8 +44,8 @@ class RegressorFit(CriticFit):
         return self.expected
 
 
-class KeptRows(NamedTuple):
-    """A regressor and what it was fitted to."""
+class RowFit(NamedTuple):
+    """A fitted regressor and the weights of the rows that it was fitted to."""
 
     regressor: Any
     weights: NDArray[np.float64]
@@ -69,27 +69,29 @@ def copy_regressor(regressor: Any) -> Any:
 
 def fit_capped_regressor(
     regressor: Any, rows: NDArray[np.float64], target: NDArray[np.float64], *, tau: float = 1.0, max_iter: int = MOST_FITS
-) -> KeptRows:
+) -> RowFit:
     """Minimise Σ_i min{h_i², ε} + ζ g, h the residuals and g the penalty of any regressor.
 
     It is fitted to all rows; ε = τ (q₃ + 1.5 (q₃ − q₁)) of the squared residuals is then held; rows beyond it are left out
     and it is fitted again, until the same rows stay. A regressor that minimises Σ h² + ζ g lowers the objective every time;
     another can go in circles, and ends when it does.
     """
-    kept, seen, threshold = np.ones(len(target), dtype=bool), set(), np.inf
+    included = np.ones(len(target), dtype=bool)
+    seen = set()
+    threshold = np.inf
     for fits in range(1, max_iter + 1):
-        found = copy_regressor(regressor).fit(rows[kept], target[kept])
-        squared = (target - found.predict(rows)) ** 2
+        fitted = copy_regressor(regressor).fit(rows[included], target[included])
+        squared = (target - fitted.predict(rows)) ** 2
         if fits == 1:
             threshold = float(boxplot_threshold(squared[None], target[None], np.ones((1, len(target))), tau)[0])
         inside = squared < threshold
-        settled = bool((inside == kept).all()) or not inside.any()
+        settled = bool((inside == included).all()) or not inside.any()
         if settled or inside.tobytes() in seen:
             break
         seen.add(inside.tobytes())
         if fits < max_iter:
-            kept = inside
-    return KeptRows(found, kept.astype(np.float64), threshold, fits, settled)
+            included = inside
+    return RowFit(fitted, included.astype(np.float64), threshold, fits, settled)
 
 
 @dataclass(frozen=True)
@@ -102,32 +104,36 @@ class RegressionCritic(Critic):
     def make_regressor(self) -> Any:
         """One that is not fitted."""
 
-    def fit_rows(self, rows: NDArray[np.float64], target: NDArray[np.float64]) -> KeptRows:
+    def fit_rows(self, rows: NDArray[np.float64], target: NDArray[np.float64]) -> RowFit:
         """A copy fitted to some rows; a regressor that leaves rows out itself says so by its `weights_` and `threshold_`."""
-        found = copy_regressor(self.make_regressor()).fit(rows, target)
-        weights = getattr(found, "weights_", None)
+        fitted = copy_regressor(self.make_regressor()).fit(rows, target)
+        weights = getattr(fitted, "weights_", None)
         if weights is None:
-            return KeptRows(found, np.ones(len(target)), np.inf, 1, True)
-        return KeptRows(found, np.asarray(weights, dtype=np.float64), found.threshold_, getattr(found, "n_iter_", 1), True)
+            return RowFit(fitted, np.ones(len(target)), np.inf, 1, True)
+        return RowFit(fitted, np.asarray(weights, dtype=np.float64), fitted.threshold_, getattr(fitted, "n_iter_", 1), True)
 
     def fit(self, batch: CriticBatch) -> RegressorFit:
         if not isinstance(batch.features, np.ndarray):
             raise InputError(f"{self.title} is fitted with NumPy; fit with engine='numpy'")
         people, points, d = batch.features.shape
         state = batch.features[..., 1 : d // batch.arms]
-        expected, weights = np.zeros((people, points, batch.arms)), np.zeros((people, points))
-        threshold, fits = np.full(people, np.inf), np.zeros(people, dtype=np.int64)
+        expected = np.zeros((people, points, batch.arms))
+        weights = np.zeros((people, points))
+        threshold = np.full(people, np.inf)
+        fits = np.zeros(people, dtype=np.int64)
         settled = np.ones(people, dtype=bool)
         inputs = [critic_features(state, np.full((people, points), code), batch.arms) for code in range(batch.arms)]
-        for one in range(people):
-            there = np.flatnonzero(batch.weights[one] > 0)
-            if there.size:
-                own = np.ascontiguousarray(batch.features[one][there, 1:])
-                found = self.fit_rows(own, batch.rewards[one][there])
-                weights[one, there] = found.weights
-                threshold[one], fits[one], settled[one] = found.threshold, found.fits, found.settled
+        for person in range(people):
+            usable = np.flatnonzero(batch.weights[person] > 0)
+            if usable.size:
+                features = np.ascontiguousarray(batch.features[person][usable, 1:])
+                row_fit = self.fit_rows(features, batch.rewards[person][usable])
+                weights[person, usable] = row_fit.weights
+                threshold[person] = row_fit.threshold
+                fits[person] = row_fit.fits
+                settled[person] = row_fit.settled
                 for code, x in enumerate(inputs):
-                    expected[one, :, code] = found.regressor.predict(np.ascontiguousarray(x[one][:, 1:]))
+                    expected[person, :, code] = row_fit.regressor.predict(np.ascontiguousarray(x[person][:, 1:]))
         taken = np.take_along_axis(expected, batch.action[..., None], axis=-1)[..., 0]
         nearest = fit_ridge(batch.features, taken, weights, penalty=batch.penalty, arms=batch.arms)
         return RegressorFit(nearest.coef, nearest.gram, weights, threshold, fits, settled, expected, taken)
@@ -187,7 +193,7 @@ class CappedRegressionCritic(RemovingCritic, RegressionCritic):
 
     removal: ClassVar[Removal] = Capped.removal
 
-    def fit_rows(self, rows: NDArray[np.float64], target: NDArray[np.float64]) -> KeptRows:
+    def fit_rows(self, rows: NDArray[np.float64], target: NDArray[np.float64]) -> RowFit:
         return fit_capped_regressor(self.make_regressor(), rows, target, tau=self.tau)
 
     def without_removal(self) -> Critic:

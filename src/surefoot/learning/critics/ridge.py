@@ -55,13 +55,14 @@ def weighted_moments(joined: Array, weights: Array, arms: int) -> tuple[Array, A
 
     With arms X is [b, 1{a=1}·b, …], so that every product of two features is one of b with a feature, or zero.
     """
-    xp, (people, columns, points) = array_namespace(joined), joined.shape
+    xp = array_namespace(joined)
+    people, columns, points = joined.shape
     d = columns - 1
     size = d // arms
     products = xp.empty((people, size + 1, columns), dtype=joined.dtype, device=device(joined))
-    for some in split_people(joined, columns * points):
-        own = joined[some]
-        products[some] = (own[:, : size + 1, :] * weights[some][:, None, :]) @ xp.matrix_transpose(own)
+    for chunk in split_people(joined, columns * points):
+        rows = joined[chunk]
+        products[chunk] = (rows[:, : size + 1, :] * weights[chunk][:, None, :]) @ xp.matrix_transpose(rows)
     squares = xp.zeros((people, d, d), dtype=joined.dtype, device=device(joined))
     squares[:, :size, :] = products[:, 1:, 1:]
     for arm in (slice(start, start + size) for start in range(size, d, size)):

@@ -17,5 +17,6 @@ def make_critic(critic: Any, parameters: Mapping[str, Any] | None = None) -> Cri
         return critic
     if not isinstance(critic, str):
         return RegressorCritic(critic)
-    kind, given = find_critic(critic), parameters or {}
+    kind = find_critic(critic)
+    given = parameters or {}
     return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})

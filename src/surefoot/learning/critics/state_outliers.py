@@ -43,25 +43,26 @@ def state_outlyingness(state: Array, present: Array) -> Array:
     """
     xp = array_namespace(state)
     columns = xp.permute_dims(state, (0, 2, 1))
-    there = present[:, None, :] & (columns == columns)  # noqa: PLR0124 - broadcasts to every variable
+    known = present[:, None, :] & (columns == columns)  # noqa: PLR0124 - broadcasts to every variable
     count = xp.sum(xp.astype(present, xp.int64), axis=1)
-    in_order = sort_present(columns, there)
-    by_itself = has_few_values(columns, there, FEW_VALUED, in_order) | (count < ROWS_PER_VARIABLE * state.shape[-1])[:, None]
+    in_order = sort_present(columns, known)
+    by_itself = has_few_values(columns, known, FEW_VALUED, in_order) | (count < ROWS_PER_VARIABLE * state.shape[-1])[:, None]
     alone = xp.zeros_like(state[..., 0])
     people = xp.nonzero(xp.any(by_itself, axis=1))[0]
     if people.shape[0]:
-        size, fence = gap_fence(columns[people], there[people])
+        size, fence = gap_fence(columns[people], known[people])
         alone[people] = xp.max(xp.where(by_itself[people][..., None], size / fence[..., None], 0.0), axis=1)
-    z = xp.where(by_itself[..., None], 0.0, standardise(columns, there, in_order))
+    z = xp.where(by_itself[..., None], 0.0, standardise(columns, known, in_order))
     joined = _join_one(z)
-    kept = _concentrate(joined, present)
-    together = _together(joined, present, kept)
+    inside = _concentrate(joined, present)
+    together = _together(joined, present, inside)
     for _ in range(REWEIGHTINGS):
-        before, kept = kept, present & (together <= 1)
-        moved = xp.nonzero(xp.any(kept != before, axis=1))[0]
+        before = inside
+        inside = present & (together <= 1)
+        moved = xp.nonzero(xp.any(inside != before, axis=1))[0]
         if not moved.shape[0]:
             break
-        together[moved] = _together(take_people(joined, moved), present[moved], kept[moved])
+        together[moved] = _together(take_people(joined, moved), present[moved], inside[moved])
     together = xp.where(xp.any(xp.abs(z) > UNUSUAL, axis=1), together, 0.0)
     return xp.where((count >= ENOUGH)[:, None] & present, xp.maximum(alone, together), 0.0)
 
@@ -73,11 +74,13 @@ def _join_one(z: Array) -> Array:
     return stack_features([xp.ones_like(columns[0]), *columns])
 
 
-def _shapes(joined: Array, kept: Array) -> tuple[Array, Cholesky]:
+def _shapes(joined: Array, included: Array) -> tuple[Array, Cholesky]:
     """Mean (sets · people, variables) and factored covariance of every kept set of rows, (sets, people, decision points)."""
     xp = array_namespace(joined)
-    counts, z, turned = xp.astype(kept, joined.dtype), joined[:, 1:, :], xp.matrix_transpose(joined)
-    sums = xp.concat([(z * counts[place, :, None, :]) @ turned for place in range(kept.shape[0])])
+    counts = xp.astype(included, joined.dtype)
+    z = joined[:, 1:, :]
+    turned = xp.matrix_transpose(joined)
+    sums = xp.concat([(z * counts[index, :, None, :]) @ turned for index in range(included.shape[0])])
     total = xp.reshape(xp.sum(counts, axis=-1), (-1, 1, 1))
     sums = sums / xp.maximum(total, xp.ones_like(total))
     mean = sums[:, :, 0]
@@ -116,28 +119,31 @@ def _concentrate(joined: Array, present: Array) -> Array:
 def _settle(joined: Array, smallest: SmallestHalf, half: Array) -> Array:
     """Further concentration steps; whose half stays as it is costs no more time."""
     xp = array_namespace(joined)
-    found, moving = half, xp.arange(half.shape[0], device=device(joined))
+    halves = half
+    moving = xp.arange(half.shape[0], device=device(joined))
     for _ in range(CONCENTRATION_STEPS):
         after = smallest.choose(_distances(joined, *_shapes(joined, half[None, ...])))[0]
         changed = xp.nonzero(xp.any(after != half, axis=1))[0]
         if not changed.shape[0]:
             break
-        moving, joined, smallest = moving[changed], take_people(joined, changed), smallest.of(changed)
-        found[moving] = half = after[changed]
-    return found
+        moving = moving[changed]
+        joined = take_people(joined, changed)
+        smallest = smallest.of(changed)
+        halves[moving] = half = after[changed]
+    return halves
 
 
-def _together(joined: Array, present: Array, kept: Array) -> Array:
+def _together(joined: Array, present: Array, included: Array) -> Array:
     """Distances from the kept rows as a share of the fence.
 
     They become normal scores by Wilson and Hilferty's cube root of χ², after the kept rows' median is made that of χ².
     """
     xp = array_namespace(joined)
-    mean, shape = _shapes(joined, kept[None, ...])
+    mean, shape = _shapes(joined, included[None, ...])
     squared = _distances(joined, mean, shape)[0]
     rank = xp.astype(xp.maximum(shape.rank, xp.ones_like(shape.rank)), joined.dtype)[:, None]
-    count = xp.sum(kept, axis=1, dtype=xp.int64, keepdims=True)
-    in_order = xp.sort(squared + infinite_unless(kept, joined.dtype), axis=-1, stable=False)
+    count = xp.sum(included, axis=1, dtype=xp.int64, keepdims=True)
+    in_order = xp.sort(squared + infinite_unless(included, joined.dtype), axis=-1, stable=False)
     typical = median_in_order(in_order, count)[:, None]
     typical = xp.where(xp.isfinite(typical) & (typical > 0), typical, 1.0)
     spread = 2 / (9 * rank)

@@ -13,7 +13,8 @@ from surefoot.numerics.arrays import Array, array_namespace, take_people
 from surefoot.numerics.batched_cholesky import solve
 from surefoot.numerics.masked_quantiles import SmallestHalf, median, quantiles
 
-ABSOLUTE_STEPS, CONCENTRATION_STEPS = 6, 3
+ABSOLUTE_STEPS = 6
+CONCENTRATION_STEPS = 3
 
 
 def fit_sets(joined: Array, weights: Array) -> Array:
@@ -21,9 +22,11 @@ def fit_sets(joined: Array, weights: Array) -> Array:
     decision points)."""
     xp = array_namespace(joined)
     sets, people, points = weights.shape
-    x, turned = joined[:, 1:, :], xp.matrix_transpose(joined)
-    products = xp.concat([(x * weights[place, :, None, :]) @ turned for place in range(sets)])
-    squares, right = products[:, :, 1:], products[:, :, 0]
+    x = joined[:, 1:, :]
+    turned = xp.matrix_transpose(joined)
+    products = xp.concat([(x * weights[index, :, None, :]) @ turned for index in range(sets)])
+    squares = products[:, :, 1:]
+    right = products[:, :, 0]
     solution, smallest_pivot, _ = solve(squares, products[:, :, :1])
     coef = solution[..., 0]
     shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
@@ -59,7 +62,7 @@ def fit_trimmed(joined: Array, arm: Array) -> Array:
     """
     xp = array_namespace(joined)
     absolute = _fit_absolute(joined, arm)
-    low, high = (xp.where(xp.isfinite(one), one, 0.0) for one in quantiles(absolute, arm, (0.25, 0.75)))
+    low, high = (xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quantiles(absolute, arm, (0.25, 0.75)))
     left = absolute - xp.stack([xp.zeros_like(low), low, high])[..., None]
     smallest = SmallestHalf.of_present(arm, joined.shape[1] - 1, joined.dtype)
     halves = smallest.choose(xp.abs(left))
@@ -74,26 +77,28 @@ def _fit_absolute(joined: Array, arm: Array) -> Array:
     """Residuals from least absolute deviations, nearly: least squares weighted anew a few times."""
     xp = array_namespace(joined)
     centre = median(joined[:, 0, :], arm)
-    found = joined[:, 0, :] - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
-    typical = median(xp.abs(found), arm)
+    residuals = joined[:, 0, :] - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
+    typical = median(xp.abs(residuals), arm)
     least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
     counts = xp.astype(arm, joined.dtype)
     for _ in range(ABSOLUTE_STEPS):
-        found = fit_residuals(joined, counts / xp.maximum(xp.abs(found), least))
-    return found
+        residuals = fit_residuals(joined, counts / xp.maximum(xp.abs(residuals), least))
+    return residuals
 
 
 def concentrate(joined: Array, smallest: SmallestHalf, half: Array) -> Array:
     """Residuals after concentration steps from half of the arm; whose half stays as it is costs no more time."""
     xp = array_namespace(joined)
-    found = left = fit_residuals(joined, half)
+    residuals = left = fit_residuals(joined, half)
     moving = xp.arange(half.shape[0], device=device(joined))
     for _ in range(CONCENTRATION_STEPS - 1):
         after = smallest.choose(xp.abs(left))
         changed = xp.nonzero(xp.any(after != half, axis=1))[0]
         if not changed.shape[0]:
             break
-        moving, joined, smallest = moving[changed], take_people(joined, changed), smallest.of(changed)
+        moving = moving[changed]
+        joined = take_people(joined, changed)
+        smallest = smallest.of(changed)
         half = after[changed]
-        found[moving] = left = fit_residuals(joined, half)
-    return found
+        residuals[moving] = left = fit_residuals(joined, half)
+    return residuals

@@ -44,7 +44,8 @@ class Advantage(PerParticipant):
         for a in range(others):
             for b in range(others):
                 blocks[:, a + 1, b + 1, ...] = self.covariance[:, a * k : (a + 1) * k, b * k : (b + 1) * k]
-        means, spreads = xp.zeros_like(mean), xp.zeros_like(blocks[:, 0, ...])
+        means = xp.zeros_like(mean)
+        spreads = xp.zeros_like(blocks[:, 0, ...])
         for r in range(others + 1):
             chosen = self.reference == r
             diagonal = xp.stack([blocks[:, a, a, ...] for a in range(others + 1)], axis=1)
@@ -84,30 +85,30 @@ def _to_policy_order(covariance: Array, k: int, blocks: range) -> Array:
     return xp.take(xp.take(covariance, order, axis=1), order, axis=2)
 
 
-def long_run_advantage(found: LookAhead, uncertainty: Uncertainty, count: Array) -> Advantage:
+def long_run_advantage(model: LookAhead, uncertainty: Uncertainty, count: Array) -> Advantage:
     """The advantages that follow from a look-ahead."""
-    xp = array_namespace(found.coef)
-    outputs = xp.concat([xp.ones_like(found.worth[:, :1]), found.worth], axis=1)
-    covariance = uncertainty.covariance(found.jacobian[..., None] * outputs[:, None, None, :])
-    _, others, k = found.advantage.shape
-    mean = xp.concat([found.advantage[..., 1:], found.advantage[..., :1]], axis=-1)
-    return Advantage(mean, _to_policy_order(covariance, k, range(others)), best_constant_action(found, uncertainty), count)
+    xp = array_namespace(model.coef)
+    outputs = xp.concat([xp.ones_like(model.worth[:, :1]), model.worth], axis=1)
+    covariance = uncertainty.covariance(model.jacobian[..., None] * outputs[:, None, None, :])
+    _, others, k = model.advantage.shape
+    mean = xp.concat([model.advantage[..., 1:], model.advantage[..., :1]], axis=-1)
+    return Advantage(mean, _to_policy_order(covariance, k, range(others)), best_constant_action(model, uncertainty), count)
 
 
-def best_constant_action(found: LookAhead, uncertainty: Uncertainty) -> Array:
+def best_constant_action(model: LookAhead, uncertainty: Uncertainty) -> Array:
     """0, or the action whose use at every decision point earns most of those that surely beat never acting, (units,).
 
     One participant's own decision points are too few for that: of 50 people with 210 each, one or two would seem to be
     better off when always prompted, and lose most by it.
     """
-    xp = array_namespace(found.coef)
+    xp = array_namespace(model.coef)
     if not uncertainty.between_people:
-        return xp.zeros(found.coef.shape[0], dtype=xp.int64, device=device(found.coef))
-    nothing, how_nothing = constant_value(found, 0)
+        return xp.zeros(model.coef.shape[0], dtype=xp.int64, device=device(model.coef))
+    nothing, how_nothing = constant_value(model, 0)
     best = xp.zeros_like(nothing)
     reference = xp.zeros(best.shape, dtype=xp.int64, device=device(best))
-    for action in range(1, found.share.shape[1]):
-        value, how = constant_value(found, action)
+    for action in range(1, model.share.shape[1]):
+        value, how = constant_value(model, action)
         error = xp.sqrt(xp.abs(uncertainty.covariance((how - how_nothing)[:, None, :, :])[:, 0, 0]))
         better = (value - nothing > BETTER * error) & (value - nothing > best)
         best = xp.where(better, value - nothing, best)
@@ -115,25 +116,28 @@ def best_constant_action(found: LookAhead, uncertainty: Uncertainty) -> Array:
     return reference
 
 
-def constant_value(found: LookAhead, action: int) -> tuple[Array, Array]:
+def constant_value(model: LookAhead, action: int) -> tuple[Array, Array]:
     """The long-run average reward of one action always, η (units,), and how it moves with C, (units, d, 1 + p).
 
     s̄ = (I − Fᵀ)⁻¹ b is where the states settle; a unit of change in the coefficients of Y at z̄ = [1, s̄] changes the
     average by the worth of that reward or state.
     """
-    xp = array_namespace(found.coef)
-    k, d = found.worth.shape[1] + 1, found.coef.shape[1]
-    nuisance = k * found.share.shape[1]
-    block = found.coef[:, :k, :]
+    xp = array_namespace(model.coef)
+    k = model.worth.shape[1] + 1
+    d = model.coef.shape[1]
+    nuisance = k * model.share.shape[1]
+    block = model.coef[:, :k, :]
     if action:
-        block = block + found.coef[:, k * action : k * (action + 1), :]
+        block = block + model.coef[:, k * action : k * (action + 1), :]
     carried, _, worth = long_run_worth(block)
-    constant = block[:, 0, :] + (found.nuisance[:, None, :] @ found.coef[:, nuisance:, :])[:, 0, :]
+    constant = block[:, 0, :] + (model.nuisance[:, None, :] @ model.coef[:, nuisance:, :])[:, 0, :]
     settled = xp.linalg.solve(xp.matrix_transpose(carried), constant[:, 1:, None])[..., 0]
     value = constant[:, 0] + xp.sum(settled * block[:, 1:, 0], axis=1)
-    place = xp.zeros((value.shape[0], d), dtype=value.dtype, device=device(value))
-    place[:, 0], place[:, 1:k], place[:, nuisance:] = 1.0, settled, found.nuisance
+    mean_features = xp.zeros((value.shape[0], d), dtype=value.dtype, device=device(value))
+    mean_features[:, 0] = 1.0
+    mean_features[:, 1:k] = settled
+    mean_features[:, nuisance:] = model.nuisance
     if action:
-        place[:, k * action : k * (action + 1)] = place[:, :k]
+        mean_features[:, k * action : k * (action + 1)] = mean_features[:, :k]
     outputs = xp.concat([xp.ones_like(worth[:, :1]), worth], axis=1)
-    return value, place[..., None] * outputs[:, None, :]
+    return value, mean_features[..., None] * outputs[:, None, :]

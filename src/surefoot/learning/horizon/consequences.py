@@ -89,47 +89,57 @@ class PooledView:
         """Of every state variable to every action: Wald's test of all its coefficients."""
         from scipy.special import chdtrc, fdtrc
 
-        coef, z = self.model.coef[0], self.mean_state
+        coef = self.model.coef[0]
+        z = self.mean_state
         k = coef.shape[1]
         tests = [(variable, action) for action in range(1, self.model.share.shape[1]) for variable in range(k - 1)]
-        own = [(slice(k * action, k * (action + 1)), 1 + variable) for variable, action in tests]
-        covariance = np.stack([np.asarray(self.uncertainty.coefficient_covariance(*place)[0]) for place in own])
-        effect = np.stack([coef[place] for place in own])
+        entries = [(slice(k * action, k * (action + 1)), 1 + variable) for variable, action in tests]
+        covariance = np.stack([np.asarray(self.uncertainty.coefficient_covariance(*entry)[0]) for entry in entries])
+        effect = np.stack([coef[entry] for entry in entries])
         wald = np.einsum("ti,tij,tj->t", effect, np.linalg.pinv(covariance, hermitian=True), effect)
         degrees = self.people - k if self.uncertainty.between_people else 0
         p_values = fdtrc(k, degrees, wald / k) if degrees > 0 else chdtrc(k, wald)
-        shifts, errors = effect @ z, np.sqrt(np.abs(np.einsum("i,tij,j->t", z, covariance, z)))
+        shifts = effect @ z
+        errors = np.sqrt(np.abs(np.einsum("i,tij,j->t", z, covariance, z)))
         estimates = [ChangeEstimate(float(shift), float(error)) for shift, error in zip(shifts, errors, strict=True)]
-        return [Reaction(*test, *found) for test, *found in zip(tests, estimates, p_values.tolist(), strict=True)]
+        return [
+            Reaction(variable=variable, action=action, shift=shift, p_value=p_value)
+            for (variable, action), shift, p_value in zip(tests, estimates, p_values.tolist(), strict=True)
+        ]
 
     @property
     def some_state_reacts(self) -> bool:
-        found = self.reactions
-        return any(reaction.p_value < SURE / len(found) for reaction in found)
+        reactions = self.reactions
+        return any(reaction.p_value < SURE / len(reactions) for reaction in reactions)
 
     def consequence(self, action: int) -> Consequence:
         """Of one action at the mean state, with later decisions as they were logged."""
-        model, z = self.model, self.mean_state
-        coef, k = model.coef[0], len(z)
-        own = slice(k * action, k * (action + 1))
+        model = self.model
+        z = self.mean_state
+        coef = model.coef[0]
+        k = len(z)
+        rows = slice(k * action, k * (action + 1))
         immediate = np.zeros_like(coef)
-        immediate[own, 0] = z
+        immediate[rows, 0] = z
         moved = z @ model.jacobian[0, k * (action - 1) : k * action]
         total = moved[:, None] * np.append(1.0, model.worth[0])
         # The advantage itself is not Σ W ∘ C, whose W moves with C; only its error is.
-        errors = [found.standard_error for found in self.estimate(np.stack([immediate, total - immediate, total]))]
-        now, pushed = float(z @ coef[own, 0]), z @ coef[own, 1:]
+        errors = [estimate.standard_error for estimate in self.estimate(np.stack([immediate, total - immediate, total]))]
+        now = float(z @ coef[rows, 0])
+        pushed = z @ coef[rows, 1:]
         through = pushed * model.worth[0]
         values = (now, float(through.sum()), now + float(through.sum()))
         now_, later, total_ = (ChangeEstimate(value, error) for value, error in zip(values, errors, strict=True))
         return Consequence(action, now_, later, total_, through, self._lags(now, pushed))
 
     def _lags(self, now: float, pushed: NDArray[np.float64]) -> NDArray[np.float64]:
-        coef, k, share = self.model.coef[0], len(self.mean_state), self.model.share[0]
+        coef = self.model.coef[0]
+        k = len(self.mean_state)
+        share = self.model.share[0]
         mean = sum((share[a] if a else 1.0) * coef[k * a : k * (a + 1)] for a in range(len(share)))
         carried = np.eye(k - 1) - np.asarray(long_run_worth(np.asarray(mean)[None])[0][0])
-        found = [now]
+        lags = [now]
         for _ in range(LAGS):
-            found.append(float(pushed @ mean[1:, 0]))
+            lags.append(float(pushed @ mean[1:, 0]))
             pushed = pushed @ carried
-        return np.array(found)
+        return np.array(lags)

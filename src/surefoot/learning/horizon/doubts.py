@@ -12,7 +12,7 @@ from surefoot.errors import FitWarning, InputError
 from surefoot.learning.diagnostics import SHOWN_PEOPLE
 from surefoot.learning.horizon.consequences import PooledView
 from surefoot.learning.horizon.horizon import HorizonTask, Outlook
-from surefoot.learning.horizon.horizon_batch import Followed
+from surefoot.learning.horizon.horizon_batch import TransitionData
 from surefoot.learning.horizon.look_ahead import MOST_RADIUS
 
 PAIRS_PER_COEFFICIENT = 5
@@ -21,7 +21,7 @@ ENOUGH_FOR_ONE = 1500
 """Consecutive decision points from which a look-ahead by itself, without other people, begins to gain on doing nothing."""
 
 
-def refuse_hopeless(task: HorizonTask, data: Followed) -> None:
+def refuse_hopeless(task: HorizonTask, data: TransitionData) -> None:
     """Pooled logs from which nobody could learn what follows an action; of people by themselves it is said in warnings."""
     if not task.pooling.needs_everybody:
         return
@@ -32,7 +32,8 @@ def refuse_hopeless(task: HorizonTask, data: Followed) -> None:
             f"action '{never[0]}' was never taken at a usable decision point, so its consequences cannot be learned; "
             "randomise it, leave it out of the actions, or use horizon = 'immediate'"
         )
-    pairs, needed = int(data.pairs.sum()), PAIRS_PER_COEFFICIENT * (len(logs.state_names) + 1) * logs.actions
+    pairs = int(data.pairs.sum())
+    needed = PAIRS_PER_COEFFICIENT * (len(logs.state_names) + 1) * logs.actions
     if pairs < needed:
         raise InputError(
             f"{pairs} of {len(logs)} decision points are followed by the participant's next one with a known state; a look "
@@ -48,13 +49,13 @@ def warn_of_doubts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_
 
 
 def _doubt_amounts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_]) -> Iterator[str]:
-    who = task.pooling.list_participants(task.logs)[~enough]
-    if who.size:
-        names = ", ".join(repr(name.item()) for name in who[:SHOWN_PEOPLE])
-        more = f" and {who.size - SHOWN_PEOPLE} more" if who.size > SHOWN_PEOPLE else ""
+    people = task.pooling.list_participants(task.logs)[~enough]
+    if people.size:
+        names = ", ".join(repr(name.item()) for name in people[:SHOWN_PEOPLE])
+        others = f" and {people.size - SHOWN_PEOPLE} more" if people.size > SHOWN_PEOPLE else ""
         yield (
-            f"participant {names}{more}: fewer than {PAIRS_PER_COEFFICIENT} consecutive decision points per coefficient, so "
-            "the policy does nothing"
+            f"participant {names}{others}: fewer than {PAIRS_PER_COEFFICIENT} consecutive decision points per coefficient, "
+            "so the policy does nothing"
         )
     typical = float(np.median(outlook.transitions))
     if not task.pooling.needs_everybody and typical < ENOUGH_FOR_ONE:

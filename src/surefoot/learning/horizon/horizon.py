@@ -78,7 +78,7 @@ class JointFit:
     def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:
         """What concerns some fits and their rows, −1 where padded."""
         judged = self.judgement
-        weights = np.where(rows >= 0, np.nan_to_num(judged.kept[rows]), 0.0)
+        weights = np.where(rows >= 0, np.nan_to_num(judged.weights[rows]), 0.0)
         parts = (self.coef[fits], self.gram[fits], weights, judged.threshold[fits], judged.n_iter[fits])
         fit = CriticFit(*(engine.to_device(part) for part in (*parts, judged.converged[fits])))
         return BatchOutlook(fit, Advantage(*(engine.to_device(part) for part in vars(self.advantage.of(fits)).values())))
@@ -115,8 +115,8 @@ class Outlook(JointFit):
             return self.population
         if self.uncertainty.between_people:
             return self.model, self.uncertainty
-        found = look_ahead(self.moments.total(), self.penalty, self.model.share.shape[1])
-        return found, estimate_uncertainty(found, self.moments, self.penalty)
+        model = look_ahead(self.moments.total(), self.penalty, self.model.share.shape[1])
+        return model, estimate_uncertainty(model, self.moments, self.penalty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,4 +143,5 @@ class Horizon(ABC):
 
 
 HORIZONS: Registry[Any] = Registry("horizon")
-register_horizon, find_horizon = HORIZONS.register, HORIZONS.find
+register_horizon = HORIZONS.register
+find_horizon = HORIZONS.find

@@ -18,7 +18,7 @@ from surefoot.policies.features import critic_features
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class TransitionData:
     """The logs as a look-ahead reads them."""
 
     logs: Trajectories
@@ -40,7 +40,7 @@ class Followed:
         sees: NDArray[np.float64],
         discount: NDArray[np.float64] | None = None,
         centre: NDArray[np.float64] | None = None,
-    ) -> Followed:
+    ) -> TransitionData:
         discount = np.ones(len(logs)) if discount is None else discount
         return cls(logs, transitions, sees, np.asarray(~np.isnan(logs.state).any(axis=1)), discount, centre)
 
@@ -73,7 +73,7 @@ class HorizonBatch:
     """The next state, 0 where there is none."""
 
     @classmethod
-    def of_rows(cls, data: Followed, rows: NDArray[np.int64], engine: Engine) -> HorizonBatch:
+    def of_rows(cls, data: TransitionData, rows: NDArray[np.int64], engine: Engine) -> HorizonBatch:
         """Rows of the logs, −1 where padded."""
         logs = data.logs
         inside = rows >= 0
@@ -103,7 +103,7 @@ class HorizonBatch:
 
 def gather_rows(values: NDArray[np.float64], rows: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
     """(people, decision points, variables), each variable's values side by side in memory, 0 where not known."""
-    found = np.empty((len(rows), values.shape[1], rows.shape[1]))
+    gathered = np.empty((len(rows), values.shape[1], rows.shape[1]))
     for j in range(values.shape[1]):
-        found[:, j, :] = np.where(known, values[:, j][rows], 0.0)
-    return np.swapaxes(found, 1, 2)
+        gathered[:, j, :] = np.where(known, values[:, j][rows], 0.0)
+    return np.swapaxes(gathered, 1, 2)

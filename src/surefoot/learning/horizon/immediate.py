@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, register_horizon
-from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
+from surefoot.learning.horizon.horizon_batch import HorizonBatch, TransitionData
 from surefoot.learning.horizon.judgement import judge_rows
 from surefoot.learning.horizon.posteriors import (
     clear_thresholds,
@@ -41,11 +41,11 @@ register_horizon(ImmediateHorizon())
 def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     """Everybody's coefficients of the reward, drawn towards those of the population."""
     logs = task.logs
-    data = Followed.of_logs(logs, Transitions.without(len(logs)), task.critic_sees, task.discount, task.centre)
+    data = TransitionData.of_logs(logs, Transitions.without(len(logs)), task.critic_sees, task.discount, task.centre)
     seen = np.maximum(task.critic_sees, task.policy_sees)
     judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
-    kept = np.nan_to_num(judgement.kept)
-    moments = _find_reward_moments(task, data, kept)
+    weights = np.nan_to_num(judgement.weights)
+    moments = _find_reward_moments(task, data, weights)
     penalty = task.penalties(moments.gram.shape[-1])
     posteriors = fit_posteriors(
         moments,
@@ -55,7 +55,7 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
         correlated=task.correlated_differences,
         variance_left=estimate_variance_left(moments, judgement.threshold, penalty),
         prior=task.prior,
-        walk=_cut_into_blocks(task, data, kept),
+        walk=_cut_into_blocks(task, data, weights),
     )
     reward = posteriors[0]
     warn_of_few_people(reward, logs.participants)
@@ -65,28 +65,29 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     return JointFit(judgement, reward.mean, moments.gram, advantage, posteriors, anybody)
 
 
-def _cut_into_blocks(task: HorizonTask, data: Followed, kept: NDArray[np.float64]) -> Walk | None:
+def _cut_into_blocks(task: HorizonTask, data: TransitionData, weights: NDArray[np.float64]) -> Walk | None:
     """What a random walk is fitted from; None where people do not change."""
     if task.random_walk is None:
         return None
     blocks = TimeBlocks.of_logs(task.logs)
-    parts = (_find_reward_moments(task, data, kept * (blocks.place == block)) for block in range(blocks.count))
-    return Walk(blocks, tuple(parts), task.random_walk)
+    moments = (_find_reward_moments(task, data, weights * (blocks.block == block)) for block in range(blocks.count))
+    return Walk(blocks, tuple(moments), task.random_walk)
 
 
-def _find_reward_moments(task: HorizonTask, data: Followed, kept: NDArray[np.float64]) -> Moments:
+def _find_reward_moments(task: HorizonTask, data: TransitionData, weights: NDArray[np.float64]) -> Moments:
     """Of every participant, from the rows as far as they count."""
-    engine, kept = task.engine, np.append(kept, 0.0)
+    engine = task.engine
+    weights = np.append(weights, 0.0)
     size = (len(task.logs.state_names) + 1) * task.logs.actions
 
     def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
         people, rows = block
         batch = HorizonBatch.of_rows(data, rows, engine)
         features = batch.features[..., :size]  # Nuisances are for what follows.
-        found = Moments.of_rows(features, batch.reward[..., None], engine.to_device(kept[rows]))
-        return people, [engine.to_numpy(part) for part in vars(found).values()]
+        moments = Moments.of_rows(features, batch.reward[..., None], engine.to_device(weights[rows]))
+        return people, [engine.to_numpy(part) for part in vars(moments).values()]
 
     blocks = task.pooling.list_blocks(task.logs, choose_block_cells(task.logs))
-    who, found = zip(*map_threads(block_moments, blocks), strict=True)
-    back = np.argsort(np.concatenate(who))
-    return Moments(*(np.concatenate(parts)[back] for parts in zip(*found, strict=True)))
+    participants, moments = zip(*map_threads(block_moments, blocks), strict=True)
+    back = np.argsort(np.concatenate(participants))
+    return Moments(*(np.concatenate(parts)[back] for parts in zip(*moments, strict=True)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit
-from surefoot.learning.horizon.horizon_batch import Followed, gather_rows
+from surefoot.learning.horizon.horizon_batch import TransitionData, gather_rows
 from surefoot.learning.penalty_units import PenaltyUnits
 from surefoot.learning.pooling import Block, Pooling, find_pooling
 from surefoot.numerics.arrays import Array
@@ -35,7 +35,7 @@ FEW_VALUED = 0.1
 class Judgement:
     """What the critic made of the rows."""
 
-    kept: NDArray[np.float64]
+    weights: NDArray[np.float64]
     """How much a decision point counts for the reward, less than 1 where it is forgotten; 0 where it was left out, NaN where
     it cannot be used."""
     trusted: NDArray[np.bool_]
@@ -47,7 +47,7 @@ class Judgement:
 
 
 def judge_rows(
-    data: Followed,
+    data: TransitionData,
     critic: Critic,
     pooling: Pooling,
     seen: NDArray[np.float64],
@@ -67,16 +67,16 @@ def judge_rows(
         centred = level.shared and again is not None
         state, reward = centre_people(data) if centred else (data.logs.state, data.logs.reward)
         judgements.append(judge.judge(level, state, reward))
-    kept = np.min([judgement.kept for judgement in judgements], axis=0)
+    weights = np.min([judgement.weights for judgement in judgements], axis=0)
     trusted = np.all([judgement.trusted for judgement in judgements], axis=0)
-    return replace(judgements[0], kept=kept, trusted=trusted)
+    return replace(judgements[0], weights=weights, trusted=trusted)
 
 
 @dataclass(frozen=True, eq=False)
 class _Judge:
     """A critic at work on logs."""
 
-    data: Followed
+    data: TransitionData
     critic: Critic
     seen: NDArray[np.float64]
     penalties: PenaltyUnits
@@ -86,7 +86,7 @@ class _Judge:
         """The judgement of a critic that keeps every usable decision point."""
         fits = len(pooling.list_participants(self.data.logs))
         return Judgement(
-            kept=np.where(self.data.logs.usable, self.data.discount, np.nan),
+            weights=np.where(self.data.logs.usable, self.data.discount, np.nan),
             trusted=self.data.present.copy(),
             threshold=np.full(fits, np.inf),
             n_iter=np.ones(fits, dtype=np.int64),
@@ -95,32 +95,38 @@ class _Judge:
 
     def judge(self, pooling: Pooling, state: NDArray[np.float64], reward: NDArray[np.float64]) -> Judgement:
         """By the fits of one pooling to these states and rewards of all rows."""
-        logs, found, engine = self.data.logs, self.trust_all(pooling), self.engine
+        logs = self.data.logs
+        judgement = self.trust_all(pooling)
+        engine = self.engine
         # Row −1, which stands for padding, is one more than there are.
-        kept, trusted = np.zeros(len(logs) + 1), np.zeros(len(logs) + 1, dtype=bool)
+        weights = np.zeros(len(logs) + 1)
+        trusted = np.zeros(len(logs) + 1, dtype=bool)
 
         def judge_block(block: Block) -> None:
             units, rows = block
             believed, fit = self._judge_block(state, reward, rows)
-            trusted[rows], kept[rows] = engine.to_numpy(believed), engine.to_numpy(fit.weights)
-            found.threshold[units], found.n_iter[units] = engine.to_numpy(fit.threshold), engine.to_numpy(fit.n_iter)
-            found.converged[units] = engine.to_numpy(fit.converged)
+            trusted[rows] = engine.to_numpy(believed)
+            weights[rows] = engine.to_numpy(fit.weights)
+            judgement.threshold[units] = engine.to_numpy(fit.threshold)
+            judgement.n_iter[units] = engine.to_numpy(fit.n_iter)
+            judgement.converged[units] = engine.to_numpy(fit.converged)
 
         list(map_threads(judge_block, pooling.list_blocks(logs, choose_block_cells(logs))))
-        return replace(found, kept=np.where(logs.usable, kept[:-1], np.nan), trusted=trusted[:-1])
+        return replace(judgement, weights=np.where(logs.usable, weights[:-1], np.nan), trusted=trusted[:-1])
 
     def _judge_block(
         self, states: NDArray[np.float64], rewards: NDArray[np.float64], rows: NDArray[np.int64]
     ) -> tuple[Array, CriticFit]:
         """Whether each state may be believed, and the critic's fit to the rewards, of (units, rows), −1 where padded."""
-        logs, engine = self.data.logs, self.engine
-        there = (rows >= 0) & self.data.present[rows]
-        usable = there & logs.usable[rows]
-        state = engine.to_device(gather_rows(states, rows, there)) * engine.to_device(self.seen)
+        logs = self.data.logs
+        engine = self.engine
+        present = (rows >= 0) & self.data.present[rows]
+        usable = present & logs.usable[rows]
+        state = engine.to_device(gather_rows(states, rows, present)) * engine.to_device(self.seen)
         action = engine.to_device(np.where(usable, logs.action[rows], 0))
         reward = engine.to_device(np.where(usable, rewards[rows], 0.0))
         weights = engine.to_device(usable * self.data.discount[rows])
-        trusted = self.critic.trust_states(state, engine.to_device(there))
+        trusted = self.critic.trust_states(state, engine.to_device(present))
         x = critic_features(state * engine.to_device(self.data.sees), action, logs.actions)
         scaling = self.penalties.measure(state, reward, weights)
         penalty = self.penalties.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
@@ -128,7 +134,7 @@ class _Judge:
         return trusted, self.critic.fit(batch)
 
 
-def centre_people(data: Followed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def centre_people(data: TransitionData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """States and rewards of all rows, each from the participant's median, unless a variable takes few values."""
     logs = data.logs
     values = np.column_stack([logs.state, logs.reward])

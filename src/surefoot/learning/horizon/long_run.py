@@ -12,7 +12,7 @@ from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.horizon.advantage import Advantage, long_run_advantage
 from surefoot.learning.horizon.doubts import PAIRS_PER_COEFFICIENT, refuse_hopeless, warn_of_doubts
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, Outlook, register_horizon
-from surefoot.learning.horizon.horizon_batch import Followed, HorizonBatch
+from surefoot.learning.horizon.horizon_batch import HorizonBatch, TransitionData
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
 from surefoot.learning.horizon.posteriors import PeopleAhead, clear_thresholds, estimate_variance_left, warn_of_few_people
@@ -31,7 +31,7 @@ class LongRunHorizon(Horizon):
 
     def look(self, task: HorizonTask) -> Outlook:
         transitions = find_transitions(task.logs, max_gap=task.max_gap, day_boundary=task.day_boundary)
-        data = Followed.of_logs(task.logs, transitions, task.critic_sees, task.discount)
+        data = TransitionData.of_logs(task.logs, transitions, task.critic_sees, task.discount)
         refuse_hopeless(task, data)
         seen = np.maximum(task.critic_sees, task.policy_sees)
         judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
@@ -55,10 +55,11 @@ register_horizon(LongRunHorizon())
 class _Learner:
     """Passes over everybody's decision points, in blocks."""
 
-    def __init__(self, task: HorizonTask, data: Followed, judgement: Judgement) -> None:
-        self._task, self._data = task, data
+    def __init__(self, task: HorizonTask, data: TransitionData, judgement: Judgement) -> None:
+        self._task = task
+        self._data = data
         self._threshold = judgement.threshold
-        self._kept = np.append(np.nan_to_num(judgement.kept), 0.0)
+        self._reward_weights = np.append(np.nan_to_num(judgement.weights), 0.0)
         self.penalty = task.penalties((len(task.logs.state_names) + 1) * task.logs.actions + data.nuisances.shape[1])
 
     def _blocks(self) -> list[Block]:
@@ -67,21 +68,22 @@ class _Learner:
 
     def moments(self, moved: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> TransitionMoments:
         """Of every participant, from the rows that count and the transitions that do, all or `among` some."""
-        engine, weights = self._task.engine, np.append(moved * self._data.discount, 0.0)
-        kept = self._kept
+        engine = self._task.engine
+        state_weights = np.append(moved * self._data.discount, 0.0)
+        reward_weights = self._reward_weights
         if among is not None:
-            kept, weights = (part * np.append(among, False) for part in (kept, weights))
+            reward_weights, state_weights = (part * np.append(among, False) for part in (reward_weights, state_weights))
 
         def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
             people, rows = block
             batch = HorizonBatch.of_rows(self._data, rows, engine)
-            found = batch.moments(engine.to_device(kept[rows]), engine.to_device(weights[rows]))
-            parts = (*vars(found.reward).values(), *vars(found.state).values())
+            moments_by_block = batch.moments(engine.to_device(reward_weights[rows]), engine.to_device(state_weights[rows]))
+            parts = (*vars(moments_by_block.reward).values(), *vars(moments_by_block.state).values())
             return people, [engine.to_numpy(part) for part in parts]
 
-        who, found = zip(*map_threads(block_moments, self._blocks()), strict=True)
-        back = np.argsort(np.concatenate(who))
-        joined = [np.concatenate(parts)[back] for parts in zip(*found, strict=True)]
+        participants, moments_by_block = zip(*map_threads(block_moments, self._blocks()), strict=True)
+        back = np.argsort(np.concatenate(participants))
+        joined = [np.concatenate(parts)[back] for parts in zip(*moments_by_block, strict=True)]
         return TransitionMoments(Moments(*joined[:3]), Moments(*joined[3:]))
 
     def cut_into_blocks(self, moved: NDArray[np.bool_]) -> tuple[Walk | None, Walk | None]:
@@ -90,8 +92,10 @@ class _Learner:
         if step is None:
             return None, None
         blocks = TimeBlocks.of_logs(self._task.logs)
-        parts = [self.moments(moved, blocks.place == block) for block in range(blocks.count)]
-        return Walk(blocks, tuple(one.reward for one in parts), step), Walk(blocks, tuple(one.state for one in parts), step)
+        parts = [self.moments(moved, blocks.block == block) for block in range(blocks.count)]
+        return Walk(blocks, tuple(moments.reward for moments in parts), step), Walk(
+            blocks, tuple(moments.state for moments in parts), step
+        )
 
     def people(self, moments: TransitionMoments, walks: tuple[Walk | None, Walk | None] = (None, None)) -> PeopleAhead:
         task = self._task
@@ -110,17 +114,18 @@ class _Learner:
 
     def judge_transitions(self, moved: NDArray[np.bool_], model: LookAhead) -> NDArray[np.bool_]:
         """The transitions whose next state is not far from what the model expects of it, by the study's critic."""
-        engine, found = self._task.engine, np.append(moved, False)
+        engine = self._task.engine
+        trusted = np.append(moved, False)
 
         def judge(block: Block) -> None:
             people, rows = block
             batch = HorizonBatch.of_rows(self._data, rows, engine)
             coef = engine.to_device(model.coef if self._task.pooling.shared else model.coef[people])
-            kept = engine.to_device(found[rows])
-            found[rows] = engine.to_numpy(self._task.critic.judge_residuals(batch.state_residuals(coef), kept))
+            present = engine.to_device(trusted[rows])
+            trusted[rows] = engine.to_numpy(self._task.critic.judge_residuals(batch.state_residuals(coef), present))
 
         list(map_threads(judge, self._blocks()))
-        return found[:-1]
+        return trusted[:-1]
 
 
 def _look_at_fits(task: HorizonTask, learner: _Learner, moments: TransitionMoments, judgement: Judgement) -> Outlook:
@@ -129,7 +134,7 @@ def _look_at_fits(task: HorizonTask, learner: _Learner, moments: TransitionMomen
     uncertainty = estimate_uncertainty(model, moments, learner.penalty)
     units = moments.total() if task.pooling.shared else moments
     d = model.share.shape[1] * model.coef.shape[-1]
-    found = Outlook(
+    outlook = Outlook(
         judgement=judgement,
         coef=model.coef[:, :d, 0],
         gram=units.reward.gram[:, :d, :d],
@@ -140,7 +145,7 @@ def _look_at_fits(task: HorizonTask, learner: _Learner, moments: TransitionMomen
         transitions=units.state.count,
         penalty=learner.penalty,
     )
-    return replace(found, advantage=_where(found.advantage, _has_enough(task, found)))
+    return replace(outlook, advantage=_where(outlook.advantage, _has_enough(task, outlook)))
 
 
 def _look_at_people(
@@ -153,16 +158,16 @@ def _look_at_people(
     """One model of each, from partially pooled coefficients."""
     people = learner.people(moments, walks)
     warn_of_few_people(people.posteriors[0], task.logs.participants)
-    own, new = people.advantages(moments.state.count)
+    advantage, new_advantage = people.advantages(moments.state.count)
     d = people.model.share.shape[1] * people.model.coef.shape[-1]
     total = moments.total().reward.gram[:, :d, :d]
     return Outlook(
         judgement=judgement,
         coef=people.model.coef[:, :d, 0],
         gram=moments.reward.gram[:, :d, :d],
-        advantage=own,
+        advantage=advantage,
         posteriors=people.posteriors,
-        anybody=JointFit(clear_thresholds(judgement), people.population.coef[:, :d, 0], total, new),
+        anybody=JointFit(clear_thresholds(judgement), people.population.coef[:, :d, 0], total, new_advantage),
         moments=moments,
         model=people.model,
         uncertainty=people.uncertainty,

@@ -40,7 +40,8 @@ class TransitionMoments(PerParticipant):
     def count_shares(self, actions: int) -> tuple[Array, Array]:
         """The logged share of every action, (units, actions), and the mean of every nuisance column."""
         xp = array_namespace(self.state.gram)
-        first, k = self.state.gram[:, 0, :], self.state.cross.shape[-1] + 1
+        first = self.state.gram[:, 0, :]
+        k = self.state.cross.shape[-1] + 1
         count = xp.maximum(first[:, :1], xp.ones_like(first[:, :1]))
         sent = first[:, k : k * actions : k] / count
         return xp.concat([1 - xp.sum(sent, axis=1, keepdims=True), sent], axis=1), first[:, k * actions :] / count
@@ -69,7 +70,8 @@ class LookAhead(PerParticipant):
 def spectral_radius(matrix: Array) -> Array:
     """Of every matrix of a stack, by Gelfand's formula ‖F^n‖^(1/n) with n = 1024; a little too large, never too small."""
     xp = array_namespace(matrix)
-    logarithm, power = xp.zeros_like(matrix[..., 0, 0]), matrix
+    logarithm = xp.zeros_like(matrix[..., 0, 0])
+    power = matrix
     for step in range(SQUARINGS + 1):
         size = xp.sqrt(xp.sum(xp.sum(power**2, axis=-1), axis=-1))
         safe = xp.where(size > 0, size, 1.0)
@@ -89,7 +91,8 @@ def look_ahead(moments: TransitionMoments, penalty: Array, actions: int) -> Look
 def improve_policy(coef: Array, share: Array, nuisance: Array) -> LookAhead:
     """What follows from the coefficients C (units, d, 1 + p) when later decisions take the actions in these shares."""
     xp = array_namespace(coef)
-    k, actions = coef.shape[-1], share.shape[1]
+    k = coef.shape[-1]
+    actions = share.shape[1]
     blocks = [coef[:, k * a : k * (a + 1), :] for a in range(actions)]
     mean = blocks[0]
     for a in range(1, actions):

@@ -39,7 +39,7 @@ def fit_posteriors(
     last coefficients."""
     basis = centre_states(moments, states, actions)
     given = None if prior is None else (prior.mean, prior.scale)
-    found = tuple(
+    posteriors = tuple(
         fit_mixed_effects(
             *(moments, penalty),
             response=response,
@@ -50,7 +50,11 @@ def fit_posteriors(
         )
         for response in range(moments.cross.shape[-1])
     )
-    return found if walk is None else tuple(fit_random_walk(one, walk, response) for response, one in enumerate(found))
+    return (
+        posteriors
+        if walk is None
+        else tuple(fit_random_walk(posterior, walk, response) for response, posterior in enumerate(posteriors))
+    )
 
 
 def estimate_variance_left(moments: Moments, threshold: NDArray[np.float64], penalty: NDArray[np.float64]) -> float:
@@ -61,15 +65,19 @@ def estimate_variance_left(moments: Moments, threshold: NDArray[np.float64], pen
     the rest of the noise says, by the same factor once more (Huber's E ψ² / (E ψ′)²).
     """
     d = moments.gram.shape[-1]
-    own = np.asarray(moments.solve(penalty)[0])[:, :, 0]
-    squares, free = moments.squares[:, 0, 0] - (own * moments.cross[:, :, 0]).sum(axis=1), moments.count - d
-    told = np.isfinite(threshold) & (free >= d) & (squares > 0)
-    if not told.any():
+    coefficients = np.asarray(moments.solve(penalty)[0])[:, :, 0]
+    squares = moments.squares[:, 0, 0] - (coefficients * moments.cross[:, :, 0]).sum(axis=1)
+    free = moments.count - d
+    informative = np.isfinite(threshold) & (free >= d) & (squares > 0)
+    if not informative.any():
         return 1.0
     cut = np.linspace(0.5, 6.0, 1101)
-    density, inside = np.exp(-(cut**2) / 2) / np.sqrt(2 * np.pi), erf(cut / np.sqrt(2))
+    density = np.exp(-(cut**2) / 2) / np.sqrt(2 * np.pi)
+    inside = erf(cut / np.sqrt(2))
     left = 1 - 2 * cut * density / inside
-    return float(np.interp(np.median(threshold[told] * free[told] / squares[told]), cut**2 / left, left))
+    return float(
+        np.interp(np.median(threshold[informative] * free[informative] / squares[informative]), cut**2 / left, left)
+    )
 
 
 def centre_states(moments: Moments, states: int, actions: int) -> NDArray[np.float64]:
@@ -77,7 +85,8 @@ def centre_states(moments: Moments, states: int, actions: int) -> NDArray[np.flo
 
     Then an intercept is what holds at the mean state, and where a state's zero lies (°C or °F) changes nothing.
     """
-    total, size = np.asarray(moments.gram).sum(axis=0), states + 1
+    total = np.asarray(moments.gram).sum(axis=0)
+    size = states + 1
     basis = np.eye(len(total))
     for start in range(0, size * actions, size):
         basis[start, start + 1 : start + size] = -total[0, 1:size] / max(total[0, 0], 1.0)
@@ -87,9 +96,9 @@ def centre_states(moments: Moments, states: int, actions: int) -> NDArray[np.flo
 def immediate_advantages(posterior: Posterior, moments: Moments, actions: int) -> tuple[Advantage, Advantage]:
     """Of everybody, and of anybody else, in the next outcome alone; what each was learned from is everybody's."""
     count = np.full(len(posterior.mean), moments.count.sum())
-    own = posterior_advantage(posterior.mean, posterior.covariance, actions, count)
-    new = posterior_advantage(posterior.population[None], posterior.new_covariance[None], actions, count[:1])
-    return own, new
+    advantage = posterior_advantage(posterior.mean, posterior.covariance, actions, count)
+    new_advantage = posterior_advantage(posterior.population[None], posterior.new_covariance[None], actions, count[:1])
+    return advantage, new_advantage
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,21 +127,22 @@ class PeopleAhead:
     ) -> PeopleAhead:
         """Fit the reward and every next state variable apart, and improve on everybody's logging policy; `walks` are of
         the reward and of the states."""
-        parts = {"states": moments.state.cross.shape[-1], "actions": actions, "correlated": correlated}
+        design = {"states": moments.state.cross.shape[-1], "actions": actions, "correlated": correlated}
         posteriors = (
-            *fit_posteriors(moments.reward, penalty, **parts, variance_left=variance_left, walk=walks[0]),
-            *fit_posteriors(moments.state, penalty, **parts, walk=walks[1]),
+            *fit_posteriors(moments.reward, penalty, **design, variance_left=variance_left, walk=walks[0]),
+            *fit_posteriors(moments.state, penalty, **design, walk=walks[1]),
         )
-        everybody, own = moments.total().count_shares(actions), moments.count_shares(actions)
+        everybody = moments.total().count_shares(actions)
+        logged = moments.count_shares(actions)
         count = moments.state.count[:, None]
         shares = [
-            (count * mine + BORROWED_POINTS * all_) / (count + BORROWED_POINTS)
-            for mine, all_ in zip(own, everybody, strict=True)
+            (count * person_share + BORROWED_POINTS * population_share) / (count + BORROWED_POINTS)
+            for person_share, population_share in zip(logged, everybody, strict=True)
         ]
-        people = improve_policy(np.stack([one.mean for one in posteriors], axis=-1), *shares)
-        beta = improve_policy(np.stack([one.population for one in posteriors], axis=-1)[None], *everybody)
-        covariance = np.stack([one.covariance for one in posteriors], axis=1)
-        of_population = np.stack([one.population_covariance for one in posteriors])[None]
+        people = improve_policy(np.stack([posterior.mean for posterior in posteriors], axis=-1), *shares)
+        beta = improve_policy(np.stack([posterior.population for posterior in posteriors], axis=-1)[None], *everybody)
+        covariance = np.stack([posterior.covariance for posterior in posteriors], axis=1)
+        of_population = np.stack([posterior.population_covariance for posterior in posteriors])[None]
         return cls(
             posteriors,
             people,
@@ -145,22 +155,24 @@ class PeopleAhead:
         """Of everybody, and of anybody else; the reference action is everybody's, because one participant cannot tell."""
         total = count.sum()
         reference = long_run_advantage(self.population, self.population_uncertainty, count[:1]).reference
-        spread = OfPosteriors(np.stack([one.new_covariance for one in self.posteriors])[None], between_people=False)
-        own = long_run_advantage(self.model, self.uncertainty, np.full(len(count), total))
-        new = long_run_advantage(self.population, spread, np.full(1, total))
-        return replace(own, reference=np.repeat(reference, len(count))), replace(new, reference=reference)
+        spread = OfPosteriors(
+            np.stack([posterior.new_covariance for posterior in self.posteriors])[None], between_people=False
+        )
+        advantage = long_run_advantage(self.model, self.uncertainty, np.full(len(count), total))
+        new_advantage = long_run_advantage(self.population, spread, np.full(1, total))
+        return replace(advantage, reference=np.repeat(reference, len(count))), replace(new_advantage, reference=reference)
 
 
 def warn_of_few_people(posterior: Posterior, participants: NDArray[Any]) -> None:
     """When nothing, or little, is known of how people differ."""
-    there = participants[np.asarray(posterior.likelihood.moments.count) > 0]
-    if there.size == 1:
+    present = participants[np.asarray(posterior.likelihood.moments.count) > 0]
+    if present.size == 1:
         text = (
-            f"participant {there[0].item()!r}: nobody else has usable decision points, so how people differ cannot be told, "
-            "and the policy for anybody is theirs"
+            f"participant {present[0].item()!r}: nobody else has usable decision points, so how people differ cannot be "
+            "told, and the policy for anybody is theirs"
         )
-    elif there.size < FEW_PEOPLE:
-        text = f"how people differ rests on {there.size} people and is a guess; from about {FEW_PEOPLE} on it can be told"
+    elif present.size < FEW_PEOPLE:
+        text = f"how people differ rests on {present.size} people and is a guess; from about {FEW_PEOPLE} on it can be told"
     elif not np.asarray(posterior.spread).any():
         text = "people do not differ in any coefficient of the reward as far as these logs tell: everybody has the same ones"
     else:

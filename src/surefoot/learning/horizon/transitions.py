@@ -39,7 +39,8 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     (array([ 1, -1,  3,  4, -1]), array([False, False, False,  True, False]))
     """
     order = logs.order
-    person, moment = logs.participant_index[order], count_moments(logs.time[order])
+    person = logs.participant_index[order]
+    moment = count_moments(logs.time[order])
     same = person[1:] == person[:-1]
     steps = np.diff(moment)
     spacing = (
@@ -52,11 +53,11 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
         overnight = same & (days == 1)
         near |= overnight & (moment.dtype.kind == "f")
         near &= days <= 1
-    found = Transitions(np.full(len(logs), -1), np.zeros(len(logs), dtype=bool))
+    transitions = Transitions(np.full(len(logs), -1), np.zeros(len(logs), dtype=bool))
     pairs = np.flatnonzero(near)
-    found.following[order[pairs]] = order[pairs + 1]
-    found.overnight[order[pairs]] = overnight[pairs]
-    return found
+    transitions.following[order[pairs]] = order[pairs + 1]
+    transitions.overnight[order[pairs]] = overnight[pairs]
+    return transitions
 
 
 def _median_spacing(person: NDArray[np.int64], steps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -64,7 +65,7 @@ def _median_spacing(person: NDArray[np.int64], steps: NDArray[np.float64]) -> ND
     size = np.bincount(person)
     first = np.cumsum(size) - size
     ordered = steps[np.lexsort((steps, person))]
-    found = np.zeros(len(size) + 1)
-    there = np.flatnonzero(size)
-    found[there] = ordered[first[there] + (size[there] - 1) // 2]
-    return found
+    medians = np.zeros(len(size) + 1)
+    observed = np.flatnonzero(size)
+    medians[observed] = ordered[first[observed] + (size[observed] - 1) // 2]
+    return medians

@@ -35,11 +35,11 @@ class BetweenPeople:
 
     between_people = True
 
-    def __init__(self, found: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
-        xp = array_namespace(found.coef)
+    def __init__(self, model: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
+        xp = array_namespace(model.coef)
         people = moments.reward.gram.shape[0]
         influences = []
-        for part, coef in ((moments.reward, found.coef[..., :1]), (moments.state, found.coef[..., 1:])):
+        for part, coef in ((moments.reward, model.coef[..., :1]), (moments.state, model.coef[..., 1:])):
             inverse = part.total().solve(penalty)[1]
             score = part.cross - part.gram @ coef - penalty[:, None] * coef / people
             influences.append(inverse @ score)
@@ -62,9 +62,9 @@ class WithinUnits:
 
     between_people = False
 
-    def __init__(self, found: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
-        self._reward = moments.reward.solve(penalty)[1], _residual_covariance(moments.reward, found.coef[..., :1])
-        self._state = moments.state.solve(penalty)[1], _residual_covariance(moments.state, found.coef[..., 1:])
+    def __init__(self, model: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
+        self._reward = moments.reward.solve(penalty)[1], _residual_covariance(moments.reward, model.coef[..., :1])
+        self._state = moments.state.solve(penalty)[1], _residual_covariance(moments.state, model.coef[..., 1:])
 
     def covariance(self, functionals: Array) -> Array:
         xp = array_namespace(functionals)
@@ -77,18 +77,20 @@ class WithinUnits:
 
     def coefficient_covariance(self, rows: slice, output: int) -> Array:
         inverse, residual = self._state if output else self._reward
-        place = max(output - 1, 0)
-        return inverse[:, rows, rows] * residual[:, place, place][:, None, None]
+        index = max(output - 1, 0)
+        return inverse[:, rows, rows] * residual[:, index, index][:, None, None]
 
 
 class OfPosteriors:
     """Σ over outputs of W V Wᵀ, V (units, outputs, d, d) the covariance of an output's coefficients, fitted apart."""
 
     def __init__(self, covariance: Array, *, between_people: bool) -> None:
-        self._covariance, self.between_people = covariance, between_people
+        self._covariance = covariance
+        self.between_people = between_people
 
     def covariance(self, functionals: Array) -> Array:
-        xp, total = array_namespace(functionals), 0.0
+        xp = array_namespace(functionals)
+        total = 0.0
         for output in range(functionals.shape[-1]):
             weights = functionals[..., output]
             total = total + weights @ self._covariance[:, output, ...] @ xp.matrix_transpose(weights)
@@ -107,11 +109,11 @@ def _residual_covariance(moments: Moments, coef: Array) -> Array:
     return squares / xp.maximum(free, xp.ones_like(free))[:, None, None]
 
 
-def estimate_uncertainty(found: LookAhead, moments: TransitionMoments, penalty: Array) -> Uncertainty:
+def estimate_uncertainty(model: LookAhead, moments: TransitionMoments, penalty: Array) -> Uncertainty:
     """For the model that was fitted to these people's moments, one by one or all together."""
     people = moments.reward.gram.shape[0]
-    if people == found.coef.shape[0]:
-        return WithinUnits(found, moments, penalty)
+    if people == model.coef.shape[0]:
+        return WithinUnits(model, moments, penalty)
     if people < ENOUGH_PEOPLE:
-        return WithinUnits(found, moments.total(), penalty)
-    return BetweenPeople(found, moments, penalty)
+        return WithinUnits(model, moments.total(), penalty)
+    return BetweenPeople(model, moments, penalty)

@@ -52,20 +52,21 @@ class ACCB(Method):
         """The limit of the mean squared logit; None without one."""
         return None
 
-    def learn_rule(self, found: CriticResult) -> tuple[Boltzmann, Array]:
-        batch, fit = found.batch, found.fit
+    def learn_rule(self, result: CriticResult) -> tuple[Boltzmann, Array]:
+        batch = result.batch
+        fit = result.fit
         xp = array_namespace(batch.state)
-        if found.ahead is None:
+        if result.ahead is None:
             advantage = fit.find_advantage(batch.state, batch.actions)
         else:
-            effect = xp.matrix_transpose(found.ahead.mean)
+            effect = xp.matrix_transpose(result.ahead.mean)
             advantage = batch.state @ effect[:, :-1, :] + effect[:, -1:, :]
-        z = policy_features(found.scaling.standardise(batch.state, batch.policy_sees))
-        penalty = (self.actor_penalty * found.scaling.reward)[:, None]
+        z = policy_features(result.scaling.standardise(batch.state, batch.policy_sees))
+        penalty = (self.actor_penalty * result.scaling.reward)[:, None]
         count = xp.sum(batch.weights, axis=1)
-        start = None if found.start is None else found.scaling.to_standard(found.start)
+        start = None if result.start is None else result.scaling.to_standard(result.start)
         actor = optimise(z, advantage, fit.weights, count=count, penalty=penalty, radius=self.radius, start=start)
-        return Boltzmann(found.scaling.to_raw(actor.coef)), actor.converged
+        return Boltzmann(result.scaling.to_raw(actor.coef)), actor.converged
 
 
 @dataclass(kw_only=True, eq=False)

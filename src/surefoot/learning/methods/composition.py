@@ -22,7 +22,7 @@ from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic
 from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import find_filter
-from surefoot.learning.fitted import FitArrays, Fitted, join_rules
+from surefoot.learning.fitted import FitArrays, join_rules
 from surefoot.learning.forgetting import check_forgetting, discount_rows, warn_of_oblivion
 from surefoot.learning.horizon import BatchOutlook, HorizonTask, JointFit, find_horizon
 from surefoot.learning.methods.critic_result import CriticResult
@@ -95,12 +95,12 @@ class Method(EstimatorInterface, ABC):
         if name.startswith("_") or not name.endswith("_"):
             raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
         # Once: what is asked for may be computed.
-        found = getattr(vars(self).get("fitted_"), name[:-1], UNKNOWN)
-        if found is UNKNOWN:
+        value = getattr(vars(self).get("fitted_"), name[:-1], UNKNOWN)
+        if value is UNKNOWN:
             raise NotFittedError(
                 f"{type(self).__name__} has no '{name}' yet; call fit(logs) first, or see its documentation"
             )
-        return found
+        return value
 
     def fit(self, logs: Trajectories, y: None = None, *, engine: str = "numpy") -> Self:
         """Learn one policy per participant, or one for all, with arrays of NumPy, of PyTorch (`torch`) or on a GPU
@@ -146,9 +146,10 @@ class Method(EstimatorInterface, ABC):
         of a fit to similar decision points: an actor with many starts then climbs from there instead.
         """
         self.check_names(logs.state_names, logs.action_names)
-        where, sees = find_engine(engine), self.list_seen(logs.state_names)
+        where = find_engine(engine)
+        sees = self.list_seen(logs.state_names)
         cleaned = logs if self.filter is None else find_filter(self.filter).clean(logs)
-        pooling, can_use, centre = find_pooling(self.pooling), cleaned.usable, self.list_centres(cleaned)
+        pooling = find_pooling(self.pooling)
         discount = discount_rows(cleaned, self.forgetting) if discount is None else discount
         participants = pooling.list_participants(cleaned)
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
@@ -158,19 +159,34 @@ class Method(EstimatorInterface, ABC):
         horizon = find_horizon(self.horizon)
         joint = horizon.look(self.make_horizon_task(cleaned, discount, where))
         arrays, troubles, rule = self.fit_units(cleaned, joint, discount, where, start)
-        names, training = (logs.action_names, logs.state_names), KnownTraining.of_logs(logs)
+        names = (logs.action_names, logs.state_names)
+        training = KnownTraining.of_logs(logs)
         policies = Policies(None if pooling.shared else participants, rule, *names, training=training)
         if joint is not None and joint.anybody is not None:
-            ((one, rows),) = cleaned.one_block()
-            batch = Batch.from_rows(cleaned, can_use, rows, where, discount, centre, **sees)
-            rule = self.fit_batch(batch, joint.anybody.restrict(one, rows, where)).rule.to_numpy(where)[0]
-            few = np.bincount(cleaned.participant_index[can_use], minlength=len(participants)) < features
-            policies = policies.with_anybody(rule, instead_of=few)
-        parts = (cleaned, self.make_critic(), pooling, participants, pooling.assign_rows(cleaned))
-        learned = {**sees, **arrays.finish(), "policies": policies, "horizon": horizon, "joint": joint}
-        self.fitted_ = Fitted(*parts, **learned)
+            few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(participants)) < features
+            policies = policies.with_anybody(self._fit_anybody(cleaned, joint.anybody, discount, where), instead_of=few)
+        self.fitted_ = arrays.finish(
+            logs=cleaned,
+            critic=self.make_critic(),
+            pooling=pooling,
+            participants=participants,
+            critic_sees=sees["critic_sees"],
+            policy_sees=sees["policy_sees"],
+            policies=policies,
+            horizon=horizon,
+            joint=joint,
+        )
         warn_of_troubles(participants, np.column_stack([troubles, ~self.fitted_.converged]), [*texts, NOT_CONVERGED])
         return self
+
+    def _fit_anybody(
+        self, logs: Trajectories, joint: JointFit, discount: NDArray[np.float64], engine: Engine
+    ) -> DecisionRule:
+        """The decision rule for people who are not in the logs, which partial pooling gives."""
+        ((fits, rows),) = logs.one_block()
+        sees = self.list_seen(logs.state_names)
+        batch = Batch.from_rows(logs, logs.usable, rows, engine, discount, self.list_centres(logs), **sees)
+        return self.fit_batch(batch, joint.restrict(fits, rows, engine)).rule.to_numpy(engine)[0]
 
     def fit_units(
         self,
@@ -182,7 +198,9 @@ class Method(EstimatorInterface, ABC):
     ) -> tuple[FitArrays, NDArray[np.bool_], DecisionRule]:
         """Critic and decision rule of every fit to some people's filtered logs, and its troubles, (fits, troubles); `joint`
         is what was learned of everybody before."""
-        pooling, can_use, centre = find_pooling(self.pooling), logs.usable, self.list_centres(logs)
+        pooling = find_pooling(self.pooling)
+        can_use = logs.usable
+        centre = self.list_centres(logs)
         sees = self.list_seen(logs.state_names)
         features = int((sees["critic_sees"].sum() + 1) * logs.actions)
         arrays = FitArrays(len(pooling.list_participants(logs)), logs)
@@ -198,9 +216,9 @@ class Method(EstimatorInterface, ABC):
             return fits, learned.rule.to_numpy(engine), engine.to_numpy(troubles)
 
         blocks = pooling.list_blocks(logs, choose_block_cells(logs))
-        who, rules, troubles = zip(*map_threads(fit_block, blocks), strict=True)
-        back = np.argsort(np.concatenate(who))
-        return arrays, np.concatenate(troubles)[back], join_rules(who, rules)
+        fitted, rules, troubles = zip(*map_threads(fit_block, blocks), strict=True)
+        back = np.argsort(np.concatenate(fitted))
+        return arrays, np.concatenate(troubles)[back], join_rules(fitted, rules)
 
     def list_seen(self, state_names: Sequence[str]) -> dict[str, Any]:
         """Which state variables critic and policy see."""
@@ -266,7 +284,8 @@ class Method(EstimatorInterface, ABC):
             return None
         unknown = np.flatnonzero(logs.usable & np.isnan(logs.probability))
         if unknown.size:
-            column, row = logs.names.probability, int(unknown[0])
+            column = logs.names.probability
+            row = int(unknown[0])
             raise InputError(
                 f"centre_actions needs the probability of the action taken, and column '{column}' has none at "
                 f"{unknown.size} usable decision points, the first of participant '{logs.participant[row]}' at time "
@@ -295,7 +314,7 @@ class Method(EstimatorInterface, ABC):
             )
 
     @abstractmethod
-    def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
+    def learn_rule(self, result: CriticResult) -> tuple[DecisionRule, Array]:
         """The decision rules of the block's people, and for whom the search for them converged."""
 
     def make_critic(self) -> Critic:
@@ -304,23 +323,23 @@ class Method(EstimatorInterface, ABC):
 
     def check_parameters(self) -> None:
         """Refuse parts that do not exist and numbers that cannot be."""
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if isinstance(one.default, float) and not number:
-                raise InputError(f"{one.name} is {value!r}; it must be a number")
+            if isinstance(field.default, float) and not number:
+                raise InputError(f"{field.name} is {value!r}; it must be a number")
         critic = self.make_critic()
         critic.check_parameters()
         if self.filter is not None:
             find_filter(self.filter)
-        for what, needs in (
+        for part, needs in (
             (type(self).__name__, self.needs_coefficients),
             (f"pooling = '{self.pooling}'", find_pooling(self.pooling).needs_coefficients),
             ("centre_actions = true", self.centre_actions),
             (f"horizon = '{self.horizon}'", find_horizon(self.horizon).looks_ahead),
         ):
             if needs:
-                critic.require_coefficients(what)
+                critic.require_coefficients(part)
         if find_horizon(self.horizon).looks_ahead and self.centre_actions:
             raise InputError(
                 "centre_actions leaves out what happens without the action, which a look ahead needs; use horizon = "

@@ -44,7 +44,8 @@ class CriticResult:
         """With the residuals that the fit leaves, and their scale."""
         xp = array_namespace(features)
         residuals = fit.find_residuals(features, batch.reward)
-        total, squares = xp.sum(fit.weights, axis=1), xp.sum(fit.weights * residuals**2, axis=1)
+        total = xp.sum(fit.weights, axis=1)
+        squares = xp.sum(fit.weights * residuals**2, axis=1)
         scale = xp.sqrt(squares / xp.where(total > 0, total, xp.ones_like(total)))
         return cls(batch, features, fit, scale, scaling, penalty, residuals, ahead)
 

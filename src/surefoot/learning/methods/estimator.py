@@ -19,10 +19,14 @@ class EstimatorInterface:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """What the constructor was given; with `deep` also the parameters of parts that have some (`critic__alpha`)."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        parts = {name: part for name, part in own.items() if deep and hasattr(part, "get_params")}
-        inner = {f"{name}__{key}": value for name, part in parts.items() for key, value in part.get_params().items()}
-        return own | inner
+        parameters = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        components = {name: component for name, component in parameters.items() if deep and hasattr(component, "get_params")}
+        inner = {
+            f"{name}__{key}": value
+            for name, component in components.items()
+            for key, value in component.get_params().items()
+        }
+        return parameters | inner
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters, also those of parts (`critic__alpha=2.0`); what was learned stays until the next fit."""
@@ -62,8 +66,8 @@ class EstimatorInterface:
             return policies.probabilities(states.participant, filled, states.available)
         if participant is None and policies.participants is not None:
             raise InputError("everybody has a policy of their own; say whose it is: predict_proba(states, participant=...)")
-        who = np.broadcast_to(np.asarray(0 if participant is None else participant), (len(states),))
-        return policies.probabilities(who, states)
+        participants = np.broadcast_to(np.asarray(0 if participant is None else participant), (len(states),))
+        return policies.probabilities(participants, states)
 
     def score(self, logs: Trajectories, y: None = None) -> float:
         """What the method is worth on these logs, per decision point: a doubly robust value that no decision point judges

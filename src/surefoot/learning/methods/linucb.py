@@ -44,17 +44,20 @@ class LinUCB(Method):
     """α."""
     _non_negative: ClassVar[tuple[str, ...]] = ("critic_penalty", "exploration")
 
-    def learn_rule(self, found: CriticResult) -> tuple[UpperConfidence, Array]:
-        batch, x, fit = found.batch, found.features, found.fit
-        if found.ahead is not None or batch.centre is not None:
+    def learn_rule(self, result: CriticResult) -> tuple[UpperConfidence, Array]:
+        batch = result.batch
+        x = result.features
+        fit = result.fit
+        if result.ahead is not None or batch.centre is not None:
             # Of centred actions only the effects are known, not what is expected without one.
-            mean, spread = (found.ahead or found.immediate_advantage(found.system, found.scale)).over_nothing()
+            mean, spread = (result.ahead or result.immediate_advantage(result.system, result.scale)).over_nothing()
             return UpperConfidence(mean, self.exploration**2 * spread), fit.converged
         xp = array_namespace(x)
         people, d = fit.coef.shape
         size = d // batch.actions
-        system = Cholesky(found.system)
-        means, spreads = [], []
+        system = Cholesky(result.system)
+        means = []
+        spreads = []
         for action in range(batch.actions):
             # x(s, a) = E_a z(s): row j of `select` holds the critic's features that element j of z feeds.
             select = critic_features(np.eye(size)[:, :-1], np.full(size, action), batch.actions)
@@ -66,5 +69,5 @@ class LinUCB(Method):
             half = system.half_solve(xp.broadcast_to(xp.matrix_transpose(select), (people, d, size)))
             half = contiguous(xp.permute_dims(half, (2, 1, 0)))
             spreads.append(half @ xp.matrix_transpose(half))
-        width = (self.exploration * found.scale)[:, None, None, None] ** 2
+        width = (self.exploration * result.scale)[:, None, None, None] ** 2
         return UpperConfidence(xp.stack(means, axis=1), width * xp.stack(spreads, axis=1)), fit.converged

@@ -24,11 +24,11 @@ class Pessimist(Method):
     caution: float | None = None
     """κ. By default it follows the decision points of a fit: 1 from 1,500 on, 2 from 400 on, 3 below."""
 
-    def learn_rule(self, found: CriticResult) -> tuple[Pessimistic, Array]:
-        advantage = found.ahead or found.immediate_advantage(found.system, found.scale)
+    def learn_rule(self, result: CriticResult) -> tuple[Pessimistic, Array]:
+        advantage = result.ahead or result.immediate_advantage(result.system, result.scale)
         kappa = choose_caution(advantage.count) if self.caution is None else self.caution + 0.0 * advantage.count
         mean, spread = advantage.over_reference()
-        return Pessimistic(mean, kappa[:, None, None, None] ** 2 * spread), found.fit.converged
+        return Pessimistic(mean, kappa[:, None, None, None] ** 2 * spread), result.fit.converged
 
     def check_parameters(self) -> None:
         super().check_parameters()

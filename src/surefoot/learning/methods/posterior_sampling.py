@@ -76,34 +76,36 @@ class PosteriorSampler(Method):
         pull = xp.matrix_transpose(data.features) @ (fit.weights * rewards)[..., None]
         penalty = data.penalty
         for _ in range(1 if prior is None else NOISE_STEPS):
-            found = CriticResult.of_fit(batch, data.features, fit, scaling, penalty)
-            penalty = _where_given((estimate_noise(found)[:, None] / scale) ** 2, data.penalty)
-            moved = solve(self._system(replace(found, penalty=penalty)), pull).solution[..., 0]
+            result = CriticResult.of_fit(batch, data.features, fit, scaling, penalty)
+            penalty = _where_given((estimate_noise(result)[:, None] / scale) ** 2, data.penalty)
+            moved = solve(self._system(replace(result, penalty=penalty)), pull).solution[..., 0]
             fit = replace(fit, coef=mean + moved)
         return fit, penalty
 
     def place_prior(self, state: Sequence[str], actions: Sequence[str]) -> PlacedPrior | None:
         return place_prior(self.prior, state, actions) if self.prior else None
 
-    def _system(self, found: CriticResult) -> Array:
+    def _system(self, result: CriticResult) -> Array:
         """XᵀUX + ζ with a prior that is proper in every effect: what nobody has tried yet is as likely good as bad.
 
         Where the penalty leaves the intercept of an effect free, because where zero lies is a matter of units, the effect in
         the middle of the states is taken to be N(0, σ²/ζ_c).
         """
-        xp, (system, actions) = array_namespace(found.penalty), (found.system, found.batch.actions)
+        xp = array_namespace(result.penalty)
+        system = result.system
+        actions = result.batch.actions
         size = system.shape[-1] // actions
-        middle = xp.concat([xp.ones_like(found.scale[:, None]), found.scaling.centre * found.batch.critic_sees], axis=1)
+        middle = xp.concat([xp.ones_like(result.scale[:, None]), result.scaling.centre * result.batch.critic_sees], axis=1)
         shrink = self.critic_penalty * middle[:, :, None] * middle[:, None, :]
         for block in (slice(a * size, (a + 1) * size) for a in range(1, actions)):
-            free = found.penalty[:, block][:, :1, None] == 0
+            free = result.penalty[:, block][:, :1, None] == 0
             system[:, block, block] += xp.where(free, shrink, 0.0)
         return system
 
-    def learn_rule(self, found: CriticResult) -> tuple[DecisionRule, Array]:
-        noise = estimate_noise(found)
-        advantage = found.ahead or found.immediate_advantage(self._system(found), noise * measure_widening(found))
-        return ALLOCATIONS[self.allocation](self, advantage, noise), found.fit.converged
+    def learn_rule(self, result: CriticResult) -> tuple[DecisionRule, Array]:
+        noise = estimate_noise(result)
+        advantage = result.ahead or result.immediate_advantage(self._system(result), noise * measure_widening(result))
+        return ALLOCATIONS[self.allocation](self, advantage, noise), result.fit.converged
 
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
         super().check_names(state, actions)
@@ -136,32 +138,33 @@ def _where_given(given: Array, otherwise: Array) -> Array:
     return xp.where(given > 0, given, otherwise)
 
 
-def estimate_noise(found: CriticResult) -> Array:
+def estimate_noise(result: CriticResult) -> Array:
     """σ of every fit: √((Σ u e² + r₀²) / (max(Σ u − d, 0) + 1)), (fits,).
 
     The spread r₀ of the reward counts as one more decision point, so that a fit through as many points as it has
     coefficients does not claim to be certain.
     """
-    xp = array_namespace(found.scale)
-    total = xp.sum(found.fit.weights, axis=1)
-    free = xp.maximum(total - found.fit.coef.shape[-1], xp.zeros_like(total))
-    return xp.sqrt((found.scale**2 * total + found.scaling.reward**2) / (free + 1))
+    xp = array_namespace(result.scale)
+    total = xp.sum(result.fit.weights, axis=1)
+    free = xp.maximum(total - result.fit.coef.shape[-1], xp.zeros_like(total))
+    return xp.sqrt((result.scale**2 * total + result.scaling.reward**2) / (free + 1))
 
 
-def measure_widening(found: CriticResult) -> Array:
+def measure_widening(result: CriticResult) -> Array:
     """How many times wider the posterior is because moving w also moves decision points across the critic's limit, (fits,).
 
     To first order w moves as if Σ u − c f(±c) decision points held it instead of Σ u, with c the limit of the residuals and
     f their density there (as in the sandwich of a capped fit). Left out, `ro-ts` would be 44 % too sure of normal noise.
     """
-    xp = array_namespace(found.scale)
-    total, limited = xp.sum(found.fit.weights, axis=1), xp.isfinite(found.fit.threshold)
-    limit = xp.sqrt(xp.where(limited, found.fit.threshold, 1.0))
-    width = KERNEL_WIDTH * found.scale * xp.where(total > 0, total, 1.0) ** -0.2
+    xp = array_namespace(result.scale)
+    total = xp.sum(result.fit.weights, axis=1)
+    limited = xp.isfinite(result.fit.threshold)
+    limit = xp.sqrt(xp.where(limited, result.fit.threshold, 1.0))
+    width = KERNEL_WIDTH * result.scale * xp.where(total > 0, total, 1.0) ** -0.2
     known = limited & (width > 0) & (total > 0)
     width = xp.where(known, width, 1.0)[:, None]
-    gap = (xp.abs(found.residuals) - limit[:, None]) / width
-    kernel = xp.where(xp.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0) * found.batch.weights
+    gap = (xp.abs(result.residuals) - limit[:, None]) / width
+    kernel = xp.where(xp.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0) * result.batch.weights
     lost = limit * xp.sum(kernel, axis=1) / xp.where(total > 0, total, 1.0)
     return xp.where(known, 1 / (1 - xp.clip(lost, 0.0, MOST_LOST)), 1.0)
 
@@ -177,10 +180,10 @@ def _allocate_smoothly(method: PosteriorSampler, advantage: Advantage, noise: Ar
             "probabilities in their limits by [probability_limits]"
         )
     xp = array_namespace(noise)
-    one = xp.ones_like(noise)
+    ones = xp.ones_like(noise)
     curve = (method.smooth_minimum, method.smooth_maximum, method.smooth_offset)
     steepness = method.smooth_steepness / xp.where(noise > 0, noise, 1.0)
-    parts = [*(value * one for value in curve), steepness, method.smooth_exponent * one]
+    parts = [*(value * ones for value in curve), steepness, method.smooth_exponent * ones]
     return SmoothAllocation(advantage.mean, advantage.covariance, xp.stack(parts, axis=-1))
 
 

@@ -107,28 +107,39 @@ class Likelihood:
         """
         xp = array_namespace(moments.gram)
         across = xp.matrix_transpose(basis)
-        gram, total = across @ moments.gram @ basis, xp.sum(moments.gram, axis=0)
+        gram = across @ moments.gram @ basis
+        total = xp.sum(moments.gram, axis=0)
         size = _diagonal(xp.sum(gram, axis=0))
         informed = size > NOTHING * _diagonal(xp.abs(across) @ xp.abs(total) @ xp.abs(basis))
         given = (across * (xp.zeros_like(penalty) if prior is None else prior[0] * prior[1])) @ basis
-        # Of what the data do not tell, a prior still does.
-        size, informed = xp.where(informed, size, _diagonal(given)), informed | (_diagonal(given) > 0)
+        # A prior may inform coefficients on which the data are silent.
+        size = xp.where(informed, size, _diagonal(given))
+        informed = informed | (_diagonal(given) > 0)
         people = float(max(int(xp.sum(xp.astype(moments.count > 0, xp.int64))), 1))
         scale = xp.where(informed, xp.sqrt(people / xp.where(informed, size, 1.0)), 0.0)
         basis = basis * xp.where(informed, scale, 1.0)[None, :]
-        kept = xp.astype(informed, gram.dtype)
+        informative = xp.astype(informed, gram.dtype)
         gram = gram * (scale[:, None] * scale)
-        cross = (xp.matrix_transpose(basis) @ moments.cross[:, :, response, None])[..., 0] * kept
-        shrink = (xp.matrix_transpose(basis) * penalty) @ basis * (kept[:, None] * kept)
+        cross = (xp.matrix_transpose(basis) @ moments.cross[:, :, response, None])[..., 0] * informative
+        shrink = (xp.matrix_transpose(basis) * penalty) @ basis * (informative[:, None] * informative)
         given = given * (scale[:, None] * scale)
-        free = float(xp.sum(moments.count)) - float(xp.sum(kept))
+        free = float(xp.sum(moments.count)) - float(xp.sum(informative))
         squares = float(xp.sum(moments.squares[:, response, response]))
         if variance_left < 1:
-            own = moments.solve(penalty)[0][:, :, response]
-            left = squares - float(xp.sum(own * moments.cross[:, :, response]))
+            coefficients = moments.solve(penalty)[0][:, :, response]
+            left = squares - float(xp.sum(coefficients * moments.cross[:, :, response]))
             squares += (1 / variance_left**2 - 1) * left
-        more = () if prior is None else (given, prior[1])
-        return cls(gram, cross, squares, max(free, 1.0), shrink + given, basis, moments, *more)
+        return cls(
+            gram=gram,
+            cross=cross,
+            squares=squares,
+            free=max(free, 1.0),
+            penalty=shrink + given,
+            basis=basis,
+            moments=moments,
+            prior=0.0 if prior is None else given,
+            held_noise=None if prior is None else prior[1],
+        )
 
     @property
     def people(self) -> int:
@@ -139,18 +150,23 @@ class Likelihood:
     def at(self, root: Array) -> LikelihoodPoint:
         """At L = diag(root), or at L itself, (d, d)."""
         xp = array_namespace(self.gram)
-        across, d = xp.matrix_transpose(root) if root.ndim == 2 else root, self.gram.shape[-1]
+        across = xp.matrix_transpose(root) if root.ndim == 2 else root
+        d = self.gram.shape[-1]
         cross = self.cross * root if root.ndim == 1 else self.cross @ root
         shrink = self.penalty * (root[:, None] * root) if root.ndim == 1 else across @ self.penalty @ root
-        inverse, own, log_determinant = xp.empty_like(self.gram), xp.empty_like(self.gram), xp.empty_like(self.gram[:, 0, 0])
+        inverse = xp.empty_like(self.gram)
+        reliability = xp.empty_like(self.gram)
+        log_determinant = xp.empty_like(self.gram[:, 0, 0])
         eye = xp.eye(d, dtype=cross.dtype, device=device(cross))
-        for some in split_people(self.gram, d**2):
-            gram = self.gram[some]
+        for people in split_people(self.gram, d**2):
+            gram = self.gram[people]
             inner = gram * (root[:, None] * root) if root.ndim == 1 else across @ gram @ root
-            inverse[some], log_determinant[some] = invert_definite(eye + inner)
-            own[some] = inner @ inverse[some]
+            inverse[people], log_determinant[people] = invert_definite(eye + inner)
+            reliability[people] = inner @ inverse[people]
         right = (inverse @ cross[..., None])[..., 0]
-        system, whole = (part[0, ...] for part in invert((xp.sum(own, axis=0) + shrink)[None, ...]))
+        system, log_determinant_of_system = (
+            part[0, ...] for part in invert((xp.sum(reliability, axis=0) + shrink)[None, ...])
+        )
         pull = xp.sum(right, axis=0)
         beta = system @ pull
         left = self.squares - float(xp.sum(cross * right)) - float(xp.sum(pull * beta))
@@ -159,9 +175,11 @@ class Likelihood:
         # log det A is that of these coordinates; columns that were dropped have no part in it.
         length = xp.log(root if root.ndim == 1 else _diagonal(root))
         logs = 2 * float(xp.sum(xp.where(_diagonal(system) > 0, length, 0.0)))
-        told = self.free * float(np.log(noise)) if self.held_noise is None else left / noise
-        deviance = float(xp.sum(log_determinant)) + float(whole) - logs + told
-        return LikelihoodPoint(self, root, inverse, own, right - own @ beta, system, beta, noise, deviance, left)
+        noise_term = self.free * float(np.log(noise)) if self.held_noise is None else left / noise
+        deviance = float(xp.sum(log_determinant)) + float(log_determinant_of_system) - logs + noise_term
+        return LikelihoodPoint(
+            self, root, inverse, reliability, right - reliability @ beta, system, beta, noise, deviance, left
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +190,8 @@ class LikelihoodPoint:
     root: Array
     inverse: Array
     """M⁻¹, (people, d, d)."""
-    own: Array
-    """W."""
+    reliability: Array
+    """W, (people, d, d)."""
     deviation: Array
     """bᵢ, (people, d)."""
     system: Array
@@ -186,14 +204,16 @@ class LikelihoodPoint:
 
     def estimate_noise(self) -> float:
         """The best σ² for this L, and this β, with the part of ζ that a prior has."""
-        xp, prior = array_namespace(self.own), self.likelihood.prior
+        xp = array_namespace(self.reliability)
+        prior = self.likelihood.prior
         prior = xp.zeros_like(self.system) + prior
         prior = (
             prior * (self.root[:, None] * self.root)
             if self.root.ndim == 1
             else xp.matrix_transpose(self.root) @ prior @ self.root
         )
-        paid, degrees = float(xp.sum(self.beta * (prior @ self.beta))), float(xp.sum(self.system * prior))
+        paid = float(xp.sum(self.beta * (prior @ self.beta)))
+        degrees = float(xp.sum(self.system * prior))
         return (self.left - paid) / (self.likelihood.free + degrees)
 
     @property
@@ -204,32 +224,39 @@ class LikelihoodPoint:
 
     def slope(self) -> Array:
         """Of the deviance in L Lᵀ, at I of these coordinates: Σ W − W A⁻¹ W − b bᵀ / σ², (d, d)."""
-        xp = array_namespace(self.own)
-        people, d, _ = self.own.shape
-        stacked = (xp.reshape(part, (people * d, d)) for part in (self.system @ self.own, self.own))
+        xp = array_namespace(self.reliability)
+        people, d, _ = self.reliability.shape
+        stacked = (xp.reshape(part, (people * d, d)) for part in (self.system @ self.reliability, self.reliability))
         explained = xp.matrix_transpose(next(stacked)) @ next(stacked)
-        return xp.sum(self.own, axis=0) - explained - xp.matrix_transpose(self.deviation) @ self.deviation / self.noise
+        return (
+            xp.sum(self.reliability, axis=0) - explained - xp.matrix_transpose(self.deviation) @ self.deviation / self.noise
+        )
 
     def diagonal_slope(self) -> Array:
         """The diagonal of `slope`, for less."""
-        xp, d = array_namespace(self.own), self.own.shape[-1]
+        xp = array_namespace(self.reliability)
+        d = self.reliability.shape[-1]
         total = -xp.sum(self.deviation**2, axis=0) / self.noise
-        for some in split_people(self.own, d**2):
-            w = self.own[some]
+        for people in split_people(self.reliability, d**2):
+            w = self.reliability[people]
             total = total + _diagonal(xp.sum(w, axis=0)) - xp.sum(xp.sum((w @ self.system) * w, axis=2), axis=0)
         return total
 
     def curvature(self) -> tuple[Array, Array]:
         """Second derivatives of the deviance in λ, times λλᵀ, (d, d), and a positive semi-definite stand-in (the average
         information of Gilmour, Thompson and Cullis, 1995)."""
-        xp, b = array_namespace(self.own), self.deviation
-        d = self.own.shape[-1]
-        rows = xp.permute_dims(self.own, (1, 0, 2))
+        xp = array_namespace(self.reliability)
+        b = self.deviation
+        d = self.reliability.shape[-1]
+        rows = xp.permute_dims(self.reliability, (1, 0, 2))
         between = self.system @ (xp.matrix_transpose(rows) @ rows)
         crossed = xp.reshape(between, (d, d * d)) @ xp.matrix_transpose(xp.reshape(xp.matrix_transpose(between), (d, d * d)))
-        expected, quadratic, pulled = crossed, 0.0, 0.0
-        for some in split_people(self.own, d**2):
-            w, off = self.own[some], b[some]
+        expected = crossed
+        quadratic = 0.0
+        pulled = 0.0
+        for people in split_people(self.reliability, d**2):
+            w = self.reliability[people]
+            off = b[people]
             expected = expected + xp.sum(w * (w - 2 * (w @ self.system @ w)), axis=0)
             pull = w * off[:, None, :]
             pulled = pulled + xp.sum(pull, axis=0)
@@ -238,21 +265,22 @@ class LikelihoodPoint:
         exact = 2 * average - expected
         if self.likelihood.held_noise is None:
             squares = xp.sum(b**2, axis=0) / self.noise
-            told = squares[:, None] * squares / self.likelihood.free
-            average, exact = average - told, exact - told
+            noise_term = squares[:, None] * squares / self.likelihood.free
+            average = average - noise_term
+            exact = exact - noise_term
         return exact, average
 
     def posterior(self, n_iter: int, converged: bool, least: Array) -> Posterior:
         """In the coordinates of the moments; where λ is the `least` that is searched, Ψ is zero."""
-        xp = array_namespace(self.own)
+        xp = array_namespace(self.reliability)
         basis = self.likelihood.basis
-        here = basis * self.root if self.root.ndim == 1 else basis @ self.root
-        back = xp.matrix_transpose(here)
-        differs = here * xp.astype(~least, here.dtype) if self.root.ndim == 1 else here
-        covariance = self.noise * (here @ (self.inverse + self.inverse @ self.system @ self.inverse) @ back)
+        transform = basis * self.root if self.root.ndim == 1 else basis @ self.root
+        back = xp.matrix_transpose(transform)
+        differs = transform * xp.astype(~least, transform.dtype) if self.root.ndim == 1 else transform
+        covariance = self.noise * (transform @ (self.inverse + self.inverse @ self.system @ self.inverse) @ back)
         return Posterior(
-            population=here @ self.beta,
-            population_covariance=self.noise * (here @ self.system @ back),
+            population=transform @ self.beta,
+            population_covariance=self.noise * (transform @ self.system @ back),
             spread=self.noise * (differs @ xp.matrix_transpose(differs)),
             noise=self.noise,
             mean=(self.beta + self.deviation) @ back,

@@ -67,4 +67,5 @@ class Pooling(ABC):
 
 
 POOLINGS: Registry[Pooling] = Registry("pooling")
-register_pooling, find_pooling = POOLINGS.register, POOLINGS.find
+register_pooling = POOLINGS.register
+find_pooling = POOLINGS.find

@@ -37,7 +37,8 @@ STARTS = (0.03, 0.3, 3.0)
 """The search begins with the best of these shares of Ψ that a participant's coefficients move in the whole study."""
 AT_FIRST = 1e-2
 """… and with at least this much of λ, so that a coefficient in which people are alike at first may move."""
-LEAST_STEP, MOST_STEP = 1e-8, 1e2
+LEAST_STEP = 1e-8
+MOST_STEP = 1e2
 CUT = 2.705543454095404
 """The 90 % point of χ² with one degree of freedom: what q = 0, on the boundary, exceeds in one of 20 studies."""
 
@@ -57,7 +58,7 @@ def check_random_walk(step: float | str | None) -> None:
 class TimeBlocks:
     """Every participant's decision points in blocks of consecutive ones; the last block ends with the last one."""
 
-    place: NDArray[np.int64]
+    block: NDArray[np.int64]
     """The block of every row."""
     first: NDArray[np.int64]
     """Everybody's first block."""
@@ -70,7 +71,7 @@ class TimeBlocks:
         """At most so many blocks.
 
         >>> logs = Trajectories.from_arrays(np.zeros((1, 5, 1)), np.ones((1, 5)), np.zeros((1, 5)))
-        >>> TimeBlocks.of_logs(logs, most=3).place
+        >>> TimeBlocks.of_logs(logs, most=3).block
         array([0, 1, 1, 2, 2])
         """
         lengths = np.diff(logs.starts)
@@ -111,11 +112,17 @@ class WalkLikelihood:
 
     def at(self, scale: Numbers, step: float) -> WalkPoint:
         """At λ, (d,), and q for a whole block."""
-        root, (_, people, d) = np.sqrt(scale), self.cross.shape
-        gram, cross = self.gram * (root[:, None] * root), self.cross * root
+        root = np.sqrt(scale)
+        _, people, d = self.cross.shape
+        gram = self.gram * (root[:, None] * root)
+        cross = self.cross * root
         eye = np.eye(d)
-        mean, known = np.zeros((people, d, 1 + d)), np.broadcast_to(eye, (people, d, d))
-        total, determinant, shrunk, pulled = np.zeros((1 + d, 1 + d)), 0.0, [], []
+        mean = np.zeros((people, d, 1 + d))
+        known = np.broadcast_to(eye, (people, d, d))
+        total = np.zeros((1 + d, 1 + d))
+        determinant = 0.0
+        shrunk = []
+        pulled = []
         for s, c, begun in zip(gram, cross, self.begun, strict=True):
             known = known + step * begun[:, None, None] * eye
             data = np.concatenate([c[..., None], s], axis=-1)
@@ -124,7 +131,8 @@ class WalkLikelihood:
             determinant -= float(np.linalg.slogdet(shrink)[1].sum())
             known = shrink @ known
             known = (known + np.swapaxes(known, 1, 2)) / 2
-            before, mean = mean, mean + known @ pull
+            before = mean
+            mean = mean + known @ pull
             total[1:] += np.sum(data, axis=0)
             total[0, 1:] += np.sum(c, axis=0)
             total -= np.sum(np.swapaxes(before, 1, 2) @ data + np.swapaxes(pull, 1, 2) @ mean, axis=0)
@@ -170,48 +178,52 @@ class WalkPoint:
         cls, likelihood: WalkLikelihood, scale: Numbers, step: float, gram: Numbers, filtered: _Filtered
     ) -> WalkPoint:
         """With β, σ² and the deviance that follow."""
-        still, root = likelihood.still, np.sqrt(scale)
+        still = likelihood.still
+        root = np.sqrt(scale)
         shrink = np.asarray(still.penalty) * (root[:, None] * root)
-        system, whole = (part[0] for part in invert((filtered.total[1:, 1:] + shrink)[None]))
+        system, log_determinant_of_system = (part[0] for part in invert((filtered.total[1:, 1:] + shrink)[None]))
         beta = system @ filtered.total[1:, 0]
         left = still.squares + filtered.total[0, 0] - filtered.total[1:, 0] @ beta
         noise = max(left, float(np.finfo(np.float64).tiny)) / still.free
         logs = float(np.log(scale)[np.diagonal(system) > 0].sum())
-        deviance = filtered.determinant + float(whole) - logs + still.free * float(np.log(noise))
+        deviance = filtered.determinant + float(log_determinant_of_system) - logs + still.free * float(np.log(noise))
         return cls(likelihood, scale, step, gram, filtered, system, beta, noise, deviance)
 
     def slopes(self) -> Numbers:
         """Of the deviance in log λ, (d,), and in log q."""
         people, d = self.filtered.mean.shape[:2]
-        back, doubt = np.zeros((people, d, 1 + d)), np.zeros((people, d, d))
+        back = np.zeros((people, d, 1 + d))
+        doubt = np.zeros((people, d, d))
         moved = np.zeros(d)
         for block in range(len(self.gram) - 1, -1, -1):
-            shrink, across = self.filtered.shrunk[block], np.swapaxes(self.filtered.shrunk[block], 1, 2)
+            shrink = self.filtered.shrunk[block]
+            across = np.swapaxes(self.filtered.shrunk[block], 1, 2)
             back = across @ (self.filtered.pulled[block] + back)
             doubt = across @ (self.gram[block] + doubt @ shrink)
             moved += self._slope(back, doubt, self.likelihood.begun[block]) * self.step
         return np.append(moved + self._slope(back, doubt, np.ones(people)), moved.sum())
 
-    def _slope(self, back: Numbers, doubt: Numbers, who: Numbers | NDArray[np.bool_]) -> Numbers:
+    def _slope(self, back: Numbers, doubt: Numbers, counted: Numbers | NDArray[np.bool_]) -> Numbers:
         """Σ N − r_X A⁻¹ r_Xᵀ − r rᵀ / σ² over people, its diagonal."""
         toward = back[..., 0] - back[..., 1:] @ self.beta
         known = np.einsum("pij,jk,pik->pi", back[..., 1:], self.system, back[..., 1:])
-        return np.asarray(who @ (np.diagonal(doubt, axis1=1, axis2=2) - known - toward**2 / self.noise))
+        return np.asarray(counted @ (np.diagonal(doubt, axis1=1, axis2=2) - known - toward**2 / self.noise))
 
     def posterior(self, points: int, n_iter: int, converged: bool) -> Posterior:
         """In the coordinates of the moments; blocks have so many `points`."""
-        still, mean = self.likelihood.still, self.filtered.mean
-        here = np.asarray(still.basis) * np.sqrt(self.scale)
-        differs = here * (self.scale > LEAST)
-        left = np.eye(len(here)) - mean[..., 1:]
+        still = self.likelihood.still
+        mean = self.filtered.mean
+        transform = np.asarray(still.basis) * np.sqrt(self.scale)
+        differs = transform * (self.scale > LEAST)
+        left = np.eye(len(transform)) - mean[..., 1:]
         known = self.filtered.known + left @ self.system @ np.swapaxes(left, 1, 2)
         return Posterior(
-            population=here @ self.beta,
-            population_covariance=self.noise * (here @ self.system @ here.T),
+            population=transform @ self.beta,
+            population_covariance=self.noise * (transform @ self.system @ transform.T),
             spread=self.noise * (differs @ differs.T),
             noise=self.noise,
-            mean=(mean[..., 0] + left @ self.beta) @ here.T,
-            covariance=self.noise * (here @ known @ here.T),
+            mean=(mean[..., 0] + left @ self.beta) @ transform.T,
+            covariance=self.noise * (transform @ known @ transform.T),
             deviance=self.deviance,
             n_iter=n_iter,
             converged=converged,
@@ -220,24 +232,24 @@ class WalkPoint:
         )
 
 
-def fit_random_walk(found: Posterior, walk: Walk, response: int = 0) -> Posterior:
+def fit_random_walk(still: Posterior, walk: Walk, response: int = 0) -> Posterior:
     """The same people, who move: everybody's last coefficients, from a fit to people who do not.
 
     An estimated q stays 0, and the fit as it was, unless the likelihood ratio speaks against that at 5 %.
     """
     step = walk.step if isinstance(walk.step, str) else float(walk.step) * walk.blocks.points
-    if step == 0 or found.likelihood.people < 2 or walk.blocks.count < 2:
-        return found
-    likelihood = WalkLikelihood.of_walk(found.likelihood, walk, response)
-    inside = np.linalg.pinv(np.asarray(found.likelihood.basis))
-    start = np.diagonal(inside @ np.asarray(found.spread) @ inside.T) / found.noise
+    if step == 0 or still.likelihood.people < 2 or walk.blocks.count < 2:
+        return still
+    likelihood = WalkLikelihood.of_walk(still.likelihood, walk, response)
+    inside = np.linalg.pinv(np.asarray(still.likelihood.basis))
+    start = np.diagonal(inside @ np.asarray(still.spread) @ inside.T) / still.noise
     start = np.clip(np.maximum(start, AT_FIRST), LEAST, MOST)
     steps = [share / (walk.blocks.count - 1) for share in STARTS] if isinstance(step, str) else [step]
-    first = min((likelihood.at(start, one) for one in steps), key=lambda point: point.deviance)
+    first = min((likelihood.at(start, candidate) for candidate in steps), key=lambda point: point.deviance)
     best, evaluations, converged = _search(likelihood, first, free=isinstance(step, str))
-    if isinstance(step, str) and found.deviance - best.deviance < CUT:
-        return replace(found, n_iter=found.n_iter + evaluations)
-    return best.posterior(walk.blocks.points, found.n_iter + evaluations, converged)
+    if isinstance(step, str) and still.deviance - best.deviance < CUT:
+        return replace(still, n_iter=still.n_iter + evaluations)
+    return best.posterior(walk.blocks.points, still.n_iter + evaluations, converged)
 
 
 def _search(likelihood: WalkLikelihood, first: WalkPoint, *, free: bool) -> tuple[WalkPoint, int, bool]:
@@ -255,5 +267,5 @@ def _search(likelihood: WalkLikelihood, first: WalkPoint, *, free: bool) -> tupl
     bounds = [*[(np.log(LEAST), np.log(MOST))] * d, (np.log(LEAST_STEP), np.log(MOST_STEP)) if free else ends]
     options = {"maxiter": 200, "ftol": 1e-9, "gtol": 1e-4}
     start = np.log(np.append(first.scale, first.step))
-    found = minimize(deviance, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return likelihood.at(np.exp(found.x[:d]), float(np.exp(found.x[d]))), int(found.nfev), bool(found.success)
+    optimum = minimize(deviance, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return likelihood.at(np.exp(optimum.x[:d]), float(np.exp(optimum.x[d]))), int(optimum.nfev), bool(optimum.success)

@@ -15,11 +15,15 @@ from surefoot.learning.moments import Moments
 from surefoot.learning.pooling.mixed_effects import Likelihood, LikelihoodPoint, Posterior
 from surefoot.numerics.arrays import Array, array_namespace
 
-LEAST, MOST = 1e-12, 1e8
+LEAST = 1e-12
+MOST = 1e8
 """λ = ψ / σ², counted in what one participant's decision points tell of a coefficient, is searched between these: at the
 first people do not differ, at the second they have nothing in common."""
-EM_STEPS, NEWTON_STEPS, FULL_STEPS = 3, 100, 2000
-NOISE_ROUNDS, SETTLED = 50, 1e-9
+EM_STEPS = 3
+NEWTON_STEPS = 100
+FULL_STEPS = 2000
+NOISE_ROUNDS = 50
+SETTLED = 1e-9
 """With a prior σ² is found when a round changes it by less than this share."""
 LEAST_FULL = 1e-4
 """The least diagonal of a full L: with a smaller one its deviance is rounding."""
@@ -82,8 +86,8 @@ def fit_mixed_effects(
     if basis is None:
         basis = xp.eye(moments.gram.shape[-1], dtype=moments.gram.dtype)
     if prior is None:
-        found = _search(Likelihood.of_moments(moments, response, penalty, basis, variance_left), correlated)
-        return _make_posterior(*found)
+        optimum = _search(Likelihood.of_moments(moments, response, penalty, basis, variance_left), correlated)
+        return _make_posterior(*optimum)
     return _fit_with_prior(moments, response, (penalty, basis, variance_left), correlated, prior)
 
 
@@ -92,8 +96,8 @@ def _search(likelihood: Likelihood, correlated: bool) -> tuple[LikelihoodPoint, 
     best, steps, converged = search_spread(likelihood)
     if not correlated or likelihood.people < 2:
         return best, steps, converged
-    best, more, converged = _search_full(likelihood, best)
-    return best, steps + more, converged
+    best, full_steps, converged = _search_full(likelihood, best)
+    return best, steps + full_steps, converged
 
 
 def _make_posterior(best: LikelihoodPoint, steps: int, converged: bool) -> Posterior:
@@ -110,19 +114,25 @@ def _fit_with_prior(
 ) -> Posterior:
     """In deviations from the prior's mean, where it is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays."""
     mean, scale = prior
-    given, moments = moments, moments.subtract(mean[:, None])
+    given = moments
+    moments = moments.subtract(mean[:, None])
     best, steps, _ = _search(Likelihood.of_moments(moments, response, *data), correlated)
-    noise, settled = best.noise, False
+    noise = best.noise
+    settled = False
     for _ in range(NOISE_ROUNDS):
         likelihood = Likelihood.of_moments(moments, response, *data, prior=(1 / scale**2, noise))
-        best, more, converged = _search(likelihood, correlated)
-        steps, before, noise = steps + more, noise, best.estimate_noise()
+        best, round_steps, converged = _search(likelihood, correlated)
+        steps = steps + round_steps
+        before = noise
+        noise = best.estimate_noise()
         settled = converged and abs(noise - before) <= SETTLED * noise
         if settled:
             break
-    found = _make_posterior(best, steps, settled)
-    told = replace(found.likelihood, moments=given)
-    return replace(found, population=found.population + mean, mean=found.mean + mean, likelihood=told)
+    posterior = _make_posterior(best, steps, settled)
+    likelihood_of_moments = replace(posterior.likelihood, moments=given)
+    return replace(
+        posterior, population=posterior.population + mean, mean=posterior.mean + mean, likelihood=likelihood_of_moments
+    )
 
 
 def search_spread(
@@ -140,16 +150,20 @@ def search_spread(
         slope = _to_numpy(now.diagonal_slope())
         scale = _to_numpy(now.root) ** 2
         now = _at(likelihood, np.where(searched, (scale * (1 - slope / likelihood.people)).clip(LEAST, MOST), scale))
-    damping, before = 0.0, np.inf
+    damping = 0.0
+    before = np.inf
     for steps in range(EM_STEPS + 1, NEWTON_STEPS):
-        scale, rounding = _to_numpy(now.root) ** 2, now.rounding
+        scale = _to_numpy(now.root) ** 2
+        rounding = now.rounding
         change, promised = _newton_step(now, scale, searched, damping)
         # Where a step is rounding, the next one promises no less.
         if promised < PROMISED**2 or (promised < rounding and promised > before / 2):
             return now, steps, True
         trial = _at(likelihood, np.where(searched, (scale * (1 + change)).clip(LEAST, MOST), scale))
         if trial.deviance <= now.deviance + rounding:
-            now, before, damping = trial, promised, damping / 16 if damping > 1e-3 else 0.0
+            now = trial
+            before = promised
+            damping = damping / 16 if damping > 1e-3 else 0.0
             if promised < PROMISED:
                 return now, steps, True
         else:
@@ -188,7 +202,8 @@ def _search_full(likelihood: Likelihood, start: LikelihoodPoint) -> tuple[Likeli
     """L in full, from the best diagonal one, by the slope of the deviance alone."""
     from scipy.optimize import minimize
 
-    xp, d = array_namespace(likelihood.gram), likelihood.gram.shape[-1]
+    xp = array_namespace(likelihood.gram)
+    d = likelihood.gram.shape[-1]
     places = np.tril_indices(d)
     first = np.diag(np.maximum(_to_numpy(start.root), 1e-3))
 
@@ -199,14 +214,14 @@ def _search_full(likelihood: Likelihood, start: LikelihoodPoint) -> tuple[Likeli
 
     def deviance(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         root = fill(values)
-        found = likelihood.at(xp.asarray(root))
-        slope = 2 * np.linalg.solve(root.T, _to_numpy(found.slope()))
-        return found.deviance, np.asarray(slope[places], dtype=np.float64)
+        optimum = likelihood.at(xp.asarray(root))
+        slope = 2 * np.linalg.solve(root.T, _to_numpy(optimum.slope()))
+        return optimum.deviance, np.asarray(slope[places], dtype=np.float64)
 
     bounds = [(LEAST_FULL, None) if row == column else (None, None) for row, column in zip(*places, strict=True)]
     options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-12, "gtol": 1e-6, "maxcor": 50}
-    found = minimize(deviance, first[places], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return likelihood.at(xp.asarray(fill(found.x))), int(found.nfev), bool(found.success)
+    optimum = minimize(deviance, first[places], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return likelihood.at(xp.asarray(fill(optimum.x))), int(optimum.nfev), bool(optimum.success)
 
 
 def profile_spread(posterior: Posterior) -> SpreadIntervals:
@@ -217,7 +232,8 @@ def profile_spread(posterior: Posterior) -> SpreadIntervals:
     """
     likelihood = posterior.likelihood
     best = search_spread(likelihood)[0]
-    scale, d = _to_numpy(best.root) ** 2, likelihood.gram.shape[-1]
+    scale = _to_numpy(best.root) ** 2
+    d = likelihood.gram.shape[-1]
     informed = np.array([float(likelihood.gram[:, j, j].sum()) > 0 for j in range(d)])
     ends = np.zeros((2, d))
     for j in np.flatnonzero(informed) if likelihood.people > 1 else ():
@@ -226,23 +242,23 @@ def profile_spread(posterior: Posterior) -> SpreadIntervals:
     return SpreadIntervals(unit * np.sqrt(np.where(scale > LEAST, scale, 0.0)), *(unit * np.sqrt(ends)))
 
 
-def _profile_ends(likelihood: Likelihood, best: LikelihoodPoint, place: int) -> tuple[float, float]:
+def _profile_ends(likelihood: Likelihood, best: LikelihoodPoint, coefficient: int) -> tuple[float, float]:
     """The least and the largest λ of one coefficient that the data do not exclude."""
     from scipy.optimize import brentq
 
     scale = _to_numpy(best.root) ** 2
-    start = np.log(max(scale[place], 1e-4))
+    start = np.log(max(scale[coefficient], 1e-4))
 
     def excess(logarithm: float) -> float:
         held = np.full(len(scale), np.nan)
-        held[place] = np.exp(logarithm)
+        held[coefficient] = np.exp(logarithm)
         return search_spread(likelihood, held, scale)[0].deviance - best.deviance - CUT
 
     low, high = np.log(LEAST), start + 1.0
     while excess(high) < 0 and high < np.log(MOST):
         high += 1.0
     upper = np.exp(brentq(excess, start, high, xtol=1e-3)) if excess(high) > 0 else np.inf
-    if scale[place] <= LEAST or excess(low) < 0:
+    if scale[coefficient] <= LEAST or excess(low) < 0:
         return 0.0, float(upper)
     while excess(start - 1.0) < 0:
         start -= 1.0
