@@ -12,28 +12,29 @@ from array_api_compat import device
 Array = Any
 """An array of the array API standard: NumPy's, PyTorch's, …"""
 
-BLOCK_ROWS, BLOCK_CELLS = 2**17, 2**23
-"""What is computed for many rows goes through in blocks of so many rows, and of so many numbers."""
+BLOCK_ROWS = 2**17
+BLOCK_CELLS = 2**23
+"""Most rows, and most numbers, in a block of a computation over many rows."""
 _namespaces: dict[type, Any] = {}
 
 
 def array_namespace(values: Array) -> Any:
-    """The functions that go with an array, as `array_api_compat` finds them, remembered by the array's type."""
-    found = _namespaces.get(type(values))
-    if found is None:
-        found = _namespaces[type(values)] = array_api_compat.array_namespace(values)
-    return found
+    """`array_api_compat.array_namespace`, cached by the type of the array."""
+    namespace = _namespaces.get(type(values))
+    if namespace is None:
+        namespace = _namespaces[type(values)] = array_api_compat.array_namespace(values)
+    return namespace
 
 
 class PerParticipant:
-    """For dataclasses that hold nothing but arrays whose first axis is people."""
+    """Base of dataclasses that hold only arrays whose first axis is people."""
 
     def of(self, people: Array) -> Self:
-        """Some people's part: their places, or a mask."""
+        """The part of some people, given by their positions or a mask."""
         return type(self)(*(part[people] for part in vars(self).values()))
 
     def record(self, people: Array, theirs: Self) -> None:
-        """Overwrite some people's part."""
+        """Overwrite the part of some people."""
         for mine, new in zip(vars(self).values(), vars(theirs).values(), strict=True):
             mine[people] = new
 
@@ -41,10 +42,10 @@ class PerParticipant:
 def contiguous(values: Array) -> Array:
     """C-contiguous copy.
 
-    A view on other axes would be slower to pass over, and the layout decides how products are rounded.
+    A view with other strides would be slower to read, and the layout affects how products are rounded.
     """
     if isinstance(values, np.ndarray):
-        return np.array(values, order="C")  # In a third of the time, which tells on few people.
+        return np.array(values, order="C")  # This takes a third of the time, which matters for few people.
     copy = array_namespace(values).empty(values.shape, dtype=values.dtype, device=device(values))
     copy[...] = values
     return copy
@@ -65,7 +66,7 @@ def stack_features(features: list[Array]) -> Array:
 
 
 def take_people(stacked: Array, people: Array) -> Array:
-    """Some people of what `stack_features` made, laid out the same way."""
+    """Select people from the result of `stack_features`, with the same layout."""
     xp = array_namespace(stacked)
     return xp.permute_dims(xp.take(xp.permute_dims(stacked, (1, 0, 2)), people, axis=1), (1, 0, 2))
 
@@ -81,23 +82,23 @@ def keep_freed_memory() -> None:
 
 
 CACHED = 2**18
-"""So many numbers stay close to a core, in its own cache."""
+"""Numbers that fit into the cache of a core."""
 
 
-def split_people(values: Array, each: int) -> list[slice]:
-    """People (the first axis of `values`) in parts that a processor's cache holds, at `each` numbers a participant.
+def split_people(values: Array, cells: int) -> list[slice]:
+    """Split people (the first axis of `values`) into parts that fit into the cache, at `cells` numbers per participant.
 
-    Passes over many variables wait for memory otherwise. Other devices take everybody at once.
+    Without parts, passes over many variables wait for memory. Devices other than the processor take everybody at once.
     """
     people: int = values.shape[0]
-    size = max(1, CACHED // max(each, 1)) if isinstance(values, np.ndarray) else people
+    size = max(1, CACHED // max(cells, 1)) if isinstance(values, np.ndarray) else people
     return [slice(first, first + size) for first in range(0, people, max(size, 1))]
 
 
 def list_blocks(rows: int, size: int | None = None, *, cells: int = 1) -> Iterator[slice]:
-    """Rows one after the other, in blocks: what is computed for each of them need not be held for all at once.
+    """Split rows into consecutive blocks, so that intermediate results are not held for all rows at once.
 
-    Without a size, a block holds as many rows as memory allows where each takes so many cells.
+    Without a size, the block size follows from `BLOCK_ROWS`, `BLOCK_CELLS` and the number of cells per row.
 
     >>> list(list_blocks(5, 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -107,21 +108,22 @@ def list_blocks(rows: int, size: int | None = None, *, cells: int = 1) -> Iterat
 
 
 def sum_last(values: Array) -> Array:
-    """Σ over the last axis where it is short, as that of actions: one addition after the other.
+    """Sum over a short last axis, such as actions, by repeated addition.
 
-    NumPy's own pass along a short axis takes ten times as long.
+    NumPy's sum over a short axis takes ten times as long.
     """
     total = values[..., 0]
-    for place in range(1, values.shape[-1]):
-        total = total + values[..., place]
+    for position in range(1, values.shape[-1]):
+        total = total + values[..., position]
     return total
 
 
 def gram(features: Array, weights: Array) -> Array:
     """XᵀUX of every participant, (people, features, features)."""
-    xp, (people, rows, size) = array_namespace(features), features.shape
-    found = xp.empty((people, size, size), dtype=features.dtype, device=device(features))
-    for some in split_people(features, rows * size):
-        x = features[some]
-        found[some] = xp.matmul(xp.matrix_transpose(x * weights[some][..., None]), x)
-    return found
+    xp = array_namespace(features)
+    people, rows, size = features.shape
+    products = xp.empty((people, size, size), dtype=features.dtype, device=device(features))
+    for part in split_people(features, rows * size):
+        x = features[part]
+        products[part] = xp.matmul(xp.matrix_transpose(x * weights[part][..., None]), x)
+    return products

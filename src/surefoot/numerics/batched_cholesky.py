@@ -1,8 +1,8 @@
 """Cholesky factorisation of many small symmetric systems at once, one per participant.
 
 LAPACK is called once per matrix and gives up on the whole stack when one matrix is not positive definite. Here the loop
-runs over the few columns instead of the many people, and one singular matrix does not disturb the others. Of many columns
-a few at a time are eliminated, which leaves most of the work to products of matrices.
+runs over the few columns instead of the many people, and one singular matrix does not affect the others. Larger matrices
+are eliminated a few columns at a time, so that most of the work is done by matrix products.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from array_api_compat import device
 
 from surefoot.numerics.arrays import Array, array_namespace, contiguous, split_people
 
-FEW, MANY = 12, 48
-"""So many columns are eliminated one by one; `Cholesky` takes a few at a time only where there are more than the second."""
+FEW = 12
+"""Up to this many columns are eliminated one by one."""
+MANY = 48
+"""With more columns than this, `Cholesky` eliminates `FEW` columns at a time."""
 
 
 class Solved(NamedTuple):
-    """What `solve` gives."""
+    """The result of `solve`."""
 
     solution: Array
     smallest_pivot: Array
-    """As of `Cholesky`, (people,)."""
+    """The same as `Cholesky.smallest_pivot`, (people,)."""
     positive_definite: Array
-    """For whom no column had to be dropped, (people,)."""
+    """Whether no column had to be dropped, (people,)."""
 
 
 def solve(matrix: Array, right: Array) -> Solved:
@@ -38,45 +40,50 @@ def solve(matrix: Array, right: Array) -> Solved:
     array([[[1.],
             [2.]]])
     """
-    found = solve_definite(matrix, right)
-    singular = array_namespace(matrix).nonzero(~found.positive_definite)[0]
+    solved = solve_definite(matrix, right)
+    singular = array_namespace(matrix).nonzero(~solved.positive_definite)[0]
     if singular.shape[0]:
         careful = Cholesky(matrix[singular])
-        found.smallest_pivot[singular] = careful.smallest_pivot
-        found.solution[singular] = careful.solve(right[singular])
-    return found
+        solved.smallest_pivot[singular] = careful.smallest_pivot
+        solved.solution[singular] = careful.solve(right[singular])
+    return solved
 
 
 def solve_definite(matrix: Array, right: Array) -> Solved:
-    """`solve` for those whose matrix is positive definite; what the others get has no meaning.
+    """`solve` for positive definite matrices; the results of other matrices have no meaning.
 
-    Eliminating A and B together is quicker than factoring first.
+    Eliminating A and B together is faster than factoring first.
     """
-    xp, (people, size, m) = array_namespace(matrix), right.shape
+    xp = array_namespace(matrix)
+    people, size, m = right.shape
     solution = xp.empty(right.shape, dtype=matrix.dtype, device=device(matrix))
     smallest = xp.empty(people, dtype=matrix.dtype, device=device(matrix))
     with np.errstate(all="ignore"):  # The numbers of singular systems are replaced.
-        for some in split_people(matrix, size * (size + m)):
-            diagonal = _diagonal(matrix[some])
-            solution[some], pivots = (_eliminate if size <= FEW else _eliminate_panels)(matrix[some], right[some])
-            smallest[some] = xp.min(pivots / xp.where(diagonal > 0, diagonal, 1.0), axis=0)
+        for part in split_people(matrix, size * (size + m)):
+            diagonal = _diagonal(matrix[part])
+            solution[part], pivots = (_eliminate if size <= FEW else _eliminate_panels)(matrix[part], right[part])
+            smallest[part] = xp.min(pivots / xp.where(diagonal > 0, diagonal, 1.0), axis=0)
     return Solved(solution, smallest, smallest > _tolerance(matrix))
 
 
 def _eliminate(matrix: Array, right: Array) -> tuple[Array, Array]:
     """A⁻¹B and the pivots, (n, people), column by column."""
-    xp, (people, size, m) = array_namespace(matrix), right.shape
+    xp = array_namespace(matrix)
+    people, size, m = right.shape
     # People go last: every operation on a panel then runs over contiguous memory.
     panel = xp.empty((size, size + m, people), dtype=matrix.dtype, device=device(matrix))
-    panel[:, :size, :], panel[:, size:, :] = xp.permute_dims(matrix, (1, 2, 0)), xp.permute_dims(right, (1, 2, 0))
+    panel[:, :size, :] = xp.permute_dims(matrix, (1, 2, 0))
+    panel[:, size:, :] = xp.permute_dims(right, (1, 2, 0))
     pivots = _eliminate_down(panel)
     return xp.permute_dims(_substitute_up(panel, pivots, panel[:, size:, :]), (2, 0, 1)), pivots
 
 
 def _eliminate_panels(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """The same a few columns at a time: with LDLᵀ theirs and U = L⁻¹ what stands beside them, the others lose Uᵀ D⁻¹ U."""
-    xp, size = array_namespace(matrix), matrix.shape[-1]
-    left, panels = xp.concat([matrix, right], axis=-1), []
+    """The same a few columns at a time: with LDLᵀ their block and U = L⁻¹ (the rest of its rows), others lose Uᵀ D⁻¹ U."""
+    xp = array_namespace(matrix)
+    size = matrix.shape[-1]
+    left = xp.concat([matrix, right], axis=-1)
+    panels = []
     for first in range(0, size, FEW):
         last = min(first + FEW, size)
         panel = contiguous(xp.permute_dims(left[:, first:last, first:], (1, 2, 0)))
@@ -88,14 +95,15 @@ def _eliminate_panels(matrix: Array, right: Array) -> tuple[Array, Array]:
     y = contiguous(right)
     for first, last, panel, pivots, beside in reversed(panels):
         known = beside[:, :, size - last :] - beside[:, :, : size - last] @ y[:, last:, :]
-        own = _substitute_up(panel, pivots, contiguous(xp.permute_dims(known, (1, 2, 0))))
-        y[:, first:last, :] = xp.permute_dims(own, (2, 0, 1))
+        unknowns = _substitute_up(panel, pivots, contiguous(xp.permute_dims(known, (1, 2, 0))))
+        y[:, first:last, :] = xp.permute_dims(unknowns, (2, 0, 1))
     return y, xp.concat([panel[3] for panel in panels])
 
 
 def _eliminate_down(panel: Array) -> Array:
     """Make the first columns of a panel (n, columns, people) upper triangular, in place; the pivots, (n, people)."""
-    xp, (size, columns, people) = array_namespace(panel), panel.shape
+    xp = array_namespace(panel)
+    size, columns, people = panel.shape
     pivots = xp.reshape(panel, (size * columns, people))[:: columns + 1, :]
     for j in range(size - 1):
         row = panel[j, j + 1 :, :]
@@ -136,7 +144,8 @@ class Cholesky:
 
     def __init__(self, matrix: Array) -> None:
         self._xp = xp = array_namespace(matrix)
-        size, tolerance = matrix.shape[-1], _tolerance(matrix)
+        size = matrix.shape[-1]
+        tolerance = _tolerance(matrix)
         diagonal = _diagonal(matrix)
         diagonal = xp.where(diagonal > 0, diagonal, 1.0)
         self._pivots = xp.empty_like(diagonal)
@@ -154,7 +163,7 @@ class Cholesky:
         self.smallest_pivot = xp.min(xp.stack([a[j, j, :] for j in range(size)]) / diagonal, axis=0)
 
     def _factor_columns(self, a: Array, first: int, last: int, least: Array) -> None:
-        """Factor some columns in place; those after them are left as they are, except in the rows of these."""
+        """Factor columns `first` to `last` in place; of later columns only the rows `first` to `last` change."""
         xp = self._xp
         for j in range(first, last):
             # With an infinite pivot the column below and the unknown itself become zero: the column is dropped.
@@ -179,7 +188,8 @@ class Cholesky:
 
     def half_solve(self, right: Array) -> Array:
         """Solve L √D y = b for right-hand sides (people, n, …): y is (n, …, people), and yᵀy is bᵀ A⁻¹ b."""
-        y, root = self._forward(right), self._xp.sqrt(self._pivots)
+        y = self._forward(right)
+        root = self._xp.sqrt(self._pivots)
         return y / (root if y.ndim == 2 else root[:, None, :])
 
     def log_determinant(self) -> Array:
@@ -218,28 +228,32 @@ def invert_definite(matrix: Array) -> tuple[Array, Array]:
 
     A⁻¹ follows from the inverses of its first half and of what that leaves of the second: mostly products of matrices.
     """
-    xp, size = array_namespace(matrix), matrix.shape[-1]
-    inverse, pivots = xp.empty_like(matrix), xp.empty((size, matrix.shape[0]), dtype=matrix.dtype, device=device(matrix))
-    for some in split_people(matrix, size**2):
-        inverse[some], pivots[:, some] = _invert_halves(contiguous(matrix[some]))
+    xp = array_namespace(matrix)
+    size = matrix.shape[-1]
+    inverse = xp.empty_like(matrix)
+    pivots = xp.empty((size, matrix.shape[0]), dtype=matrix.dtype, device=device(matrix))
+    for part in split_people(matrix, size**2):
+        inverse[part], pivots[:, part] = _invert_halves(contiguous(matrix[part]))
     return inverse, _add_logarithms(pivots)
 
 
 def _invert_halves(matrix: Array) -> tuple[Array, Array]:
     """A⁻¹ and the pivots, (n, people)."""
-    xp, size = array_namespace(matrix), matrix.shape[-1]
+    xp = array_namespace(matrix)
+    size = matrix.shape[-1]
     if size <= FEW:
         return _sweep(matrix)
     half = size // 2
-    first, pivots = _invert_halves(matrix[:, :half, :half])
+    first, first_pivots = _invert_halves(matrix[:, :half, :half])
     beside = first @ matrix[:, :half, half:]
-    last, more = _invert_halves(matrix[:, half:, half:] - matrix[:, half:, :half] @ beside)
+    last, last_pivots = _invert_halves(matrix[:, half:, half:] - matrix[:, half:, :half] @ beside)
     across = beside @ last
     inverse = xp.empty_like(matrix)
     inverse[:, :half, :half] = first + across @ xp.matrix_transpose(beside)
-    inverse[:, :half, half:], inverse[:, half:, :half] = -across, -xp.matrix_transpose(across)
+    inverse[:, :half, half:] = -across
+    inverse[:, half:, :half] = -xp.matrix_transpose(across)
     inverse[:, half:, half:] = last
-    return inverse, xp.concat([pivots, more])
+    return inverse, xp.concat([first_pivots, last_pivots])
 
 
 def _sweep(matrix: Array, least: Array | None = None) -> tuple[Array, Array]:
@@ -261,7 +275,8 @@ def _sweep(matrix: Array, least: Array | None = None) -> tuple[Array, Array]:
 
 def _add_logarithms(pivots: Array) -> Array:
     """log det A, (people,), without the columns that were dropped."""
-    xp, total = array_namespace(pivots), array_namespace(pivots).zeros_like(pivots[0, :])
+    xp = array_namespace(pivots)
+    total = xp.zeros_like(pivots[0, :])
     for j in range(pivots.shape[0]):  # A sum over an axis would be rounded differently for one participant alone.
         total = total + xp.log(xp.where(xp.isfinite(pivots[j, :]), pivots[j, :], 1.0))
     return total

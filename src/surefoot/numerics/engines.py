@@ -1,4 +1,4 @@
-"""Where the arrays live: NumPy, PyTorch on the processor, or PyTorch on a CUDA device. The solvers are the same."""
+"""Engines that hold the arrays: NumPy, PyTorch on the processor, or PyTorch on a CUDA device. All use the same solvers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENGINES = ("numpy", "torch", "gpu")
 
 @dataclass(frozen=True)
 class Engine:
-    """Carries arrays to where they are worked on, and back."""
+    """Moves arrays to the device of the computation, and back."""
 
     name: str
 

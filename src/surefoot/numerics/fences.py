@@ -1,6 +1,6 @@
-"""Where ordinary values end: skewness, and fences that reject only what normal noise does not explain.
+"""Skewness, and fences that reject only values that normal noise does not explain.
 
-Arrays are (…, decision points) with `present` False on padding; everything is per row of the leading axes.
+Arrays are (…, decision points) with `present` False on padding; every row of the leading axes is treated separately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median
 WINDOW = 2.5
 """Skewness is measured on the values within this many scales of the centre, where no artefact lies."""
 SKEWNESS_DEVIATION = 1.8
-"""√n × its standard deviation for normal values."""
+"""√n × the standard deviation of the skewness of normal values."""
 SKEWNESS_TO_G = 0.9
 """For a log-normal exp(gZ), centred at its median and scaled by its MAD, g is about this many times the skewness."""
 GAP = 3.0
@@ -32,7 +32,7 @@ def normal_cdf(values: Array) -> Array:
     array([0.1587, 0.5   , 0.975 ])
     """
     xp = array_namespace(values)
-    size = xp.minimum(xp.abs(values), 40.0 * xp.ones_like(values))  # beyond it nothing is left of 1 − Φ
+    size = xp.minimum(xp.abs(values), 40.0 * xp.ones_like(values))  # beyond it 1 − Φ is zero
     t = 1 / (1 + 0.2316419 * size)
     series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
     above = 0.3989422804014327 * xp.exp(-0.5 * size**2) * series
@@ -40,15 +40,15 @@ def normal_cdf(values: Array) -> Array:
 
 
 def half_normal_cdf(values: Array) -> Array:
-    """Of |Z|: 2Φ(x) − 1 for x ≥ 0."""
+    """Distribution function of |Z|: 2Φ(x) − 1 for x ≥ 0."""
     return 2 * normal_cdf(values) - 1
 
 
 def core_skewness(scores: Array, present: Array) -> Array:
     """Skewness of the scores within the window; 0 where normal scores could be as skewed by chance.
 
-    The moment skewness of so bounded a set is not moved by artefacts, which lie outside, and tells log-normal from normal
-    values far more surely than the medcouple does (docs/robustness.md).
+    Artefacts lie outside the window and do not change this moment skewness. It separates log-normal from normal values much
+    more reliably than the medcouple does (docs/robustness.md).
     """
     xp = array_namespace(scores)
     core = present & (xp.abs(scores) < WINDOW)
@@ -57,7 +57,7 @@ def core_skewness(scores: Array, present: Array) -> Array:
     deviation = xp.where(core, scores - mean[..., None], 0.0)
     squares = deviation**2
     variance = xp.sum(squares, axis=-1) / count
-    third = xp.sum(squares * deviation, axis=-1) / count  # a power of three would be taken by logarithms
+    third = xp.sum(squares * deviation, axis=-1) / count  # `**3` would be slower: it uses logarithms
     skewness = third / xp.where(variance > 0, variance, 1.0) ** 1.5
     clear = xp.abs(skewness) * xp.sqrt(count) > SKEWNESS_Z * SKEWNESS_DEVIATION
     return xp.where(clear, skewness, 0.0)
@@ -66,7 +66,7 @@ def core_skewness(scores: Array, present: Array) -> Array:
 def remove_skewness(values: Array, g: Array) -> Array:
     """log(1 + gx) / g on the long side of a skewed distribution, x on the short: log-normal tails become normal.
 
-    The short side is left as it is: skewness never makes a fence narrower.
+    The short side does not change, so that skewness never makes a fence narrower.
 
     >>> import numpy as np
     >>> remove_skewness(np.array([[-1.0, np.e - 1]]), np.array([1.0]))
@@ -76,12 +76,13 @@ def remove_skewness(values: Array, g: Array) -> Array:
     skewed = g != 0
     if not bool(xp.any(skewed)):
         return values
-    own, g = values[skewed], g[skewed][..., None]
-    long = own * g > 0
+    skewed_values = values[skewed]
+    g = g[skewed][..., None]
+    long = skewed_values * g > 0
     size = xp.where(long, xp.abs(g), 1.0)
-    stretched = xp.log1p(size * xp.abs(own)) / size
+    stretched = xp.log1p(size * xp.abs(skewed_values)) / size
     straight = values + 0.0  # a copy, in whatever library
-    straight[skewed] = xp.where(long, xp.where(own > 0, stretched, -stretched), own)
+    straight[skewed] = xp.where(long, xp.where(skewed_values > 0, stretched, -stretched), skewed_values)
     return straight
 
 
@@ -107,23 +108,23 @@ def has_few_values(values: Array, present: Array, share: float, in_order: Array 
     count = xp.sum(present, axis=-1, dtype=xp.int64, keepdims=True)
     step = xp.astype(xp.floor(share * xp.astype(count, values.dtype)), xp.int64)
     again = (in_order[..., 1:] == in_order[..., :-1]) & (in_order[..., 1:] < xp.inf)
-    found = xp.any(again, axis=-1) | (step == 0)[..., 0]
-    rows = xp.nonzero(found)  # No value stands there twice in the others.
+    has_few = xp.any(again, axis=-1) | (step == 0)[..., 0]
+    rows = xp.nonzero(has_few)  # The other rows have no repeated value.
     if rows[0].shape[0]:
-        found[rows] = _repeats(in_order[rows], count[rows], step[rows])
-    return found
+        has_few[rows] = _repeats(in_order[rows], count[rows], step[rows])
+    return has_few
 
 
 def _repeats(in_order: Array, count: Array, step: Array) -> Array:
-    """Whether an entry equals the one so many steps later, (rows,)."""
+    """Whether any entry equals the entry `step` positions later, (rows,)."""
     xp = array_namespace(in_order)
-    place = _places(in_order)
-    inside = place + step < count
-    again = xp.take_along_axis(in_order, xp.where(inside, place + step, place), axis=-1)
+    position = _positions(in_order)
+    inside = position + step < count
+    again = xp.take_along_axis(in_order, xp.where(inside, position + step, position), axis=-1)
     return xp.any(inside & (again == in_order), axis=-1)
 
 
-def _places(in_order: Array) -> Array:
+def _positions(in_order: Array) -> Array:
     """0, 1, 2, … along the last axis."""
     return array_namespace(in_order).arange(in_order.shape[-1], device=device(in_order))
 
@@ -132,7 +133,7 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     """Reject as many of the largest scores as their tail exceeds what `cdf` expects (Gervini and Yohai, 2002).
 
     With the scores in order, d = max over s₍ᵢ₎ ≥ start of F(s₍ᵢ₎) − (i − 1)/n, and the ⌊n d⌋ largest lie beyond the fence,
-    as does everything beyond `end`. Nothing below `start` does, and clean values keep nearly all, however many there are.
+    as does everything beyond `end`. No score below `start` is rejected, and hardly any score of clean data is.
 
     >>> import numpy as np
     >>> scores = np.array([[0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 2.9, 3.0, 3.1]])
@@ -143,25 +144,24 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     in_order = sort_present(scores, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
     n = xp.astype(xp.maximum(count, xp.ones_like(count)), scores.dtype)
-    # Only the tails are looked at, from where the longest begins.
+    # Only the tails matter, from the beginning of the longest one.
     begin = int(xp.min(xp.sum(xp.astype(in_order < start, xp.int64), axis=-1)))
     largest = in_order[..., min(begin, in_order.shape[-1] - 1) :]
-    earlier = _places(in_order)[-largest.shape[-1] :]
+    earlier = _positions(in_order)[-largest.shape[-1] :]
     tail = xp.isfinite(largest) & (largest >= start)
     excess = xp.max(xp.where(tail, cdf(largest) - earlier / n, 0.0), axis=-1, keepdims=True)
     excess = xp.maximum(excess, xp.zeros_like(excess))  # Below zero where a whole tail is shorter than expected.
     # A hair more than n d: whole numbers must not fall short by rounding.
     rejected = xp.astype(xp.floor(n * excess + 1e-9), xp.int64)
     last = xp.maximum(count - rejected - 1, xp.zeros_like(count))
-    kept = xp.take_along_axis(in_order, last, axis=-1)
+    largest_inside = xp.take_along_axis(in_order, last, axis=-1)
     following = xp.take_along_axis(in_order, xp.minimum(last + 1, xp.maximum(count - 1, xp.zeros_like(count))), axis=-1)
-    fence = xp.where(rejected > 0, 0.5 * (kept + following), kept)
+    fence = xp.where(rejected > 0, 0.5 * (largest_inside + following), largest_inside)
     return xp.clip(fence, start, end)[..., 0]
 
 
 def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
-    """|x − median| and its fence, for values of which nothing is known but that artefacts lie apart: (…, decision points)
-    and (…,).
+    """|x − median| and its fence, assuming only that artefacts lie apart from other values: (…, decision points) and (…,).
 
     Going outwards from the half of the values next to the median, the fence is GAP times the last deviation before a gap: a
     next one further out than that. A usual deviation (the MAD; where half of the values are the same, a small deviation of
@@ -179,8 +179,8 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
     unit = xp.where((unit > 0) & xp.isfinite(unit), unit, xp.where(xp.isfinite(otherwise), otherwise, 1.0))[..., None]
     in_order = sort_present(size, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
-    place = _places(in_order) + 1  # of the next value
+    next_position = _positions(in_order) + 1
     following = xp.concat([in_order[..., 1:], xp.full_like(in_order[..., :1], xp.inf)], axis=-1)
     reach = GAP * xp.maximum(in_order, unit)
-    gap = (following > reach) & (2 * place >= count)
+    gap = (following > reach) & (2 * next_position >= count)
     return size, xp.min(xp.where(gap, reach, xp.inf), axis=-1)

@@ -201,7 +201,9 @@ def _orthant_probability(limits: Sequence[Array], correlation: Sequence[Sequence
 
 def _integrate(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], j: int, nodes: Nodes) -> Array:
     """∫ ρ₀ⱼ φ₂(h₀, hⱼ; t ρ₀ⱼ) P(the others ≤ h | Y₀ = h₀, Yⱼ = hⱼ) dt."""
-    first, other, rho = limits[0], limits[j], correlation[0][j]
+    first = limits[0]
+    other = limits[j]
+    rho = correlation[0][j]
     xp = array_namespace(first)
     left, weights = _place_nodes(xp, device(first), nodes, first.ndim)
     t = 1 - left

@@ -16,7 +16,7 @@ from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.largest_value import normal_cdf
 
 EXPONENTS = (0.5, 4.0)
-"""Between which limits k must lie for that."""
+"""Limits of k for which the error holds."""
 NORMAL_NODES = np.arange(-16, 17) / 2
 NORMAL_WEIGHTS = np.exp(-(NORMAL_NODES**2) / 2) / np.sqrt(2 * np.pi) / 2
 LOGISTIC_NODES = np.arange(-36, 37) / 2
@@ -41,10 +41,11 @@ def _over_normal(centre: Array, spread: Array, c: Array, k: Array) -> Array:
 
 
 def _over_logistic(centre: Array, spread: Array, c: Array, k: Array) -> Array:
-    """Over w = b y; with k below 1 the left tail is long, and the steps are as much longer."""
+    """Integrate over w = b y; with k below 1 the left tail is long, and the steps are longer by the same factor."""
     xp = array_namespace(centre)
-    one = xp.ones_like(k)
-    stretch, shift = xp.maximum(one, 1 / k), xp.log(xp.maximum(one, k))
+    ones = xp.ones_like(k)
+    stretch = xp.maximum(ones, 1 / k)
+    shift = xp.log(xp.maximum(ones, k))
     below = -shift - stretch * _before(centre, LOGISTIC_NODES)
     slope = stretch / 2 * k * xp.exp(below - (k + 1) * _softplus(below))
     w = xp.log(c) - below
@@ -52,13 +53,13 @@ def _over_logistic(centre: Array, spread: Array, c: Array, k: Array) -> Array:
 
 
 def _before(values: Array, nodes: NDArray[np.float64]) -> Array:
-    """Nodes along a new first axis."""
+    """The nodes along a new first axis, before the axes of `values`."""
     xp = array_namespace(values)
     return xp.asarray(nodes.reshape(-1, *[1] * values.ndim), device=device(values))
 
 
 def _sum_nodes(terms: Array) -> Array:
-    """Over the first axis, node by node: a sum over an axis would be rounded by how many problems there are."""
+    """Sum over the first axis, node by node: the rounding of `sum` depends on the number of problems."""
     total = terms[0, ...]
     for node in range(1, terms.shape[0]):
         total = total + terms[node, ...]

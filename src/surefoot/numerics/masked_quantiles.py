@@ -12,8 +12,9 @@ from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
 MAD_TO_STANDARD_DEVIATION = 1.4826
 """Makes the median absolute deviation of normal noise estimate its standard deviation."""
 
-LONG, FEW = 4096, 8
-"""From this length on, rows are sorted no further than needed, if there are at most so many places to know."""
+LONG = 4096
+"""Rows of at least this length are only partitioned, if `FEW` or fewer positions are needed."""
+FEW = 8
 
 
 def sort_present(values: Array, present: Array) -> Array:
@@ -37,33 +38,33 @@ def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[
     count = xp.sum(present, axis=-1, dtype=xp.int64, keepdims=True)
     last = xp.maximum(count - 1, xp.zeros_like(count))
     float_last = xp.astype(last, values.dtype)
-    # (…, levels): all of them at once, because for short rows it is calls that cost.
+    # (…, levels): all levels at once, because for short rows the calls take most of the time.
     position = xp.concat([float_last * level for level in levels], axis=-1)
     lower = xp.astype(xp.floor(position), xp.int64)
-    places = xp.concat([lower, xp.minimum(lower + 1, last)], axis=-1)
-    found = xp.take_along_axis(_order_places(values, present, places), places, axis=-1)
-    low, high = found[..., : len(levels)], found[..., len(levels) :]
+    positions = xp.concat([lower, xp.minimum(lower + 1, last)], axis=-1)
+    order_statistics = xp.take_along_axis(_sort_as_needed(values, present, positions), positions, axis=-1)
+    low, high = order_statistics[..., : len(levels)], order_statistics[..., len(levels) :]
     part = position - xp.astype(lower, values.dtype)
-    # Where nothing is present both are infinite, and their difference would be undefined.
+    # Rows without present values have two infinities, whose difference would be undefined.
     gap = xp.where(part > 0, high, xp.zeros_like(high)) - xp.where(part > 0, low, xp.zeros_like(low))
     results = low + part * gap
-    return [results[..., place] for place in range(len(levels))]
+    return [results[..., level_index] for level_index in range(len(levels))]
 
 
 def median_in_order(in_order: Array, count: Array) -> Array:
     """`median` of values that `sort_present` has put in order, with how many are present, (…, 1)."""
     xp = array_namespace(in_order)
     last = xp.maximum(count - 1, xp.zeros_like(count))
-    low, high = (xp.take_along_axis(in_order, place, axis=-1) for place in (last // 2, (last + 1) // 2))
+    low, high = (xp.take_along_axis(in_order, position, axis=-1) for position in (last // 2, (last + 1) // 2))
     return 0.5 * (low + high)[..., 0]
 
 
-def _order_places(values: Array, present: Array, places: Array) -> Array:
-    """`sort_present`, or, sooner for few long rows, only so far that these places hold what they would."""
+def _sort_as_needed(values: Array, present: Array, positions: Array) -> Array:
+    """`sort_present`; few long rows are only partitioned, so that these positions hold the same values."""
     xp = array_namespace(values)
-    if values.shape[-1] < LONG or prod(places.shape) > FEW or not hasattr(xp, "partition"):
+    if values.shape[-1] < LONG or prod(positions.shape) > FEW or not hasattr(xp, "partition"):
         return sort_present(values, present)
-    wanted = tuple({int(place) for place in xp.reshape(places, (-1,))})
+    wanted = tuple({int(position) for position in xp.reshape(positions, (-1,))})
     return xp.partition(xp.where(present, values, xp.inf), wanted, axis=-1)
 
 
@@ -79,9 +80,9 @@ def scaled_mad(values: Array, present: Array, centre: Array) -> Array:
 
 
 def infinite_unless(present: Array, dtype: object) -> Array:
-    """0 where present, +∞ where not: added to values, it takes the others to the end of every order.
+    """0 where present, +∞ where not; added to values, it sorts absent values to the end.
 
-    Unlike a choice between two values, arithmetic takes the same time however irregular the mask.
+    Unlike `where`, arithmetic takes the same time for every mask.
     """
     with np.errstate(divide="ignore"):
         return 1 / array_namespace(present).astype(present, dtype) - 1.0
@@ -99,22 +100,22 @@ class SmallestHalf(PerParticipant):
 
     absent: Array
     """`infinite_unless` present, (people, decision points)."""
-    place: Array
-    """Of the largest of the smallest, (people, 1)."""
+    position: Array
+    """Position, in order, of the largest value of the smallest half, (people, 1)."""
 
     @classmethod
     def of_present(cls, present: Array, features: int, dtype: object) -> SmallestHalf:
         """For (people, decision points)."""
         xp = array_namespace(present)
         count = xp.sum(present, axis=-1, dtype=xp.int64, keepdims=True)
-        place = xp.maximum(xp.minimum((count + features + 1) // 2, count) - 1, xp.zeros_like(count))
-        return cls(infinite_unless(present, dtype), place)
+        position = xp.maximum(xp.minimum((count + features + 1) // 2, count) - 1, xp.zeros_like(count))
+        return cls(infinite_unless(present, dtype), position)
 
     def choose(self, values: Array) -> Array:
         """Which of (…, people, decision points); further axes before are further sets of values."""
         xp = array_namespace(values)
         values = values + self.absent
-        place = xp.broadcast_to(self.place, (*values.shape[:-1], 1))
-        limit = xp.take_along_axis(xp.sort(values, axis=-1, stable=False), place, axis=-1)
-        # Of nobody's rows the smallest is infinite, and none of them is chosen.
+        position = xp.broadcast_to(self.position, (*values.shape[:-1], 1))
+        limit = xp.take_along_axis(xp.sort(values, axis=-1, stable=False), position, axis=-1)
+        # A participant without rows has an infinite limit, and no row is chosen.
         return values <= xp.minimum(limit, xp.full_like(limit, xp.finfo(values.dtype).max))

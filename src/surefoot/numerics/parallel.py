@@ -1,4 +1,4 @@
-"""How many cores are used, and threads to use them with."""
+"""The number of cores to use, and work in threads."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from surefoot.errors import InputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-"""Told how many are done, and of how many."""
+"""Called with the number of finished items and the number of all items."""
 
 MOST_THREADS = 8
 """More threads than this wait for each other in Python longer than they compute (docs/scaling.md). Processes do not."""
 
 
 def count_cores() -> int:
-    """How many cores to use: all that the process may, unless SUREFOOT_THREADS says otherwise. It never changes a number."""
-    asked = os.environ.get("SUREFOOT_THREADS", "")
-    if asked:
-        if not asked.isdigit() or int(asked) < 1:
-            raise InputError(f"SUREFOOT_THREADS is '{asked}'; it must be a whole number of at least 1")
-        return int(asked)
+    """The cores that the process may use, or SUREFOOT_THREADS if it is set. Results do not depend on this number."""
+    setting = os.environ.get("SUREFOOT_THREADS", "")
+    if setting:
+        if not setting.isdigit() or int(setting) < 1:
+            raise InputError(f"SUREFOOT_THREADS is '{setting}'; it must be a whole number of at least 1")
+        return int(setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,9 +38,10 @@ def count_threads() -> int:
 def map_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """The function's results in the order of the items. NumPy lets other threads work while it computes.
 
-    Items are asked for when a thread is free for them: they need not all fit into memory.
+    An item is read when a thread is free for it, so the items need not all fit into memory.
     """
-    workers, waiting = count_threads(), iter(items)
+    workers = count_threads()
+    waiting = iter(items)
     first = list(islice(waiting, 2))
     if workers == 1 or len(first) < 2:
         yield from map(function, chain(first, waiting))
@@ -57,7 +58,8 @@ def map_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> It
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """The same items, each prepared in another thread while the caller works on the one before."""
-    waiting, end = iter(items), object()
+    waiting = iter(items)
+    end = object()
     with ThreadPoolExecutor(1) as pool:
         coming: Future[Any] = pool.submit(next, waiting, end)
         while (item := coming.result()) is not end:

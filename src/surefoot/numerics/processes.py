@@ -1,4 +1,4 @@
-"""Work in several processes of this machine: they leave with their parent, and stop at once on an interruption."""
+"""Work in several processes of this machine. They end with their parent and stop at once on an interruption."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Result = TypeVar("Result")
 
 
 Run = Callable[[Sequence[Any], Callable[[Any], Any]], Iterator[tuple[Any, Any]]]
-"""Gives every item with what some work makes of it, in whatever order they end."""
+"""Yields every item with the result of the work on it, in the order in which the work ends."""
 
 
 @contextmanager
 def open_processes(processes: int) -> Iterator[Run]:
-    """Processes that do work until the block ends; they start when there is some. On an interruption all stop at once."""
+    """Processes for work until the block ends; they start with the first work. On an interruption all stop at once."""
     with _single_threaded_libraries():
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker)
@@ -43,7 +43,7 @@ def open_processes(processes: int) -> Iterator[Run]:
 
 
 def run_in_processes(items: Sequence[Item], work: Callable[[Item], Result], processes: int) -> Iterator[tuple[Item, Result]]:
-    """Every item with what `work` makes of it, as it ends."""
+    """Yield every item with the result of `work`, in the order in which the work ends."""
     with open_processes(min(processes, max(1, len(items)))) as run:
         yield from run(items, work)
 

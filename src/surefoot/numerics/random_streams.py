@@ -1,4 +1,4 @@
-"""Random streams: one per participant and purpose, so that nobody's numbers depend on who or what is run beside them."""
+"""Random streams: one per participant and purpose, so that a participant's numbers do not depend on other participants."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def streams(seed: int | np.random.SeedSequence, purpose: str, participants: Iter
 
 
 def _id_words(participant: Any) -> tuple[int, ...]:
-    """A natural number stands for itself; of any other id, four words of a hash of its text."""
+    """A natural number as it is; for any other id, four words of a hash of its text."""
     if isinstance(participant, int | np.integer) and participant >= 0:
         return (int(participant),)
     digest = blake2b(str(participant).encode(), digest_size=16).digest()
