@@ -83,7 +83,7 @@ def false_alarms(design, replicates, seed):
 def detection(people, points, high, low, replicates, seed, variables=10):
     """Share of logs called unsafe that state one probability where it was `high` at home and `low` elsewhere."""
     rng = np.random.default_rng(seed)
-    found = 0
+    unsafe = 0
     for _ in range(replicates):
         size = people * points
         columns = {f"x{j}": rng.normal(size=size) for j in range(variables)}
@@ -91,8 +91,8 @@ def detection(people, points, high, low, replicates, seed, variables=10):
         taken = rng.random(size) < np.where(columns["home"] == 1, high, low)
         stated = np.full(size, (high + low) / 2)
         imbalances = find_imbalances(taken, stated, columns, np.repeat(np.arange(people), points))
-        found += any(imbalance.is_unsafe for imbalance in imbalances)
-    return found / replicates
+        unsafe += any(imbalance.is_unsafe for imbalance in imbalances)
+    return unsafe / replicates
 
 
 def main(replicates=5000, seed=20_000):

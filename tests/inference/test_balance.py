@@ -30,7 +30,9 @@ def draw(rng, people, points, variables):
 @pytest.mark.parametrize(("people", "points"), [(5, 10), (5, 100), (12, 30), (40, 50)])
 def test_sound_logs_are_not_accused(people, points):
     rng = np.random.default_rng(people * points)
-    smallest = [min(one.p_value for one in find_imbalances(*draw(rng, people, points, 1 + k % 30))) for k in range(60)]
+    smallest = [
+        min(imbalance.p_value for imbalance in find_imbalances(*draw(rng, people, points, 1 + k % 30))) for k in range(60)
+    ]
     assert min(smallest) > FALSE_ALARMS
 
 
@@ -41,9 +43,9 @@ def test_a_policy_that_followed_a_variable_is_found(people, points, variables):
     columns = {f"x{j}": rng.normal(size=size) for j in range(variables - 1)}
     columns["home"] = rng.integers(0, 2, size).astype(float)
     taken = rng.random(size) < np.where(columns["home"] == 1, 0.8, 0.3)
-    found = find_imbalances(taken, np.full(size, 0.5), columns, np.repeat(np.arange(people), points))
-    assert [one.variable for one in found if one.is_unsafe] == ["home"]
-    assert found[-1].slope == pytest.approx(0.25, abs=0.06)
+    imbalances = find_imbalances(taken, np.full(size, 0.5), columns, np.repeat(np.arange(people), points))
+    assert [imbalance.variable for imbalance in imbalances if imbalance.is_unsafe] == ["home"]
+    assert imbalances[-1].slope == pytest.approx(0.25, abs=0.06)
 
 
 def test_the_p_value_is_that_of_the_largest_likelihood_ratio():
@@ -52,7 +54,7 @@ def test_the_p_value_is_that_of_the_largest_likelihood_ratio():
     probability = rng.uniform(0.1, 0.9, 400)
     values = rng.normal(size=400)
     taken = rng.random(400) < expit(logit(probability) + 0.8 * values)
-    (found,) = find_imbalances(taken, probability, {"x": values}, np.repeat(np.arange(4), 100))
+    (imbalance,) = find_imbalances(taken, probability, {"x": values}, np.repeat(np.arange(4), 100))
     variance = probability * (1 - probability)
     centred = values - variance @ values / variance.sum()
     centred /= centred.std()
@@ -62,15 +64,15 @@ def test_the_p_value_is_that_of_the_largest_likelihood_ratio():
         return np.log(np.where(taken, chance, 1 - chance)).sum()
 
     best = minimize_scalar(lambda tilt: -log_likelihood(tilt), bounds=(-5, 5), method="bounded").x
-    assert found.p_value == pytest.approx(2 * np.exp(log_likelihood(0) - log_likelihood(best)), rel=1e-6)
+    assert imbalance.p_value == pytest.approx(2 * np.exp(log_likelihood(0) - log_likelihood(best)), rel=1e-6)
 
 
 def test_one_rare_action_at_one_huge_value_is_chance():
     """Ten standard errors by a normal approximation, one in a hundred in truth."""
     values = np.append(np.zeros(300), 1e6)
     taken = (values > 0) | (np.arange(301) < 3)
-    (found,) = find_imbalances(taken, np.full(301, 0.01), {"x": values}, np.repeat(np.arange(7), 43))
-    assert found.p_value > 0.01
+    (imbalance,) = find_imbalances(taken, np.full(301, 0.01), {"x": values}, np.repeat(np.arange(7), 43))
+    assert imbalance.p_value > 0.01
 
 
 def test_a_draw_for_the_whole_day_is_no_imbalance():
@@ -80,8 +82,8 @@ def test_a_draw_for_the_whole_day_is_no_imbalance():
         rng = np.random.default_rng(1000 + seed)
         taken = np.repeat(rng.random((20, 10)) < 0.5, 12, axis=1).ravel()
         values = np.repeat(rng.normal(size=(20, 10)), 12, axis=1).ravel()
-        (found,) = find_imbalances(taken, np.full(taken.size, 0.5), {"x": values}, np.repeat(np.arange(20), 120))
-        alarms += found.is_sure
+        (imbalance,) = find_imbalances(taken, np.full(taken.size, 0.5), {"x": values}, np.repeat(np.arange(20), 120))
+        alarms += imbalance.is_sure
     assert alarms <= 1
 
 
@@ -89,8 +91,8 @@ def test_constants_and_gaps_are_left_out():
     rng = np.random.default_rng(0)
     values = rng.normal(size=200)
     columns = {"constant": np.ones(200), "unknown": np.full(200, np.nan), "x": np.where(values > 1, np.nan, values)}
-    found = find_imbalances(rng.random(200) < 0.5, np.full(200, 0.5), columns, np.zeros(200, dtype=int))
-    assert [one.variable for one in found] == ["x"]
+    imbalances = find_imbalances(rng.random(200) < 0.5, np.full(200, 0.5), columns, np.zeros(200, dtype=int))
+    assert [imbalance.variable for imbalance in imbalances] == ["x"]
 
 
 def test_rounded_probabilities_are_no_imbalance():
@@ -98,8 +100,8 @@ def test_rounded_probabilities_are_no_imbalance():
     rng = np.random.default_rng(0)
     values = rng.normal(size=1_000_000)
     true = 0.5 + 0.004 * np.sign(values)
-    (found,) = find_imbalances(
+    (imbalance,) = find_imbalances(
         rng.random(len(values)) < true, np.full(len(values), 0.5), {"x": values}, np.arange(len(values)) % 50
     )
-    assert found.p_value < FALSE_ALARMS
-    assert not found.is_sure
+    assert imbalance.p_value < FALSE_ALARMS
+    assert not imbalance.is_sure

@@ -162,6 +162,15 @@ def test_a_design_that_was_not_followed_comes_first_with_the_variable_and_its_sh
     assert report.table[0].low > 100
 
 
+def test_a_design_that_is_wrong_on_average_is_refused_with_the_variable_that_was_followed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, None, "", "probabilities = [0.7, 0.3]")
+    with pytest.raises(InputError, match=r"where it must be 1; actions follow 'home' beyond .*; log the probability"):
+        run("effects", "logs.csv")
+    words = run("audit", "logs.csv")
+    assert "unsafe probabilities" in words and "unsafe balance" in words
+
+
 def test_shares_are_named_in_the_unit_of_the_file(tmp_path):
     rng = np.random.default_rng(5)
     size = 900
@@ -177,6 +186,15 @@ def test_shares_are_named_in_the_unit_of_the_file(tmp_path):
     check = find_check(check_logs(study.read(tmp_path / "logs.csv"), study), "balance")
     middle = f"{np.median(warm):.3g}"
     assert f"of decision points where it is above {middle} (stated: 50 %)" in check.reason
+
+
+def test_rounding_of_a_constant_probability_is_no_imbalance():
+    """1 − 0.7 is not 0.3 in binary numbers, and so differs between the actions."""
+    rng = np.random.default_rng(3)
+    sent = (rng.random((15, 60)) < 0.3).astype(int)
+    state = rng.normal(size=(15, 60, 1))
+    logs = sf.Trajectories.from_arrays(state, sent, state[..., 0], probability=np.where(sent == 1, 0.3, 0.7))
+    assert find_check(check_logs(logs), "balance").verdict == "fine"
 
 
 @pytest.mark.parametrize("seed", range(100, 110))

@@ -203,15 +203,20 @@ class MeanWeights:
             f"{weights.mean:.2f} ± {weights.standard_error:.2f} over {weights.people} people, where it must be 1"
         )
 
+    @property
+    def fitting_reading(self) -> str | None:
+        """Another reading with which every mean weight may be 1."""
+        fitting = [name for name in self.sums if name != self.given and self.worst(name) < FITS]
+        return min(fitting, key=self.worst, default=None)
+
     def find_remedy(self) -> str:
         """The reading that fits, where one does."""
-        fitting = [name for name in self.sums if name != self.given and self.worst(name) < FITS]
-        if not fitting:
+        best = self.fitting_reading
+        if best is None:
             return (
                 "log the probability with which the action that was taken was drawn, and where somebody could not be "
                 "treated, name the column that says so (available)"
             )
-        best = min(fitting, key=self.worst)
         if self.given == "design":
             return f"they look swapped: write actions.probabilities = {best}"
         return f'they look like those of {_WORDS[best]}: write columns.probability_of = "{best}" (in Python: probability_of)'

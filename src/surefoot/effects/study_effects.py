@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.data.mean_weights import check_probabilities
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, analyse
 from surefoot.effects.sensitivity import ROBUST_LOSSES
 from surefoot.effects.sentences import Words
 from surefoot.effects.trial_rows import OUTCOME_MISSING
 from surefoot.errors import InputError
 from surefoot.log_checks import check_logs
+from surefoot.log_checks.probabilities import require_stated_probabilities
 from surefoot.log_checks.screened_values import describe_flags
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     """
     settings = study.effects if section is None else section
     read = study.read(path)
-    check_probabilities(read.logs)
+    require_stated_probabilities(read, study)
     report = _analyse(study, settings, read, path)
     quality = replace(report.quality, reasons=_split_missing(report, read))
     return replace(report, quality=quality, screened=_compare_screens(study, settings, read, path, report))

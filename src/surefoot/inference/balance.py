@@ -31,6 +31,8 @@ FEW_PEOPLE = 10
 """With fewer the spread between people says little."""
 MILDER = 0.1
 """Between people the p-value may be ten times as large: that test only guards against draws that depend on each other."""
+ROUNDING = 1e-9
+"""A variable that varies by less, compared with its size, does not vary."""
 STEPS = 25
 """Of Newton's method, at most."""
 
@@ -82,16 +84,16 @@ def find_imbalances(
     >>> rng = np.random.default_rng(0)
     >>> home = rng.integers(0, 2, 600).astype(float)
     >>> taken = rng.random(600) < np.where(home == 1, 0.8, 0.3)
-    >>> (found,) = find_imbalances(taken, np.full(600, 0.5), {"home": home}, np.repeat(np.arange(20), 30))
-    >>> found.is_sure, round(found.slope, 2)
+    >>> (imbalance,) = find_imbalances(taken, np.full(600, 0.5), {"home": home}, np.repeat(np.arange(20), 30))
+    >>> imbalance.is_sure, round(imbalance.slope, 2)
     (True, 0.25)
     """
     tested = [_test(name, taken, probability, values, person) for name, values in variables.items()]
     imbalances = [imbalance for imbalance in tested if imbalance is not None]
     order = np.argsort([imbalance.p_value for imbalance in imbalances], kind="stable")
     highest = 0.0
-    for place, k in enumerate(order):
-        highest = max(highest, min(1.0, imbalances[k].p_value * (len(order) - place)))
+    for rank, k in enumerate(order):
+        highest = max(highest, min(1.0, imbalances[k].p_value * (len(order) - rank)))
         imbalances[k] = replace(imbalances[k], p_value=highest)
     return imbalances
 
@@ -103,7 +105,7 @@ def _test(
     known = ~np.isnan(values)
     taken, probability = taken[known], probability[known]
     values, person = values[known], person[known]
-    if len(values) < 2 or np.ptp(values) == 0:
+    if len(values) < 2 or np.ptp(values) <= ROUNDING * np.abs(values).max():
         return None
     variance = probability * (1 - probability)
     # Towards the mean, so that a wrong share of actions overall is not blamed on every variable.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.mean_weights import MeanWeights, find_weight_problem, spread_probabilities
+from surefoot.data.mean_weights import MeanWeights, spread_probabilities
 from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError
 from surefoot.inference.balance import Imbalance, find_imbalances
 from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import format_percent
@@ -32,6 +33,16 @@ def check_mean_weights(read: StudyLogs, study: Study | None) -> Check:
     return Check("probabilities", "unsafe", problem, weights.find_remedy(), numbers)
 
 
+def require_stated_probabilities(read: StudyLogs, study: Study | None) -> None:
+    """Refuse logs whose probabilities were not used, and say what the actions follow instead where that shows."""
+    weights = check_mean_weights(read, study)
+    if weights.verdict == "fine":
+        return
+    balance = check_balance(read, study)
+    follows = "" if balance.verdict == "fine" else f"; {balance.reason}"
+    raise InputError(f"{weights.reason}{follows}; {weights.remedy}", column=read.logs.names.probability)
+
+
 def check_balance(read: StudyLogs, study: Study | None) -> Check:
     """Whether actions follow anything known before the decision, beyond their stated probabilities."""
     name = "balance"
@@ -39,12 +50,14 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
     drawn = np.flatnonzero(logs.available & ~np.isnan(logs.probability) & (logs.probability < 1))
     if not drawn.size:
         return Check(name, "fine", "no action was drawn with a known probability")
-    if find_weight_problem(logs) is not None:
-        return Check(name, "fine", "balance cannot be judged while mean weights differ from 1")
-    probabilities = spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions)
+    weights = MeanWeights.of(logs)
+    if weights is not None and weights.find_reason() is not None and weights.fitting_reading is not None:
+        return Check(name, "fine", "balance cannot be judged while the probabilities are read as something else")
     known = _list_known(logs, drawn)
     person = logs.participant_index[drawn]
     judged = []
+    # 1 − 0.7 is not quite 0.3, so that rounding alone would tell the actions apart.
+    probabilities = np.round(spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions), 9)
     for code in range(1, logs.actions):
         stated = probabilities[:, code]
         # Where an action's probability is logged only when it was taken, the other rows cannot be compared.
