@@ -14,8 +14,10 @@ from surefoot.atomic_files import check_output, open_to_others, refuse_unwritabl
 from surefoot.errors import InputError
 from surefoot.fitting.manifest import FORMAT
 from surefoot.fitting.part_fit import PartFit
-from surefoot.fitting.part_tables import MERGED_PEOPLE, merge_tables, move_tables
-from surefoot.policies.policies import parquet_to_json
+from surefoot.policies.policies import join_metadata, parquet_to_json
+
+MERGED_PEOPLE = 2**15
+"""The tables of at most this many people become one file, which one process writes while all others wait."""
 
 
 class Checkpoint:
@@ -74,7 +76,7 @@ class Checkpoint:
         """
         folders = [find_part(self.folder, number) for number in range(parts)]
         final = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
-        put_together = merge_tables if manifest["people"] <= MERGED_PEOPLE else move_tables
+        put_together = _merge_tables if manifest["people"] <= MERGED_PEOPLE else _move_tables
         for name, by_participant in (("policies", True), ("critic", True), ("weights", False)):
             put_together(folders, final / f"{name}.parquet", by_participant=by_participant)
         if (final / "policies.parquet").is_file():
@@ -128,3 +130,29 @@ def _is_fit(folder: Path) -> bool:
     except (OSError, ValueError):
         return folder.is_dir() and not any(folder.iterdir())
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+
+
+def _merge_tables(folders: list[Path], out: Path, *, by_participant: bool) -> None:
+    """One file: part after part, or sorted by participant."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    files = [folder / out.name for folder in folders]
+    schemas = [parquet.read_schema(file) for file in files]
+    described = all(b"surefoot" in (schema.metadata or {}) for schema in schemas)
+    metadata = join_metadata([schema.metadata for schema in schemas]) if described else schemas[0].metadata
+    schema = pa.unify_schemas(schemas, promote_options="permissive").with_metadata(metadata)
+    if by_participant:
+        table = pa.concat_tables([parquet.read_table(file).cast(schema) for file in files])
+        parquet.write_table(table.sort_by("participant"), out)
+        return
+    with parquet.ParquetWriter(out, schema) as writer:
+        for file in files:
+            writer.write_table(parquet.read_table(file).cast(schema))
+
+
+def _move_tables(folders: list[Path], out: Path, *, by_participant: bool) -> None:
+    """A folder of the parts' files as they are; participants are in order within each of them."""
+    out.mkdir()
+    for number, folder in enumerate(folders):
+        (folder / out.name).rename(out / f"part-{number:06d}.parquet")

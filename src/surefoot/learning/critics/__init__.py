@@ -1,5 +1,9 @@
 """Critics: what the expected reward is learned with. Adding one is a subclass of `Critic` under `register_critic`."""
 
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
 from surefoot.learning.critics.capped import Capped
 from surefoot.learning.critics.critic import (
     CRITICS,
@@ -14,7 +18,6 @@ from surefoot.learning.critics.critic import (
 from surefoot.learning.critics.high_breakdown import HighBreakdown
 from surefoot.learning.critics.regressor import RegressorCritic
 from surefoot.learning.critics.ridge import Ridge
-from surefoot.learning.critics.selection import make_critic
 
 __all__ = [
     "CRITICS",
@@ -31,3 +34,18 @@ __all__ = [
     "make_critic",
     "register_critic",
 ]
+
+
+def make_critic(critic: Any, parameters: Mapping[str, Any] | None = None) -> Critic:
+    """The critic that a method's parameter means.
+
+    A name gives a new critic with those of the parameters that it has. A `Critic` is returned as it is, and a regressor is
+    wrapped in a `RegressorCritic`.
+    """
+    if isinstance(critic, Critic):
+        return critic
+    if not isinstance(critic, str):
+        return RegressorCritic(critic)
+    kind = find_critic(critic)
+    given = parameters or {}
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})

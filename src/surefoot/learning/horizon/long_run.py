@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.errors import FitWarning, InputError
 from surefoot.learning.batch import choose_block_cells
+from surefoot.learning.diagnostics import SHOWN_PEOPLE
 from surefoot.learning.horizon.advantage import Advantage, long_run_advantage
-from surefoot.learning.horizon.doubts import PAIRS_PER_COEFFICIENT, refuse_hopeless, warn_of_doubts
+from surefoot.learning.horizon.consequences import PooledView
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, Outlook, register_horizon
 from surefoot.learning.horizon.horizon_batch import HorizonBatch, TransitionData
 from surefoot.learning.horizon.judgement import Judgement, judge_rows
-from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
+from surefoot.learning.horizon.look_ahead import MOST_RADIUS, LookAhead, TransitionMoments, look_ahead
 from surefoot.learning.horizon.posteriors import PeopleAhead, clear_thresholds, estimate_variance_left, warn_of_few_people
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
 from surefoot.learning.moments import Moments
 from surefoot.learning.pooling import Block, TimeBlocks, Walk, find_pooling
 from surefoot.numerics.parallel import map_threads
+
+PAIRS_PER_COEFFICIENT = 5
+"""With fewer consecutive decision points for each coefficient of the next state nothing is learned about what follows."""
+ENOUGH_FOR_ONE = 1500
+"""Consecutive decision points from which a look-ahead by itself, without other people, begins to gain on doing nothing."""
 
 
 class LongRunHorizon(Horizon):
@@ -32,7 +41,7 @@ class LongRunHorizon(Horizon):
     def look(self, task: HorizonTask) -> Outlook:
         transitions = find_transitions(task.logs, max_gap=task.max_gap, day_boundary=task.day_boundary)
         data = TransitionData.of_logs(task.logs, transitions, task.critic_sees, task.discount)
-        refuse_hopeless(task, data)
+        _require_transitions(task, data)
         seen = np.maximum(task.critic_sees, task.policy_sees)
         judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
         moved = data.pairs & judgement.trusted & judgement.trusted[transitions.following]
@@ -45,7 +54,7 @@ class LongRunHorizon(Horizon):
             outlook = _look_at_people(task, learner, moments, judgement, learner.cut_into_blocks(moved))
         else:
             outlook = _look_at_fits(task, learner, moments, judgement)
-        warn_of_doubts(task, outlook, _has_enough(task, outlook))
+        _warn_of_doubts(task, outlook, _has_enough(task, outlook))
         return outlook
 
 
@@ -191,3 +200,62 @@ def _where(advantage: Advantage, enough: NDArray[np.bool_]) -> Advantage:
         covariance=np.where(enough[:, None, None], advantage.covariance, 0.0),
         reference=np.where(enough, advantage.reference, 0),
     )
+
+
+def _require_transitions(task: HorizonTask, data: TransitionData) -> None:
+    """Reject pooled logs with too few transitions to learn from; fits by participant get a warning instead."""
+    if not task.pooling.needs_everybody:
+        return
+    logs = task.logs
+    never = [name for code, name in enumerate(logs.action_names) if not (logs.action[logs.usable] == code).any()]
+    if never:
+        raise InputError(
+            f"action '{never[0]}' was never taken at a usable decision point, so its consequences cannot be learned; "
+            "randomise it, leave it out of the actions, or use horizon = 'immediate'"
+        )
+    pairs = int(data.pairs.sum())
+    needed = PAIRS_PER_COEFFICIENT * (len(logs.state_names) + 1) * logs.actions
+    if pairs < needed:
+        raise InputError(
+            f"{pairs} of {len(logs)} decision points are followed by the participant's next one with a known state; a look "
+            f"ahead needs at least {needed} ({PAIRS_PER_COEFFICIENT} for each coefficient). Log missed decision points "
+            "(unavailable ones too), let max_gap cross gaps, or use horizon = 'immediate'"
+        )
+
+
+def _warn_of_doubts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_]) -> None:
+    """Warn of too few transitions, of states that do not react to actions, and of states that carry over for ever."""
+    for text in (*_doubt_amounts(task, outlook, enough), *_doubt_model(outlook)):
+        warnings.warn(text, FitWarning, stacklevel=5)
+
+
+def _doubt_amounts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_]) -> Iterator[str]:
+    people = task.pooling.list_participants(task.logs)[~enough]
+    if people.size:
+        names = ", ".join(repr(name.item()) for name in people[:SHOWN_PEOPLE])
+        others = f" and {people.size - SHOWN_PEOPLE} more" if people.size > SHOWN_PEOPLE else ""
+        yield (
+            f"participant {names}{others}: fewer than {PAIRS_PER_COEFFICIENT} consecutive decision points per coefficient, "
+            "so the policy does nothing"
+        )
+    typical = float(np.median(outlook.transitions))
+    if not task.pooling.needs_everybody and typical < ENOUGH_FOR_ONE:
+        yield (
+            f"a typical participant has {typical:.0f} consecutive decision points, too few to look ahead alone: with fewer "
+            f"than about {ENOUGH_FOR_ONE:,} such a policy does not beat doing nothing. Learn one for all (pooling = 'all')"
+        )
+
+
+def _doubt_model(outlook: Outlook) -> Iterator[str]:
+    view = PooledView.of_outlook(outlook)
+    if not view.some_state_reacts:
+        yield (
+            "no state variable reacts to the actions, so looking ahead only adds noise to the immediate effect; add one "
+            "that remembers (a derived state such as dose), or use horizon = 'immediate'"
+        )
+    radius = float(view.model.radius[0])
+    if radius > MOST_RADIUS:
+        yield (
+            f"the state seems to carry over for ever (spectral radius {radius:.2f}), so its long-run worth is a guess; take "
+            "out a variable that only grows, such as a count or the day in the study"
+        )

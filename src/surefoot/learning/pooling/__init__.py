@@ -1,10 +1,16 @@
 """Pooling: who shares a fit with whom. Adding one is an object of a subclass of `Pooling`, given to `register_pooling`."""
 
-from surefoot.learning.pooling.everyone import EveryonePooling
 from surefoot.learning.pooling.mixed_effects import Posterior
-from surefoot.learning.pooling.partial import PartialPooling
-from surefoot.learning.pooling.person import PersonPooling
-from surefoot.learning.pooling.pooling import POOLINGS, Block, Pooling, find_pooling, register_pooling
+from surefoot.learning.pooling.pooling import (
+    POOLINGS,
+    Block,
+    EveryonePooling,
+    PartialPooling,
+    PersonPooling,
+    Pooling,
+    find_pooling,
+    register_pooling,
+)
 from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, check_random_walk, fit_random_walk
 from surefoot.learning.pooling.reml import SpreadIntervals, fit_mixed_effects, profile_spread
 
@@ -26,6 +32,3 @@ __all__ = [
     "profile_spread",
     "register_pooling",
 ]
-
-for _pooling in (PersonPooling(), EveryonePooling(), PartialPooling()):
-    register_pooling(_pooling)

@@ -1,4 +1,4 @@
-"""What a pooling is: who shares a fit with whom, and how that is spoken of."""
+"""Poolings: who shares a fit with whom (each participant alone, everyone together, partially), and their wording."""
 
 from __future__ import annotations
 
@@ -69,3 +69,66 @@ class Pooling(ABC):
 POOLINGS: Registry[Pooling] = Registry("pooling")
 register_pooling = POOLINGS.register
 find_pooling = POOLINGS.find
+
+
+class PersonPooling(Pooling):
+    """Everybody learns from their own decision points alone, as in the paper."""
+
+    name: ClassVar[str] = "person"
+    shared: ClassVar[bool] = False
+    serves_anybody: ClassVar[bool] = False
+    needs_everybody: ClassVar[bool] = False
+    whom: ClassVar[str] = "One policy for each participant."
+    estimates: ClassVar[str] = "Mean over people"
+
+    def list_participants(self, logs: Trajectories) -> NDArray[Any]:
+        return logs.participants
+
+    def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
+        return logs.blocks(cells)
+
+    def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
+        return logs.participant_index
+
+
+class EveryonePooling(Pooling):
+    """One policy, learned from everybody's decision points, for anybody."""
+
+    name: ClassVar[str] = "all"
+    shared: ClassVar[bool] = True
+    serves_anybody: ClassVar[bool] = True
+    needs_everybody: ClassVar[bool] = True
+    whom: ClassVar[str] = "One policy for everybody."
+    for_whom: ClassVar[str] = "for everyone"
+    estimates: ClassVar[str] = "Estimates"
+
+    def list_participants(self, logs: Trajectories) -> NDArray[Any]:
+        return np.array(["everyone"])
+
+    def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
+        return logs.one_block()
+
+    def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
+        return np.zeros(len(logs), dtype=np.int64)
+
+
+class PartialPooling(PersonPooling):
+    """Coefficients wᵢ = β + bᵢ, bᵢ ~ N(0, Ψ): everybody has their own, drawn towards β as far as people are alike."""
+
+    name: ClassVar[str] = "partial"
+    serves_anybody: ClassVar[bool] = True
+    needs_everybody: ClassVar[bool] = True
+    needs_coefficients: ClassVar[bool] = True
+    borrows: ClassVar[bool] = True
+    second_judge: ClassVar[str] = "all"
+    whom: ClassVar[str] = (
+        "One policy for each participant, drawn towards everybody's as far as people are alike; one for anybody else."
+    )
+    for_whom: ClassVar[str] = "per participant, drawn towards everybody's"
+    estimates: ClassVar[str] = "Population"
+    without_points: ClassVar[str] = "so the policy is the one for anybody"
+    few_points: ClassVar[str] = "the policy is the one for anybody"
+
+
+for _pooling in (PersonPooling(), EveryonePooling(), PartialPooling()):
+    register_pooling(_pooling)
