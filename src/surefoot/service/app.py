@@ -42,7 +42,8 @@ def create_app(trial: Trial) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        schedule, sender = Schedule(trial), MessageSender(trial)
+        schedule = Schedule(trial)
+        sender = MessageSender(trial)
         schedule.start()
         sender.start()
         yield
@@ -60,8 +61,11 @@ def create_app(trial: Trial) -> FastAPI:
         redirect_slashes=False,
     )
     limits = trial.settings.limits
-    app.state.trial, app.state.key_cache, app.state.rate_limiter = trial, KeyCache(), RateLimiter(limits.requests_per_second)
-    app.state.recorder, app.state.key_lookups = DecisionRecorder(trial), KeyLookups(trial.database)
+    app.state.trial = trial
+    app.state.key_cache = KeyCache()
+    app.state.rate_limiter = RateLimiter(limits.requests_per_second)
+    app.state.recorder = DecisionRecorder(trial)
+    app.state.key_lookups = KeyLookups(trial.database)
     counters = RequestCounters()
     app.state.metrics = Metrics(trial, counters)
     app.state.sign_in_limiter = RateLimiter(SIGN_INS_PER_MINUTE / 60, burst=SIGN_INS_PER_MINUTE)

@@ -62,7 +62,8 @@ def create_key(database: Database, role: str, label: str = "", *, days: float = 
         raise InputError("a key's label is at most 200 characters of text")
     if not 0 < days <= 36_500:
         raise InputError(f"a key is good for more than 0 and at most 36,500 days; got {days:g}")
-    prefix, moment = secrets.token_hex(6), now()
+    prefix = secrets.token_hex(6)
+    moment = now()
     key = f"sf_{prefix}_{secrets.token_hex(32)}"
     row = {"prefix": prefix, "digest": _digest(key), "role": role, "label": label, "created_at": moment}
     with database.transaction() as connection:
@@ -85,7 +86,8 @@ def revoke_key(database: Database, prefix: str, *, by: str = "command line") -> 
         known = connection.scalar(sa.select(keys.c.prefix).where(keys.c.prefix == prefix))
         if known is None:
             raise InputError(f"there is no key '{prefix}'; surefoot keys list shows them")
-        moment, good = now(), sa.and_(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
+        moment = now()
+        good = sa.and_(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
         if connection.execute(sa.update(keys).where(good).values(revoked_at=moment)).rowcount:
             record(connection, "key revoked", [{"prefix": prefix, "revoked_at": moment}])
             record_action(connection, by, "revoked a key", prefix)
@@ -97,8 +99,8 @@ def find_caller(database: Database, key: str) -> Caller | None:
     given = _digest(key)
     with database.autocommit() as connection:
         row = connection.execute(sa.select(keys).where(keys.c.prefix == (form[1] if form else ANONYMOUS))).first()
-    kept = bytes(32) if row is None else bytes(row.digest)
-    right = hmac.compare_digest(given, kept)
+    stored = bytes(32) if row is None else bytes(row.digest)
+    right = hmac.compare_digest(given, stored)
     good = right and row is not None and row.revoked_at is None
     return Caller(row.prefix, row.role, row.expires_at) if good and row is not None else None
 

@@ -9,7 +9,8 @@ class RateLimiter:
     """Requests of each key at this worker; the limit is per worker, so that no request waits for another process."""
 
     def __init__(self, per_second: float, burst: float | None = None) -> None:
-        self._rate, self._full = per_second, 2 * per_second if burst is None else burst
+        self._rate = per_second
+        self._full = 2 * per_second if burst is None else burst
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def seconds_to_wait(self, who: str, at: float | None = None) -> float:

@@ -94,8 +94,8 @@ def _read_body(model: type[BaseModel], value: Any) -> BaseModel:
     try:
         return model.model_validate(value, from_attributes=True)  # as FastAPI does it, for the same words
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found]) from error
+        errors = error.errors(include_url=False)
+        raise RequestValidationError([{**problem, "loc": ("body", *problem["loc"])} for problem in errors]) from error
 
 
 class KeyLookups:
@@ -166,7 +166,8 @@ def _check_nesting(text: str) -> None:
     quoted = escaped = False
     for character in text:
         if quoted:
-            quoted, escaped = escaped or character != '"', not escaped and character == "\\"
+            quoted = escaped or character != '"'
+            escaped = not escaped and character == "\\"
         elif character == '"':
             quoted = True
         elif character in "[{":
@@ -191,9 +192,9 @@ def _parse_finite(text: str) -> float:
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Python would keep the last value of a name, other readers the first."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)[:100]
         raise ApiError(400, "duplicate_field", f"the field '{twice}' occurs twice; send it once", twice)
-    return found
+    return fields

@@ -18,9 +18,9 @@ from surefoot.service.trial.trial import Trial
 
 def export_file(trial: Trial, name: str, form: str, by: str) -> Response:
     """An export as a CSV or Parquet file, sent from the disk and then deleted; on the staff trail."""
-    handle, place = tempfile.mkstemp(prefix="surefoot-export-")
+    handle, temporary = tempfile.mkstemp(prefix="surefoot-export-")
     os.close(handle)
-    path = Path(place)
+    path = Path(temporary)
     try:
         export = EXPORTS[name](trial, path, form)
         with trial.database.transaction() as connection:

@@ -68,7 +68,8 @@ class DecisionRecorder:
             self._thread = threading.Thread(target=self._work, name="decisions", daemon=True)
             self._thread.start()
         batch = self._take_batch()
-        self._busy, self._expected = True, len(batch)
+        self._busy = True
+        self._expected = len(batch)
         self._batches.put((loop, batch))
 
     def _work(self) -> None:

@@ -28,7 +28,9 @@ class RequestMiddleware:
     """ASGI middleware; written without a framework, because every request pays for it."""
 
     def __init__(self, app: Any, body_bytes: int, counters: RequestCounters) -> None:
-        self._app, self._limit, self._counters = app, body_bytes, counters
+        self._app = app
+        self._limit = body_bytes
+        self._counters = counters
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -66,9 +68,16 @@ class _Exchange:
     """One request and its reply."""
 
     def __init__(self, scope: Any, receive: Any, send: Any, limit: int) -> None:
-        self._scope, self._receive, self._send, self._limit = scope, receive, send, limit
-        self.began, self.status, self._started, self._abandoned = time.perf_counter(), 500, False, False
-        self._taken, self._body_is_complete = 0, scope["method"] == "GET"
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._limit = limit
+        self.began = time.perf_counter()
+        self.status = 500
+        self._started = False
+        self._abandoned = False
+        self._taken = 0
+        self._body_is_complete = scope["method"] == "GET"
         self._id = secrets.token_hex(8)
         request_id.set(self._id)
 
@@ -95,7 +104,8 @@ class _Exchange:
         if self._abandoned:
             return
         if message["type"] == "http.response.start":
-            self._started, self.status = True, message["status"]
+            self._started = True
+            self.status = message["status"]
             names = {name for name, _ in message["headers"]}
             extra = HEADERS if b"cache-control" in names else [*HEADERS, PRIVATE]
             identity = (b"x-request-id", self._id.encode())

@@ -49,16 +49,16 @@ def describe_validation_error(error: dict[str, Any]) -> tuple[str, str | None]:
     >>> describe_validation_error({"loc": ("body", "availability"), "type": "bool_type", "msg": ""})
     ('availability is true or false, without quotes', 'availability')
     """
-    place = [str(part) for part in error["loc"] if part not in HIDDEN]
+    location = [str(part) for part in error["loc"] if part not in HIDDEN]
     if error["type"] == "unknown_field":
-        place.append(error["ctx"]["field"])
-        return str(error["msg"]), ".".join(place)
+        location.append(error["ctx"]["field"])
+        return str(error["msg"]), ".".join(location)
     for name, words in UNIONS.items():
-        if name in place and error["type"] not in ("missing", "dict_type", "too_long"):
-            inside = place[: place.index(name) + (2 if name == "context" else 1)]
+        if name in location and error["type"] not in ("missing", "dict_type", "too_long"):
+            inside = location[: location.index(name) + (2 if name == "context" else 1)]
             return words.format(field=".".join(inside)), ".".join(inside)
-    field = ".".join(place) or None
-    named = next((part for part in reversed(place) if not part.isdigit()), "the body")
+    field = ".".join(location) or None
+    named = next((part for part in reversed(location) if not part.isdigit()), "the body")
     known = FIELDS.get((named, error["type"])) or KINDS.get(error["type"])
     message = str(error["msg"]).removeprefix("Value error, ") if known is None else known.format(field=field or "the body")
     return message, field

@@ -70,7 +70,7 @@ class Adherence:
             "outcomes": (self.known, self.due),
             "worn": (self.worn, self.judged),
         }
-        return {name: part / whole if whole else None for name, (part, whole) in pairs.items()}
+        return {name: part / total if total else None for name, (part, total) in pairs.items()}
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ COLUMNS = (
 
 def list_cells(view: AdherenceView, participant: str = "") -> list[tuple[Any, ...]]:
     """Everybody from the first day on, then every day or week of the study or of one participant, as rows of a table."""
-    people = [(one.label, view.first, one) for one in view.people]
-    spans = [(participant or "everybody", one.begins, one) for one in view.spans]
+    people = [(row.label, view.first, row) for row in view.people]
+    spans = [(participant or "everybody", row.begins, row) for row in view.spans]
     return [
         (
-            *(name, begins, one.expected, one.punctual, one.arrived, one.available, one.due, one.known),
-            *(one.judged, one.worn, one.last_seen, one.status),
+            *(name, begins, row.expected, row.punctual, row.arrived, row.available, row.due, row.known),
+            *(row.judged, row.worn, row.last_seen, row.status),
         )
-        for name, begins, one in (*people, *spans)
+        for name, begins, row in (*people, *spans)
     ]
 
 
@@ -120,7 +120,7 @@ def describe_adherence(
     """The last days or weeks, today last; by the decision points' own time (`decided_at`) or by arrival (`received_at`)."""
     days, edges = overview.find_days(trial, at, spans.number * spans.days)
     people = overview.list_participants(trial, at)
-    places = {one.id: place for place, one in enumerate(people)}
+    places = {person.id: position for position, person in enumerate(people)}
     if participant and participant not in places:
         raise ApiError(404, "unknown_participant", "there is no such participant")
     counts = _count_points(trial, at, places, edges, decisions.c[moment])
@@ -129,15 +129,17 @@ def describe_adherence(
     took_part = _find_whole_days(trial, people, days)
     counts["punctual"] = counts["arrived"] * took_part
     counts["expected"] = took_part * (per_day or 0)
-    own = slice(places[participant], places[participant] + 1) if participant else slice(None)
+    rows_of_people = slice(places[participant], places[participant] + 1) if participant else slice(None)
     seen = [
-        replace(_sum_up(counts, place, slice(None), per_day, one.id), last_seen=one.last_contact, status=one.status)
-        for place, one in enumerate(people)
+        replace(
+            _sum_up(counts, position, slice(None), per_day, person.id), last_seen=person.last_contact, status=person.status
+        )
+        for position, person in enumerate(people)
     ]
     rows = []
     for first in range(0, len(days), spans.days):
         chosen = slice(first, first + spans.days)
-        rows.append(replace(_sum_up(counts, own, chosen, per_day, _label_span(days[chosen])), begins=days[first]))
+        rows.append(replace(_sum_up(counts, rows_of_people, chosen, per_day, _label_span(days[chosen])), begins=days[first]))
     return AdherenceView(
         rows,
         _sort_people(seen, order),
@@ -153,7 +155,7 @@ def _label_span(days: Sequence[date]) -> str:
 
 
 def _sum_up(counts: Counts, people: int | slice, days: slice, per_day: int | None, label: str) -> Adherence:
-    sums: dict[str, Any] = {name: int(found[people, days].sum()) for name, found in counts.items()}
+    sums: dict[str, Any] = {name: int(numbers[people, days].sum()) for name, numbers in counts.items()}
     return Adherence(label, **{**sums, "expected": None if per_day is None else sums["expected"]})
 
 
@@ -162,9 +164,9 @@ def _sort_people(people: list[Adherence], order: Order) -> list[Adherence]:
     if order == "seen":
         return people
     if order == "participant":
-        return sorted(people, key=lambda one: one.label)
-    shares = [(one.shares[order], one) for one in people]
-    return [one for _, one in sorted(shares, key=lambda pair: (pair[0] is None, pair[0] or 0.0, pair[1].label))]
+        return sorted(people, key=lambda person: person.label)
+    shares = [(person.shares[order], person) for person in people]
+    return [person for _, person in sorted(shares, key=lambda pair: (pair[0] is None, pair[0] or 0.0, pair[1].label))]
 
 
 def _count_points(
@@ -197,8 +199,8 @@ def _count_worn(trial: Trial, places: dict[str, int], edges: list[datetime], mom
     counts = {name: np.zeros((len(places), len(edges) - 1), dtype=np.int64) for name in ("judged", "worn")}
     flagged = wearing.flag_unworn(trial, edges[0])
     begins = [edge.timestamp() for edge in edges]
-    found = np.searchsorted(begins, [row[moment].timestamp() for row, _ in flagged], side="right") - 1
-    for (row, off), day in zip(flagged, found.tolist(), strict=True):
+    day_indices = np.searchsorted(begins, [row[moment].timestamp() for row, _ in flagged], side="right") - 1
+    for (row, off), day in zip(flagged, day_indices.tolist(), strict=True):
         if 0 <= day < len(edges) - 1:
             counts["judged"][places[row["participant_id"]], day] += 1
             counts["worn"][places[row["participant_id"]], day] += not off
@@ -218,6 +220,6 @@ def _find_whole_days(trial: Trial, people: Sequence[overview.Participant], days:
         dates = [otherwise if moment is None else trial.settings.find_day(moment) for moment in moments]
         return np.array(dates, dtype="datetime64[D]")[:, None]
 
-    began = days_of([one.registered_at for one in people], days[-1])
-    ended = days_of([ends.get(one.id) for one in people], days[-1])
+    began = days_of([person.registered_at for person in people], days[-1])
+    ended = days_of([ends.get(person.id) for person in people], days[-1])
     return ((calendar > began) & (calendar < ended)).astype(np.int64)

@@ -41,10 +41,10 @@ def _label_places(labels: Sequence[str]) -> list[Markup]:
     """Every few places a label, the last always; of a span only where it begins."""
     last = len(labels) - 1
     step = max(1, round(len(labels) / 5))
-    shown = [place for place in range(len(labels)) if (last - place) % step == 0]
+    shown = [position for position in range(len(labels)) if (last - position) % step == 0]
     return [
-        _text(f"{_centre(place, len(labels)):.2f}%", HEIGHT + 18, "middle", labels[place].partition(" to ")[0])
-        for place in shown
+        _text(f"{_centre(position, len(labels)):.2f}%", HEIGHT + 18, "middle", labels[position].partition(" to ")[0])
+        for position in shown
     ]
 
 
@@ -60,18 +60,18 @@ def decisions_by_day(days: Sequence[Day]) -> Markup:
         y = HEIGHT * (1 - tick / TICKS)
         parts += [_line(0, y, 100, y, "grid"), _text("-8", y + 4, "end", f"{top * tick // TICKS:,}")]
     width = 72 / len(days)
-    for place, day in enumerate(days):
+    for position, day in enumerate(days):
         y = float(HEIGHT)
         for source in SOURCES:
             number = day.sources.get(source, 0)
             high = HEIGHT * number / top
             y -= high
             if number:
-                told = f"{day.date:%d %b}: {number:,} {source}"
-                parts.append(BAR.format(source, _centre(place, len(days)) - width / 2, y, width, high, told))
-    told = "; ".join(f"{source} {days[-1].sources.get(source, 0):,}" for source in SOURCES)
+                words = f"{day.date:%d %b}: {number:,} {source}"
+                parts.append(BAR.format(source, _centre(position, len(days)) - width / 2, y, width, high, words))
+    words = "; ".join(f"{source} {days[-1].sources.get(source, 0):,}" for source in SOURCES)
     labels = _label_places([f"{day.date:%d %b}" for day in days])
-    return _svg(parts + labels, HEIGHT, f"Decisions a day by source over {len(days)} days. Today: {told}.")
+    return _svg(parts + labels, HEIGHT, f"Decisions a day by source over {len(days)} days. Today: {words}.")
 
 
 def _round_up(number: int) -> int:
@@ -150,27 +150,28 @@ def draw_series(
         value = scale.low + (scale.high - scale.low) * tick / TICKS
         y = scale.place(value)
         parts += [_line(0, y, 100, y, "grid"), _text("-8", y + 4, "end", scale.write(value))]
-    for one in series:
-        parts += _draw_one(labels, one, scale, several=len(series) > 1)
+    for line in series:
+        parts += _draw_one(labels, line, scale, several=len(series) > 1)
     return _svg(parts + _label_places(labels), HEIGHT, words)
 
 
 def _draw_one(labels: Sequence[str], series: Series, scale: Scale, *, several: bool) -> list[Markup]:
     parts: list[Markup] = []
     before: tuple[float, float] | None = None
-    for place, found in enumerate(series.values):
-        if found is None:
+    for position, estimate in enumerate(series.values):
+        if estimate is None:
             before = None
             continue
-        value, low, high = found
-        x, y = _centre(place, len(labels)), scale.place(value)
-        told = f"{labels[place]}: {series.name + ' ' if several else ''}{scale.write(value)}"
+        value, low, high = estimate
+        x = _centre(position, len(labels))
+        y = scale.place(value)
+        words = f"{labels[position]}: {series.name + ' ' if several else ''}{scale.write(value)}"
         if low is not None and high is not None:
             parts.append(_line(x, scale.place(low), x, scale.place(high), f"interval {series.colour}"))
-            told += f" ({series.interval} {scale.write(low)} to {scale.write(high)})"
+            words += f" ({series.interval} {scale.write(low)} to {scale.write(high)})"
         if before is not None:
             parts.append(_line(*before, x, y, f"trend {series.colour}"))
-        parts.append(POINT.format(series.colour, x, y, told))
+        parts.append(POINT.format(series.colour, x, y, words))
         before = (x, y)
     return parts
 
@@ -184,9 +185,9 @@ def draw_limits(limits: tuple[float, float], scale: Scale = SHARE) -> list[Marku
 def send_rate_by_day(days: Sequence[Day], limits: tuple[float, float]) -> Markup:
     """The observed share of sending with its interval, within the band of the study's probability limits."""
     now = days[-1].send_rate
-    told = "nobody was available" if now is None else write_share(now[0])
+    today = "nobody was available" if now is None else write_share(now[0])
     least, most = limits
-    words = f"Share of available decision points with anything sent, by day. Today: {told}; limits {least:g} to {most:g}."
+    words = f"Share of available decision points with anything sent, by day. Today: {today}; limits {least:g} to {most:g}."
     rate = Series("send rate", [day.send_rate for day in days])
     return draw_series([f"{day.date:%d %b}" for day in days], [rate], SHARE, words, draw_limits(limits))
 
@@ -197,8 +198,10 @@ def adherence(rows: Sequence[Adherence]) -> Markup:
         Series(name, [None if (share := row.shares[name]) is None else (min(share, 1.0), None, None) for row in rows], name)
         for name in SHARES
     ]
-    told = "; ".join(f"{one.name} {_tell_last(one)}" for one in series)
-    return draw_series([row.label for row in rows], series, SHARE, f"Adherence over {len(rows)} rows. Last known: {told}.")
+    last_values = "; ".join(f"{line.name} {_tell_last(line)}" for line in series)
+    return draw_series(
+        [row.label for row in rows], series, SHARE, f"Adherence over {len(rows)} rows. Last known: {last_values}."
+    )
 
 
 def _tell_last(series: Series) -> str:
@@ -264,5 +267,5 @@ def coefficients(rows: Sequence[ShownCoefficient]) -> Markup:
     for share, words in ((0.0, format_change(-reach)), (50.0, "0"), (100.0, format_change(reach))):
         anchor = {0.0: "start", 50.0: "middle", 100.0: "end"}[share]
         parts.append(_text(f"{share:g}%", height + 16, anchor, words))
-    told = "; ".join(f"{row.label} {row.told}" for row in rows)
-    return _svg(parts, height, f"Coefficients in logits with 95 % intervals: {told}.")
+    listing = "; ".join(f"{row.label} {row.told}" for row in rows)
+    return _svg(parts, height, f"Coefficients in logits with 95 % intervals: {listing}.")

@@ -61,10 +61,10 @@ def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "receiv
     counted = sa.select(*columns).where(moment >= edges[0], moment < edges[-1])
     with trial.database.snapshot() as connection:
         rows = connection.execute(counted.group_by("day", decisions.c.source)).all()
-    own = [[row for row in rows if row.day == place] for place in range(number)]
+    rows_by_day = [[row for row in rows if row.day == position] for position in range(number)]
     return [
-        Day(day, {row.source: row.number for row in found}, sum(row.sent for row in found))
-        for day, found in zip(days, own, strict=True)
+        Day(day, {row.source: row.number for row in day_rows}, sum(row.sent for row in day_rows))
+        for day, day_rows in zip(days, rows_by_day, strict=True)
     ]
 
 
@@ -79,7 +79,7 @@ def find_days(trial: Trial, at: datetime, number: int) -> tuple[list[date], list
 
 def place_in_days(moment: sa.Column[Any], edges: Sequence[datetime]) -> sa.Label[int]:
     """Which of the days between these edges a moment is in, as the column `day` of a query."""
-    return sa.case(*((moment < end, place) for place, end in enumerate(edges[1:]))).label("day")
+    return sa.case(*((moment < end, position) for position, end in enumerate(edges[1:]))).label("day")
 
 
 @dataclass(frozen=True)
@@ -101,40 +101,40 @@ class Participant:
 
 def list_participants(trial: Trial, at: datetime) -> list[Participant]:
     """All participants, the longest silent first."""
-    asked = sa.select(
+    decision_query = sa.select(
         decisions.c.participant_id,
         sa.func.count().label("number"),
         sa.func.max(decisions.c.received_at).label("last"),
         sa.func.max(decisions.c.decided_at).label("decided"),
     ).group_by(decisions.c.participant_id)
-    told = (
+    outcome_query = (
         sa.select(decisions.c.participant_id, sa.func.max(outcomes.c.received_at).label("last"))
         .join_from(outcomes, decisions)
         .group_by(decisions.c.participant_id)
     )
     with trial.database.snapshot() as connection:
         known = connection.execute(sa.select(participants)).all()
-        decided = {row.participant_id: row for row in connection.execute(asked)}
-        heard = {row.participant_id: row.last for row in connection.execute(told)}
+        decided = {row.participant_id: row for row in connection.execute(decision_query)}
+        heard = {row.participant_id: row.last for row in connection.execute(outcome_query)}
         missing = _count_missing(connection, trial, at)
         statuses = {row.participant_id: row.kind for row in connection.execute(STATUSES) if row.kind != RESUMED}
-    found = []
+    people = []
     for row in known:
-        own = decided.get(row.id)
-        contacts = [moment for moment in (own.last if own else None, heard.get(row.id)) if moment is not None]
+        counts = decided.get(row.id)
+        contacts = [moment for moment in (counts.last if counts else None, heard.get(row.id)) if moment is not None]
         last = max(contacts, default=None)
-        found.append(
+        people.append(
             Participant(
                 row.id,
                 row.registered_at,
                 last,
-                own.decided if own else None,
-                own.number if own else 0,
+                counts.decided if counts else None,
+                counts.number if counts else 0,
                 missing.get(row.id, 0),
                 statuses.get(row.id),
             )
         )
-    return sorted(found, key=lambda one: (one.last_contact or one.registered_at, one.id))
+    return sorted(people, key=lambda person: (person.last_contact or person.registered_at, person.id))
 
 
 def _count_missing(connection: sa.Connection, trial: Trial, at: datetime) -> dict[str, int]:
@@ -168,10 +168,10 @@ def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
     ).label("state")
     counted = _join_outcomes(sa.select(state, sa.func.count().label("number"))).group_by(state)
     with trial.database.autocommit() as connection:
-        found = {row.state: row.number for row in connection.execute(counted)}
+        numbers = {row.state: row.number for row in connection.execute(counted)}
         late = connection.scalar(sa.select(sa.func.count()).select_from(outcomes).where(outcomes.c.late))
     return {
-        **{name: found.get(name, 0) for name in ("known", "reported missing", "awaited", "never came", "erased")},
+        **{name: numbers.get(name, 0) for name in ("known", "reported missing", "awaited", "never came", "erased")},
         "late": late or 0,
     }
 

@@ -29,7 +29,8 @@ from surefoot.service.database.schema import ended_sessions, keys
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.trial import Trial
 
-COOKIE, SIGN_IN_COOKIE = "surefoot_session", "surefoot_sign_in"
+COOKIE = "surefoot_session"
+SIGN_IN_COOKIE = "surefoot_sign_in"
 FORM_TYPE = "application/x-www-form-urlencoded"
 READERS = ("analyst", "admin")
 TEAM = (*READERS, "coordinator")

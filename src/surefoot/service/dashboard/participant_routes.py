@@ -38,10 +38,10 @@ def participants_page(viewer: TeamMember, search: Search = "", download: Downloa
     at = clock.now()
     everybody = overview.list_participants(viewer.trial, at)
     wanted = search.strip().lower()
-    people = [one for one in everybody if wanted in one.id.lower()]
+    people = [person for person in everybody if wanted in person.id.lower()]
     if download:
         columns = ("id", "status", "registered_at", "last_decided", "last_contact", "decisions", "missing")
-        return send_csv(viewer, "participants", columns, [[getattr(one, name) for name in columns] for one in people])
+        return send_csv(viewer, "participants", columns, [[getattr(person, name) for name in columns] for person in people])
     return viewer.page(
         "participants",
         at=at.astimezone(viewer.trial.settings.zone),
@@ -58,16 +58,16 @@ def participant_page(
 ) -> Response:
     """One participant: timeline and decision points."""
     trial = viewer.trial
-    one = participant_view.describe_participant(trial, participant_id, clock.now(), before, blind=viewer.is_blind)
+    view = participant_view.describe_participant(trial, participant_id, clock.now(), before, blind=viewer.is_blind)
     if download:
         columns = participant_view.BLIND_COLUMNS if viewer.is_blind else participant_view.COLUMNS
-        rows = [[getattr(point, name) for name in columns] for point in one.points]
+        rows = [[getattr(point, name) for name in columns] for point in view.points]
         return send_csv(viewer, f"participant-{participant_id}", columns, rows)
     status = find_status(trial, participant_id)
     return viewer.page(
         "participant",
-        one=one,
-        timeline=draw_timeline(one.points, trial.settings.zone, MOMENTS[by]),
+        one=view,
+        timeline=draw_timeline(view.points, trial.settings.zone, MOMENTS[by]),
         by=by,
         paused=status == PAUSED,
         withdrawn=status == WITHDRAWN,
@@ -125,13 +125,13 @@ def adherence_page(
 ) -> Response:
     """How much of what the design has arrived, came back and was worn: of the study or one participant, and of everybody."""
     spans = adherence.SPANS[span]
-    found = adherence.describe_adherence(viewer.trial, clock.now(), spans, MOMENTS[by], participant, order)
+    view = adherence.describe_adherence(viewer.trial, clock.now(), spans, MOMENTS[by], participant, order)
     if download:
-        return send_csv(viewer, "adherence", adherence.COLUMNS, adherence.list_cells(found, participant))
+        return send_csv(viewer, "adherence", adherence.COLUMNS, adherence.list_cells(view, participant))
     return viewer.page(
         "adherence",
-        found=found,
-        chart=charts.adherence(found.spans),
+        found=view,
+        chart=charts.adherence(view.spans),
         by=by,
         span=span,
         order=order,
@@ -149,7 +149,7 @@ def not_worn_page(viewer: TeamMember, download: Download = "") -> Response:
     people = wearing.list_unworn(viewer.trial, at)
     if download:
         columns = ("id", "since", "last_worn", "last_contact", "decision_points")
-        return send_csv(viewer, "not-worn", columns, [[getattr(one, name) for name in columns] for one in people])
+        return send_csv(viewer, "not-worn", columns, [[getattr(person, name) for name in columns] for person in people])
     return viewer.page(
         "wearing",
         at=at.astimezone(viewer.trial.settings.zone),

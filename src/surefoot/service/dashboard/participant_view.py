@@ -57,7 +57,8 @@ def _describe_delay(seconds: float) -> str:
     >>> [_describe_delay(seconds) for seconds in (-30, 0.4, 59, 120, 7200, 200_000)]
     ['30 s before', '0 s', '59 s', '2 min', '2.0 h', '2.3 days']
     """
-    size, after = abs(seconds), "" if seconds > -1 else " before"
+    size = abs(seconds)
+    after = "" if seconds > -1 else " before"
     for unit, length, digits in (("days", 86_400, 1), ("h", 3600, 1), ("min", 60, 0)):
         if size >= (2 * length if unit == "days" else length):
             return f"{size / length:.{digits}f} {unit}{after}"
@@ -84,18 +85,18 @@ def describe_participant(
     """One participant; `before` shows the decision points below that index, `blind` hides what was sent and what came."""
     joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
     columns = (decisions, CURRENT.c.proximal_outcome, CURRENT.c.id.label("outcome_id"))
-    own = sa.select(*columns).select_from(joined).where(decisions.c.participant_id == participant_id)
+    query = sa.select(*columns).select_from(joined).where(decisions.c.participant_id == participant_id)
     with trial.database.snapshot() as connection:
         registered = connection.scalar(sa.select(participants.c.registered_at).where(participants.c.id == participant_id))
         if registered is None:
             raise ApiError(404, "unknown_participant", "there is no such participant")
-        found = connection.execute(own.order_by(decisions.c.decision_idx.desc())).mappings().all()
+        rows = connection.execute(query.order_by(decisions.c.decision_idx.desc())).mappings().all()
     describe = _describe_blindly if blind else _describe_point
     unworn = find_unworn_points(trial, participant_id, at)
-    points = [replace(describe(trial, row, at), unworn=row["decision_idx"] in unworn) for row in found]
+    points = [replace(describe(trial, row, at), unworn=row["decision_idx"] in unworn) for row in rows]
     shown = [point for point in points if before is None or point.decision_idx < before][:PAGE]
     last = shown[-1].decision_idx if shown else 0
-    more = any(point.decision_idx < last for point in points[-1:])
+    has_earlier = any(point.decision_idx < last for point in points[-1:])
     return ParticipantView(
         participant_id,
         registered,
@@ -103,7 +104,7 @@ def describe_participant(
         len(points),
         Counter(point.state for point in points),
         Counter(point.outcome_state for point in points if point.outcome_state),
-        last if more else None,
+        last if has_earlier else None,
     )
 
 

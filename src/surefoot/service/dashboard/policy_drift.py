@@ -63,12 +63,12 @@ class Drift:
     @property
     def terms(self) -> list[tuple[str, str]]:
         """(action, feature) of every coefficient that any version has."""
-        return list(dict.fromkeys((row.action, row.feature) for one in self.versions for row in one.coefficients))
+        return list(dict.fromkeys((row.action, row.feature) for version in self.versions for row in version.coefficients))
 
 
 def find_drift(trial: Trial, at: datetime, before: int | None = None) -> Drift:
     """The newest versions, or those below a number."""
-    entries = [one for one in policy_views.list_policies(trial) if before is None or one["id"] < before]
+    entries = [policy for policy in policy_views.list_policies(trial) if before is None or policy["id"] < before]
     shown = list(reversed(entries[:VERSIONS]))
     people, states = _read_states(trial, at)
     labels, typical = _find_typical_states(trial, states)
@@ -87,8 +87,8 @@ def find_drift(trial: Trial, at: datetime, before: int | None = None) -> Drift:
         facts = (entry["id"], entry["created_at"], live, entry["live"], entry["accepted"], problem)
         versions.append(VersionDrift(*facts, _summarise(send), moved, settings, rows))
         last = send if send is not None else last
-    more = len(entries) > len(shown)
-    return Drift(versions, len(states), len(set(people.tolist())), labels, shown[0]["id"] if shown and more else None)
+    has_earlier = len(entries) > len(shown)
+    return Drift(versions, len(states), len(set(people.tolist())), labels, shown[0]["id"] if shown and has_earlier else None)
 
 
 def _summarise(send: NDArray[np.float64] | None) -> tuple[float, float, float] | None:
@@ -107,11 +107,11 @@ def _read_states(trial: Trial, at: datetime) -> tuple[NDArray[Any], NDArray[np.f
         .limit(MOST_POINTS)
     )
     with trial.database.autocommit() as connection:
-        found = [(row.participant_id, json.loads(row.state)) for row in connection.execute(wanted)]
+        rows = [(row.participant_id, json.loads(row.state)) for row in connection.execute(wanted)]
     width = len(trial.study.state_names)
     # A state recorded under an earlier study may be shorter.
-    complete = [(one, state) for one, state in found if len(state) == width and None not in state]
-    people = np.array([one for one, _ in complete], dtype=str)
+    complete = [(participant, state) for participant, state in rows if len(state) == width and None not in state]
+    people = np.array([participant for participant, _ in complete], dtype=str)
     return people, np.array([state for _, state in complete], dtype=np.float64).reshape(-1, width)
 
 
@@ -132,17 +132,18 @@ def _find_typical_states(trial: Trial, states: NDArray[np.float64]) -> tuple[lis
         return [], states
     spread = np.maximum(states.std(axis=0), 1e-9)
     middle = states[np.abs((states - np.median(states, axis=0)) / spread).sum(axis=1).argmin()]
-    labels, found = ["the middle of the logged states"], [middle]
+    labels = ["the middle of the logged states"]
+    typical = [middle]
     names = trial.study.state_names
     for variable, settings in trial.study.state.items():
         places = [names.index(column) for column in trial.study.columns_of(variable)]
         listed = settings.variable_kind.list_settings(states[:, places])
-        for one in listed[:MOST_SETTINGS] if listed[0].label else (listed[0], listed[-1]):
+        for setting in listed[:MOST_SETTINGS] if listed[0].label else (listed[0], listed[-1]):
             put = middle.copy()
-            put[places] = one.columns
-            labels.append(f"{variable} {one.label or format(one.shown, '.3g').replace('-', '−')}")
-            found.append(put)
-    return labels, np.array(found)
+            put[places] = setting.columns
+            labels.append(f"{variable} {setting.label or format(setting.shown, '.3g').replace('-', '−')}")
+            typical.append(put)
+    return labels, np.array(typical)
 
 
 def _average_typical(trial: Trial, made: Policies, people: NDArray[Any], typical: NDArray[np.float64]) -> list[float]:
@@ -156,10 +157,18 @@ def _average_typical(trial: Trial, made: Policies, people: NDArray[Any], typical
 def list_cells(drift: Drift) -> list[Sequence[Any]]:
     """A row for every coefficient of every version; one without any has a row too."""
     rows: list[Sequence[Any]] = []
-    for one in drift.versions:
-        facts = (one.id, one.created_at, one.live_since, one.accepted, one.problem, *(one.send or (None,) * 3), one.moved)
-        rows += [(*facts, row.action, row.feature, row.value, row.low, row.high) for row in one.coefficients]
-        rows += [] if one.coefficients else [(*facts, *(None,) * 5)]
+    for version in drift.versions:
+        facts = (
+            version.id,
+            version.created_at,
+            version.live_since,
+            version.accepted,
+            version.problem,
+            *(version.send or (None,) * 3),
+            version.moved,
+        )
+        rows += [(*facts, row.action, row.feature, row.value, row.low, row.high) for row in version.coefficients]
+        rows += [] if version.coefficients else [(*facts, *(None,) * 5)]
     return rows
 
 

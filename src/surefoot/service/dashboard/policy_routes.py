@@ -76,10 +76,10 @@ def what_if_page(
     """What a policy would do in a state; nothing is drawn, and nothing is kept."""
     trial = viewer.trial
     fields = what_if_form.make_fields(trial.study, request.query_params)
-    asked = any(name.startswith(what_if_form.PREFIX) for name in request.query_params)
+    is_filled_in = any(name.startswith(what_if_form.PREFIX) for name in request.query_params)
     chosen = int(version) if version else None
     question = what_if_form.read_question(trial.study, fields, participant.strip(), chosen, available == "yes")
-    answer = answer_question(trial, question, clock.now()) if asked else None
+    answer = answer_question(trial, question, clock.now()) if is_filled_in else None
     names = trial.study.actions.names
     if download and answer is not None:
         return send_csv(viewer, "what-if", what_if_form.COLUMNS, what_if_form.list_cells(answer, names))
@@ -101,10 +101,10 @@ def what_if_page(
 def ask_to_activate(policy_id: Id, viewer: Reader) -> Response:
     """Say what would change before it does."""
     entries = policy_views.list_policies(viewer.trial)
-    entry = next((one for one in entries if one["id"] == policy_id), None)
+    entry = next((policy for policy in entries if policy["id"] == policy_id), None)
     if entry is None:
         raise ApiError(404, "unknown_policy", "there is no such policy")
-    live = next((one for one in entries if one["live"]), None)
+    live = next((policy for policy in entries if policy["live"]), None)
     return viewer.page("activate", entry=entry, live=live)
 
 

@@ -40,10 +40,10 @@ def list_policies(trial: Trial) -> list[dict[str, Any]]:
     """All policies, newest first: when they were live, what can be done with each. Without their content, which is large."""
     columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
     with trial.database.snapshot() as connection:
-        found = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
+        rows = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
         events = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
     live = events[-1]["policy_id"] if events else None
-    return [_entry(row, [event for event in events if event["policy_id"] == row["id"]], live) for row in found]
+    return [_entry(row, [event for event in events if event["policy_id"] == row["id"]], live) for row in rows]
 
 
 def _entry(row: Any, events: list[Any], live: int | None) -> dict[str, Any]:
@@ -76,15 +76,17 @@ def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
 def list_estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
     """The coefficients with their intervals, and in words where the intervals come from."""
     if update_id is not None:
-        kept = queries.update_status(trial, update_id)["result"].get("coefficients")
-        if kept:
-            return [ShownCoefficient(**row) for row in kept["rows"]], f"95 % intervals: {kept['how']}"
+        estimates = queries.update_status(trial, update_id)["result"].get("coefficients")
+        if estimates:
+            return [ShownCoefficient(**row) for row in estimates["rows"]], f"95 % intervals: {estimates['how']}"
     values: dict[tuple[str, str], list[float]] = {}
     for row in [] if made is None else coefficients(made):
         values.setdefault((row["action"], row["feature"]), []).append(row["value"])
     means = [
-        ShownCoefficient(*name, sum(own) / len(own), None, None, "" if len(own) == 1 else f"mean of {len(own)} people")
-        for name, own in values.items()
+        ShownCoefficient(
+            *name, sum(numbers) / len(numbers), None, None, "" if len(numbers) == 1 else f"mean of {len(numbers)} people"
+        )
+        for name, numbers in values.items()
     ]
     return means, "no intervals were computed with this policy"
 

@@ -57,8 +57,8 @@ async def sign_in(request: Request, fields: Fields) -> Response:
     trial = request.app.state.trial
     caller = await run_in_threadpool(keys.find_caller, trial.database, fields.get("key", "").strip())
     if caller is None or not may_sign_in(caller):
-        told = "This is not a valid key of somebody of the team."
-        return _ask_for_key(request, session, told, 401 if caller is None else 403)
+        message = "This is not a valid key of somebody of the team."
+        return _ask_for_key(request, session, message, 401 if caller is None else 403)
     if caller.is_expired:
         return _ask_for_key(request, session, f"This key expired on {caller.expires_at:%Y-%m-%d}. Ask for a new one.", 401)
     await run_in_threadpool(record_visit, trial.database, caller.name, "signed in")

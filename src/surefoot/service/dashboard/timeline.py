@@ -31,9 +31,9 @@ def draw_timeline(points: Sequence[Point], zone: tzinfo, moment: str = "decided_
     parts += [TEXT.format(0, ROW * (row + 0.65), "start", f"{first + timedelta(days=row):%d %b}") for row in range(days)]
     parts += [mark for point in points if (mark := _mark(point, getattr(point, moment).astimezone(zone), first)) is not None]
     counts = Counter(point.state for point in points)
-    told = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
+    listing = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
     opening = Markup('<svg class="chart" role="img" aria-label="{}" width="100%" height="{:.0f}">').format(
-        f"Decision points by day and time of day: {told}.", height + 20
+        f"Decision points by day and time of day: {listing}.", height + 20
     )
     return opening + Markup("").join(parts) + Markup("</svg>")
 
@@ -49,6 +49,6 @@ def _mark(point: Point, moment: datetime, first: date) -> Markup | None:
     missing = point.outcome_state in ("never came", "reported missing")
     kind = point.state.replace(" ", "-") + " lost" * missing + " unworn" * point.unworn
     hour = moment.hour + moment.minute / 60
-    told = f"{point.decision_idx}: {moment:%d %b %H:%M}, {point.state}, outcome {point.outcome_state or 'not asked for'}"
-    told += ", device not worn" if point.unworn else ""
-    return MARK.format(kind, _place(hour), ROW * (row + 0.5), 5, told)
+    words = f"{point.decision_idx}: {moment:%d %b %H:%M}, {point.state}, outcome {point.outcome_state or 'not asked for'}"
+    words += ", device not worn" if point.unworn else ""
+    return MARK.format(kind, _place(hour), ROW * (row + 0.5), 5, words)

@@ -35,7 +35,8 @@ from surefoot.service.updates import queries, update_calendar
 @router.get("/")
 def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -> Response:
     """Counts, charts, alerts: the state of the trial."""
-    trial, at = viewer.trial, clock.now()
+    trial = viewer.trial
+    at = clock.now()
     days = overview.count_days(trial, at, by=MOMENTS[by])
     if download:
         columns = ("date", *overview.SOURCES, "decisions", "available", "sent", "send rate", "low", "high")
@@ -54,7 +55,7 @@ def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -
         outcomes=overview.count_outcomes(trial, at),
         outcome_hours=trial.settings.outcome_hours,
         people=people,
-        silent=[one for one in people if one.status != WITHDRAWN][:8],
+        silent=[person for person in people if person.status != WITHDRAWN][:8],
         alerts=overview.list_alerts(trial, only_open=True),
         warnings=count_warnings(trial, at),
         live=trial.policies.live(),
@@ -70,7 +71,7 @@ def alerts_page(viewer: Reader, download: Download = "") -> Response:
     listed = overview.list_alerts(viewer.trial)
     if download:
         columns = ("id", "kind", "raised_at", "closed_at", "message")
-        return send_csv(viewer, "alerts", columns, [[one[name] for name in columns] for one in listed])
+        return send_csv(viewer, "alerts", columns, [[alert[name] for name in columns] for alert in listed])
     settings = viewer.trial.settings.alerts
     ways = {"email": ", ".join(settings.email), "webhook": settings.webhook}
     return viewer.page(
@@ -100,7 +101,7 @@ def safety_page(viewer: BoardMember, download: Download = "") -> Response:
     """Counts for a safety board."""
     counts = count_safety(viewer.trial, clock.now())
     if download:
-        rows = [(name, "; ".join(found) if isinstance(found, list) else found) for name, found in counts.items()]
+        rows = [(name, "; ".join(value) if isinstance(value, list) else value) for name, value in counts.items()]
         return send_csv(viewer, "safety", ("count", "found"), rows)
     return viewer.page("safety", counts=counts)
 

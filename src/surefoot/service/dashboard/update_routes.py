@@ -33,7 +33,17 @@ def calendar_page(viewer: Reader, month: Month = "", download: Download = "") ->
     if download:
         nights = [(day.date.isoformat(), entry) for week in shown.weeks for day in week for entry in day.entries]
         columns = ("date", "update", "what became of it", "started at", "started by", "reason")
-        rows = [(date, one.update_id, one.words, one.at, one.started_by, one.reason) for date, one in nights]
+        rows = [
+            (
+                date,
+                entry.update_id,
+                entry.words,
+                entry.at,
+                entry.started_by,
+                entry.reason,
+            )
+            for date, entry in nights
+        ]
         return send_csv(viewer, f"updates-{shown.first:%Y-%m}", columns, rows)
     return viewer.page("calendar", month=shown)
 
@@ -49,7 +59,7 @@ def _update_page(viewer: Viewer, update: dict[str, Any] | None, download: Downlo
     listed = queries.list_updates(viewer.trial, LISTED)
     if download:
         columns = ("id", "created_at", "finished_at", "started_by", "state", "policy_id", "message")
-        rows = [[*(one[name] for name in columns), *_count_rows(one["result"])] for one in listed]
+        rows = [[*(row[name] for name in columns), *_count_rows(row["result"])] for row in listed]
         return send_csv(viewer, "updates", (*columns, "used", "removed"), rows)
     when = viewer.trial.settings.update_time
     return viewer.page("updates", update=update, removed=removed, listed=listed, states=update_calendar.WORDS, when=when)

@@ -64,16 +64,16 @@ def list_unworn(trial: Trial, at: datetime) -> list[Unworn]:
     by_participant: dict[str, list[tuple[Any, bool]]] = {}
     for row, off in flag_unworn(trial, at - LOOK_BACK):
         by_participant.setdefault(row["participant_id"], []).append((row, off))
-    found = [_describe(name, own) for name, own in by_participant.items()]
-    late = [one for one in found if one is not None and at - (one.last_worn or one.since) >= CALL_AFTER]
-    return sorted(late, key=lambda one: (one.since, one.id))
+    people = [_describe(name, points) for name, points in by_participant.items()]
+    late = [person for person in people if person is not None and at - (person.last_worn or person.since) >= CALL_AFTER]
+    return sorted(late, key=lambda person: (person.since, person.id))
 
 
-def _describe(name: str, own: Sequence[tuple[Any, bool]]) -> Unworn | None:
+def _describe(name: str, points: Sequence[tuple[Any, bool]]) -> Unworn | None:
     """What there is to say about one participant's decision points, in order; None when the device was worn at the last."""
-    run = next((place for place, (_, off) in enumerate(reversed(own)) if not off), len(own))
+    run = next((position for position, (_, off) in enumerate(reversed(points)) if not off), len(points))
     if run == 0:
         return None
-    first = len(own) - run
-    last_worn = own[first - 1][0]["decided_at"] if first else None
-    return Unworn(name, last_worn, own[first][0]["decided_at"], own[-1][0]["received_at"], run)
+    first = len(points) - run
+    last_worn = points[first - 1][0]["decided_at"] if first else None
+    return Unworn(name, last_worn, points[first][0]["decided_at"], points[-1][0]["received_at"], run)

@@ -35,7 +35,8 @@ def make_fields(study: Study, given: Mapping[str, str]) -> list[FormField]:
     """A field for every state variable, filled with what the address says."""
     fields = []
     for name, variable in study.state.items():
-        kind, text = variable.variable_kind, given.get(PREFIX + name, "").strip()
+        kind = variable.variable_kind
+        text = given.get(PREFIX + name, "").strip()
         if len(text) > LONGEST:
             raise ApiError(422, "invalid", f"what is given for {name} is too long")
         about = f"computed: {variable.derived}" if variable.derived else kind.describe()
@@ -49,7 +50,7 @@ def read_question(
     """What the fields ask; one left empty is missing."""
     context: dict[str, Cell] = {}
     derived: dict[str, float] = {}
-    for field in (one for one in fields if one.text):
+    for field in (candidate for candidate in fields if candidate.text):
         value = study.state[field.name].variable_kind.from_text(field.text)
         if not field.derived:
             context[field.name] = value
@@ -68,4 +69,4 @@ def list_cells(answer: Answer, actions: tuple[str, ...]) -> list[tuple[Any, ...]
         ("probability", action, None, None, None, value)
         for action, value in zip(actions, answer.choice.probabilities, strict=True)
     ]
-    return rows + [("term", one.action, one.feature, one.value, one.weight, one.contribution) for one in answer.terms]
+    return rows + [("term", term.action, term.feature, term.value, term.weight, term.contribution) for term in answer.terms]

@@ -173,10 +173,10 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
 
 def _identify(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - at every statement; a Path would cost more than the call
+        status = os.stat(path)  # noqa: PTH116 - at every statement; a Path would cost more than the call
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
@@ -277,15 +277,15 @@ def newest_schema_version() -> str:
 def prepare(database: Database, *, create: bool = True) -> None:
     """Make the tables of an empty database; refuse one of another schema version, which should be backed up first."""
     try:
-        found = schema_version(database)
+        version = schema_version(database)
     except sa.exc.OperationalError as error:
         raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
-    if found is None and not create:
+    if version is None and not create:
         raise InputError(f"{database.name} holds no trial; {NO_TRIAL}")
-    if found is None:
+    if version is None:
         upgrade(database)
-    elif found != newest_schema_version():
+    elif version != newest_schema_version():
         raise InputError(
-            f"the database has schema version {found}, this release needs {newest_schema_version()}; "
+            f"the database has schema version {version}, this release needs {newest_schema_version()}; "
             "back it up and run surefoot db upgrade"
         )

@@ -63,8 +63,8 @@ class Evidence:
 
     def select(self) -> sa.Select[Any]:
         """The rows that are evidence of this kind."""
-        found = sa.select(*(self.table.c[name] for name in self.names()))
-        return found if self.only_if is None else found.where(self.table.c[self.only_if].is_not(None))
+        query = sa.select(*(self.table.c[name] for name in self.names()))
+        return query if self.only_if is None else query.where(self.table.c[self.only_if].is_not(None))
 
     def describe(self, key: list[Any]) -> str:
         """A row in words.
@@ -72,8 +72,8 @@ class Evidence:
         >>> EVIDENCE["decision"].describe(["5f0c", "p-017", 3])
         'decision 5f0c (participant_id p-017, decision_idx 3)'
         """
-        more = ", ".join(f"{name} {value}" for name, value in zip(self.key[1:], key[1:], strict=False))
-        return f"{self.kind} {key[0]}" + (f" ({more})" if more else "")
+        details = ", ".join(f"{name} {value}" for name, value in zip(self.key[1:], key[1:], strict=False))
+        return f"{self.kind} {key[0]}" + (f" ({details})" if details else "")
 
 
 def _plain(value: Any) -> Any:
@@ -97,11 +97,11 @@ def without_copies(result: str) -> str:
     >>> without_copies('{"used": 2, "removed_rows": [{"decision_idx": 1, "reward": 30.5}]}')
     '{"removed_rows": [{"decision_idx": 1}], "used": 2}'
     """
-    found = json.loads(result)
+    content = json.loads(result)
     for name in ("removed_rows", "implausible_rows"):
-        if name in found:
-            found[name] = [{key: row[key] for key in row if key not in COPIED_VALUES} for row in found[name]]
-    return json.dumps(found, sort_keys=True)
+        if name in content:
+            content[name] = [{key: row[key] for key in row if key not in COPIED_VALUES} for row in content[name]]
+    return json.dumps(content, sort_keys=True)
 
 
 _KINDS = (
@@ -167,4 +167,4 @@ _KINDS = (
         "erased_at",
     ),
 )
-EVIDENCE = {one.kind: one for one in _KINDS}
+EVIDENCE = {evidence.kind: evidence for evidence in _KINDS}

@@ -36,17 +36,17 @@ def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any
 
 def make_entry(kind: str, row: Mapping[Any, Any]) -> list[Any]:
     """What the ledger holds of a row: kind, key, digest, and the digest of what may be erased."""
-    one = EVIDENCE[kind]
-    entry = [kind, one.identify(row), one.digest(row)]
-    return [*entry, one.digest_content(row)] if one.content else entry
+    evidence = EVIDENCE[kind]
+    entry = [kind, evidence.identify(row), evidence.digest(row)]
+    return [*entry, evidence.digest_content(row)] if evidence.content else entry
 
 
 def insert_recorded(connection: sa.Connection, kind: str, row: dict[str, Any]) -> Any:
     """Insert a row and enter it into the ledger; its primary key."""
     table = EVIDENCE[kind].table
     added: Any = connection.execute(sa.insert(table), row).inserted_primary_key
-    own = table.primary_key.columns.keys()[0]
-    record(connection, kind, [{**row, own: added[0]}])
+    key_name = table.primary_key.columns.keys()[0]
+    record(connection, kind, [{**row, key_name: added[0]}])
     return added[0]
 
 
@@ -54,11 +54,13 @@ def insert_new_recorded(
     connection: sa.Connection, kind: str, insert_new: Any, rows: list[dict[str, Any]], known_by: str
 ) -> None:
     """Insert rows that are not there yet, and enter into the ledger those that were not; `known_by` is unique to each."""
-    one = EVIDENCE[kind]
+    evidence = EVIDENCE[kind]
     by = {row[known_by]: row for row in rows}
-    own = next(iter(one.table.primary_key.columns))
-    added = connection.execute(insert_new.returning(own.label("own"), one.table.c[known_by].label("known")), rows)
-    record(connection, kind, [{**by[new.known], own.name: new.own} for new in added])
+    key_column = next(iter(evidence.table.primary_key.columns))
+    added = connection.execute(
+        insert_new.returning(key_column.label("own"), evidence.table.c[known_by].label("known")), rows
+    )
+    record(connection, kind, [{**by[new.known], key_column.name: new.own} for new in added])
 
 
 def write_pending(connection: sa.Connection) -> None:
@@ -80,7 +82,8 @@ def extend(connection: sa.Connection, entries: list[list[Any]]) -> None:
 
 def make_block(entries: list[list[Any]]) -> dict[str, Any]:
     """A block that has no place in the chain yet."""
-    moment, text = now(), json.dumps(entries, separators=(",", ":"))
+    moment = now()
+    text = json.dumps(entries, separators=(",", ":"))
     return {"recorded_at": moment, "entries": text, "digest": digest_block(moment, text)}
 
 

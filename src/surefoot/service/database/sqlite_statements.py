@@ -16,7 +16,8 @@ class SqliteStatement:
 
     def __init__(self, statement: sa.Insert | sa.Select[Any]) -> None:
         compiled = statement.compile(dialect=DIALECT)
-        self._text, self._fixed = str(compiled), compiled.params
+        self._text = str(compiled)
+        self._fixed = compiled.params
         given = {name: _find_processor(bind.type, "bind_processor") for name, bind in compiled.binds.items()}
         self._encoders = {name: encode for name, encode in given.items() if encode is not None}
         columns = statement.selected_columns if isinstance(statement, sa.Select) else ()

@@ -20,8 +20,10 @@ from typing import Any, ClassVar
 from surefoot.study.trial_section import Alerts
 
 SECONDS = 10.0
-"""So long a mail server or a webhook may take for each step."""
-USER, PASSWORD, SECRET = "SUREFOOT_SMTP_USER", "SUREFOOT_SMTP_PASSWORD", "SUREFOOT_WEBHOOK_SECRET"
+"""The longest time that a mail server or a webhook may take for each step."""
+USER = "SUREFOOT_SMTP_USER"
+PASSWORD = "SUREFOOT_SMTP_PASSWORD"  # noqa: S105 - the name of a variable
+SECRET = "SUREFOOT_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
 
 
 class DeliveryError(Exception):
@@ -70,7 +72,9 @@ class Email(Channel):
             raise DeliveryError(f"the mail server: {type(error).__name__}") from error
 
     def _connect(self) -> smtplib.SMTP:
-        host, port, secure = str(self.settings.smtp_host), self.settings.smtp_port, ssl.create_default_context()
+        host = str(self.settings.smtp_host)
+        port = self.settings.smtp_port
+        secure = ssl.create_default_context()
         if self.settings.smtp_security == "tls":
             return smtplib.SMTP_SSL(host, port, timeout=SECONDS, context=secure)
         server = smtplib.SMTP(host, port, timeout=SECONDS)
@@ -84,9 +88,12 @@ class Email(Channel):
 
     def _compose(self, message: Message) -> EmailMessage:
         mail = EmailMessage()
-        mail["Subject"], mail["Date"] = message.title, formatdate()
-        mail["From"], mail["To"] = self.settings.sender or self.settings.email[0], ", ".join(self.settings.email)
-        mail["Message-ID"], mail["Auto-Submitted"] = f"<{message.id}@surefoot>", "auto-generated"
+        mail["Subject"] = message.title
+        mail["Date"] = formatdate()
+        mail["From"] = self.settings.sender or self.settings.email[0]
+        mail["To"] = ", ".join(self.settings.email)
+        mail["Message-ID"] = f"<{message.id}@surefoot>"
+        mail["Auto-Submitted"] = "auto-generated"
         mail.set_content(message.text)
         return mail
 
@@ -106,14 +113,15 @@ class Webhook(Channel):
 
     def send(self, message: Message) -> None:
         body = json.dumps({"id": message.id, "kind": message.kind, "title": message.title, "text": message.text})
-        secret, moment = os.environ.get(SECRET), str(int(time.time()))
+        secret = os.environ.get(SECRET)
+        moment = str(int(time.time()))
         if not secret:
             raise DeliveryError(f"there is nothing to sign with; set {SECRET}")
         headers = {"Content-Type": "application/json", "X-Surefoot-Id": message.id, "X-Surefoot-Timestamp": moment}
         headers["X-Surefoot-Signature"] = sign(secret, moment, body)
-        asked = urllib.request.Request(str(self.settings.webhook), body.encode(), headers)  # noqa: S310 - http(s) by the study
+        request = urllib.request.Request(str(self.settings.webhook), body.encode(), headers)  # noqa: S310 - http(s) by the study
         try:
-            with urllib.request.build_opener(_NoRedirects).open(asked, timeout=SECONDS):
+            with urllib.request.build_opener(_NoRedirects).open(request, timeout=SECONDS):
                 return
         except urllib.error.HTTPError as error:
             error.close()

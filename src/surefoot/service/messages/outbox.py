@@ -20,7 +20,8 @@ from surefoot.service.trial.trial import Trial
 
 NEWS = timedelta(days=1)
 """What is older is no news: it is on the dashboard."""
-LEASE, HOUR = timedelta(seconds=60), timedelta(hours=1)
+LEASE = timedelta(seconds=60)
+HOUR = timedelta(hours=1)
 ATTEMPTS = 12
 
 
@@ -31,16 +32,18 @@ def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> Non
         ended = connection.execute(sa.select(updates).where(updates.c.finished_at > at - NEWS)).all()
         recent = sa.select(messages.c.channel, messages.c.occasion).where(messages.c.created_at > at - 2 * NEWS)
         known = {tuple(row) for row in connection.execute(recent)}
-    found = {f"alert:{one.id}": (one.kind, MEANINGS.get(one.kind, "Something needs to be looked at.")) for one in raised}
-    found |= {f"update:{one.id}": ("update ended", f"Update {one.id} ended: {one.state}.") for one in ended}
+    news = {
+        f"alert:{alert.id}": (alert.kind, MEANINGS.get(alert.kind, "Something needs to be looked at.")) for alert in raised
+    }
+    news |= {f"update:{update.id}": ("update ended", f"Update {update.id} ended: {update.state}.") for update in ended}
     day = _digest_day(trial, at)
-    if day is not None and any((one.name, f"digest:{day}") not in known for one in channels):
-        found[f"digest:{day}"] = ("digest", write_digest(trial, at))
+    if day is not None and any((channel.name, f"digest:{day}") not in known for channel in channels):
+        news[f"digest:{day}"] = ("digest", write_digest(trial, at))
     new = [
-        make_row(trial, one.name, occasion, *told, at)
-        for occasion, told in found.items()
-        for one in channels
-        if (one.name, occasion) not in known
+        make_row(trial, channel.name, occasion, kind, text, at)
+        for occasion, (kind, text) in news.items()
+        for channel in channels
+        if (channel.name, occasion) not in known
     ]
     if new:
         with trial.database.transaction() as connection:
@@ -49,7 +52,8 @@ def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> Non
 
 def _digest_day(trial: Trial, at: datetime) -> str | None:
     """The day whose digest is due."""
-    when, local = trial.settings.alerts.digest_at, at.astimezone(trial.settings.zone)
+    when = trial.settings.alerts.digest_at
+    local = at.astimezone(trial.settings.zone)
     return local.date().isoformat() if when is not None and local.time() >= when else None
 
 
@@ -64,15 +68,21 @@ def make_row(trial: Trial, channel: str, occasion: str, kind: str, text: str, at
 
 def deliver_messages(trial: Trial, channel: Channel, at: datetime) -> int:
     """Hand over what is due, within the hour's limit; the last message that it allows tells all the rest. How many left."""
-    own, sent = messages.c.channel == channel.name, messages.c.sent_at
+    by_channel = messages.c.channel == channel.name
+    sent = messages.c.sent_at
     with trial.database.autocommit() as connection:
-        open_ones = sa.select(messages).where(own, sent.is_(None), messages.c.due_at <= at, messages.c.attempts < ATTEMPTS)
+        open_ones = sa.select(messages).where(
+            by_channel, sent.is_(None), messages.c.due_at <= at, messages.c.attempts < ATTEMPTS
+        )
         waiting: list[Any] = list(connection.execute(open_ones.order_by(messages.c.id)))
-        used = connection.scalar(sa.select(sa.func.count(messages.c.delivery.distinct())).where(own, sent > at - HOUR)) or 0
+        used = (
+            connection.scalar(sa.select(sa.func.count(messages.c.delivery.distinct())).where(by_channel, sent > at - HOUR))
+            or 0
+        )
     left = trial.settings.alerts.max_per_hour - used
     if left <= 0 or not waiting:
         return 0
-    groups = [[one] for one in waiting[: left - 1]] + [waiting[left - 1 :]]
+    groups = [[message] for message in waiting[: left - 1]] + [waiting[left - 1 :]]
     left_with = [_hand_over(trial, channel, group, at) for group in groups if group]
     return sum(left_with)
 
@@ -117,8 +127,8 @@ def list_messages(trial: Trial, newest: int = 20) -> list[dict[str, Any]]:
     """The newest messages, with what became of them."""
     columns = [column for column in messages.c if column.name != "content"]
     with trial.database.autocommit() as connection:
-        found = connection.execute(sa.select(*columns).order_by(messages.c.id.desc()).limit(newest)).mappings().all()
-    return [dict(row) for row in found]
+        rows = connection.execute(sa.select(*columns).order_by(messages.c.id.desc()).limit(newest)).mappings().all()
+    return [dict(row) for row in rows]
 
 
 def count_undelivered(trial: Trial) -> int:
@@ -131,7 +141,7 @@ def count_undelivered(trial: Trial) -> int:
 def add_test_messages(trial: Trial, channels: list[Channel], at: datetime) -> None:
     """A message by every channel that says that messages arrive."""
     text = "This is a test: messages of the trial arrive here."
-    rows = [make_row(trial, one.name, f"test:{at.isoformat()}", "test", text, at) for one in channels]
+    rows = [make_row(trial, channel.name, f"test:{at.isoformat()}", "test", text, at) for channel in channels]
     if rows:
         with trial.database.transaction() as connection:
             connection.execute(trial.database.insert_new(messages), rows)

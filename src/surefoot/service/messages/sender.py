@@ -18,7 +18,9 @@ class MessageSender:
     """Runs for as long as the application; without channels there is nothing to run."""
 
     def __init__(self, trial: Trial) -> None:
-        self._trial, self._stop, self._channels = trial, threading.Event(), make_channels(trial.settings.alerts)
+        self._trial = trial
+        self._stop = threading.Event()
+        self._channels = make_channels(trial.settings.alerts)
         self._thread = threading.Thread(target=self._run, daemon=True, name="messages")
 
     def start(self) -> None:

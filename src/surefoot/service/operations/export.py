@@ -71,7 +71,9 @@ def _export(
     """Rows go through in pieces: a trial of any size takes the same memory."""
     from pyarrow import csv, parquet
 
-    count, people, last = 0, 0, None
+    count = 0
+    people = 0
+    last = None
     with trial.database.snapshot() as connection:
         pieces = _read_pieces(connection, query)
         first = make_table(next(pieces, []))
@@ -82,7 +84,7 @@ def _export(
                 writer.write_table(_neutralise_formulas(table, texts) if form == "csv" else table)
                 count += len(table)
                 ids = table.column(0).to_pylist()
-                people += sum(one != before for one, before in zip(ids, [last, *ids], strict=False))
+                people += sum(person != before for person, before in zip(ids, [last, *ids], strict=False))
                 last = ids[-1] if ids else last
                 rows = next(pieces, None)
                 table = None if rows is None else make_table(rows)
@@ -103,38 +105,38 @@ def _neutralise_formulas(table: pa.Table, texts: Collection[str]) -> pa.Table:
     """
     import pyarrow.compute as pc
 
-    for place, name in enumerate(table.column_names):
-        if place == 0 or name.removeprefix("surefoot ") in texts:
-            text = pc.replace_substring_regex(table.column(place), FORMULA, r"'\1")
-            table = table.set_column(place, name, text)
+    for position, name in enumerate(table.column_names):
+        if position == 0 or name.removeprefix("surefoot ") in texts:
+            text = pc.replace_substring_regex(table.column(position), FORMULA, r"'\1")
+            table = table.set_column(position, name, text)
     return table
 
 
-def _decision_table(trial: Trial, found: list[Any]) -> pa.Table:
+def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
     import pyarrow as pa
 
     study = trial.study
-    named = trial_logs.make_columns(study, found)
+    named = trial_logs.make_columns(study, rows)
     moment = pa.timestamp("us", "UTC")
-    more: dict[str, Any] = {
-        "decision_id": [row["id"] for row in found],
-        "decision_idx": pa.array([row["decision_idx"] for row in found], pa.int64()),
-        "timestamp": pa.array([row["decided_at"] for row in found], moment),
-        "received_at": pa.array([row["received_at"] for row in found], moment),
-        "availability_reasons": ["; ".join(json.loads(row["availability_reasons"])) for row in found],
-        "source": [row["source"] for row in found],
-        "fallback_reasons": ["; ".join(json.loads(row["fallback_reasons"])) for row in found],
-        "policy_id": pa.array([row["policy_id"] for row in found], pa.int64()),
-        "action_name": [study.actions.names[row["action"]] for row in found],
-        "outcome_timestamp": pa.array([row["observed_at"] for row in found], moment),
-        "outcomes_sent": pa.array([row["outcomes_sent"] for row in found], pa.int64()),
-        "outcomes_late": pa.array([row["outcomes_late"] for row in found], pa.int64()),
+    further: dict[str, Any] = {
+        "decision_id": [row["id"] for row in rows],
+        "decision_idx": pa.array([row["decision_idx"] for row in rows], pa.int64()),
+        "timestamp": pa.array([row["decided_at"] for row in rows], moment),
+        "received_at": pa.array([row["received_at"] for row in rows], moment),
+        "availability_reasons": ["; ".join(json.loads(row["availability_reasons"])) for row in rows],
+        "source": [row["source"] for row in rows],
+        "fallback_reasons": ["; ".join(json.loads(row["fallback_reasons"])) for row in rows],
+        "policy_id": pa.array([row["policy_id"] for row in rows], pa.int64()),
+        "action_name": [study.actions.names[row["action"]] for row in rows],
+        "outcome_timestamp": pa.array([row["observed_at"] for row in rows], moment),
+        "outcomes_sent": pa.array([row["outcomes_sent"] for row in rows], pa.int64()),
+        "outcomes_late": pa.array([row["outcomes_late"] for row in rows], pa.int64()),
         # Without it, what was erased would look like outcomes that never came.
-        "erased": pa.array([row["salt"] is None for row in found], pa.bool_()),
+        "erased": pa.array([row["salt"] is None for row in rows], pa.bool_()),
     }
     for code, name in enumerate(study.actions.names):
-        more[f"probability of {name}"] = pa.array([json.loads(row["probabilities"])[code] for row in found], pa.float64())
-    for name, values in more.items():
+        further[f"probability of {name}"] = pa.array([json.loads(row["probabilities"])[code] for row in rows], pa.float64())
+    for name, values in further.items():
         if name == "decision_idx" and study.columns.time == "decision_idx":
             continue
         # The study's own names come first.

@@ -28,10 +28,10 @@ def write_study_text(trial: Trial) -> str:
     collection = describe_collection(trial)
     table = _write_table(collection)
     text = SECTION.sub(lambda section: _keep_comments(section[0]), f"{trial.study.text.rstrip()}\n")
-    whole = f"{text.rstrip()}\n\n{COMMENT}{table}"
+    complete = f"{text.rstrip()}\n\n{COMMENT}{table}"
     try:
-        if Study.parse(whole).collection == collection:
-            return whole
+        if Study.parse(complete).collection == collection:
+            return complete
     except InputError:
         pass  # another spelling of the table, or no TOML
     return PASTE + table

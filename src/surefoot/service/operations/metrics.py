@@ -19,7 +19,10 @@ class Metrics:
     """Counted at most every few seconds, because anybody may ask."""
 
     def __init__(self, trial: Trial, counters: RequestCounters) -> None:
-        self._trial, self._counters, self._text, self._until = trial, counters, "", 0.0
+        self._trial = trial
+        self._counters = counters
+        self._text = ""
+        self._until = 0.0
 
     def text(self) -> str:
         if time.monotonic() >= self._until:

@@ -52,8 +52,8 @@ def make_seal(database: Database) -> Seal:
             raise InputError("there is nothing to seal yet: the trial has not begun")
         study = connection.scalar(sa.select(studies.c.id).order_by(studies.c.first_used.desc()).limit(1))
         counts = {
-            kind: int(connection.scalar(sa.select(sa.func.count()).select_from(one.select().subquery())) or 0)
-            for kind, one in EVIDENCE.items()
+            kind: int(connection.scalar(sa.select(sa.func.count()).select_from(evidence.select().subquery())) or 0)
+            for kind, evidence in EVIDENCE.items()
         }
     return Seal(now(), last.position, bytes(last.hash).hex(), str(study), counts)
 
@@ -72,11 +72,13 @@ def read_seals(path: Path) -> list[Seal]:
 
 def _parse_seal(line: str, where: str) -> Seal:
     try:
-        found: dict[str, Any] = json.loads(line)
-        if found.pop("format") != FORMAT:
+        fields: dict[str, Any] = json.loads(line)
+        if fields.pop("format") != FORMAT:
             raise ValueError
-        moment = datetime.fromisoformat(found.pop("sealed_at"))
-        seal = Seal(moment, int(found.pop("position")), str(found.pop("hash")), str(found.pop("study")), found.pop("counts"))
+        moment = datetime.fromisoformat(fields.pop("sealed_at"))
+        seal = Seal(
+            moment, int(fields.pop("position")), str(fields.pop("hash")), str(fields.pop("study")), fields.pop("counts")
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{where}: not a seal; surefoot seal writes them") from error
     if moment.tzinfo is None:
@@ -88,8 +90,8 @@ def find_broken(database: Database, seals: Sequence[Seal]) -> list[Seal]:
     """Earlier seals that the ledger no longer fits: something before them was rewritten or removed."""
     wanted = sa.select(ledger.c.position, ledger.c.hash).where(ledger.c.position.in_({seal.position for seal in seals}))
     with database.autocommit() as connection:
-        kept = {row.position: bytes(row.hash).hex() for row in connection.execute(wanted)}
-    return [seal for seal in seals if kept.get(seal.position) != seal.hash]
+        hashes = {row.position: bytes(row.hash).hex() for row in connection.execute(wanted)}
+    return [seal for seal in seals if hashes.get(seal.position) != seal.hash]
 
 
 def append_seal(seal: Seal, path: Path) -> None:
@@ -106,7 +108,8 @@ def append_seal(seal: Seal, path: Path) -> None:
 
 def send_seal(seal: Seal, url: str) -> None:
     """POST a seal as JSON; anything but a 2xx is an error."""
-    body, headers = seal.to_line().encode(), {"Content-Type": "application/json"}
+    body = seal.to_line().encode()
+    headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - http and https only, by the caller
     try:
         with urllib.request.urlopen(request, timeout=URL_SECONDS):  # noqa: S310

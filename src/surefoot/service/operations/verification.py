@@ -48,10 +48,10 @@ def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
     """Compare everything, as it is at one moment."""
     with database.snapshot() as connection:
         walk = _Walk(connection, seals)
-        found = [*_compare_seals(seals), *walk.run(), *_find_unrecorded(connection, walk.entries)]
-        found += _find_unaccounted_erasures(connection)
+        discrepancies = [*_compare_seals(seals), *walk.run(), *_find_unrecorded(connection, walk.entries)]
+        discrepancies += _find_unaccounted_erasures(connection)
         erased = {table.name: _count(connection, sa.select(table.c.id).where(table.c.salt.is_(None))) for table in _ERASABLE}
-    return Verification(walk.position, walk.entries, erased, found)
+    return Verification(walk.position, walk.entries, erased, discrepancies)
 
 
 _ERASABLE = (decisions, outcomes)
@@ -82,14 +82,16 @@ class _Walk:
         self._pending: dict[str, list[tuple[list[Any], bool]]] = defaultdict(list)
         self._restored: list[int] = []
         """Positions of restores that are on record."""
-        self.position, self.entries = 0, Counter[str]()
+        self.position = 0
+        self.entries = Counter[str]()
 
     def run(self) -> Iterator[Discrepancy]:
         before = BEGINNING
         blocks = sa.select(ledger).order_by(ledger.c.position)
         for block in self._connection.execute(blocks, execution_options={"yield_per": CHUNK}):
             yield from self._check_block(block, before)
-            before, self.position = bytes(block.hash), block.position
+            before = bytes(block.hash)
+            self.position = block.position
             for entry in json.loads(block.entries):
                 if entry[0] == "staff action" and entry[1][1] == "restored":
                     self._restored.append(block.position)
@@ -148,47 +150,49 @@ class _Walk:
 
     def _compare(self, kind: str) -> Iterator[Discrepancy]:
         """Entries of one kind with the rows that they are of."""
-        one, pending = EVIDENCE[kind], self._pending.pop(kind)
-        own = one.table.c[one.key[0]]
-        chosen = one.select().where(own.in_([entry[0][0] for entry, _ in pending]))
-        rows = {row[one.key[0]]: row for row in self._connection.execute(chosen).mappings()}
+        evidence = EVIDENCE[kind]
+        pending = self._pending.pop(kind)
+        key_column = evidence.table.c[evidence.key[0]]
+        chosen = evidence.select().where(key_column.in_([entry[0][0] for entry, _ in pending]))
+        rows = {row[evidence.key[0]]: row for row in self._connection.execute(chosen).mappings()}
         for (key, *digests), after_seals in pending:
-            row, where = rows.get(key[0]), one.describe(key)
+            row = rows.get(key[0])
+            where = evidence.describe(key)
             if row is None:
                 yield Discrepancy(where, "was recorded and is no longer there")
                 continue
-            yield from (Discrepancy(where, what) for what in _find_changes(one, row, key, digests))
+            yield from (Discrepancy(where, change) for change in _find_changes(evidence, row, key, digests))
             if after_seals:
-                yield from self._check_date(where, row.get(one.moment))
+                yield from self._check_date(where, row.get(evidence.moment))
 
 
-def _find_changes(one: Evidence, row: Any, key: list[Any], digests: list[str]) -> Iterator[str]:
+def _find_changes(evidence: Evidence, row: Any, key: list[Any], digests: list[str]) -> Iterator[str]:
     try:
-        if one.identify(row) != key or one.digest(row) != digests[0]:
+        if evidence.identify(row) != key or evidence.digest(row) != digests[0]:
             yield "was changed since it was recorded"
     except ValueError:
         yield "was changed since it was recorded, and cannot be read"
-    if not one.content:
+    if not evidence.content:
         return
-    names = ", ".join(one.content)
+    names = ", ".join(evidence.content)
     if row["salt"] is None:
-        if any(row[name] != blank for name, blank in one.blanks(key[0]).items()):
+        if any(row[name] != blank for name, blank in evidence.blanks(key[0]).items()):
             yield f"was erased, but holds something else than nothing ({names})"
-    elif one.digest_content(row) != digests[1]:
+    elif evidence.digest_content(row) != digests[1]:
         yield f"was changed since it was recorded ({names})"
 
 
 def _find_unrecorded(connection: sa.Connection, entries: Counter[str]) -> Iterator[Discrepancy]:
     """Rows that the ledger does not know; named one by one only where the numbers say that there are any."""
-    for kind, one in EVIDENCE.items():
-        rows = _count(connection, one.select())
+    for kind, evidence in EVIDENCE.items():
+        rows = _count(connection, evidence.select())
         if rows == entries[kind]:
             continue
         known = Counter(_read_keys(connection, kind))
-        own = one.table.c[one.key[0]]
-        for row in connection.execute(one.select().order_by(own)).mappings():
-            if not known[row[one.key[0]]]:
-                yield Discrepancy(one.describe(one.identify(row)), "was inserted: the ledger does not know it")
+        key_column = evidence.table.c[evidence.key[0]]
+        for row in connection.execute(evidence.select().order_by(key_column)).mappings():
+            if not known[row[evidence.key[0]]]:
+                yield Discrepancy(evidence.describe(evidence.identify(row)), "was inserted: the ledger does not know it")
         yield from (Discrepancy(f"{kind} {key}", "was recorded twice") for key, number in known.items() if number > 1)
 
 

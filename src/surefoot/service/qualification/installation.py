@@ -37,9 +37,10 @@ def check_installation(study: Study, study_file: Path, database: Database) -> It
         yield _check_rights("rights on the database file", Path(str(database.engine.url.database)))
     else:
         yield _check_role(database)
-    found, needed = databases.schema_version(database), databases.newest_schema_version()
-    shown = "empty" if found is None else f"schema version {found}"
-    yield QualificationCheck("schema", f"empty, or schema version {needed}", shown, passed=found in (None, needed))
+    version = databases.schema_version(database)
+    needed = databases.newest_schema_version()
+    shown = "empty" if version is None else f"schema version {version}"
+    yield QualificationCheck("schema", f"empty, or schema version {needed}", shown, passed=version in (None, needed))
     yield _check_disk(database)
     yield _check_clock(database)
 
@@ -69,9 +70,9 @@ def _check_role(database: Database) -> QualificationCheck:
 
 
 def _check_disk(database: Database) -> QualificationCheck:
-    place = Path(str(database.engine.url.database)).resolve().parent if database.is_sqlite else Path.cwd()
-    free = shutil.disk_usage(place).free
-    return QualificationCheck("disk", "1 GB or more is free", f"{place}: {free / 1e9:.1f} GB", passed=free >= FREE_BYTES)
+    folder = Path(str(database.engine.url.database)).resolve().parent if database.is_sqlite else Path.cwd()
+    free = shutil.disk_usage(folder).free
+    return QualificationCheck("disk", "1 GB or more is free", f"{folder}: {free / 1e9:.1f} GB", passed=free >= FREE_BYTES)
 
 
 def _check_clock(database: Database) -> QualificationCheck:
@@ -80,6 +81,6 @@ def _check_clock(database: Database) -> QualificationCheck:
         return QualificationCheck("clock", wanted, f"{clock.VARIABLE} is set", passed=False)
     with database.autocommit() as connection:
         query = "SELECT unixepoch('now')" if database.is_sqlite else "SELECT extract(epoch FROM clock_timestamp())"
-        told = float(connection.execute(sa.text(query)).scalar() or 0.0)
-    apart = abs(datetime.now(UTC).timestamp() - told)
+        database_time = float(connection.execute(sa.text(query)).scalar() or 0.0)
+    apart = abs(datetime.now(UTC).timestamp() - database_time)
     return QualificationCheck("clock", wanted, f"{apart:.1f} s apart", passed=apart <= CLOCK_SECONDS)

@@ -80,9 +80,9 @@ def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
 def _ask(trial: Trial, rng: np.random.Generator, person: str, index: int, moment: datetime) -> DecisionRequest:
     context = {name: _make_value(kind, rng) for name, (_, kind) in trial.study.state_kinds.items()}
     away = index % 7 == 6
-    told = {"availability": not away, "reasons": ["qualification"] if away else []}
+    availability = {"availability": not away, "reasons": ["qualification"] if away else []}
     return DecisionRequest.model_validate(
-        {"participant_id": person, "decision_idx": index, "timestamp": moment, **told, "context": context}
+        {"participant_id": person, "decision_idx": index, "timestamp": moment, **availability, "context": context}
     )
 
 
@@ -117,7 +117,8 @@ def _check_limits(trial: Trial, answers: list[dict[str, Any]]) -> QualificationC
 
 
 def _check_retries(trial: Trial) -> QualificationCheck:
-    rng, person = np.random.default_rng(1), PEOPLE[0]
+    rng = np.random.default_rng(1)
+    person = PEOPLE[0]
     request = _ask(trial, rng, person, 7 * 10**6, now())
     with ThreadPoolExecutor(AT_ONCE) as pool:
         replies = set(pool.map(lambda _: decide(trial, request), range(AT_ONCE)))
@@ -140,9 +141,9 @@ def _check_outcomes(trial: Trial, answers: list[dict[str, Any]]) -> Qualificatio
         Outcome(decision_id=answer["decision_id"], proximal_outcome=1.0, timestamp=moment)
         for moment in (answer["asked"].timestamp, answer["asked"].timestamp, early)
     ]
-    found = [receipt["status"] for one in sent for receipt in record_outcomes(trial, [one])]
+    statuses = [receipt["status"] for outcome in sent for receipt in record_outcomes(trial, [outcome])]
     wanted = ["recorded", "repeated", "before_decision"]
-    return QualificationCheck("outcomes", ", ".join(wanted), ", ".join(found), found == wanted)
+    return QualificationCheck("outcomes", ", ".join(wanted), ", ".join(statuses), statuses == wanted)
 
 
 def _check_update(trial: Trial) -> QualificationCheck:
@@ -151,7 +152,8 @@ def _check_update(trial: Trial) -> QualificationCheck:
 
 
 def _check_record(trial: Trial) -> QualificationCheck:
-    replayed, verified = replay(trial.database), verify(trial.database)
+    replayed = replay(trial.database)
+    verified = verify(trial.database)
     shown = (
         f"{replayed.decisions} decisions replayed, {len(replayed.differences)} differences; "
         f"{verified.blocks} blocks of the ledger, {len(verified.discrepancies)} discrepancies"
@@ -185,27 +187,27 @@ def _check_keys(trial: Trial) -> QualificationCheck:
 def _check_time_limits(trial: Trial) -> QualificationCheck:
     query = "PRAGMA busy_timeout" if trial.database.is_sqlite else "SHOW statement_timeout"
     with trial.database.autocommit() as connection:
-        found = str(connection.exec_driver_sql(query).scalar())
+        setting = str(connection.exec_driver_sql(query).scalar())
     wanted = "5000" if trial.database.is_sqlite else f"{databases.STATEMENT_SECONDS}s"
-    return QualificationCheck("time limits", f"the database waits {wanted}", found, found == wanted)
+    return QualificationCheck("time limits", f"the database waits {wanted}", setting, setting == wanted)
 
 
 def _check_erasure(trial: Trial) -> QualificationCheck:
     """Before the backup, so that the restore meets content that was erased."""
     participant_id = PEOPLE[1]
-    asked = ask_erasure(trial.database, participant_id, reason="qualification", by="qualification")
-    erased = confirm_erasure(trial.database, participant_id, asked.code, by="qualification")
+    request = ask_erasure(trial.database, participant_id, reason="qualification", by="qualification")
+    erased = confirm_erasure(trial.database, participant_id, request.code, by="qualification")
     differences = _count_differences(trial.database)
     shown = f"{erased.decisions} decisions and {erased.outcomes} outcomes erased, {differences} differences"
-    complete = (erased.decisions, erased.outcomes) == (asked.decisions, asked.outcomes) and erased.decisions > 0
+    complete = (erased.decisions, erased.outcomes) == (request.decisions, request.outcomes) and erased.decisions > 0
     return QualificationCheck("erasure", "content goes; the rest replays", shown, complete and not differences)
 
 
 def _check_backup(trial: Trial, url: str) -> QualificationCheck:
-    with tempfile.TemporaryDirectory() as folder, scratch_url(url) as place:
+    with tempfile.TemporaryDirectory() as folder, scratch_url(url) as copy_url:
         path = Path(folder) / "qualification.zip"
         counts = back_up(trial.database, path)
-        copy = databases.connect(place)
+        copy = databases.connect(copy_url)
         try:
             restored = restore(path, copy, by="qualification").rows
             differences = _count_differences(copy)

@@ -33,7 +33,7 @@ class Qualification:
 
     @property
     def passed(self) -> bool:
-        return all(one.passed for one in (*self.installation, *self.operation))
+        return all(check.passed for check in (*self.installation, *self.operation))
 
 
 def qualify(study_file: Path, url: str) -> Qualification:
@@ -43,7 +43,8 @@ def qualify(study_file: Path, url: str) -> Qualification:
     try:
         installation = list(check_installation(study, study_file, database))
         with scratch_trial(study, url) as trial:
-            study_hash, title = trial.study_id, trial.settings.title
+            study_hash = trial.study_id
+            title = trial.settings.title
             operation = list(check_operation(trial, url))
         name = database.name
     finally:
@@ -54,7 +55,8 @@ def qualify(study_file: Path, url: str) -> Qualification:
 def write_report(found: Qualification, folder: Path) -> tuple[Path, Path]:
     """`qualification.html` and `qualification.json`."""
     folder.mkdir(parents=True, exist_ok=True)
-    page, data = folder / "qualification.html", folder / "qualification.json"
+    page = folder / "qualification.html"
+    data = folder / "qualification.json"
     with atomic_write(page) as temporary:
         text = render("qualification.html", package="surefoot.service.qualification", title="Qualification", found=found)
         temporary.write_text(text, encoding="utf-8")

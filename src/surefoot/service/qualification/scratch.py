@@ -25,8 +25,8 @@ def scratch_url(url: str) -> Iterator[str]:
         try:
             yield f"sqlite:///{path}"
         finally:
-            for one in path.parent.glob(f"{name}.db*"):
-                one.unlink()
+            for file in path.parent.glob(f"{name}.db*"):
+                file.unlink()
         return
     given = databases.connect(url)
     with given.engine.begin() as connection:
@@ -43,8 +43,8 @@ def scratch_url(url: str) -> Iterator[str]:
 @contextmanager
 def scratch_trial(study: Study, url: str) -> Iterator[Trial]:
     """A new trial of the study in a scratch place."""
-    with scratch_url(url) as place:
-        trial = open_trial(study, place)
+    with scratch_url(url) as scratch:
+        trial = open_trial(study, scratch)
         try:
             yield trial
         finally:

@@ -77,10 +77,10 @@ def _key_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
         keys.c.revoked_at.is_(None), keys.c.expires_at > at, keys.c.expires_at < at + timedelta(days=KEY_WARNING_DAYS)
     )
     with trial.database.autocommit() as connection:
-        found = list(connection.scalars(soon.order_by(keys.c.expires_at)))
-    if not found:
+        prefixes = list(connection.scalars(soon.order_by(keys.c.expires_at)))
+    if not prefixes:
         return None
-    words = f"key {', '.join(found)} {'ends' if len(found) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
+    words = f"key {', '.join(prefixes)} {'ends' if len(prefixes) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
     return "key-expiry", f"{words}; make new ones with surefoot keys create"
 
 
@@ -90,7 +90,8 @@ def _fallback_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
     )
     with trial.database.autocommit() as connection:
         counts = {row.source: row.number for row in connection.execute(recent.group_by(decisions.c.source))}
-    total, fallbacks = sum(counts.values()), counts.get("fallback", 0)
+    total = sum(counts.values())
+    fallbacks = counts.get("fallback", 0)
     if total < MINIMUM_DECISIONS or fallbacks / total <= trial.settings.alerts.max_fallback_share:
         return None
     return "fallbacks", f"{fallbacks} of {total} decisions of the last 24 hours were made by the fallback"

@@ -14,7 +14,8 @@ class ApiError(HTTPException):
         self, status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
     ) -> None:
         super().__init__(status, message, headers)
-        self.code, self.field = code, field
+        self.code = code
+        self.field = field
 
 
 def error_body(code: str, message: str, field: str | None = None) -> dict[str, Any]:

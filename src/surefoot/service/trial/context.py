@@ -46,20 +46,20 @@ def contexts_to_states(
         return []
     kinds = study.state_kinds
     readable = [{name: kind.from_json(context.get(name)) for name, (_, kind) in kinds.items()} for context in contexts]
-    read, outside = join_values({name: kinds[name][1].read_cells([one[name] for one in readable]) for name in kinds})
+    read, outside = join_values({name: kinds[name][1].read_cells([cells[name] for cells in readable]) for name in kinds})
     names = derived[0].keys()
-    state = join_states(study, read, {name: np.array([one[name] for one in derived]) for name in names})
+    state = join_states(study, read, {name: np.array([cells[name] for cells in derived]) for name in names})
     observations = []
-    for place, (context, values, own) in enumerate(zip(contexts, readable, derived, strict=True)):
+    for position, (context, values, derived_values) in enumerate(zip(contexts, readable, derived, strict=True)):
         reasons = [f"unknown: {name}" for name in context if name not in kinds]
         for name in kinds:
             if context.get(name) is None:
                 reasons.append(f"missing: {name}")
             elif values[name] is None:
                 reasons.append(f"implausible: {name}")
-        reasons += [f"implausible: {name}" for name, rows in outside.items() if rows[place]]
-        reasons += [f"missing: {name}" for name, value in own.items() if math.isnan(value)]
-        numbers = [None if math.isnan(value) else float(value) for value in state[place]]
+        reasons += [f"implausible: {name}" for name, rows in outside.items() if rows[position]]
+        reasons += [f"missing: {name}" for name, value in derived_values.items() if math.isnan(value)]
+        numbers = [None if math.isnan(value) else float(value) for value in state[position]]
         observations.append(Observation(numbers, reasons))
     return observations
 

@@ -52,8 +52,10 @@ def ask_erasure(database: Database, participant_id: str, *, reason: str, by: str
         row = {"participant_id": participant_id, "kind": ASKED, "reason": reason, "happened_at": moment, "done_by": by}
         event_id = insert_recorded(connection, "participant event", row)
         record_action(connection, by, "asked to erase", participant_id, reason)
-        points, told = (sa.select(sa.func.count()).where(*one) for one in _select(participant_id, None))
-        numbers = int(connection.scalar(points) or 0), int(connection.scalar(told) or 0)
+        points, outcome_count = (
+            sa.select(sa.func.count()).where(*conditions) for conditions in _select(participant_id, None)
+        )
+        numbers = int(connection.scalar(points) or 0), int(connection.scalar(outcome_count) or 0)
     code = _make_code(database, participant_id, event_id)
     return ErasureRequest(code, numbers[0], numbers[1], moment + timedelta(hours=CODE_HOURS))
 
@@ -62,16 +64,18 @@ def confirm_erasure(database: Database, participant_id: str, code: str, *, by: s
     """The second step, by the code of the first; the participant is withdrawn as well."""
     with database.transaction() as connection:
         _check_participant(connection, participant_id)
-        own = sa.and_(participant_events.c.participant_id == participant_id, participant_events.c.kind == ASKED)
-        asked = connection.execute(sa.select(participant_events).where(own).order_by(participant_events.c.id.desc())).first()
-        if asked is None or now() - asked.happened_at > timedelta(hours=CODE_HOURS):
+        conditions = sa.and_(participant_events.c.participant_id == participant_id, participant_events.c.kind == ASKED)
+        request = connection.execute(
+            sa.select(participant_events).where(conditions).order_by(participant_events.c.id.desc())
+        ).first()
+        if request is None or now() - request.happened_at > timedelta(hours=CODE_HOURS):
             raise InputError(
                 f"nobody asked to erase {participant_id} in the last {CODE_HOURS} hours; ask first, with --reason"
             )
-        if not hmac.compare_digest(_make_code(database, participant_id, asked.id).encode(), code.strip().lower().encode()):
+        if not hmac.compare_digest(_make_code(database, participant_id, request.id).encode(), code.strip().lower().encode()):
             raise InputError(f"'{code}' is not the code that was given last for {participant_id}; nothing was erased")
-        withdraw_participant(connection, participant_id, reason=asked.reason, by=by)
-        erased = erase_content(connection, participant_id, None, reason=asked.reason, by=by)
+        withdraw_participant(connection, participant_id, reason=request.reason, by=by)
+        erased = erase_content(connection, participant_id, None, reason=request.reason, by=by)
     scrub_database(database)
     return erased
 
@@ -105,12 +109,12 @@ def erase_content(
     """Erase a participant's content, or everybody's (None) that came before a moment; in the caller's transaction."""
     lift_time_limit(connection)
     lock_content(connection)
-    points, told = _select(participant_id, before)
+    points, outcome_conditions = _select(participant_id, before)
     blanks = {name: blank for name, blank in EVIDENCE["outcome"].content.items() if name != "fingerprint"}
     unique = sa.literal("erased ") + sa.cast(outcomes.c.id, sa.String)
     counts = {
         "outcomes": connection.execute(
-            sa.update(outcomes).where(*told).values(fingerprint=unique, salt=None, **blanks)
+            sa.update(outcomes).where(*outcome_conditions).values(fingerprint=unique, salt=None, **blanks)
         ).rowcount,
         "decisions": connection.execute(
             sa.update(decisions).where(*points).values(salt=None, **EVIDENCE["decision"].content)
@@ -127,13 +131,13 @@ def erase_content(
 
 def _select(participant_id: str | None, before: datetime | None) -> tuple[list[Any], list[Any]]:
     """Conditions on the decisions and on the outcomes that hold something."""
-    own: list[Any] = []
+    conditions: list[Any] = []
     if participant_id is not None:
-        own.append(decisions.c.participant_id == participant_id)
+        conditions.append(decisions.c.participant_id == participant_id)
     if before is not None:
-        own.append(decisions.c.received_at < before)
-    belong = outcomes.c.decision_id.in_(sa.select(decisions.c.id).where(*own))
-    return [decisions.c.salt.is_not(None), *own], [outcomes.c.salt.is_not(None), belong]
+        conditions.append(decisions.c.received_at < before)
+    belong = outcomes.c.decision_id.in_(sa.select(decisions.c.id).where(*conditions))
+    return [decisions.c.salt.is_not(None), *conditions], [outcomes.c.salt.is_not(None), belong]
 
 
 def _blank_copies(connection: sa.Connection) -> None:

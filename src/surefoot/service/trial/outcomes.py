@@ -43,7 +43,8 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
         check_timestamp(outcome.timestamp, received, trial.settings.limits.future_minutes)
     known, repeated = _find_known(trial, given)
     open_for = timedelta(hours=trial.settings.outcome_hours)
-    rows, receipts = [], []
+    rows = []
+    receipts = []
     for outcome in given:
         decision = known.get(outcome.decision_id)
         if decision is None:
@@ -86,8 +87,8 @@ def _find_refusal(outcome: Outcome, decision: Any) -> str | None:
 
 def _find_known(trial: Trial, given: Sequence[Outcome]) -> tuple[dict[str, Any], set[str]]:
     """The decisions that the outcomes belong to, and which outcomes were recorded before."""
-    own = (decisions.c.id, decisions.c.decided_at, decisions.c.probability, decisions.c.salt)
-    columns = (*own, IS_WITHDRAWN.label("withdrawn"))
+    decision_columns = (decisions.c.id, decisions.c.decided_at, decisions.c.probability, decisions.c.salt)
+    columns = (*decision_columns, IS_WITHDRAWN.label("withdrawn"))
     ids = {outcome.decision_id for outcome in given}
     marks = {fingerprint(outcome) for outcome in given}
     with trial.database.autocommit() as connection:

@@ -12,7 +12,9 @@ from sqlalchemy.dialects import postgresql
 
 from surefoot.service.database.schema import activations, decisions, participant_events, participants
 
-PAUSED, RESUMED, WITHDRAWN = "paused", "resumed", "withdrawn"
+PAUSED = "paused"
+RESUMED = "resumed"
+WITHDRAWN = "withdrawn"
 Point = tuple[str, int]
 """A participant and a decision_idx."""
 ONE: Any = sa.literal_column("1")
@@ -60,9 +62,11 @@ def _unpack_for_postgresql() -> tuple[Any, Any, Any]:
 
 
 def _make_query(asked: Any, participant: Any, index: Any) -> sa.Select[Any]:
-    earlier, stored = decisions.alias("earlier"), decisions.alias("stored")
+    earlier = decisions.alias("earlier")
+    stored = decisions.alias("stored")
     own = earlier.c.participant_id == participant
-    its, nobodys = participant_events.c.participant_id == participant, participant_events.c.participant_id.is_(None)
+    its = participant_events.c.participant_id == participant
+    nobodys = participant_events.c.participant_id.is_(None)
     newest = sa.select(sa.func.max(participant_events.c.id))
     kind = participant_events.c.kind
     event = sa.select(kind).where(sa.or_(kind == PAUSED, kind == RESUMED, kind == WITHDRAWN))

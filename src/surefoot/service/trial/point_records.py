@@ -24,8 +24,10 @@ ATTEMPTS = 20
 """Each that fails means that another worker decided for one of these participants meanwhile."""
 REMEMBERED = 10_000
 """Participants of whom a process remembers what it last read."""
-READ, INSERT = SqliteStatement(QUERIES["sqlite"]), SqliteStatement(sa.insert(decisions))
-LAST_BLOCK, INSERT_BLOCK = SqliteStatement(ledger.LAST), SqliteStatement(ledger.INSERT)
+READ = SqliteStatement(QUERIES["sqlite"])
+INSERT = SqliteStatement(sa.insert(decisions))
+LAST_BLOCK = SqliteStatement(ledger.LAST)
+INSERT_BLOCK = SqliteStatement(ledger.INSERT)
 RECORD = "SELECT surefoot_record_decisions(%s::json, %s::json, %s, %s, %s)"
 
 

@@ -27,7 +27,8 @@ class PolicyVersions:
     """Reads versions from the database and remembers the last few; a version never changes."""
 
     def __init__(self, database: Database) -> None:
-        self._database, self._lock = database, threading.Lock()
+        self._database = database
+        self._lock = threading.Lock()
         self._known: dict[int, PolicyVersion | None] = {}
 
     def live(self) -> tuple[int, datetime] | None:
@@ -41,12 +42,12 @@ class PolicyVersions:
         with self._lock:
             if version in self._known:
                 return self._known[version]
-        found = self.read(version)
+        loaded = self.read(version)
         with self._lock:
             while len(self._known) >= KEPT:
                 self._known.pop(next(iter(self._known)))
-            self._known[version] = found
-        return found
+            self._known[version] = loaded
+        return loaded
 
     def read(self, version: int) -> PolicyVersion | None:
         """The same without remembering it: whoever looks at many versions does not push out the live one."""

@@ -49,14 +49,16 @@ class Replay:
 def replay(database: Database) -> Replay:
     """All decisions; the recorded probabilities decide the action, the recomputed ones must agree with them."""
     recomputer = _Recomputer(database)
-    count, erased, differences = 0, 0, []
+    count = 0
+    erased = 0
+    differences = []
     with database.snapshot() as connection:
         ordered = sa.select(decisions).order_by(decisions.c.participant_id, decisions.c.decision_idx)
         for row in connection.execution_options(yield_per=1000).execute(ordered).mappings():
             count += 1
             erased += row["salt"] is None
-            for what in recomputer.differences(row):
-                differences.append(Difference(row["id"], row["participant_id"], row["decision_idx"], what))
+            for difference in recomputer.differences(row):
+                differences.append(Difference(row["id"], row["participant_id"], row["decision_idx"], difference))
     return Replay(count, differences, erased)
 
 
@@ -64,7 +66,9 @@ class _Recomputer:
     """Recomputes decisions from the study, the policy and the secret that they were made with."""
 
     def __init__(self, database: Database) -> None:
-        self._database, self._secret, self._policies = database, read_draw_secret(database), PolicyVersions(database)
+        self._database = database
+        self._secret = read_draw_secret(database)
+        self._policies = PolicyVersions(database)
         self._studies: dict[str, Study] = {}
         with database.autocommit() as connection:
             emptied = sa.select(decisions.c.participant_id).where(decisions.c.salt.is_(None)).distinct()
@@ -93,12 +97,12 @@ class _Recomputer:
             ("limits", lambda: row["source"] == "unavailable" or _respects_limits(study, recorded)),
             ("reply", lambda: _recompute_reply(row, recorded, study) == row["reply"]),
         )
-        for what, holds in checks:
+        for name, holds in checks:
             try:
                 if not holds():
-                    yield what
+                    yield name
             except (InputError, LookupError, ValueError, TypeError):
-                yield f"{what} cannot be recomputed"
+                yield f"{name} cannot be recomputed"
 
     def _has_no_state(self, study: Study, row: Any) -> bool:
         """Whether it, or the past that it is derived from, was erased."""
@@ -147,5 +151,6 @@ def _are_close(left: Sequence[float | None], right: Sequence[float | None]) -> b
 
 
 def _respects_limits(study: Study, probabilities: Sequence[float]) -> bool:
-    send, limits = 1 - probabilities[0], study.probability_limits
+    send = 1 - probabilities[0]
+    limits = study.probability_limits
     return limits.minimum - TOLERANCE <= send <= limits.maximum + TOLERANCE and abs(sum(probabilities) - 1) < 1e-9

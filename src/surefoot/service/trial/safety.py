@@ -23,7 +23,7 @@ STATUSES = sa.select(participant_events.c.participant_id, participant_events.c.k
 def count_safety(trial: Trial, at: datetime) -> dict[str, Any]:
     """The counts at a moment."""
     day = decisions.c.received_at > at - timedelta(days=1)
-    told = sa.select(participant_events.c.kind, participant_events.c.reason).where(
+    events = sa.select(participant_events.c.kind, participant_events.c.reason).where(
         participant_events.c.kind.in_((PAUSED, WITHDRAWN))
     )
     with trial.database.snapshot() as connection:
@@ -33,7 +33,7 @@ def count_safety(trial: Trial, at: datetime) -> dict[str, Any]:
 
         statuses = {row.participant_id: row.kind for row in connection.execute(STATUSES)}
         study = statuses.pop(None, None)
-        newest = connection.execute(told.order_by(participant_events.c.id.desc()).limit(REASONS))
+        newest = connection.execute(events.order_by(participant_events.c.id.desc()).limit(REASONS))
         return {
             "at": at,
             "participants": count(of=participants.c.id),
@@ -60,6 +60,6 @@ def _count_most_prompts(connection: sa.Connection, at: datetime, days: int = 7) 
         sent = sa.select(sa.func.count().label("number")).where(
             decisions.c.action > 0, decisions.c.decided_at <= end, decisions.c.decided_at > end - timedelta(days=1)
         )
-        each = sent.group_by(decisions.c.participant_id).subquery()
-        most = max(most, connection.scalar(sa.select(sa.func.max(each.c.number))) or 0)
+        by_participant = sent.group_by(decisions.c.participant_id).subquery()
+        most = max(most, connection.scalar(sa.select(sa.func.max(by_participant.c.number))) or 0)
     return most

@@ -58,8 +58,17 @@ class Trial:
 
 def _policy_inputs(study: Study) -> object:
     state = [
-        (name, one.kind, one.levels, one.scaling, one.use, one.derived, one.discount, one.start)
-        for name, one in study.state.items()
+        (
+            name,
+            variable.kind,
+            variable.levels,
+            variable.scaling,
+            variable.use,
+            variable.derived,
+            variable.discount,
+            variable.start,
+        )
+        for name, variable in study.state.items()
     ]
     return state, study.actions.names
 

@@ -17,13 +17,13 @@ log = logging.getLogger("surefoot.service")
 def coefficient_intervals(method: Method) -> dict[str, Any]:
     """The policy's coefficients with 95 % intervals and where these come from; empty where they cannot be had."""
     try:
-        found = estimate_coefficients(method, draws=DRAWS, seed=0)
+        estimates = estimate_coefficients(method, draws=DRAWS, seed=0)
     except Exception as error:
         # A policy is worth having without them.
         log.error("the intervals failed with %s", type(error).__name__)
         return {}
-    rows = [_row(one) for one in found.rows if one.part == "policy"]
-    return {"rows": rows, "how": found.how} if rows else {}
+    rows = [_row(row) for row in estimates.rows if row.part == "policy"]
+    return {"rows": rows, "how": estimates.how} if rows else {}
 
 
 def _row(one: Any) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def update_status(trial: Trial, update_id: int) -> dict[str, Any]:
 def list_updates(trial: Trial, newest: int = 50) -> list[dict[str, Any]]:
     """The newest updates first."""
     with trial.database.autocommit() as connection:
-        found = connection.execute(STATUS.order_by(updates.c.id.desc()).limit(newest)).mappings().all()
-    return [_describe_update(row) for row in found]
+        rows = connection.execute(STATUS.order_by(updates.c.id.desc()).limit(newest)).mappings().all()
+    return [_describe_update(row) for row in rows]
 
 
 def _describe_update(row: Any) -> dict[str, Any]:
@@ -48,10 +48,10 @@ def list_policies(trial: Trial) -> list[dict[str, Any]]:
     """All versions, newest first, with their coefficients and when they were live."""
     columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
     with trial.database.snapshot() as connection:
-        found = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
+        rows = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
         history = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
         live = connection.scalar(LIVE)
-    return [_describe_policy(trial, row, history, live) for row in found]
+    return [_describe_policy(trial, row, history, live) for row in rows]
 
 
 def _describe_policy(trial: Trial, row: Any, history: Any, live: int | None) -> dict[str, Any]:

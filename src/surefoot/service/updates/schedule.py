@@ -30,7 +30,8 @@ class Schedule:
     """A thread that checks the clock for as long as the application runs."""
 
     def __init__(self, trial: Trial) -> None:
-        self._trial, self._stop = trial, threading.Event()
+        self._trial = trial
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:

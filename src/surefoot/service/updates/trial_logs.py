@@ -80,16 +80,17 @@ def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
     return finish_logs(study, measure_rows(study, found))
 
 
-def recorded_states(study: Study, found: list[Any]) -> dict[str, NDArray[np.float64]] | None:
+def recorded_states(study: Study, rows: list[Any]) -> dict[str, NDArray[np.float64]] | None:
     """Derived states as they were when it was decided, which later outcomes do not change; None without any."""
     if not study.derived_states:
         return None
-    states = [json.loads(row["state"]) for row in found]
+    states = [json.loads(row["state"]) for row in rows]
     names = study.state_names
     recorded = {}
     for name in study.derived_states:
-        kind, place = study.state[name].variable_kind, names.index(name)
+        kind = study.state[name].variable_kind
+        position = names.index(name)
         # A state recorded under an earlier study may be shorter.
-        cells = [state[place] if len(state) == len(names) else None for state in states]
+        cells = [state[position] if len(state) == len(names) else None for state in states]
         recorded[name] = np.array([np.nan if cell is None else cell for cell in cells]) * kind.scale + kind.centre
     return recorded

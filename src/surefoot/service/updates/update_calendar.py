@@ -98,19 +98,19 @@ def find_month(trial: Trial, month: str, at: datetime) -> Month:
     with trial.database.snapshot() as connection:
         begin, end = (datetime.combine(day, datetime.min.time(), zone) for day in (dates[0][0], dates[-1][-1]))
         around = updates.c.created_at.between(begin - timedelta(days=1), end + timedelta(days=2))
-        found = connection.execute(EVENTS.where(around)).mappings().all()
+        rows = connection.execute(EVENTS.where(around)).mappings().all()
         began = connection.scalar(sa.select(sa.func.min(studies.c.first_used)))
     entries: dict[date, list[Entry]] = {}
-    nights = [read_night(row["started_by"]) for row in found]
-    for row, night in zip(found, nights, strict=True):
+    nights = [read_night(row["started_by"]) for row in rows]
+    for row, night in zip(rows, nights, strict=True):
         entries.setdefault(night or row["created_at"].astimezone(zone).date(), []).append(_describe_update(row))
     weeks = []
     for days in dates:
         week = []
         for day in days:
             # An update that somebody started is not the night's.
-            more = [] if day in nights else _describe_empty_night(trial, day, began, at)
-            week.append(CalendarDay(day, day.month == first.month, day == today, [*entries.get(day, []), *more]))
+            empty_night = [] if day in nights else _describe_empty_night(trial, day, began, at)
+            week.append(CalendarDay(day, day.month == first.month, day == today, [*entries.get(day, []), *empty_night]))
         weeks.append(week)
     kinds = [entry.words for week in weeks for day in week if day.in_month for entry in day.entries]
     return Month(first, weeks, {words: kinds.count(words) for _, words in WORDS.values() if words in kinds})

@@ -42,7 +42,8 @@ def _watch_process(trial: Trial, process: subprocess.Popen[bytes], update_id: in
 
 def main() -> None:
     """Run the update that the command line names."""
-    update_id, study_id = int(sys.argv[1]), sys.argv[2]
+    update_id = int(sys.argv[1])
+    study_id = sys.argv[2]
     database = databases.connect(os.environ["SUREFOOT_DATABASE"])
     study = load_stored_study(database, study_id)
     database.close()

@@ -85,8 +85,8 @@ def interrupt_update(trial: Trial, connection: sa.Connection, update_id: int, li
 
 def _end_row(connection: sa.Connection, update_id: int, ended: dict[str, Any], *seen: Any) -> bool:
     """Write how an update ended and give its slot back; False when it has ended already."""
-    own = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None), *seen)
-    if not connection.execute(sa.update(updates).where(own).values(slot=None, **ended)).rowcount:
+    running = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None), *seen)
+    if not connection.execute(sa.update(updates).where(running).values(slot=None, **ended)).rowcount:
         return False
     record(connection, "update ended", [{"id": update_id, **ended}])
     return True
@@ -113,8 +113,8 @@ def run_update(trial: Trial, update_id: int) -> str:
             return _fit_and_publish(trial, update_id)
     except Exception as error:
         # The message of our own errors names columns and rows; that of others might hold anything.
-        told = str(error) if isinstance(error, InputError) else f"the fit failed with {type(error).__name__}"
-        _finish_update(trial, update_id, "failed", message=told, alert=f"update {update_id} failed: {told}")
+        message = str(error) if isinstance(error, InputError) else f"the fit failed with {type(error).__name__}"
+        _finish_update(trial, update_id, "failed", message=message, alert=f"update {update_id} failed: {message}")
         if isinstance(error, InputError):
             return "failed"
         raise
@@ -188,8 +188,8 @@ def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
         live = sa.select(activations.c.policy_id).order_by(activations.c.id.desc()).limit(1).scalar_subquery()
         made_by = sa.select(policies.c.update_id).where(policies.c.id == live).scalar_subquery()
         text = connection.scalar(sa.select(updates.c.result).where(updates.c.id == made_by))
-    kept: list[dict[str, Any]] = [] if text is None else json.loads(text).get("standard_errors", [])
-    return kept
+    standard_errors: list[dict[str, Any]] = [] if text is None else json.loads(text).get("standard_errors", [])
+    return standard_errors
 
 
 def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[str, Any]:
