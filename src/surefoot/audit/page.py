@@ -62,7 +62,6 @@ def _draw_residuals(audit: AuditFindings) -> tuple[Markup, str]:
     values, edges = np.clip(measures.relative, -WIDEST, WIDEST), np.linspace(-WIDEST, WIDEST, 65)
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     axes.hist(values[measures.used & ~measures.removed], bins=list(edges), color=BLUE, alpha=0.75, label="kept")
-    axes.set_yscale("log")
     note = "How far rewards lie from what the fit expects, in the width that normal noise would have."
     if removal is not None:
         for mask, label, colour in (
@@ -74,6 +73,7 @@ def _draw_residuals(audit: AuditFindings) -> tuple[Markup, str]:
         axes.axvline(-1, color=INK, linewidth=0.8, linestyle="--", label=removal.name)
         axes.axvline(1, color=INK, linewidth=0.8, linestyle="--")
         note = "Artefacts stand apart. A tail that runs smoothly through the dashed line is a skewed reward being cut."
+    axes.set_yscale("log")  # Matplotlib wants counts above 0 first, and all may have been removed.
     label_axes(
         axes,
         x=f"residual, in {removal.unit if removal else 'caps of normal noise'} (± 4 and beyond at the edge)",

@@ -152,9 +152,20 @@ def _check_reward(measures: Measures, shape: Shape, removal: Removal) -> Check:
     return Check("reward removed", verdict, reason, remedy, {"share": share, "decision_point_share": float(points)})
 
 
-def _format_points(found: Interval) -> str:
-    value, low, high = (format_signed(100 * part, 1) for part in (found.value, found.low, found.high))
+def _format_points(difference: Interval) -> str:
+    value = format_signed(100 * difference.value, 1)
+    if np.isnan(difference.low):
+        return f"{value} points (no interval: too few people)"
+    low, high = (format_signed(100 * end, 1) for end in (difference.low, difference.high))
     return f"{value} points (95 % interval {low} to {high})"
+
+
+def _check_without_comparison(name: str, measures: Measures, lacking: str) -> Check:
+    """Where one of two groups has no decision point: harmless only if nothing was removed."""
+    if not measures.removed.any():
+        return Check(name, "fine", "nothing was removed")
+    reason = f"{lacking}, so the rates of removal cannot be compared"
+    return Check(name, "look", reason, "look at the removed decision points one by one, and wait for more decision points")
 
 
 def _grade_difference(found: Interval, look: float, unsafe: float) -> str:
@@ -165,6 +176,10 @@ def _grade_difference(found: Interval, look: float, unsafe: float) -> str:
 
 def _check_action(measures: Measures) -> Check:
     treated = measures.treated
+    for group, action in ((treated, "sending"), (~treated, "nothing")):
+        if not (measures.used & group).any():
+            lacking = f"no decision point after {action} counts"
+            return _check_without_comparison("depends on action", measures, lacking)
     near = measures.rate_difference(measures.near, treated, ~treated)
     far = measures.rate_difference(measures.removed & ~measures.near, treated, ~treated)
     every = measures.rate_difference(measures.removed, treated, ~treated)
@@ -187,12 +202,17 @@ def _check_action(measures: Measures) -> Check:
 
 
 def _check_time(measures: Measures) -> Check:
-    elapsed = measures.elapsed
-    found = measures.rate_difference(measures.removed, elapsed >= 2 / 3, elapsed < 1 / 3)
-    verdict = _grade_difference(found, TIME_LOOK, TIME_UNSAFE)
-    reason = f"removal in the last third of people's time less that in the first: {_format_points(found)}"
+    first = measures.elapsed < 1 / 3
+    last = measures.elapsed >= 2 / 3
+    for third, name in ((first, "first"), (last, "last")):
+        if not (measures.used & third).any():
+            lacking = f"no decision point in the {name} third of people's time counts"
+            return _check_without_comparison("depends on time", measures, lacking)
+    difference = measures.rate_difference(measures.removed, last, first)
+    verdict = _grade_difference(difference, TIME_LOOK, TIME_UNSAFE)
+    reason = f"removal in the last third of people's time less that in the first: {_format_points(difference)}"
     remedy = "something changed during the study (a device, a season, the people); fit the parts apart and compare"
-    return Check("depends on time", verdict, reason, remedy if verdict != "fine" else "", found._asdict())
+    return Check("depends on time", verdict, reason, remedy if verdict != "fine" else "", difference._asdict())
 
 
 def _check_participant(measures: Measures) -> Check:

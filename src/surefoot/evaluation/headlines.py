@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 from surefoot.evaluation.values import Contrast, LongRunValue, PolicyValues, Value
 from surefoot.inference.intervals import Interval
 from surefoot.reports.numbers import format_interval, format_signed, format_value
@@ -15,7 +17,9 @@ def write_headlines(found: PolicyValues) -> list[str]:
 
 
 def _describe_value(value: Value, unit: RewardUnit) -> str:
-    worth = f"{value.policy} is worth {format_value(value.value)} {unit} per decision point ({format_interval(value.value)})"
+    if isnan(value.value.value):
+        return f"These logs say nothing about {value.policy}: no decision point has an action that it takes."
+    worth = f"{value.policy} is worth {format_value(value.value)} {unit} per decision point ({_format_ends(value.value)})"
     change = value.difference
     if change.low > 0:
         return f"{worth}, more than what was done, by {_format_change(change, unit)}."
@@ -26,14 +30,21 @@ def _describe_value(value: Value, unit: RewardUnit) -> str:
 
 def _describe_contrast(contrast: Contrast, unit: RewardUnit) -> str:
     change = contrast.difference
-    told = f"{contrast.policy} − {contrast.other}: {_format_change(change, unit)}"
-    return f"{told}." if change.excludes_zero else f"{told}; the interval includes 0."
+    if isnan(change.value):
+        return f"{contrast.policy} − {contrast.other}: not known from these logs."
+    sentence = f"{contrast.policy} − {contrast.other}: {_format_change(change, unit)}"
+    return f"{sentence}; the interval includes 0." if change.low <= 0 <= change.high else f"{sentence}."
+
+
+def _format_ends(interval: Interval) -> str:
+    return "no interval: too few people" if isnan(interval.low) else format_interval(interval)
 
 
 def _format_change(change: Interval, unit: RewardUnit, own: Interval | None = None) -> str:
     """A difference with its interval, and in the reward's own units where the transform allows it."""
-    told, described = f"{format_value(change)} ({format_interval(change)})", unit.describe_difference(own or change)
-    return f"{told}, {described}" if described else told
+    difference = f"{format_value(change)} ({_format_ends(change)})"
+    described = unit.describe_difference(own or change)
+    return f"{difference}, {described}" if described else difference
 
 
 def describe_long_run(found: LongRunValue, unit: RewardUnit) -> str:

@@ -179,6 +179,9 @@ def _find_rows(logs: Trajectories) -> NDArray[np.int64]:
     return rows
 
 
+NOT_KNOWN = Interval(np.nan, np.nan, np.nan, np.nan)
+
+
 class _Judge:
     """Judges one policy after the other by the same rows, folds and expected rewards."""
 
@@ -220,7 +223,10 @@ class _Judge:
                 self._preferred[candidate.name] = top, bottom
             value = ratio_interval(top, bottom)
             difference = difference_interval(top, bottom, self._reward, self._count)
-            if not estimator.has_interval:
+            if not ratio.any():
+                # No decision point has an action that it takes: a model's guess, or a sum of nothing, is no value.
+                value, difference = NOT_KNOWN, NOT_KNOWN
+            elif not estimator.has_interval:
                 value, difference = (Interval(part.value, np.nan, np.nan, np.nan) for part in (value, difference))
             self._values.append(Value(candidate.name, estimator.name, value, difference))
 
@@ -236,8 +242,14 @@ class _Judge:
     def _contrast_baselines(self, candidates: list[Candidate]) -> tuple[Contrast, ...]:
         """How much more every baseline that sends is worth than the first, which never does."""
         first, *others = [candidate.name for candidate in candidates if candidate.is_baseline]
+        judged = {row.policy for row in self._overlap if row.effective_sample_size > 0}
         never = self._preferred[first]
-        return tuple(Contrast(name, first, difference_interval(*self._preferred[name], *never)) for name in others)
+        contrasts = []
+        for name in others:
+            known = {name, first} <= judged
+            difference = difference_interval(*self._preferred[name], *never) if known else NOT_KNOWN
+            contrasts.append(Contrast(name, first, difference))
+        return tuple(contrasts)
 
     def value_long_run(self) -> tuple[tuple[LongRunValue, ...], tuple[str, ...]]:
         """What the policies are worth in the long run and what to keep in mind about it, if that was asked for."""

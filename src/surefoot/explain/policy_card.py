@@ -288,11 +288,15 @@ def describe_coefficient(row: Coefficient, explained: ExplainedPolicy) -> str:
         own = f"above zero for {row.people_above}, below for {row.people_below} of {drawn} people"
         own += "" if drawn == explained.people else " drawn at random"
         interval = f"mean {interval}; own interval {own}"
+    if row.interval.value == 0:
+        unit = "The intercept" if row.feature == "intercept" else _describe_unit(explained, row.feature)
+        return f"{unit} does not change how likely {row.action} is ({interval})."
     if row.feature == "intercept":
         lean = "towards" if row.interval.value > 0 else "away from"
         return f"With all state variables at 0 it leans {lean} {row.action} ({interval})."
     direction = "more" if row.interval.value > 0 else "less"
-    sure = "" if row.interval.excludes_zero or not known else " The interval includes 0: the direction is not certain."
+    why = "The interval includes 0" if known else "Without an interval"
+    sure = "" if row.interval.excludes_zero else f" {why}: the direction is not certain."
     return f"{_describe_unit(explained, row.feature)} makes {row.action} {direction} likely ({interval}).{sure}"
 
 

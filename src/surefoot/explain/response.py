@@ -17,6 +17,9 @@ from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import DecisionRule
 
+ROUNDING = 1e-9
+"""Of the logit's parts: what moves by less is rounding."""
+
 CURVE_ROWS, CURVE_PEOPLE, BAND_DRAWS, BAND_ROWS = 5000, 500, 200, 500
 """A curve is a mean over so many decision points, of so many people: no eye could tell more of them from it."""
 CURVE_CELLS, LEAST_ROWS = 2**23, 100
@@ -109,8 +112,9 @@ def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tupl
             yield coef, coef * policy_features(logs.state[rows[some]])[:, None, :]
 
     middle = sum((pieces.sum(axis=0) for _, pieces in list_pieces()), start=np.zeros(1)) / len(rows)
-    total, own, shares, swings = 0.0, 0.0, np.zeros(1), np.zeros(len(variables))
+    total, own, size, shares, swings = 0.0, 0.0, 0.0, np.zeros(1), np.zeros(len(variables))
     for coef, pieces in list_pieces():
+        size += float((pieces**2).sum())
         centred = pieces - middle
         whole = centred.sum(axis=2, keepdims=True)
         total, own = total + float((whole**2).sum()), own + float(np.abs(centred[:, :, -1]).sum())
@@ -118,7 +122,8 @@ def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tupl
         for number, variable in enumerate(variables):
             seen = coef[:, :, list(variable.places)]
             swings[number] += np.sqrt(np.maximum(np.einsum("rai,ij,raj->ra", seen, spread[number], seen), 0.0)).sum()
-    shares = shares / (total if total > 0 else 1.0)
+    # A logit that moves by rounding only has no variance to share.
+    shares = shares / total if total > ROUNDING**2 * size else np.zeros_like(shares)
     found = [
         Importance(variable.name, float(swing), float(shares[list(variable.places)].sum()))
         for variable, swing in zip(variables, swings / count, strict=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+LEAST_WIDTH = 1e-9
+"""Numbers whose interval is narrower are written with three or four digits: more would say where rounding ends."""
+
 
 def format_number(value: Any) -> str:
     """A number as people write it: three or four digits, thousands apart; what is missing is a dash; text stays text.
@@ -67,9 +70,9 @@ def format_estimate(interval: Any, unit: str = "") -> str:
 
 
 def _count_decimals(interval: Any) -> int | None:
-    """After the point, for two digits of the width; None where there is no width to go by."""
+    """After the point, for two digits of the width; None where there is no width to go by, or one of rounding only."""
     width = interval.high - interval.low
-    return max(0, 1 - math.floor(math.log10(width))) if 0 < width < math.inf else None
+    return max(0, 1 - math.floor(math.log10(width))) if LEAST_WIDTH < width < math.inf else None
 
 
 def _format_rounded(value: float, decimals: int | None) -> str:
