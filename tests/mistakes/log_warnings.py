@@ -84,7 +84,10 @@ def draft(old: str, new: str, count: int = -1) -> Callable[[], str]:
     """Warnings of `surefoot init` about logs in which something was replaced."""
 
     def make() -> str:
-        lines = [f"p{row // 20},{row % 20},{row * 7 % 10}.25,{row * row % 7 % 2},0.5,{row * 37 % 101}" for row in range(200)]
+        lines = [
+            f"p{row // 20},{row % 20},{row * 7 % 10}.25,{bin(row * 40503).count('1') % 2},0.5,{row * 37 % 101}"
+            for row in range(200)
+        ]
         text = "participant,time,mood,sent,p,steps\n" + "\n".join(lines) + "\n"
         assert old in text
         Path("logs.csv").write_text(text.replace(old, new, count), encoding="utf-8")
@@ -131,8 +134,8 @@ MISTAKES = [
     ),
     Mistake(
         "init of logs without the randomisation probability",
-        draft(",p,", ",battery,"),
-        "no column looks like the randomisation probability, which effects and evaluate need; name its column with --probability NAME, or write the design's probabilities in [actions]",
+        draft(",0.5,", ",88,"),
+        "no column looks like the randomisation probability ('p' holds no numbers from 0 to 1), which effects and evaluate need; name its column with --probability NAME, or write the design's probabilities in [actions]",
     ),
     Mistake(
         "Zeros after nothing: a watch that is put on when it buzzes, or a prompt that works",

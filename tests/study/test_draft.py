@@ -115,7 +115,9 @@ def test_fit_warns_of_such_columns_where_the_study_has_them(table, tmp_path):
     ],
 )
 def test_the_logs_decide_what_the_probability_is_of(p, convention, words, table, tmp_path):
-    text = draft_study(write({**table, "p_sent": p(table)}, tmp_path / "logs.csv")).text
+    draft = draft_study(write({**table, "p_sent": p(table)}, tmp_path / "logs.csv"))
+    text = draft.text
+    assert any("the mean weight of" in warning for warning in draft.warnings) == (words == "neither fits")
     assert sf.Study.parse(text).columns.probability_of == convention
     assert words in text
 

@@ -193,8 +193,8 @@ def test_columns_of_redcap_are_no_states(plain, tmp_path):
     draft, study, logs = read(write(tmp_path / "logs.csv", rows, header))
     assert set(study.state) == {"stress", "home", "temp"}
     assert (study.columns.participant, study.columns.time) == ("record_id", "redcap_repeat_instance")
-    for name in ("redcap_event_name", "ema_complete"):
-        assert f'# Left out: "{name}", which REDCap writes to say which form or survey a row comes from' in draft.text
+    names = '"redcap_event_name", "redcap_repeat_instrument", "ema_complete"'
+    assert f"# Left out: {names}, which REDCap writes to say which form or survey a row comes from" in draft.text
     assert_same(logs, plain)
     baseline = ["P00", "baseline_arm_1", "", "", *[""] * len(HEADER[2:]), "2"]
     draft = draft_study(write(tmp_path / "logs.csv", [baseline, *rows], header))
@@ -203,6 +203,28 @@ def test_columns_of_redcap_are_no_states(plain, tmp_path):
     )
     assert draft.warnings[-1].startswith("the logs cannot be read yet:\n")
     assert "line 2, column 'redcap_repeat_instance', participant 'P00': missing" in draft.warnings[-1]
+
+
+def test_a_time_is_preferred_to_a_counter_and_boxes_are_named(tmp_path):
+    header = ["record_id", "redcap_repeat_instance", "ema_time", "Trigger_counter", *HEADER[2:], "place___1", "place___2"]
+    rows = [
+        [row[0], str(int(row[1]) + 1), f"2024-05-{1 + int(row[1]):02d} 08:30", row[1], *row[2:], "1" * (number % 2), ""]
+        for number, row in enumerate(ROWS)
+    ]
+    draft, study, logs = read(write(tmp_path / "logs.csv", rows, header))
+    assert study.columns.time == "ema_time"
+    assert logs.time.dtype.kind == "M"
+    assert '# Left out: "place___1", which holds 1 or nothing: write 0 where an empty cell means no.' in draft.text
+    counted = [[*row[:2], row[3], *row[4:]] for row in rows]
+    _, study, _ = read(write(tmp_path / "logs.csv", counted, [*header[:2], header[3], *header[4:]]))
+    assert study.columns.time == "Trigger_counter"
+
+
+def test_an_answer_in_words_is_no_outcome(tmp_path):
+    header = [*HEADER[:-1], "response", "steps_later"]
+    rows = [[*row[:-1], ("good", "bad", "")[number % 3], row[-1]] for number, row in enumerate(ROWS)]
+    with pytest.raises(sf.InputError, match="no column looks like the reward; say which with --reward NAME"):
+        draft_study(write(tmp_path / "logs.csv", rows, header))
 
 
 def test_a_number_of_the_row_is_no_participant(plain, tmp_path):

@@ -13,6 +13,7 @@ from surefoot.data.file_detection import detect_settings, detect_time_format
 from surefoot.data.file_settings import PLAIN, FileSettings
 from surefoot.data.log_columns import MISSING_ANSWERS
 from surefoot.data.log_files import LogFile, LogRows, list_files, name_file
+from surefoot.data.mean_weights import MeanWeights
 from surefoot.data.suspect_columns import find_codes
 from surefoot.errors import InputError
 from surefoot.study.action_guesses import ActionGuess, choose_order
@@ -20,6 +21,7 @@ from surefoot.study.column_guesses import ColumnGuesses, guess_columns
 from surefoot.study.log_reader import log_layout, parse_logs
 from surefoot.study.model import Study
 
+MANY_COLUMNS = 2
 TREATMENTS = r"(?i)(message|prompt|notification|suggestion|reminder|nudge|intervention|text message|e-?mail|tip)"
 """Words for a treatment that sentences can use."""
 
@@ -64,11 +66,16 @@ def draft_study(path: Path, **roles: str | None) -> StudyDraft:
 
 
 def _find_refusals(study: Study, rows: LogRows) -> Iterator[str]:
-    """What stands in the way of reading the logs with the study."""
+    """What stands in the way of reading and analysing the logs with the study."""
     try:
-        parse_logs(study.model_copy(update={"screen": None}), rows)
+        logs = parse_logs(study.model_copy(update={"screen": None}), rows).logs
     except InputError as error:
         yield f"the logs cannot be read yet:\n{error}"
+        return
+    weights = MeanWeights.of(logs)
+    problem = None if weights is None else weights.problem()
+    if problem is not None:
+        yield problem
 
 
 def _study_text(path: Path, guesses: ColumnGuesses, file: list[str], actions: ActionGuess, convention: list[str]) -> str:
@@ -96,7 +103,7 @@ def _study_text(path: Path, guesses: ColumnGuesses, file: list[str], actions: Ac
         "# scaling gives (x - centre) / scale, so that penalties treat the variables alike.",
         '# use = "critic" or use = "policy" shows a variable to that part only.',
     ]
-    lines += [f"# Left out: {quote(name)}, which {reason}." for name, reason in guesses.left_out.items()]
+    lines += _list_left_out(guesses.left_out)
     for name, kind in guesses.state.items():
         lines += ["", *_state(by_name[name], kind)]
     lines += [
@@ -120,6 +127,18 @@ def _collection() -> list[str]:
         "[collection]",
         'policy = "unknown"',
     ]
+
+
+def _list_left_out(left_out: dict[str, str]) -> list[str]:
+    """A line for every column; one for many with the same reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        by_reason.setdefault(reason, []).append(quote(name))
+    lines = []
+    for reason, names in by_reason.items():
+        groups = [", ".join(names)] if len(names) > MANY_COLUMNS else names
+        lines += [f"# Left out: {columns}, which {reason}." for columns in groups]
+    return lines
 
 
 def _file_section(settings: FileSettings, formats: list[str]) -> list[str]:
