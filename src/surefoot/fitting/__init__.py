@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["FittedStudy", "fit_study"]
 
 OTHER_NAMES = {"cuda": "gpu", "cpu": "numpy", "pytorch": "torch", "cluster": "dask", "distributed": "dask"}
-"""What engines are called elsewhere."""
+"""Other names of the engines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class FittedStudy:
         return replace(policies.load(self._file("policies")), training=self._read_training())
 
     def _read_training(self) -> KnownTraining:
-        """Whose decision points, and when; a policies file of its own does not say whose."""
+        """The participants and times of the training data, which a policies file alone does not hold."""
         table = read_parquet(self._file("weights"), columns=["participant", "time"])
         participants, index = np.unique(table["participant"].to_numpy(), return_inverse=True)
         time = table["time"].to_numpy()
@@ -222,7 +222,7 @@ def _through_parts(
 
 
 def _require_rewards(study: Study, manifest: dict[str, Any]) -> None:
-    """Refuse what no part of the logs could have been learned from."""
+    """Reject logs without usable rewards."""
     ends = manifest["reward_range"]
     learnable = Learnable(
         manifest["available"], manifest["missing"], manifest["used"], None if ends is None else tuple(ends)

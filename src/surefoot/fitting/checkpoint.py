@@ -90,13 +90,13 @@ class Checkpoint:
 
 
 def find_part(folder: Path, number: int) -> Path:
-    """Where a part of a fit is kept."""
+    """The folder of one part of a fit."""
     return folder / f"part-{number:06d}"
 
 
 @dataclass(frozen=True)
 class PartFolder:
-    """Where the parts of one fit are written."""
+    """The folder to which the parts of one fit are written."""
 
     folder: Path
 

@@ -20,7 +20,7 @@ FORMAT = "surefoot-fit-1"
 
 
 def hash_arrays(logs: Trajectories) -> list[dict[str, Any]]:
-    """What stands for the input files of logs that came from memory."""
+    """The entry for logs from memory that replaces those of input files."""
     digest = hashlib.sha256()
     identity = (logs.participants, logs.participant_index, logs.time)
     for array in (*identity, logs.state, logs.available, logs.action, logs.probability, logs.reward):
@@ -29,7 +29,7 @@ def hash_arrays(logs: Trajectories) -> list[dict[str, Any]]:
 
 
 def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a fit is made of; `key` names it: the same key means the same results."""
+    """The manifest of a fit; fits with the same `key` have the same results."""
     import pyarrow as pa
 
     # As JSON reads it back, so that a manifest in memory equals the one in the file.

@@ -24,7 +24,7 @@ ENOUGH_PARTS = 4
 
 @contextmanager
 def open_workers(engine: str, scheduler: str | None) -> Iterator[Run | None]:
-    """Who does the parts of a fit until the block ends; None: this process, which reads the next part while it fits one."""
+    """Open the workers that fit the parts; None stands for this process, which reads the next part during a fit."""
     with ExitStack() as stack:
         if engine == "dask":
             yield stack.enter_context(open_cluster(scheduler))

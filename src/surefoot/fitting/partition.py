@@ -87,7 +87,7 @@ class Partition:
         return cls(study, path, PART_ROWS, files, first_rows, parts, holders, inputs, None, last)._learn_usual(ids)
 
     def _learn_usual(self, ids: list[NDArray[Any]]) -> Partition:
-        """With what the screen learns from a sample of all people, whose files are read for it; `ids` are of each file."""
+        """Let the screen learn from a sample of all people, and read their files for it; `ids` holds those of each file."""
         if self.study.screen is None or not self.study.screen.on or len(self.parts) < 2:
             return self
         everyone = np.unique(np.concatenate(ids))
@@ -153,7 +153,7 @@ def _split_file(file: Location) -> list[LogFile]:
 def _look_at_file(
     file: LogFile, layout: LogLayout, path: Location
 ) -> tuple[dict[str, Any] | None, NDArray[Any], NDArray[np.int64]]:
-    """What a file is (told by its first piece), who is in it, and how many rows they have there."""
+    """The fingerprint of a file (only for its first piece), its participants, and their numbers of rows."""
     opened = replace(file)  # What it reads is not kept.
     rows = opened.rows(layout)
     return opened.fingerprint(path, keep=False) if file.start == 0 else None, rows.participants, _count_rows(rows)

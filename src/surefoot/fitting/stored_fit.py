@@ -23,7 +23,7 @@ pass over names with an underscore."""
 
 @dataclass(frozen=True)
 class StoredParts:
-    """Where the parts of one fit are written: a part whose summary is there is whole."""
+    """The URL to which the parts of one fit are written; a part is complete once its summary exists."""
 
     out: Url
     key: str
@@ -41,7 +41,7 @@ class StoredParts:
             (self.summaries / f"{number:06d}.json").write_bytes((Path(folder) / "summary.json").read_bytes())
 
     def read_summaries(self) -> dict[int, dict[str, Any]]:
-        """Of all parts that are whole."""
+        """The summaries of all complete parts, by number."""
         summaries = {}
         for name, content in self.summaries.read_files().items():
             with suppress(ValueError):  # Not every store writes whole files.
@@ -50,7 +50,7 @@ class StoredParts:
 
 
 def name_table(name: str, number: int) -> str:
-    """What a part's table is called within a fit."""
+    """The name of a part's table within a fit."""
     return f"{name}.parquet/part-{number:06d}.parquet"
 
 
@@ -127,7 +127,7 @@ class StoredFit:
 
 
 def _list_names(folder: Url) -> set[str]:
-    """What is directly in a folder."""
+    """The names of files and folders directly in a folder."""
     return {file.relative_to(folder).parts[0] for file in folder.rglob("*")}
 
 

@@ -42,7 +42,7 @@ EXTRA_CLIMBS = 8
 
 @dataclass(frozen=True)
 class ActorFit(PerParticipant):
-    """What an actor found for each participant of a block."""
+    """The result of an actor for each participant of a block."""
 
     coef: Array
     """θ, (people, k, m)."""

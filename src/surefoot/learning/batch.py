@@ -37,7 +37,7 @@ class Batch:
     policy_sees: Array
     """(state variables,): 1.0 for those that are seen, 0.0 for the others."""
     names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """Of the state variables, and of the actions."""
+    """The names of the state variables, and those of the actions."""
     centre: Array | None = None
     """The probabilities at which actions are centred, (people, decision points, actions − 1); None: they are not."""
 
@@ -92,7 +92,7 @@ def _take(values: NDArray[Any], rows: NDArray[np.int64], out: NDArray[np.bool_])
 
 @dataclass(frozen=True, eq=False)
 class BatchFit:
-    """What a method learned from a batch, in arrays of the engine it came in."""
+    """The fit of a method to a batch, in arrays of the batch's engine."""
 
     critic: CriticFit
     residuals: Array

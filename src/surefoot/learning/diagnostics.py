@@ -1,4 +1,4 @@
-"""What makes a participant's fit rest on too little."""
+"""Problems of fits to too little data, and their warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_CONVERGED = "the search did not converge; rescale the states or raise the pe
 
 
 class Learnable(NamedTuple):
-    """How much of logs can be learned from."""
+    """Counts of the decision points that can be used for learning."""
 
     available: int
     missing: dict[str, int]
@@ -56,7 +56,7 @@ class Learnable(NamedTuple):
 def find_troubles(
     state: Array, action: Array, reward: Array, usable: Array, weights: Array, *, actions: int, features: int
 ) -> Array:
-    """Who has which trouble: (people, troubles), in the order of `describe_troubles`.
+    """Which people have which troubles, (people, troubles), in the order of `describe_troubles`.
 
     `state` is (people, decision points, variables), `usable` 1.0 where a decision point could be used, `weights` are the
     critic's.

@@ -66,7 +66,7 @@ class Fitted:
     residuals: NDArray[np.float64]
     """r − xᵀw of every row, NaN where it could not be used."""
     scaling: FitScales
-    """What the penalties are counted in, for every fit."""
+    """The units of the penalties, for every fit."""
     penalty: NDArray[np.float64]
     """ζ of every feature of the critic, (fits, features)."""
     policies: Policies
@@ -179,7 +179,7 @@ class FitArrays:
         learned: BatchFit,
         engine: Engine,
     ) -> None:
-        """Put what a block learned in its place."""
+        """Store the results of a block."""
         critic = learned.critic
         self.critic_coef[fits] = engine.to_numpy(critic.coef)
         self.threshold[fits] = engine.to_numpy(critic.threshold)

@@ -37,7 +37,7 @@ def discount_rows(logs: Trajectories, rate: float) -> NDArray[np.float64]:
 
 
 def warn_of_oblivion(rate: float, features: int, people: int) -> None:
-    """Where fewer decision points are remembered, by so many people who share a fit, than there are features."""
+    """Warn if the people who share a fit remember fewer decision points than there are features."""
     remembered = people / (1 - rate) if rate < 1 else np.inf
     if remembered < features:
         text = (

@@ -19,7 +19,7 @@ from surefoot.registry import Registry
 
 @dataclass(frozen=True)
 class CriticFit(PerParticipant):
-    """What a critic found for each participant of a block."""
+    """The fit of a critic for each participant of a block."""
 
     coef: Array
     """w, (people, features)."""
@@ -52,7 +52,7 @@ class CriticFit(PerParticipant):
 
 @dataclass(frozen=True, eq=False)
 class CriticBatch:
-    """What a critic learns from: some people's decision points."""
+    """The data of a critic: decision points of some people."""
 
     features: Array
     """x(s, a), (people, decision points, features)."""
@@ -70,7 +70,7 @@ class CriticBatch:
     seen: Array | float = 1.0
     """1.0 for the state variables that critic or policy see, 0.0 for the others."""
     trusted: Array | None = None
-    """What `Critic.trust_states` said of the states, where somebody asked before."""
+    """The result of `Critic.trust_states`, if it is already known."""
 
     @property
     def state(self) -> Array:
@@ -86,7 +86,7 @@ class Removal:
     name: str
     """`the cap`."""
     unit: str
-    """What residuals are counted in: `caps`."""
+    """The unit of residuals: `caps`."""
     plural: bool = False
     because: str = ""
     """The reason for a removal, where that is not the reward alone."""
@@ -148,7 +148,7 @@ class Critic(ABC):
 
     @property
     def strictness(self) -> float:
-        """What multiplies the limit of squared residuals; +∞ without one."""
+        """The factor of the limit of squared residuals; +∞ without a limit."""
         return inf
 
     def at_strictness(self, factor: float) -> Critic:
@@ -156,7 +156,7 @@ class Critic(ABC):
         return self
 
     def without_removal(self) -> Critic:
-        """What it is when its limit is infinitely high."""
+        """The same critic with an infinitely high limit."""
         return self
 
 

@@ -19,12 +19,12 @@ BETTER = 2.0
 
 @dataclass(frozen=True)
 class Advantage(PerParticipant):
-    """Of every action over action 0, as a linear function of z(s) = [s, 1]."""
+    """The advantage of every action over action 0, as a linear function of z(s) = [s, 1]."""
 
     mean: Array
     """(units, actions − 1, k)."""
     covariance: Array
-    """Of all of them together, (units, (actions − 1) · k, (actions − 1) · k)."""
+    """The joint covariance of all advantages, (units, (actions − 1) · k, (actions − 1) · k)."""
     reference: Array
     """The action to take where no other is surely better, (units,)."""
     count: Array

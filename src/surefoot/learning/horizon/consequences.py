@@ -28,18 +28,18 @@ class ChangeEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Reaction:
-    """How a state variable answers an action."""
+    """The reaction of a state variable to an action."""
 
     variable: int
     action: int
     shift: ChangeEstimate
-    """Of the variable at the next decision point, at the mean state."""
+    """The change of the variable at the next decision point, at the mean state."""
     p_value: float
 
 
 @dataclass(frozen=True, eq=False)
 class Consequence:
-    """What one action changes, in units of the reward, beside doing nothing."""
+    """The change by one action compared with doing nothing, in units of the reward."""
 
     action: int
     immediate: ChangeEstimate
@@ -86,7 +86,7 @@ class PooledView:
 
     @property
     def reactions(self) -> list[Reaction]:
-        """Of every state variable to every action: Wald's test of all its coefficients."""
+        """The reaction of every state variable to every action, with Wald's test of all coefficients."""
         from scipy.special import chdtrc, fdtrc
 
         coef = self.model.coef[0]
@@ -113,7 +113,7 @@ class PooledView:
         return any(reaction.p_value < SURE / len(reactions) for reaction in reactions)
 
     def consequence(self, action: int) -> Consequence:
-        """Of one action at the mean state, with later decisions as they were logged."""
+        """The consequence of one action at the mean state, with later decisions as they were logged."""
         model = self.model
         z = self.mean_state
         coef = model.coef[0]

@@ -25,7 +25,7 @@ from surefoot.registry import Registry
 
 @dataclass(frozen=True, eq=False)
 class HorizonTask:
-    """What a horizon learns from, and with which parts."""
+    """The data and the parts of a method with which a horizon learns."""
 
     logs: Trajectories
     critic: Critic
@@ -76,7 +76,7 @@ class JointFit:
     """With partial pooling: one fit for people of whom nothing is known."""
 
     def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:
-        """What concerns some fits and their rows, −1 where padded."""
+        """The part of the joint fit for some fits and their rows, −1 where padded."""
         judged = self.judgement
         weights = np.where(rows >= 0, np.nan_to_num(judged.weights[rows]), 0.0)
         parts = (self.coef[fits], self.gram[fits], weights, judged.threshold[fits], judged.n_iter[fits])
@@ -91,7 +91,7 @@ class JointFit:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outlook(JointFit):
-    """What looking ahead found; the policies are learned from it."""
+    """The result of a look-ahead, from which the policies are learned."""
 
     moments: TransitionMoments
     """Of every participant."""

@@ -19,7 +19,7 @@ from surefoot.policies.features import critic_features
 
 @dataclass(frozen=True, eq=False)
 class TransitionData:
-    """The logs as a look-ahead reads them."""
+    """Decision points and their successors, as a look-ahead uses them."""
 
     logs: Trajectories
     transitions: Transitions

@@ -66,7 +66,7 @@ def _fit_partially_pooled(task: HorizonTask) -> JointFit:
 
 
 def _cut_into_blocks(task: HorizonTask, data: TransitionData, weights: NDArray[np.float64]) -> Walk | None:
-    """What a random walk is fitted from; None where people do not change."""
+    """The data of a random walk; None if people do not change."""
     if task.random_walk is None:
         return None
     blocks = TimeBlocks.of_logs(task.logs)
@@ -75,7 +75,7 @@ def _cut_into_blocks(task: HorizonTask, data: TransitionData, weights: NDArray[n
 
 
 def _find_reward_moments(task: HorizonTask, data: TransitionData, weights: NDArray[np.float64]) -> Moments:
-    """Of every participant, from the rows as far as they count."""
+    """The moments of the reward of every participant; `weights` are those of all rows."""
     engine = task.engine
     weights = np.append(weights, 0.0)
     size = (len(task.logs.state_names) + 1) * task.logs.actions

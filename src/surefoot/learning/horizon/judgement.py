@@ -33,7 +33,7 @@ FEW_VALUED = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What the critic made of the rows."""
+    """The critic's weights and trust of all rows."""
 
     weights: NDArray[np.float64]
     """How much a decision point counts for the reward, less than 1 where it is forgotten; 0 where it was left out, NaN where

@@ -76,7 +76,7 @@ class _Learner:
         return list(find_pooling("person").list_blocks(logs, choose_block_cells(logs)))
 
     def moments(self, moved: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> TransitionMoments:
-        """Of every participant, from the rows that count and the transitions that do, all or `among` some."""
+        """The moments of every participant from all rows and transitions, or only from those `among` some."""
         engine = self._task.engine
         state_weights = np.append(moved * self._data.discount, 0.0)
         reward_weights = self._reward_weights
@@ -96,7 +96,7 @@ class _Learner:
         return TransitionMoments(Moments(*joined[:3]), Moments(*joined[3:]))
 
     def cut_into_blocks(self, moved: NDArray[np.bool_]) -> tuple[Walk | None, Walk | None]:
-        """What random walks of the reward and of the states are fitted from; None where people do not change."""
+        """The data of random walks of the reward and of the states; None if people do not change."""
         step = self._task.random_walk
         if step is None:
             return None, None
