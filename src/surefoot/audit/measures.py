@@ -202,7 +202,11 @@ def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
         if posterior.walk:
             # The mean of what people have come to is not β; what is not known of each one's way adds to it.
             known = known + posterior.covariance[:, :d, :d].mean(axis=0) / people
-        effect = t_interval(gain.mean(), float(np.sqrt(direction @ known @ direction)), max(people - 1, 1))
+        variance = max(float(direction @ known @ direction), 0.0)
+        effect = t_interval(gain.mean(), np.sqrt(variance), max(people - 1, 1))
+    if len(np.unique(logs.action[rows])) < logs.actions:
+        # The effect of an action that was never taken, or always, is a guess that no interval describes.
+        effect = Interval(float(gain.mean()), np.nan, np.nan, np.nan)
     send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
     return Sensitivity(
         float(fitted.critic_.strictness), float((fitted.weights_[rows] == 0).mean()), effect, float(send.mean())

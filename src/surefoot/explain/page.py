@@ -133,7 +133,7 @@ def _draw_action(axes: Axes, curve: Curve, code: int, name: str, colour: str) ->
     mean, low, high = (100 * part[:, code] for part in (curve.probability, curve.low, curve.high))
     if curve.labels:
         label = f"{name}; bar: {curve.band}" if curve.band else name
-        ends = [mean - low, high - mean]
+        ends = np.maximum([mean - low, high - mean], 0.0)  # A mean may lie beyond the quantiles of its draws.
         axes.errorbar(range(len(mean)), mean, ends, fmt="o", color=colour, label=label, markersize=5)
         return
     axes.plot(curve.grid, mean, color=colour, label=name)

@@ -95,7 +95,7 @@ def describe_fit(study: Study, logs: StudyLogs, fit: StudyFit) -> PartFit:
             "residual": pa.array(method.residuals_, from_pandas=True),
         }
     )
-    return PartFit(fit.policies, _describe_critic(method), weights, _summarise(study, logs, fit), method)
+    return PartFit(fit.policies, _describe_critic(method), weights, summarise_fit(study, logs, fit), method)
 
 
 def _describe_critic(method: Method) -> pa.Table:
@@ -124,8 +124,8 @@ def count_used(method: Method) -> NDArray[np.int64]:
     return np.bincount(method.unit_[method.used_], minlength=len(method.participants_))
 
 
-def _summarise(study: Study, logs: StudyLogs, fit: StudyFit) -> dict[str, Any]:
-    """Counts of the decision points, and the warnings about them and about the fit."""
+def summarise_fit(study: Study, logs: StudyLogs, fit: StudyFit | None) -> dict[str, Any]:
+    """Counts of the decision points, and the warnings about them and about the fit; None where nothing was fitted."""
     data = logs.logs
     available = data.available
     missing = {name: np.isnan(data.state[available, j]) for j, name in enumerate(data.state_names)}
@@ -135,8 +135,8 @@ def _summarise(study: Study, logs: StudyLogs, fit: StudyFit) -> dict[str, Any]:
         "people": len(data.participants),
         "decision_points": len(data),
         "available": int(available.sum()),
-        "used": int(fit.method.used_.sum()),
-        "removed": int(fit.method.removed_.sum()),
+        "used": 0 if fit is None else int(fit.method.used_.sum()),
+        "removed": 0 if fit is None else int(fit.method.removed_.sum()),
         "missing": {
             **{name: int(cells.sum()) for name, cells in firsts.items()},
             data.names.reward: int(np.isnan(data.reward[available]).sum()),
@@ -145,5 +145,5 @@ def _summarise(study: Study, logs: StudyLogs, fit: StudyFit) -> dict[str, Any]:
         "implausible": {name: int(count.sum()) for name, count in logs.implausible.items()},
         "flagged": {} if logs.screen is None else logs.screen.counts(),
         "mean_weights": None if mean_weights is None else mean_weights.to_dict(),
-        "warnings": fit.warnings + list_warnings(check_logs(logs, study, checks=OF_A_PART)),
+        "warnings": ([] if fit is None else fit.warnings) + list_warnings(check_logs(logs, study, checks=OF_A_PART)),
     }

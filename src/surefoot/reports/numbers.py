@@ -14,10 +14,14 @@ def format_number(value: Any) -> str:
 
     >>> format_number(14836.2), format_number(-12.3456), format_number(0.04321), format_number(float("nan"))
     ('14,836', '−12.35', '0.0432', '–')
+    >>> format_number(float("inf"))
+    '∞'
     """
     if isinstance(value, float):
         if math.isnan(value):
             return "–"
+        if math.isinf(value):
+            return "∞" if value > 0 else "−∞"
         # Minus signs that look like minus signs.
         return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 1 else f"{value:.3g}").replace(
             "-", "−"

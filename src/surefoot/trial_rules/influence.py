@@ -19,7 +19,8 @@ from surefoot.inference.sandwich import Influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import policy_features
 from surefoot.policies.policies import Policies
-from surefoot.study import Study, StudyLogs
+from surefoot.study import Study, StudyLogs, TrialSection
+from surefoot.trial_rules.choices import fixed_probabilities
 
 Floats = NDArray[np.float64]
 CANDIDATES = 3
@@ -134,11 +135,19 @@ def _measure(
     return Influence(name, compare_policies(study, logs, policies, _refit(study, logs.logs[kept])))
 
 
-def _refit(study: Study, some: Trajectories) -> Policies:
+def _refit(study: Study, some: Trajectories) -> Policies | None:
+    """The policy without what is left out; None where nothing is left to learn from."""
+    if not some.usable.any():
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # That too little is left is what the comparison shows.
         refitted: Policies = study.method().fit_some(some).policies_
         return refitted
+
+
+def _decide_in_warm_up(study: Study) -> Floats:
+    """The probabilities before there is a policy."""
+    return np.array(fixed_probabilities(study, (study.trial or TrialSection()).warm_up_probability))
 
 
 def _sum_distances(method: Method) -> tuple[Floats, Floats]:
@@ -193,23 +202,32 @@ def _find_own_influences(
     influences = []
     for number, (row, rows) in enumerate(zip(candidates, of_participant, strict=True)):
         states = data.state[rows[data.available[rows] & ~np.isnan(data.state[rows]).any(axis=1)]]
-        rules = (policies[data.participant[row]].rule, without.rule[number])
-        before, after = (study.clip_probabilities(rule.probabilities(states)) for rule in rules)
+        before = study.clip_probabilities(policies[data.participant[row]].rule.probabilities(states))
+        if without is None:
+            after = _decide_in_warm_up(study)
+        else:
+            after = study.clip_probabilities(without.rule[number].probabilities(states))
         influences.append(Influence(label(int(logs.row[row])), float(np.abs(before - after).max(axis=1).mean())))
     return influences
 
 
-def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without: Policies) -> float:
-    """The mean change of the probabilities; with a policy for each participant, of the one who changes most."""
+def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without: Policies | None) -> float:
+    """The mean change of the probabilities; with a policy for each participant, of the one who changes most.
+
+    Without any policy (None) the warm-up decides.
+    """
     data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1)
     for compared in (policies, without):
-        chosen &= compared.covers(data.participant)  # Somebody new may not have a policy yet.
+        if compared is not None:
+            chosen &= compared.covers(data.participant)  # Somebody new may not have a policy yet.
     if not chosen.any():
         return 0.0
     people = data.participant[chosen]
     states = data.state[chosen]
-    before, after = (study.clip_probabilities(compared.probabilities(people, states)) for compared in (policies, without))
+    before = study.clip_probabilities(policies.probabilities(people, states))
+    later = None if without is None else study.clip_probabilities(without.probabilities(people, states))
+    after = _decide_in_warm_up(study) if later is None else later
     moved = np.abs(before - after).max(axis=1)
     if policies.participants is None:
         return float(moved.mean())

@@ -37,12 +37,12 @@ class Proposal:
     coefficients
         Of the policy, with standard errors, for the next update to compare with.
     fit, logs, implausible
-        What it was found from, and the values that counted as missing.
+        What it was found from, and the values that counted as missing; without a fit where no decision point is usable.
     """
 
     state: str
     message: str | None
-    fit: StudyFit
+    fit: StudyFit | None
     logs: StudyLogs
     implausible: list[ImplausibleValue]
     policies: Policies | None = None
@@ -79,11 +79,13 @@ def propose_policy(
     settings = study.trial or TrialSection()
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
     logs = finish_logs(choose_screen(study), measured)
+    waiting = f"nobody has {settings.warm_up_decision_points} complete decision points yet"
+    if not logs.logs.usable.any():
+        return Proposal("waiting", waiting, None, logs, implausible)
     fit = fit_study(study, logs)
     ready = find_ready_participants(settings, fit.method)
     if not ready:
-        message = f"nobody has {settings.warm_up_decision_points} complete decision points yet"
-        return Proposal("waiting", message, fit, logs, implausible)
+        return Proposal("waiting", waiting, fit, logs, implausible)
     report("checking")
     new = select_participants(fit.policies, ready)
     findings = policy_checks.check_policy(study, logs, fit.method.weights_, new, live)

@@ -65,3 +65,10 @@ def test_a_boundary_that_does_not_fit_the_times_is_refused_with_the_remedy():
         find_transitions(logs_at([0, 1]), day_boundary="04:00")
     with pytest.raises(sf.InputError, match="write a clock time like '04:00'"):
         count_days(np.array(["2026-03-01T08:00"], dtype="datetime64[us]"), "25:00", "time")
+
+
+def test_people_with_one_decision_point_have_no_pair():
+    """The last people of the logs, who have just joined, have no spacing of their own."""
+    first = np.datetime64("2026-01-01T08:00:00")
+    logs = logs_at([first, first + 4 * HOUR], [first], [first + HOUR], [first + 2 * HOUR])
+    assert pairs(logs) == [(first.item(), (first + 4 * HOUR).item(), False)]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.learning.batch import choose_block_cells
+from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, register_horizon
 from surefoot.learning.horizon.horizon_batch import HorizonBatch, TransitionData
 from surefoot.learning.horizon.judgement import judge_rows
@@ -41,6 +42,8 @@ register_horizon(ImmediateHorizon())
 def _fit_partially_pooled(task: HorizonTask) -> JointFit:
     """Everybody's coefficients of the reward, drawn towards those of the population."""
     logs = task.logs
+    if not logs.usable.any():
+        Learnable.of_logs(logs).require(logs.names.reward)
     data = TransitionData.of_logs(logs, Transitions.without(len(logs)), task.critic_sees, task.discount, task.centre)
     seen = np.maximum(task.critic_sees, task.policy_sees)
     judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)

@@ -43,9 +43,9 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     moment = count_moments(logs.time[order])
     same = person[1:] == person[:-1]
     steps = np.diff(moment)
-    spacing = (
-        np.ones(len(steps)) if moment.dtype.kind == "i" else _median_spacing(person[:-1][same], steps[same])[person[:-1]]
-    )
+    spacing = np.ones(len(steps))
+    if moment.dtype.kind != "i":
+        spacing = _find_median_spacing(person[:-1][same], steps[same], len(logs.participants))[person[:-1]]
     near = same & (steps <= (max_gap + 0.5) * spacing)
     overnight = np.zeros(len(steps), dtype=bool)
     if day_boundary is not None:
@@ -60,12 +60,12 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     return transitions
 
 
-def _median_spacing(person: NDArray[np.int64], steps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _find_median_spacing(person: NDArray[np.int64], steps: NDArray[np.float64], people: int) -> NDArray[np.float64]:
     """The (lower) median of everybody's own steps, by participant; 0 where there is none."""
-    size = np.bincount(person)
-    first = np.cumsum(size) - size
+    counts = np.bincount(person, minlength=people)
+    first = np.cumsum(counts) - counts
     ordered = steps[np.lexsort((steps, person))]
-    medians = np.zeros(len(size) + 1)
-    observed = np.flatnonzero(size)
-    medians[observed] = ordered[first[observed] + (size[observed] - 1) // 2]
+    medians = np.zeros(people)
+    known = np.flatnonzero(counts)
+    medians[known] = ordered[first[known] + (counts[known] - 1) // 2]
     return medians

@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
-from surefoot.fitting.part_fit import PartFit, describe_fit
+from surefoot.fitting.part_fit import PartFit, describe_fit, summarise_fit
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import lock_content
@@ -194,16 +194,17 @@ def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
 
 def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[str, Any]:
     """Counts, the rows that the critic removed with what it expected there, and values that were not plausible."""
-    fit = describe_fit(trial.study, proposal.logs, proposal.fit)
-    result = {
-        **fit.summary,
+    result: dict[str, Any] = {
         "study_id": trial.study_id,
-        "removed_rows": _list_removed(fit, proposal.logs, rows),
         "implausible_rows": [
             {**_name_point(rows[cell.row]), "variable": cell.variable, "value": cell.value, "limits": cell.limits}
             for cell in proposal.implausible[:SHOWN]
         ],
     }
+    if proposal.fit is None:
+        return {**result, **summarise_fit(trial.study, proposal.logs, None), "removed_rows": []}
+    fit = describe_fit(trial.study, proposal.logs, proposal.fit)
+    result |= {**fit.summary, "removed_rows": _list_removed(fit, proposal.logs, rows)}
     if proposal.coefficients:
         result |= {"standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}
     return result
