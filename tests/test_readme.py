@@ -62,9 +62,13 @@ def test_what_looking_ahead_earns_is_that_of_the_committed_run():
     assert section("s7") == s7_table()
 
 
+def read_benchmark(name):
+    return json.loads((ROOT / f"benchmarks/{name}.json").read_text(encoding="utf-8"))
+
+
 def long_run_table():
     """What docs/off-policy.md shows of the long-run value."""
-    found = json.loads((ROOT / "benchmarks/look_ahead.json").read_text(encoding="utf-8"))["long_run_value"]
+    found = read_benchmark("long_run_values")["long_run_value"]
     rows = ["| policy | truth | bias | covers | covers the difference from never | the immediate value is off by |"]
     rows.append("|---|---:|---:|---:|---:|---:|")
     for row in found:
@@ -75,8 +79,44 @@ def long_run_table():
     return "\n".join(rows)
 
 
+def differing_people_table(estimates):
+    """Of every cell the lowest and the highest coverage, in percent, of the three values and the two differences."""
+    cells = read_benchmark("long_run_values")["people_who_differ"]
+    sizes = sorted({(cell["people"], cell["decision_points"]) for cell in cells})
+    words = {"DifferentReactions": "how they react", "DifferentLevels": "their level"}
+    rows = {(words[cell["people_differ_in"]] if cell["spread"] else "nothing", cell["spread"]): {} for cell in cells}
+    for cell in cells:
+        shares = [row["coverage"] for row in cell[estimates]] + [
+            row["coverage_of_difference"] for row in cell[estimates][1:]
+        ]
+        row = rows[words[cell["people_differ_in"]] if cell["spread"] else "nothing", cell["spread"]]
+        row[cell["people"], cell["decision_points"]] = f"{100 * min(shares):.0f}–{100 * max(shares):.0f}"
+    lines = ["| people differ in | spread | " + " | ".join(f"{people} × {points}" for people, points in sizes) + " |"]
+    lines.append("|---|---:|" + "---:|" * len(sizes))
+    for (kind, spread), row in rows.items():
+        lines.append(f"| {kind} | {spread:g} | " + " | ".join(row[size] for size in sizes) + " |")
+    return "\n".join(lines)
+
+
 def test_the_long_run_values_are_those_of_the_committed_benchmark():
-    assert long_run_table() in (ROOT / "docs/off-policy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/off-policy.md").read_text(encoding="utf-8")
+    assert long_run_table() in page
+    for estimates in ("policies", "with_one_intercept"):
+        assert differing_people_table(estimates) in page
+
+
+def centred_actions_table():
+    """What docs/method.md shows of centred actions."""
+    lines = ["| pooling | setting | probability limits | plain | centred | difference |", "|---|---|---|---:|---:|---:|"]
+    for row in read_benchmark("centred_actions"):
+        change = f"{row['centred'] - row['plain']:+.2f} ± {row['standard_error_of_difference']:.2f}".replace("-", "−")
+        numbers = f"{row['plain']:.2f} | {row['centred']:.2f} | {change}"
+        lines.append(f"| {row['pooling']} | {row['setting']} | {row['limits']} | {numbers} |")
+    return "\n".join(lines)
+
+
+def test_what_centred_actions_cost_is_that_of_the_committed_benchmark():
+    assert centred_actions_table() in (ROOT / "docs/method.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

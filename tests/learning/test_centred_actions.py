@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmarks import centred_actions as simulation
 from numpy.testing import assert_allclose
 
 import surefoot as sf
@@ -69,6 +70,50 @@ def test_equals_least_squares_on_the_centred_columns():
         x = np.column_stack([np.ones(len(mood)), mood, moved, moved * mood])
         assert_allclose(found.critic_coef_[place], np.linalg.lstsq(x, logs.reward[rows])[0], rtol=1e-9)
         assert_allclose(found.residuals_[rows], logs.reward[rows] - x @ found.critic_coef_[place], atol=1e-9)
+
+
+def decided(seed, people=40, points=100):
+    """A linear baseline, and probabilities of 0.03 and 0.97 by the sign of the effect, as a policy comes to have them."""
+    rng = np.random.default_rng(seed)
+    state = rng.standard_normal((people, points))
+    effect = EFFECT[1] * state
+    p = np.where(effect > 0, 0.97, 0.03)
+    action = (rng.random((people, points)) < p).astype(int)
+    reward = 2 + state + action * effect + rng.standard_normal((people, points))
+    return sf.Trajectories.from_arrays(
+        state[..., None], action, reward, probability=np.where(action == 1, p, 1 - p), state_names=["mood"]
+    )
+
+
+def test_what_it_costs_where_the_baseline_is_right():
+    """Where the policy is nearly sure, a centred fit knows the effect less well, and its posterior says so."""
+    errors, claimed = {}, {}
+    for centred in (False, True):
+        method = sf.method("ts", centre_actions=centred, pooling="all")
+        rules = [method.fit(decided(seed)).policies_.rule for seed in range(40)]
+        errors[centred] = np.array([rule.mean[0, 0, 0] for rule in rules]) - EFFECT[1]
+        claimed[centred] = np.mean([rule.covariance[0, 0, 0] ** 0.5 for rule in rules])
+        assert abs(errors[centred].mean()) < 4 * claimed[centred] / 40**0.5
+        assert 0.65 < errors[centred].std() / claimed[centred] < 1.35
+    assert claimed[True] > 1.8 * claimed[False] and errors[True].std() > 1.5 * errors[False].std()
+
+
+@pytest.mark.parametrize(
+    ("setting", "limits", "low", "high"),
+    [
+        ("all alike, linear baseline, effects ten times as large", "none", 1.5, 9.0),
+        ("all alike, linear baseline", "0.1 to 0.9", 0.9, 1.2),
+        ("all alike, bent baseline", "0.1 to 0.9", 0.2, 0.85),
+    ],
+)
+def test_regret_is_as_the_page_of_methods_says(monkeypatch, setting, limits, low, high):
+    """Centred actions cost where the baseline is linear and probabilities are free, and gain where it bends."""
+    monkeypatch.setattr(simulation, "STAGES", 40)
+    plain, centred = (
+        simulation.run_pooled(simulation.SETTINGS[setting], simulation.LIMITS[limits], centre, 15).mean()
+        for centre in (False, True)
+    )
+    assert low < centred / plain < high
 
 
 def test_its_intervals_cover_the_effect():

@@ -218,7 +218,8 @@ def _describe_data(explained: ExplainedPolicy) -> tuple[str, ...]:
     if fitted.centre_actions:
         sentences.append(
             "Actions are centred at their logged probabilities: a wrong model of what happens without one does not bias the "
-            f"effects. The coefficients of {logs.action_names[0]} are of the average over the logged actions."
+            "effects, which are less precise for it where probabilities are near 0 or 1. "
+            f"The coefficients of {logs.action_names[0]} are of the average over the logged actions."
         )
     if audit is not None:
         effect = describe_effect(audit.measures, find_own(audit.measures, audit.sensitivity))
