@@ -128,8 +128,8 @@ class LongRunLogs:
         >>> logs = sf.simulators.HeartSteps(participants=40).collect(sf.policies.coin(2), decision_points=210, seed=0)
         >>> data = LongRunLogs.of_logs(logs, sf.method("accb").make_critic())
         >>> never = np.tile([1.0, 0.0], (len(data.rows), 1))
-        >>> round(data.solve(never).value, -1)
-        1510.0
+        >>> bool(abs(data.solve(never).value - 1500) < 30)  # The truth is 1,500.
+        True
         """
         logs = self.logs
         free = logs.available[self.following, None]
