@@ -36,7 +36,7 @@ def url(tmp_path):
 def test_the_demos_study_runs_a_trial(url, tmp_path):
     """Asked and answered as the demo's own logs have it, days beginning at 04:00."""
     # The demo allows fewer requests a second than this test makes on a fast machine.
-    trial = open_trial(Study.parse(study_text().replace("[trial]", "[trial]\nrequests_per_second = 10000")), url)
+    trial = open_trial(Study.parse(study_text() + "\n[trial.limits]\nrequests_per_second = 10000\n"), url)
     given = {role: keys.create_key(trial.database, role) for role in keys.ROLES}
     rows = [row for row in simulate_logs().to_pylist() if row["participant"] in ("p01", "p02", "p03", "p04")]
     with Client(create_app(trial), given) as client:
