@@ -16,6 +16,8 @@ def store(request, tmp_path_factory):
     """A folder of every store that is tested."""
     if request.param == "s3":
         return request.getfixturevalue("s3")
+    if request.param == "memory":
+        registry.get_filesystem_class("memory")().makedirs("/trial", exist_ok=True)
     return {"memory": "memory://trial", "file": f"file://{tmp_path_factory.mktemp('store')}"}[request.param]
 
 
