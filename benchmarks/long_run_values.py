@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 .venv/bin/python -m benchmarks.long_run_values
 
-Takes an hour of one processor, and uses all there are; writes benchmarks/long_run_values.json. In every study new people
+Takes 20 minutes of one processor, and uses all there are; writes benchmarks/long_run_values.json. In every study new people
 are drawn: the truth is the average over all people who could have been.
 """
 

@@ -105,6 +105,22 @@ def test_the_long_run_values_are_those_of_the_committed_benchmark():
         assert differing_people_table(estimates) in page
 
 
+def test_what_the_page_says_about_coverage_is_that_of_the_committed_benchmark():
+    cells = read_benchmark("long_run_values")["people_who_differ"]
+    coverages = [row["coverage"] for cell in cells for row in cell["policies"]]
+    coverages += [row["coverage_of_difference"] for cell in cells for row in cell["policies"][1:]]
+    counts = (len(coverages), sum(value >= 0.92 for value in coverages), sum(value < 0.9 for value in coverages))
+    alike = [cell for cell in cells if not cell["spread"]]
+    longer = [
+        100 * (row["standard_deviation"] / before["standard_deviation"] - 1)
+        for cell in alike
+        for row, before in zip(cell["policies"], cell["with_one_intercept"], strict=True)
+    ]
+    page = " ".join((ROOT / "docs/off-policy.md").read_text(encoding="utf-8").split())
+    assert "Of the {} coverages {} are 92 % or more and {} below 90 %".format(*counts) in page
+    assert f"{sum(longer) / len(longer):.0f} % larger on average and {max(longer):.0f} % at most" in page
+
+
 def centred_actions_table():
     """What docs/method.md shows of centred actions."""
     lines = ["| pooling | setting | probability limits | plain | centred | difference |", "|---|---|---|---:|---:|---:|"]

@@ -167,6 +167,13 @@ def test_short_series_are_said_to_be_too_short():
     assert not value_baselines(simulator, 31, 1)[1]
 
 
+def test_differences_in_short_series_are_said_to_need_longer_ones():
+    simulator = sf.simulators.HeartSteps(participants=100, spread=2.0)
+    said = "people differ and the median participant has 44 consecutive decision points, fewer than 60: the intervals"
+    assert value_baselines(simulator, 45, 1)[1][1].startswith(said)
+    assert len(value_baselines(simulator, 61, 1)[1]) == 1
+
+
 def test_halves_that_cannot_be_solved_are_said():
     """In the second half nothing was sent any more."""
     logs = SIM.collect(sf.policies.coin(2), decision_points=60, seed=1)

@@ -84,7 +84,7 @@ class Method(EstimatorInterface, ABC):
     """The critic regresses on 1{a} − p instead of 1{a}, p the logged probability of sending: a wrong model of what happens
     without an action then does not bias the effect. It costs precision, because a decision point counts p (1 − p) for the
     effect, next to nothing where p is near 0 or 1: use it where the outcome without an action is not linear in the state or
-    changes with time, together with limits of the probabilities. For two actions and an immediate horizon."""
+    changes with time; limits of the probabilities keep the cost small. For two actions and an immediate horizon."""
     policy_variables: tuple[str, ...] | None = None
     """The state variables that an actor's policy sees; None means all. LinUCB decides by what its critic sees."""
 
