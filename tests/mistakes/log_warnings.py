@@ -56,6 +56,21 @@ def warn(
     return make
 
 
+def measure_after(share: float) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """A temperature that is the outcome, with noise of this share of its spread within people."""
+
+    def change(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        steps = columns["steps"]
+        noise = np.random.default_rng(1).standard_normal(steps.shape)
+        return {**columns, "temperature": np.round(steps + share * steps.std() * noise)}
+
+    return change
+
+
+def dose_of(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {**columns, "temperature": 3.0 * columns["action"]}
+
+
 def zero_after_nothing(steps: np.ndarray, action: np.ndarray) -> np.ndarray:
     return np.where((action == 0) & (np.arange(steps.size).reshape(steps.shape) % 5 < 2), 0, steps)
 
@@ -151,6 +166,21 @@ MISTAKES = [
         "-99 for missing, beside one genuine negative value",
         warn(write_codes),
         "look: suspect columns: reward 'steps' holds -99 again and again, more often than the values next to it; if it stands for missing, write missing = [-99] in its section",
+    ),
+    Mistake(
+        "A state that was measured with the outcome",
+        warn(columns_of=measure_after(0.05)),
+        "unsafe: leaks: 'temperature' says what the outcome was: correlation 0.998 within people, beyond the action, its own past and that of the outcome; leave it out unless it was known before the decision; a value that is measured with the outcome hides the effect of the action",
+    ),
+    Mistake(
+        "A state that tells most of the outcome",
+        warn(columns_of=measure_after(0.3)),
+        "look: leaks: 'temperature' nearly says what the outcome was: correlation 0.931 within people, beyond the action, its own past and that of the outcome; leave it out unless it was known before the decision; a value that is measured with the outcome hides the effect of the action",
+    ),
+    Mistake(
+        "A state that says which action was taken",
+        warn(columns_of=dose_of),
+        "unsafe: leaks: 'temperature' says which action was taken; leave it out unless it was known before the decision",
     ),
     Mistake(
         "A range that drops a third of the outcomes",

@@ -54,7 +54,7 @@ def test_what_is_no_state_is_left_out_with_the_reason(table, tmp_path):
         ("", "counts the rows"),
         ("sent_text", "says which action was taken"),
         ("dose", "says which action was taken"),
-        ("reward_km", "says what the reward was"),
+        ("reward_km", "says what the outcome was (correlation 1.000 beyond the past)"),
         ("steps_after", "is called like something that is known only after the decision"),
     ):
         assert f'# Left out: "{name}", which {reason}.' in text

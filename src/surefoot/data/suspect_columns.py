@@ -66,8 +66,6 @@ MOST_ROWS = 20_000
 FEWEST_ROWS = 30
 GIVES_AWAY = 0.9
 """A column that removes this share of the mistakes of the best constant guess of the action gives the action away."""
-SAME = 0.99
-"""A correlation from which on two columns say the same."""
 
 
 @dataclass(frozen=True)
@@ -211,16 +209,6 @@ def _best_split(values: NDArray[np.float64], sent: NDArray[np.bool_]) -> NDArray
     place = int(np.argmax(np.where(ends, np.abs(ahead - ahead[-1] / 2), -1)))
     above: NDArray[np.int64] = (values > values[order][place]).astype(np.int64)
     return above
-
-
-def says_the_same(values: NDArray[np.float64], reward: NDArray[np.float64]) -> bool:
-    """Whether a column is the reward in other units."""
-    both = np.isfinite(values) & np.isfinite(reward)
-    if both.sum() < FEWEST_ROWS or np.ptp(values[both]) == 0 or np.ptp(reward[both]) == 0:
-        return False
-    ranks = [np.unique(one[both], return_inverse=True)[1].astype(float) for one in (values, reward)]
-    pairs = ((values[both], reward[both]), (ranks[0], ranks[1]))
-    return any(abs(np.corrcoef(one, other)[0, 1]) > SAME for one, other in pairs)
 
 
 def looks_like_probability(name: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import VariableKind, recognize_kind
 from surefoot.data.column_summaries import ColumnSummary, quote
@@ -29,7 +30,6 @@ from surefoot.data.suspect_columns import (
     is_index,
     is_probability,
     looks_like_probability,
-    says_the_same,
 )
 from surefoot.study.action_guesses import ActionGuess, guess_actions
 from surefoot.study.role_guesses import (
@@ -117,27 +117,70 @@ def _guess_states(
     summaries: Mapping[str, ColumnSummary], cells: Mapping[str, pa.Array], roles: Mapping[str, str]
 ) -> tuple[dict[str, VariableKind], dict[str, str]]:
     """The state variables, and why the other columns cannot be one."""
+    names = [name for name in summaries if name not in roles.values()]
+    reasons = {name: _reason_against(summaries[name], list(summaries)) for name in names}
     action = code_values(cells[roles["action"]])
-    reward = code_values(cells[roles["reward"]])
     known = ~np.isnan(action)
     taken = np.unique(action[known], return_inverse=True)[1]
+    for name in (name for name in names if reasons[name] is None):
+        if gives_away_action(code_values(cells[name])[known], taken):
+            reasons[name] = "says which action was taken"
+    if summaries[roles["reward"]].numbers is not None:
+        honest = [name for name in names if reasons[name] is None]
+        reasons |= _find_outcome_leaks(honest, summaries, cells, roles)
     state: dict[str, VariableKind] = {}
     left_out: dict[str, str] = {}
-    for name in (name for name in summaries if name not in roles.values()):
-        reason = _reason_against(summaries[name], list(summaries))
-        if reason is None:
-            values = code_values(cells[name])
-            if gives_away_action(values[known], taken):
-                reason = "says which action was taken"
-            elif summaries[roles["reward"]].numbers is not None and says_the_same(values, reward):
-                reason = "says what the reward was"
-        reason = reason or _describe_mixture(cells[name])
+    for name in names:
+        reason = reasons[name] or _describe_mixture(cells[name])
         kind = recognize_kind(summaries[name].without(_codes(summaries[name]))) if reason is None else None
         if kind is None:
             left_out[name] = reason or "holds times, or text with many values"
         else:
             state[name] = kind
     return state, left_out
+
+
+def _find_outcome_leaks(
+    names: Sequence[str], summaries: Mapping[str, ColumnSummary], cells: Mapping[str, pa.Array], roles: Mapping[str, str]
+) -> dict[str, str]:
+    """The columns that say what the outcome was, in words."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    from surefoot.inference.leaks import Series, correlate_with_outcome
+
+    if not names:
+        return {}
+    # In the order of people and time; a file is not always.
+    keys = pa.table({role: cells[roles[role]] for role in ("participant", "time")})
+    order = compute.sort_indices(keys, sort_keys=[("participant", "ascending"), ("time", "ascending")]).to_numpy()
+    columns = {name: code_values(cells[name])[order] for name in (*names, roles["reward"])}
+    for name, values in columns.items():
+        values[np.isin(values, _codes(summaries[name]))] = np.nan
+    outcome = columns.pop(roles["reward"])
+    values = np.column_stack([
+        column if summaries[name].numbers is not None else _replace_levels(column, outcome)
+        for name, column in columns.items()
+    ])  # fmt: skip
+    action = np.nan_to_num(code_values(cells[roles["action"]])[order], nan=-1).astype(np.int64)
+    person = np.unique(code_values(cells[roles["participant"]])[order], return_inverse=True)[1]
+    correlations = correlate_with_outcome(Series.of_rows(values, outcome, action, person))
+    words = {}
+    for j in np.flatnonzero(correlations.suspicious).tolist():
+        nearly = "says" if correlations.unsafe[j] else "nearly says"
+        words[names[j]] = f"{nearly} what the outcome was (correlation {correlations.size[j]:.3f} beyond the past)"
+    return words
+
+
+def _replace_levels(codes: NDArray[np.float64], outcome: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean outcome of every level, so that levels have an order; as they are where there are many."""
+    known = np.isfinite(codes) & np.isfinite(outcome)
+    levels, inverse, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
+    if len(levels) > known.sum() / 10:
+        return codes
+    means = np.bincount(inverse, weights=outcome[known]) / counts
+    places = np.minimum(np.searchsorted(levels, codes), len(levels) - 1)
+    return np.where(np.isin(codes, levels), means[places], np.nan) if len(levels) else codes
 
 
 def _codes(summary: ColumnSummary) -> list[float]:
