@@ -76,14 +76,15 @@ def guess_columns(table: pa.Table, said: Mapping[str, str | None], settings: Fil
         roles |= find_constant_probability(summaries, cells, roles)
         if "probability" in roles:
             doubts = [f"column '{roles['probability']}' is taken for the probability of sending, which it fits; check it"]
-    state, left_out = _guess_states(summaries, cells, roles)
     empty = cells[roles["action"]].is_null().to_numpy(zero_copy_only=False) & find_available(cells, roles)
     spellings = settle_missing(whole_array(table[roles["action"]]), ()).filter(empty).to_pylist()
+    actions = guess_actions(summaries[roles["action"]], spellings)
+    state, left_out = _guess_states(summaries, cells, roles)
     return ColumnGuesses(
         summaries=summaries,
         roles=roles,
         state=state,
-        actions=guess_actions(summaries[roles["action"]], spellings),
+        actions=actions,
         times=cells[roles["time"]],
         missing=missing,
         left_out=left_out,
@@ -151,9 +152,12 @@ def _find_outcome_leaks(
 
     if not names:
         return {}
-    # In the order of people and time; a file is not always.
     keys = pa.table({role: cells[roles[role]] for role in ("participant", "time")})
-    order = compute.sort_indices(keys, sort_keys=[("participant", "ascending"), ("time", "ascending")]).to_numpy()
+    # Lags need the order of people and time; the rows of a file may have another one.
+    try:
+        order = compute.sort_indices(keys, sort_keys=[("participant", "ascending"), ("time", "ascending")]).to_numpy()
+    except pa.ArrowException:
+        return {}  # Lists and the like have no order; the log is refused when it is read.
     columns = {name: code_values(cells[name])[order] for name in (*names, roles["reward"])}
     for name, values in columns.items():
         values[np.isin(values, _codes(summaries[name]))] = np.nan
@@ -162,7 +166,7 @@ def _find_outcome_leaks(
         column if summaries[name].numbers is not None else _replace_levels(column, outcome)
         for name, column in columns.items()
     ])  # fmt: skip
-    action = np.nan_to_num(code_values(cells[roles["action"]])[order], nan=-1).astype(np.int64)
+    action = np.unique(code_values(cells[roles["action"]])[order], return_inverse=True)[1]
     person = np.unique(code_values(cells[roles["participant"]])[order], return_inverse=True)[1]
     correlations = correlate_with_outcome(Series.of_rows(values, outcome, action, person))
     words = {}
@@ -206,7 +210,9 @@ def _only_value(summary: ColumnSummary) -> str:
     """What a column holds wherever it holds something, as answers of which several may be ticked; empty where it differs."""
     if not summary.is_constant or not 0 < summary.missing < summary.rows:
         return ""
-    return quote(summary.levels[0]) if summary.levels else f"{summary.numbers[0]:g}" if summary.numbers is not None else ""
+    if summary.levels:
+        return quote(summary.levels[0])
+    return f"{summary.numbers[0]:g}" if summary.numbers is not None and summary.numbers.size else ""
 
 
 def _describe_mixture(cells: pa.Array) -> str | None:
