@@ -41,8 +41,8 @@ def write(path, rows=ROWS, header=HEADER, separator=",", above=()):
 
 def change(column, function, header=HEADER):
     """The rows with another text in a column."""
-    place = header.index(column)
-    return [[*row[:place], function(row[place], number), *row[place + 1 :]] for number, row in enumerate(ROWS)]
+    position = header.index(column)
+    return [[*row[:position], function(row[position], number), *row[position + 1 :]] for number, row in enumerate(ROWS)]
 
 
 def read(path, **roles):

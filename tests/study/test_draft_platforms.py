@@ -99,8 +99,10 @@ def test_a_word_may_be_a_level_where_no_number_stands(tmp_path):
     assert study.columns.missing == (".",)
     assert '# Check: "none" counts as a level; write missing = ["none"] if it does not.' in draft.text
     # Unless numbers are missing by that word.
-    place = HEADER.index("stress")
-    rows = [[*row[:place], "none" if number % 7 == 0 else row[place], *row[place + 1 :]] for number, row in enumerate(rows)]
+    column = HEADER.index("stress")
+    rows = [
+        [*row[:column], "none" if number % 7 == 0 else row[column], *row[column + 1 :]] for number, row in enumerate(rows)
+    ]
     _, study, _ = read(write(tmp_path / "logs.csv", rows))
     assert study.columns.missing == (".", "none")
     assert "home" not in study.state
@@ -132,8 +134,8 @@ def test_rows_that_end_early_are_read_and_named(separator, plain, tmp_path):
     rows[10] = [*rows[10], "", ""]
     path = write(tmp_path / "logs.csv", rows, separator=separator)
     draft, study, logs = read(path)
-    what = "5 rows have fewer or more fields than the header (line 6, 12, 41, …); left out fields count as missing"
-    assert f"{what} (ragged in [file])" in draft.warnings
+    problem = "5 rows have fewer or more fields than the header (line 6, 12, 41, …); left out fields count as missing"
+    assert f"{problem} (ragged in [file])" in draft.warnings
     assert study.file.ragged
     assert_same(logs, plain, missing=np.isin(np.arange(len(ROWS)), (4, 39, 76, 80)))
     rows[20] = [*rows[20], "and, so on"]
@@ -199,7 +201,8 @@ def test_columns_of_redcap_are_no_states(plain, tmp_path):
     baseline = ["P00", "baseline_arm_1", "", "", *[""] * len(HEADER[2:]), "2"]
     draft = draft_study(write(tmp_path / "logs.csv", [baseline, *rows], header))
     assert any(
-        "column 'redcap_repeat_instrument' is empty in 1 rows, which are of another form" in one for one in draft.warnings
+        "column 'redcap_repeat_instrument' is empty in 1 rows, which are of another form" in warning
+        for warning in draft.warnings
     )
     assert draft.warnings[-1].startswith("the logs cannot be read yet:\n")
     assert "line 2, column 'redcap_repeat_instance', participant 'P00': missing" in draft.warnings[-1]

@@ -312,9 +312,9 @@ class Category(VariableKind):
         used = [text for code, text in enumerate(texts) if (indices == code).any()]
         levels = sorted(join_cases(sorted(used)))
         if not 2 <= len(levels) <= MOST_LEVELS:
-            what = f"column '{column.name}' holds {len(levels)} different values where a category has 2 to {MOST_LEVELS}"
+            problem = f"column '{column.name}' holds {len(levels)} different values where a category has 2 to {MOST_LEVELS}"
             remedy = "name its levels with Category(levels=(…)), or choose another kind"
-            raise InputError(f"{what}; {remedy}", column=column.name)
+            raise InputError(f"{problem}; {remedy}", column=column.name)
         return cls(levels=tuple(levels))
 
     @classmethod

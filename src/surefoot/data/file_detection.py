@@ -143,9 +143,11 @@ def count_header_rows(records: Sequence[Sequence[str]]) -> int:
             return number
     rows = 1
     below = records[MOST_HEADER_ROWS:]
-    numeric = [place for place in range(len(records[0])) if _is_numeric([row[place] for row in below if place < len(row)])]
+    numeric = [
+        column for column in range(len(records[0])) if _is_numeric([row[column] for row in below if column < len(row)])
+    ]
     while rows < min(MOST_HEADER_ROWS, len(records)) and len(below) >= MOST_HEADER_ROWS:
-        cells = [records[rows][place].strip() for place in numeric if place < len(records[rows])]
+        cells = [records[rows][column].strip() for column in numeric if column < len(records[rows])]
         words = [cell for cell in cells if cell.lower() not in MISSING_CELLS]
         if len(words) < 2 or any(re.fullmatch(ANY_NUMBER, word) for word in words):
             break
@@ -173,11 +175,11 @@ def _detect_ragged(file: LogFile, text: bytes, settings: FileSettings) -> tuple[
         if not ragged or not readable or len(short) > len(records) / 2:
             raise
         if short == [records[-1][0]] and not text.endswith((b"\n", b"\r")):
-            what = f"{file.path}: line {short[0]}: the file ends in the middle of this row"
-            raise InputError(f"{what}; get the whole file, or delete the row") from None
+            problem = f"{file.path}: line {short[0]}: the file ends in the middle of this row"
+            raise InputError(f"{problem}; get the whole file, or delete the row") from None
         lines = ", ".join(map(str, ragged[:LINES_SHOWN])) + (", …" if len(ragged) > LINES_SHOWN else "")
-        what = f"{len(ragged):,} rows have fewer or more fields than the header (line {lines})"
-        return replace(settings, ragged=True), [f"{what}; left out fields count as missing (ragged in [file])"]
+        problem = f"{len(ragged):,} rows have fewer or more fields than the header (line {lines})"
+        return replace(settings, ragged=True), [f"{problem}; left out fields count as missing (ragged in [file])"]
     return settings, []
 
 
@@ -193,20 +195,22 @@ def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettin
     points = [cells for cells in numbers if _has_decimals(cells, ENGLISH_NUMBER, r"\.")]
     point = bool(points)
     comma = len(commas) > len(points)
-    found = replace(settings, decimal="," if comma else ".", percent=percent)
+    detected = replace(settings, decimal="," if comma else ".", percent=percent)
     dotted = [] if comma or point else _list_dotted(numbers)
     if dotted:
         value = dotted[0].replace(".", "")
-        return replace(found, decimal=","), [f"{dotted[0]} is read as {value}; delete decimal = ',' in [file] if it is not"]
+        return replace(detected, decimal=","), [
+            f"{dotted[0]} is read as {value}; delete decimal = ',' in [file] if it is not"
+        ]
     for thousands, between in THOUSANDS.items():
-        grouped = _list_grouped(numbers, between, found.decimal)
-        if thousands != found.decimal and grouped:
+        grouped = _list_grouped(numbers, between, detected.decimal)
+        if thousands != detected.decimal and grouped:
             # A group of three digits after a comma may be decimals, unless something says otherwise.
             sure = thousands != "," or point or any(re.search(r",.*[,.]", cell) for cell in grouped)
             value = re.sub(between, "", grouped[0])
-            what = f"{grouped[0]} is read as {value} (thousands in [file]); write decimal = ',' if it is a decimal comma"
-            return replace(found, thousands=thousands), [] if sure else [what]
-    return found, []
+            problem = f"{grouped[0]} is read as {value} (thousands in [file]); write decimal = ',' if it is a decimal comma"
+            return replace(detected, thousands=thousands), [] if sure else [problem]
+    return detected, []
 
 
 def _has_decimals(cells: Sequence[str], number: str, sign: str) -> bool:
@@ -224,9 +228,11 @@ def _list_dotted(columns: Sequence[Sequence[str]]) -> list[str]:
     dotted: list[str] = []
     for cells in columns:
         grouped = [cell for cell in cells if re.fullmatch(r"[-+]?[1-9]\d{0,2}(\.\d{3})+", cell)]
-        whole = [cell for cell in cells if re.fullmatch(r"[-+]?\d{1,3}", cell)]
+        ungrouped = [cell for cell in cells if re.fullmatch(r"[-+]?\d{1,3}", cell)]
         rounded = [cell for cell in grouped if cell.endswith("0")]
-        if len(grouped) + len(whole) == len(cells) and ((rounded and whole) or any(cell.count(".") > 1 for cell in grouped)):
+        if len(grouped) + len(ungrouped) == len(cells) and (
+            (rounded and ungrouped) or any(cell.count(".") > 1 for cell in grouped)
+        ):
             dotted += grouped
     return dotted
 

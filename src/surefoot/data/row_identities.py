@@ -99,11 +99,11 @@ def list_doubts(participants: NDArray[Any], rows: int, names: ColumnNames) -> li
     if alike:
         doubts.append(("look", describe_alike(alike), "write each id in one way, if they are one participant"))
     if numbers_rows(len(participants), rows):
-        what = f"every participant of column '{names.participant}' has exactly one row, so it seems to number the rows"
-        doubts.append(("unsafe", what, "name the column that says whose each decision point is"))
+        problem = f"every participant of column '{names.participant}' has exactly one row, so it seems to number the rows"
+        doubts.append(("unsafe", problem, "name the column that says whose each decision point is"))
     for participant in find_summary_ids(participants.tolist()):
-        what = f"participant {participant!r} seems to sum up others"
-        doubts.append(("look", what, "delete such rows"))
+        problem = f"participant {participant!r} seems to sum up others"
+        doubts.append(("look", problem, "delete such rows"))
     return doubts + [_doubt_availability(column) for column in names.unnamed]
 
 
@@ -114,8 +114,8 @@ def warn_of_doubts(participants: NDArray[Any], rows: int, names: ColumnNames) ->
 
 
 def _doubt_availability(column: UnnamedAvailability) -> tuple[str, str, str]:
-    what = f"column '{column.name}' seems to say when nothing could be sent ({column.rows:,} rows), but is not named"
+    problem = f"column '{column.name}' seems to say when nothing could be sent ({column.rows:,} rows), but is not named"
     if column.sent:
-        reason = f"{what}; something was sent in {column.sent:,} of these rows"
+        reason = f"{problem}; something was sent in {column.sent:,} of these rows"
         return "look", reason, "name it as available if it says so"
-    return "unsafe", f"{what}, so that nothing counts as chosen there", "name it as available"
+    return "unsafe", f"{problem}, so that nothing counts as chosen there", "name it as available"

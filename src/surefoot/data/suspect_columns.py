@@ -236,8 +236,8 @@ def find_platform(name: str, columns: Sequence[str]) -> str | None:
     >>> find_platform("redcap_event_name", ["record_id", "redcap_event_name"]), find_platform("Status", ["id", "Status"])
     ('REDCap', None)
     """
-    for platform, (mark, own) in PLATFORMS.items():
-        if re.match(own, name) and any(re.match(mark, column) for column in columns):
+    for platform, (mark, columns_of_platform) in PLATFORMS.items():
+        if re.match(columns_of_platform, name) and any(re.match(mark, column) for column in columns):
             return platform
     return None
 

@@ -57,9 +57,9 @@ def decode_text(path: Location, data: bytes, encoding: str = "utf-8") -> bytes:
 
 def _check_beginning(path: Location, data: bytes, encoding: str) -> bytes:
     """The bytes without a byte order mark; refused when they are no text."""
-    for beginning, what in OTHER_FORMATS.items():
+    for beginning, problem in OTHER_FORMATS.items():
         if data.startswith(beginning):
-            raise InputError(f"{path}: is {what}")
+            raise InputError(f"{path}: is {problem}")
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
@@ -120,8 +120,8 @@ def read_header(path: Location, text: bytes, shape: TextShape) -> list[str]:
             )
     wider = [(line, len(fields)) for line, fields in beginning if len(fields) > 1]
     if len(first) == 1 and wider:
-        what = f"{path}: line 1: one field ('{first[0]}') where line {wider[0][0]} has {wider[0][1]}"
-        raise InputError(f"{what}; delete the lines above the header")
+        problem = f"{path}: line 1: one field ('{first[0]}') where line {wider[0][0]} has {wider[0][1]}"
+        raise InputError(f"{problem}; delete the lines above the header")
     header = beginning[:MOST_HEADER_ROWS]
     for number, (line, fields) in enumerate(header[shape.header_rows :], shape.header_rows + 1):
         if is_import_row(fields):
@@ -229,8 +229,8 @@ def _explain_fields(path: Location, text: bytes, shape: TextShape, expected: int
         return InputError(f"{path}: cannot be read as separated columns ({error})")
     lengths = {len(fields) for _, fields in wrong}
     if len(wrong) == len(records) - 1 and lengths == {expected + 1} and any(fields[-1].strip() for _, fields in wrong):
-        what = f"{path}: line 1: the header has {expected} fields and every row below {expected + 1}"
-        return InputError(f"{what}; give the first column a name (R writes row names without one)")
+        problem = f"{path}: line 1: the header has {expected} fields and every row below {expected + 1}"
+        return InputError(f"{problem}; give the first column a name (R writes row names without one)")
     lines = [
         f"{path}: line {line}: {len(fields)} field{'s' * (len(fields) != 1)} where the header has {expected}; "
         + _remedy(fields, expected, shape)

@@ -57,17 +57,17 @@ class ActionGuess:
 def guess_actions(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
     """From the column of the actions; `empty` are its cells that hold none although something could be sent."""
     if column.numbers is not None:
-        found = _guess_codes(column, empty)
+        guess = _guess_codes(column, empty)
     elif YesNo.recognize(column) and len({level.lower() for level in column.levels}) > 1:
         return ActionGuess(("nothing", "send"))
     else:
-        found = _guess_words(column, empty)
-    actions = len(found.names)
+        guess = _guess_words(column, empty)
+    actions = len(guess.names)
     if actions > MOST_LEVELS:
-        what = f"column '{column.name}' holds {actions} different values, too many for actions"
+        problem = f"column '{column.name}' holds {actions} different values, too many for actions"
         remedy = "say with --action NAME which column holds the actions, or add one with 0 for nothing and 1 for sent"
-        raise InputError(f"{what}; {remedy}", column=column.name)
-    return found
+        raise InputError(f"{problem}; {remedy}", column=column.name)
+    return guess
 
 
 def _guess_codes(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
@@ -106,10 +106,10 @@ def _guess_words(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGu
 def _guess_single(column: ColumnSummary, codes: Sequence[float | str], empty: Sequence[str | None]) -> ActionGuess:
     """Where nothing but an empty cell can mean "nothing"."""
     if not codes or not empty:
-        what = (
+        problem = (
             f"column '{column.name}' holds {spell(codes[0]) if codes else 'nothing'} only, so no two actions can be compared"
         )
-        raise InputError(f"{what}; say with --action NAME which column holds the actions", column=column.name)
+        raise InputError(f"{problem}; say with --action NAME which column holds the actions", column=column.name)
     names = ["send"] if len(codes) == 1 else [code if isinstance(code, str) else f"send {code:g}" for code in codes]
     spelling = Counter(cell or "" for cell in empty).most_common(1)[0][0]
     cell = quote(spelling) if spelling else "an empty cell"
@@ -132,9 +132,11 @@ def choose_convention(study: LogDescription, rows: LogRows) -> Convention:
     """That reading of the probabilities with which every action's mean weight is 1."""
     if len(study.actions.names) > 2:
         return Convention("action taken", ["# With several actions it must be that of the action taken."], 0.0)
-    found = {reading: _read_as(study, rows, reading) for reading in READINGS}
-    means = {reading: weights.words(reading) for reading, weights in found.items() if weights is not None}
-    distances = {reading: np.inf if weights is None else weights.worst(reading) for reading, weights in found.items()}
+    weights_by_reading = {reading: _read_as(study, rows, reading) for reading in READINGS}
+    means = {reading: weights.words(reading) for reading, weights in weights_by_reading.items() if weights is not None}
+    distances = {
+        reading: np.inf if weights is None else weights.worst(reading) for reading, weights in weights_by_reading.items()
+    }
     best = min(READINGS, key=lambda reading: distances[reading])
     other = next(reading for reading in READINGS if reading != best)
     lines = ['# What it is the probability of: "action taken" or "sending".']

@@ -104,14 +104,14 @@ def _settle_cells(table: pa.Table, settings: FileSettings) -> tuple[dict[str, pa
         for name in table.column_names
     }
     words = {name: find_missing_words(column) for name, column in cells.items()}
-    among_numbers = {word for one in words.values() for word in one.among_numbers}
+    among_numbers = {word for column_words in words.values() for word in column_words.among_numbers}
     settled = {}
     for name, column in cells.items():
-        own = (*words[name].signs, *words[name].among_numbers)
+        missing = (*words[name].signs, *words[name].among_numbers)
         # "None" among numbers is how the file writes "missing", so it is no level elsewhere; an action it may be.
         is_action = re.match(ROLES["action"], name, re.IGNORECASE) is not None
-        settled[name] = settle_missing(column, own if is_action else (*own, *among_numbers))
-    return settled, sorted(among_numbers | {word for one in words.values() for word in one.signs})
+        settled[name] = settle_missing(column, missing if is_action else (*missing, *among_numbers))
+    return settled, sorted(among_numbers | {word for column_words in words.values() for word in column_words.signs})
 
 
 def _guess_states(
@@ -240,8 +240,8 @@ def _list_warnings(
         unknown = cells[roles["probability"]].is_null().to_numpy(zero_copy_only=False) & find_available(cells, roles)
         if unknown.any():
             remedy = "fill it in, or mark the participant as not available"
-            what = f"column '{roles['probability']}' is empty in {unknown.sum():,} rows at which something could be sent"
-            yield f"{what}; effects refuses them: {remedy}"
+            problem = f"column '{roles['probability']}' is empty in {unknown.sum():,} rows at which something could be sent"
+            yield f"{problem}; effects refuses them: {remedy}"
     if summaries[roles["reward"]].is_constant:
         yield f"column '{roles['reward']}' holds no two different outcomes; say with --reward NAME which column holds them"
     if "available" not in roles:
@@ -251,8 +251,8 @@ def _list_warnings(
     instances = cells.get("redcap_repeat_instrument")
     if instances is not None and 0 < instances.null_count < len(instances):
         remedy = "export the repeated instrument alone, or delete the rows without decision points"
-        what = f"column 'redcap_repeat_instrument' is empty in {instances.null_count:,} rows, which are of another form"
-        yield f"{what}; {remedy}"
+        problem = f"column 'redcap_repeat_instrument' is empty in {instances.null_count:,} rows, which are of another form"
+        yield f"{problem}; {remedy}"
     clocks = [name for name, column in cells.items() if name != roles["time"] and _is_clock(column)]
     if _is_clock(cells[roles["time"]]) or (clocks and not orders_rows(cells[roles["participant"]], cells[roles["time"]])):
         when = " and ".join(repr(name) for name in dict.fromkeys([roles["time"], *clocks]))

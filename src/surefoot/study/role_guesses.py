@@ -103,15 +103,15 @@ def _suggest_time(summaries: Mapping[str, ColumnSummary], cells: Mapping[str, pa
     """Two columns that tell a participant's decision points apart only together."""
     import pyarrow as pa
 
-    parts = [name for name in summaries if re.search(PARTS_OF_TIME, name) and name not in chosen.values()]
-    for first, second in combinations(parts, 2):
+    candidates = [name for name in summaries if re.search(PARTS_OF_TIME, name) and name not in chosen.values()]
+    for first, second in combinations(candidates, 2):
         pairs = [_number_values(cells[name]) for name in (first, second)]
         if pairs[0] is None or pairs[1] is None:
             continue
         joined = pa.array(pairs[0] * (pairs[1].max() + 2) + pairs[1])
         if orders_rows(cells[chosen["participant"]], joined):
-            whole = all(summaries[name].numbers is not None for name in (first, second))
-            example = f"100 * {first} + {second}" if whole else "2024-05-31 08:30"
+            are_numbers = all(summaries[name].numbers is not None for name in (first, second))
+            example = f"100 * {first} + {second}" if are_numbers else "2024-05-31 08:30"
             return f", or put '{first}' and '{second}' into one column, such as {example}"
     return ""
 
@@ -120,8 +120,8 @@ def _prefer_repeated(names: list[str], cells: Mapping[str, pa.Array]) -> list[st
     """Columns that may name the participants; one that has another value in every row numbers the rows."""
     repeated = [name for name in names if not _differs_everywhere(cells[name])]
     if names and not repeated:
-        what = f"column '{names[0]}' has another value in every row, so it seems to number the rows, not the participants"
-        raise InputError(f"{what}; say which column names the participants with --participant NAME", column=names[0])
+        problem = f"column '{names[0]}' has another value in every row, so it seems to number the rows, not the participants"
+        raise InputError(f"{problem}; say which column names the participants with --participant NAME", column=names[0])
     return repeated
 
 
@@ -171,7 +171,7 @@ def find_available(cells: Mapping[str, pa.Array], roles: Mapping[str, str]) -> N
     if "available" not in roles:
         return np.ones(len(cells[roles["action"]]), dtype=bool)
     texts, indices = LogColumn("", cells[roles["available"]]).distinct()
-    unavailable = [place for place, text in enumerate(texts) if text.lower() in NO]
+    unavailable = [code for code, text in enumerate(texts) if text.lower() in NO]
     return ~np.isin(indices, unavailable)
 
 
