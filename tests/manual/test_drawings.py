@@ -8,7 +8,7 @@ import pytest
 from manual import drawings, gallery
 from surefoot.cli.demo_steps import STEPS
 from surefoot.datasets import demo_trial
-from surefoot.service.dashboard.overview import SOURCES
+from surefoot.service.dashboard.trial_pages import SOURCES
 
 
 @pytest.mark.parametrize("name", ["house.svg", "decision.svg"])

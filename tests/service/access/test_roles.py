@@ -7,7 +7,7 @@ import pytest
 
 from surefoot.service import dashboard
 from surefoot.service.access import keys
-from surefoot.service.dashboard.participant_view import describe_participant
+from surefoot.service.dashboard.participant_pages import describe_participant
 from surefoot.service.database.schema import decisions, staff_actions
 from surefoot.service.operations.verification import verify
 from surefoot.service.trial import alerts

@@ -1,31 +1,36 @@
-"""Access to the dashboard's pages: who is signed in, what a form may do, and the headers that every page has."""
+"""Access to the dashboard's pages: who is signed in, what a form or an address may say, and how a page or a file is sent."""
 
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import hmac
+import io
 import math
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from surefoot.reports.render import render
-from surefoot.service.access.keys import Caller, Role
+from surefoot.service.access.keys import Caller, Role, find_caller
 from surefoot.service.access.sessions import ANONYMOUS, SESSION_SECONDS, Session, Sessions
+from surefoot.service.access.staff_trail import record_action, record_visit
 from surefoot.service.database import clock
 from surefoot.service.database.faults import DATABASE_FAULTS, describe_fault
 from surefoot.service.database.schema import ended_sessions, keys
+from surefoot.service.operations.export import FORMATS, FORMULA
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.trial import Trial
 
@@ -268,3 +273,120 @@ async def read_form(request: Request) -> dict[str, str]:
         return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=20))
     except ValueError as error:
         raise ApiError(400, "bad_request", "the form cannot be read") from error
+
+
+Reader = Annotated[Viewer, Depends(require_role(READERS))]
+TeamMember = Annotated[Viewer, Depends(require_role(TEAM))]
+BoardMember = Annotated[Viewer, Depends(require_role(BOARD))]
+Admin = Annotated[Viewer, Depends(require_role(("admin",)))]
+Actor = Annotated[Viewer, Depends(find_acting_admin)]
+Fields = Annotated[dict[str, str], Depends(read_form)]
+Id = Annotated[int, Path(ge=1, lt=2**31)]
+Change = Literal["pause", "resume"]
+Before = Annotated[int | None, Query(ge=0, lt=2**31)]
+Search = Annotated[str, Query(max_length=64)]
+ParticipantId = Annotated[str, Query(max_length=64)]
+By = Literal["arrived", "decided"]
+"""Whether a day counts what arrived in it, or the decision points of that day, whenever they arrived."""
+MOMENTS = {"arrived": "received_at", "decided": "decided_at"}
+"""The column of a decision that `By` names."""
+Download = Literal["", "csv"]
+"""Every page with a table can be had as a file: the same address with `download=csv`."""
+
+
+def go_to(path: str) -> RedirectResponse:
+    """Send the browser to a page after a form."""
+    return RedirectResponse(path, 303)
+
+
+def read_reason(fields: dict[str, str]) -> str:
+    """Why somebody does what a form does."""
+    reason = fields.get("reason", "").strip()[:200]
+    if not reason:
+        raise ApiError(422, "invalid", "say why; the reason stays on record")
+    return reason
+
+
+def send_csv(viewer: Viewer, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Response:
+    """A table as a file; nothing where a cell is None."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    listed = [[format_cell(cell) for cell in row] for row in rows]
+    writer.writerows(listed)
+    content = text.getvalue().encode()
+    digest = hashlib.sha256(content).hexdigest()
+    with viewer.trial.database.transaction() as connection:
+        detail = f"{len(listed)} rows, SHA-256 {digest}"
+        record_action(connection, viewer.caller.name, "exported", f"{name}.csv (page)", detail)
+    headers = {"X-Row-Count": str(len(listed)), "X-Content-SHA256": digest}
+    headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return Response(content, media_type=FORMATS["csv"], headers=headers)
+
+
+def format_cell(cell: Any) -> Any:
+    """A cell as it is written: times in UTC, and no text that a spreadsheet would run as a formula.
+
+    >>> format_cell("=cmd()"), format_cell(-1.5), format_cell(None)
+    ("'=cmd()", -1.5, None)
+    """
+    if isinstance(cell, datetime):
+        return cell.isoformat(timespec="seconds")
+    return re.sub(FORMULA, r"'\1", cell) if isinstance(cell, str) else cell
+
+
+@router.get("/sign-in")
+async def sign_in_page(request: Request) -> Response:
+    """Ask for a key, unless somebody is signed in."""
+    try:
+        await find_viewer(request)
+    except SignedOutError:
+        return _ask_for_key(request, sessions_of(request).new(), "")
+    return go_to("/")
+
+
+def _ask_for_key(request: Request, session: Session, message: str, status: int = 200) -> Response:
+    token = sessions_of(request).form_token(session)
+    study = request.app.state.trial.settings.title
+    page = render_template("sign_in", study=study, who=None, clock=None, token=token, message=message)
+    response = HTMLResponse(page, status)
+    set_session(request, response, SIGN_IN_COOKIE, session)
+    return response
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, fields: Fields) -> Response:
+    """Exchange a key for a session."""
+    limit_sign_ins(request)
+    sessions = sessions_of(request)
+    session = sessions.read(request.cookies.get(SIGN_IN_COOKIE, ""))
+    if session is None:
+        return _ask_for_key(request, sessions.new(), "The page was open for too long. Please try again.", 403)
+    check_token(sessions.form_token(session), fields)
+    trial = request.app.state.trial
+    caller = await run_in_threadpool(find_caller, trial.database, fields.get("key", "").strip())
+    if caller is None or not may_sign_in(caller):
+        message = "This is not a valid key of somebody of the team."
+        return _ask_for_key(request, session, message, 401 if caller is None else 403)
+    if caller.is_expired:
+        return _ask_for_key(request, session, f"This key expired on {caller.expires_at:%Y-%m-%d}. Ask for a new one.", 401)
+    await run_in_threadpool(record_visit, trial.database, caller.name, "signed in")
+    response = go_to("/")
+    response.delete_cookie(SIGN_IN_COOKIE, path="/")
+    set_session(request, response, COOKIE, sessions.new(caller.prefix))
+    return response
+
+
+@router.post("/sign-out")
+async def sign_out(request: Request, fields: Fields) -> Response:
+    """End the session, in this browser and on the server."""
+    viewer = await find_viewer(request)
+    check_token(viewer.token, fields)
+    sessions = sessions_of(request)
+    session = sessions.read(request.cookies[COOKIE])
+    if session is not None:
+        await run_in_threadpool(end_session, viewer.trial, sessions.digest(session))
+        await run_in_threadpool(record_visit, viewer.trial.database, viewer.caller.name, "signed out")
+    response = go_to("/sign-in")
+    response.delete_cookie(COOKIE, path="/")
+    return response

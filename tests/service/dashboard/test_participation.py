@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from surefoot.service.dashboard.adherence import SPANS, describe_adherence, list_cells
+from surefoot.service.dashboard.participation import SPANS, describe_adherence, list_adherence_cells
 from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.outcomes import record_outcomes
@@ -95,6 +95,6 @@ def test_without_a_design_nothing_is_said_to_be_missing(browser):
     for wrong in ("?participant=nobody", "?order=action", "?span=year", "?by=x"):
         assert browser.get(f"/adherence{wrong}").status_code == 404, wrong
     found = describe_adherence(browser.trial, BEGIN, SPANS["day"], "decided_at")
-    cells = list_cells(found)
+    cells = list_adherence_cells(found)
     assert cells[0][:4] == ("p0", found.first, None, 0) and len(cells) == 1 + 14
     assert cells[-1][:2] == ("everybody", BEGIN.date())

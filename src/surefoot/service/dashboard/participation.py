@@ -1,6 +1,6 @@
-"""Adherence: how much of what the design has arrived, came back and was worn, by day or week and by participant.
+"""Participation: who takes part, what arrived of the design, what came back, and whose device is not worn.
 
-Nothing here depends on what was sent: availability is what the app said, whatever a limit on prompts made of it.
+Adherence does not depend on the actions taken: availability is what the app reported, whatever a dose limit made of it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,81 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from surefoot.service.dashboard import overview, wearing
-from surefoot.service.database.schema import decisions, participant_events
+from surefoot.screening.not_worn import NotWorn
+from surefoot.service.database.schema import decisions, outcomes, participant_events, participants
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.outcomes import CURRENT
-from surefoot.service.trial.point_query import WITHDRAWN
+from surefoot.service.trial.point_query import RESUMED, WITHDRAWN
+from surefoot.service.trial.safety import STATUSES
 from surefoot.service.trial.trial import Trial
+from surefoot.service.updates import trial_logs
 from surefoot.trial_rules.dose_limits import DOSE
+
+CALL_AFTER = timedelta(days=2)
+LOOK_BACK = timedelta(days=30)
+"""Older decision points say nothing about today, and a page should not read a whole trial."""
+
+
+@dataclass(frozen=True)
+class Unworn:
+    """One participant whose device has recorded nothing but zeros for too long."""
+
+    id: str
+    last_worn: datetime | None
+    """The last decision point at which the device was worn; None when it never was in the days looked at."""
+    since: datetime
+    """The first decision point from which on it was not."""
+    last_contact: datetime
+    decision_points: int
+    """With the device not worn, since then."""
+
+
+def names_a_device(trial: Trial) -> bool:
+    """Whether the study says which columns a device measures."""
+    study = trial.study
+    return study.reward.device is not None or any(variable.device is not None for variable in study.state.values())
+
+
+def flag_unworn(trial: Trial, since: datetime) -> list[tuple[Any, bool]]:
+    """Every decision point since a moment and whether the device was not worn then; empty where no device is named."""
+    if not names_a_device(trial):
+        return []
+    with trial.database.snapshot() as connection:
+        rows = trial_logs.read_rows(connection, since=since)
+    screen = trial_logs.make_study_logs(trial.study.with_screen(), rows).screen if rows else None
+    if screen is None:
+        return []
+    unworn = np.zeros(len(rows), dtype=bool)
+    chosen = screen.screener.detector_names(screen.flags) == NotWorn.name
+    unworn[screen.row[screen.flags.row[chosen]]] = True
+    return list(zip(rows, unworn.tolist(), strict=True))
+
+
+def find_unworn_points(trial: Trial, participant_id: str, at: datetime) -> set[int]:
+    """The decision points of one participant, by their index, at which the device was not worn."""
+    flagged = flag_unworn(trial, at - LOOK_BACK)
+    return {row["decision_idx"] for row, off in flagged if off and row["participant_id"] == participant_id}
+
+
+def list_unworn(trial: Trial, at: datetime) -> list[Unworn]:
+    """Participants who have not worn the device for two days, the longest first."""
+    by_participant: dict[str, list[tuple[Any, bool]]] = {}
+    for row, off in flag_unworn(trial, at - LOOK_BACK):
+        by_participant.setdefault(row["participant_id"], []).append((row, off))
+    people = [_describe(name, points) for name, points in by_participant.items()]
+    late = [person for person in people if person is not None and at - (person.last_worn or person.since) >= CALL_AFTER]
+    return sorted(late, key=lambda person: (person.since, person.id))
+
+
+def _describe(name: str, points: Sequence[tuple[Any, bool]]) -> Unworn | None:
+    """What there is to say about one participant's decision points, in order; None when the device was worn at the last."""
+    run = next((position for position, (_, off) in enumerate(reversed(points)) if not off), len(points))
+    if run == 0:
+        return None
+    first = len(points) - run
+    last_worn = points[first - 1][0]["decided_at"] if first else None
+    return Unworn(name, last_worn, points[first][0]["decided_at"], points[-1][0]["received_at"], run)
+
 
 Counts = dict[str, NDArray[np.int64]]
 """By what is counted, (people, days)."""
@@ -95,13 +163,13 @@ ORDERS = {
     "outcomes": "outcomes",
     "worn": "worn",
 }
-COLUMNS = (
+ADHERENCE_COLUMNS = (
     *("participant", "from", "expected", "arrived of these", "arrived", "available", "outcomes due", "outcomes known"),
     *("judged", "worn", "last seen", "status"),
 )
 
 
-def list_cells(view: AdherenceView, participant: str = "") -> list[tuple[Any, ...]]:
+def list_adherence_cells(view: AdherenceView, participant: str = "") -> list[tuple[Any, ...]]:
     """Everybody from the first day on, then every day or week of the study or of one participant, as rows of a table."""
     people = [(row.label, view.first, row) for row in view.people]
     spans = [(participant or "everybody", row.begins, row) for row in view.spans]
@@ -118,8 +186,8 @@ def describe_adherence(
     trial: Trial, at: datetime, spans: Spans, moment: str, participant: str = "", order: Order = "seen"
 ) -> AdherenceView:
     """The last days or weeks, today last; by the decision points' own time (`decided_at`) or by arrival (`received_at`)."""
-    days, edges = overview.find_days(trial, at, spans.number * spans.days)
-    people = overview.list_participants(trial, at)
+    days, edges = find_days(trial, at, spans.number * spans.days)
+    people = list_participants(trial, at)
     places = {person.id: position for position, person in enumerate(people)}
     if participant and participant not in places:
         raise ApiError(404, "unknown_participant", "there is no such participant")
@@ -146,7 +214,7 @@ def describe_adherence(
         days[0],
         per_day,
         day_begins=trial.study.days if isinstance(trial.study.days, str) else None,
-        device=wearing.names_a_device(trial),
+        device=names_a_device(trial),
     )
 
 
@@ -184,7 +252,7 @@ def _count_points(
     }
     sums = [sa.func.sum(sa.case((which, 1), else_=0)).label(name) for name, which in numbers.items()]
     joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
-    counted = sa.select(decisions.c.participant_id, overview.place_in_days(moment, edges), *sums).select_from(joined)
+    counted = sa.select(decisions.c.participant_id, place_in_days(moment, edges), *sums).select_from(joined)
     counted = counted.where(moment >= edges[0], moment < edges[-1]).group_by(decisions.c.participant_id, "day")
     counts = {name: np.zeros((len(places), len(edges) - 1), dtype=np.int64) for name in numbers}
     with trial.database.snapshot() as connection:
@@ -197,7 +265,7 @@ def _count_points(
 def _count_worn(trial: Trial, places: dict[str, int], edges: list[datetime], moment: str) -> Counts:
     """Decision points at which the device could be judged, and at which it was worn."""
     counts = {name: np.zeros((len(places), len(edges) - 1), dtype=np.int64) for name in ("judged", "worn")}
-    flagged = wearing.flag_unworn(trial, edges[0])
+    flagged = flag_unworn(trial, edges[0])
     begins = [edge.timestamp() for edge in edges]
     day_indices = np.searchsorted(begins, [row[moment].timestamp() for row, _ in flagged], side="right") - 1
     for (row, off), day in zip(flagged, day_indices.tolist(), strict=True):
@@ -207,7 +275,7 @@ def _count_worn(trial: Trial, places: dict[str, int], edges: list[datetime], mom
     return counts
 
 
-def _find_whole_days(trial: Trial, people: Sequence[overview.Participant], days: Sequence[date]) -> NDArray[np.int64]:
+def _find_whole_days(trial: Trial, people: Sequence[Participant], days: Sequence[date]) -> NDArray[np.int64]:
     """(people, days): 1 on the days after registration, before today and before a withdrawal."""
     left = sa.select(participant_events.c.participant_id, participant_events.c.happened_at).where(
         participant_events.c.kind == WITHDRAWN
@@ -223,3 +291,93 @@ def _find_whole_days(trial: Trial, people: Sequence[overview.Participant], days:
     began = days_of([person.registered_at for person in people], days[-1])
     ended = days_of([ends.get(person.id) for person in people], days[-1])
     return ((calendar > began) & (calendar < ended)).astype(np.int64)
+
+
+def find_days(trial: Trial, at: datetime, number: int) -> tuple[list[date], list[datetime]]:
+    """The last days of the trial, today last, and the moments at which they begin, with the end of today: a day may have 23
+    or 25 hours."""
+    settings = trial.settings
+    today = settings.find_day(at)
+    days = [today - timedelta(days=back) for back in reversed(range(number))]
+    return days, [datetime.combine(day, settings.day_begins, settings.zone) for day in (*days, today + timedelta(days=1))]
+
+
+def place_in_days(moment: sa.Column[Any], edges: Sequence[datetime]) -> sa.Label[int]:
+    """Which of the days between these edges a moment is in, as the column `day` of a query."""
+    return sa.case(*((moment < end, position) for position, end in enumerate(edges[1:]))).label("day")
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One participant and when anything was last heard."""
+
+    id: str
+    registered_at: datetime
+    last_contact: datetime | None
+    """When anything last arrived."""
+    last_decided: datetime | None
+    """The newest decision point by its own time."""
+    decisions: int
+    missing: int
+    """Available decision points whose outcome can no longer come."""
+    status: str | None = None
+    """`paused` or `withdrawn`; None for who takes part."""
+
+
+def list_participants(trial: Trial, at: datetime) -> list[Participant]:
+    """All participants, the longest silent first."""
+    decision_query = sa.select(
+        decisions.c.participant_id,
+        sa.func.count().label("number"),
+        sa.func.max(decisions.c.received_at).label("last"),
+        sa.func.max(decisions.c.decided_at).label("decided"),
+    ).group_by(decisions.c.participant_id)
+    outcome_query = (
+        sa.select(decisions.c.participant_id, sa.func.max(outcomes.c.received_at).label("last"))
+        .join_from(outcomes, decisions)
+        .group_by(decisions.c.participant_id)
+    )
+    with trial.database.snapshot() as connection:
+        known = connection.execute(sa.select(participants)).all()
+        decided = {row.participant_id: row for row in connection.execute(decision_query)}
+        heard = {row.participant_id: row.last for row in connection.execute(outcome_query)}
+        missing = _count_missing(connection, trial, at)
+        statuses = {row.participant_id: row.kind for row in connection.execute(STATUSES) if row.kind != RESUMED}
+    people = []
+    for row in known:
+        counts = decided.get(row.id)
+        contacts = [moment for moment in (counts.last if counts else None, heard.get(row.id)) if moment is not None]
+        last = max(contacts, default=None)
+        people.append(
+            Participant(
+                row.id,
+                row.registered_at,
+                last,
+                counts.decided if counts else None,
+                counts.number if counts else 0,
+                missing.get(row.id, 0),
+                statuses.get(row.id),
+            )
+        )
+    return sorted(people, key=lambda person: (person.last_contact or person.registered_at, person.id))
+
+
+def _count_missing(connection: sa.Connection, trial: Trial, at: datetime) -> dict[str, int]:
+    missing = (
+        join_outcomes(sa.select(decisions.c.participant_id, sa.func.count().label("number")))
+        .where(decisions.c.salt.is_not(None), CURRENT.c.proximal_outcome.is_(None))
+        .where(decisions.c.decided_at <= find_last_closed(trial, at))
+        .group_by(decisions.c.participant_id)
+    )
+    return {row.participant_id: row.number for row in connection.execute(missing)}
+
+
+def join_outcomes(query: Any) -> Any:
+    """Available decision points with their current outcomes."""
+    joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
+    return query.select_from(joined).where(decisions.c.available)
+
+
+def find_last_closed(trial: Trial, at: datetime) -> datetime:
+    """Outcomes of decision points up to this moment can no longer come."""
+    return at - timedelta(hours=trial.settings.outcome_hours)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service.dashboard import policy_drift
+from surefoot.service.dashboard import policy_pages
 from surefoot.service.database import clock
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import decisions
@@ -14,7 +14,7 @@ from tests.service.dashboard.pages import sign_in
 
 def test_versions_are_compared_on_the_same_states(seeded):
     """Against the code that decides, one decision point at a time."""
-    drift = policy_drift.find_drift(seeded, clock.now())
+    drift = policy_pages.find_drift(seeded, clock.now())
     with seeded.database.autocommit() as connection:
         rows = connection.execute(
             sa.select(decisions.c.participant_id, decisions.c.state).where(decisions.c.available)
@@ -38,7 +38,7 @@ def test_versions_are_compared_on_the_same_states(seeded):
 
 
 def test_typical_states_differ_in_one_variable(seeded):
-    drift = policy_drift.find_drift(seeded, clock.now())
+    drift = policy_pages.find_drift(seeded, clock.now())
     middle, low, high, *_, other, home = drift.typical
     assert middle.startswith("the middle") and low.startswith("weather −") and high.startswith("weather ")
     assert (other, home) == ("place other", "place home") and len(drift.typical) == 7
@@ -57,13 +57,13 @@ def test_what_cannot_be_compared_says_why(seeded_browser):
             "content": "{}",
         }
         insert_recorded(connection, "policy", row)
-    (*_, last) = policy_drift.find_drift(browser.trial, clock.now()).versions
+    (*_, last) = policy_pages.find_drift(browser.trial, clock.now()).versions
     assert (last.problem, last.send, last.moved, last.coefficients) == ("cannot be read", None, None, [])
     sign_in(browser, "analyst")
     page = browser.get("/policies/drift").text
     assert "cannot be read" in page and "send: weather" in page and "place home" in page
     assert "policy 1 " in page and "95\N{NO-BREAK SPACE}% interval" in page
-    older = policy_drift.find_drift(browser.trial, clock.now(), before=2)
+    older = policy_pages.find_drift(browser.trial, clock.now(), before=2)
     assert [one.id for one in older.versions] == [1] and older.earlier is None
 
 

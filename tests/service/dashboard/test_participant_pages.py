@@ -2,9 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from surefoot.service.dashboard import overview
-from surefoot.service.dashboard.participant_view import PAGE, describe_participant
-from surefoot.service.dashboard.timeline import draw_timeline
+from surefoot.service.dashboard import trial_pages
+from surefoot.service.dashboard.participant_pages import PAGE, describe_participant, draw_timeline
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
@@ -39,7 +38,7 @@ def test_days_are_counted_by_arrival_or_by_decision_time(browser, monkeypatch, t
     clock.set(BEGIN + timedelta(days=1))
     decide(browser.trial, DecisionRequest(**request("p1", timestamp=BEGIN.isoformat())))
     counts = {
-        by: [day.decisions for day in overview.count_days(browser.trial, clock.moment, 2, by)]
+        by: [day.decisions for day in trial_pages.count_days(browser.trial, clock.moment, 2, by)]
         for by in ("received_at", "decided_at")
     }
     assert counts == {"received_at": [0, 1], "decided_at": [1, 0]}

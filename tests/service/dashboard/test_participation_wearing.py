@@ -7,8 +7,7 @@ import pytest
 
 from surefoot.service.access import keys
 from surefoot.service.app import create_app
-from surefoot.service.dashboard import wearing
-from surefoot.service.dashboard.adherence import SPANS, describe_adherence
+from surefoot.service.dashboard.participation import SPANS, describe_adherence, list_unworn
 from surefoot.service.trial import decisions, outcomes, participants
 from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
 from surefoot.service.trial.trial import open_trial
@@ -59,10 +58,10 @@ def test_who_has_not_worn_the_device_for_two_days_is_listed(opened, monkeypatch,
     clock = Clock(monkeypatch, tmp_path)
     # p1 took it off three days ago, p2 last night, p3 for a week in between.
     walk(opened, clock, {1: range(11, 14), 2: range(13, 14), 3: range(3, 9)})
-    (one,) = wearing.list_unworn(opened, clock.moment)
-    assert one.id == "p1"
-    assert one.decision_points >= 12
-    assert timedelta(days=2) <= clock.moment - one.since <= timedelta(days=3.5)
+    (person,) = list_unworn(opened, clock.moment)
+    assert person.id == "p1"
+    assert person.decision_points >= 12
+    assert timedelta(days=2) <= clock.moment - person.since <= timedelta(days=3.5)
     people = {each.label: each for each in describe_adherence(opened, clock.moment, SPANS["day"], "decided_at").people}
     assert all(each.judged == each.arrived for each in people.values())
     assert {name: round(each.shares["worn"], 1) for name, each in people.items()} == {
