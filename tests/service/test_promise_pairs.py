@@ -11,8 +11,7 @@ from surefoot.service.app import create_app
 from surefoot.service.database import databases
 from surefoot.service.operations import backup
 from surefoot.service.operations.export import export_decisions, export_outcomes
-from surefoot.service.operations.seal import make_seal
-from surefoot.service.operations.verification import verify
+from surefoot.service.operations.verification import make_seal, verify
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.erasure import Erasure, erase_expired

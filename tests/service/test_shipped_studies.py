@@ -11,8 +11,8 @@ from surefoot.datasets.demo_trial import simulate_logs, study_text
 from surefoot.errors import InputError
 from surefoot.service.access import keys
 from surefoot.service.app import create_app
+from surefoot.service.operations.qualification import qualify
 from surefoot.service.operations.verification import verify
-from surefoot.service.qualification.report import qualify
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import check_servable, open_trial
 from surefoot.study import Study

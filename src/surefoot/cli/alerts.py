@@ -17,7 +17,7 @@ def send_test(study: StudyFile = STUDY) -> None:
     need_service()
     from surefoot.errors import InputError
     from surefoot.service.database.clock import now
-    from surefoot.service.messages.channels import DeliveryError, Message, make_channels
+    from surefoot.service.messages import DeliveryError, Message, make_channels
     from surefoot.study import Study
 
     trial = Study.load(study).trial

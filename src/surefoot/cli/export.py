@@ -27,8 +27,7 @@ def export(
         raise InputError(f"{out}: the export is a .csv or .parquet file")
     trial = open_trial(study, database)
     from surefoot.service.access.staff_trail import name_operator, record_action
-    from surefoot.service.operations.export import EXPORTS
-    from surefoot.service.operations.exported_study import write_study_text
+    from surefoot.service.operations.export import EXPORTS, write_study_text
 
     name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
     with atomic_write(out) as temporary:

@@ -22,12 +22,12 @@ def qualify(
     """Try what the service promises on this installation, in a scratch trial; exit code 1 when a check fails."""
     need_service()
     from surefoot.service.database.databases import DEFAULT_URL
-    from surefoot.service.qualification import report
+    from surefoot.service.operations import qualification
 
-    outcome = report.qualify(study, database or DEFAULT_URL)
+    outcome = qualification.qualify(study, database or DEFAULT_URL)
     for check in (*outcome.installation, *outcome.operation):
         typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.found}")
-    page, _ = report.write_report(outcome, out)
+    page, _ = qualification.write_report(outcome, out)
     typer.echo(f"{page}: {'every check passed' if outcome.passed else 'not every check passed'}")
     if not outcome.passed:
         raise typer.Exit(1)

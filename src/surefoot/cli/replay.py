@@ -12,7 +12,7 @@ from surefoot.cli.trial_options import DatabaseUrl, open_database
 
 if TYPE_CHECKING:
     from surefoot.service.database.databases import Database
-    from surefoot.service.operations.seal import Seal
+    from surefoot.service.operations.verification import Seal
 
 SHOWN = 20
 Seals = Annotated[list[Path] | None, typer.Option("--seal", help="What surefoot seal wrote; may be given more than once.")]
@@ -25,7 +25,7 @@ def replay_decisions(database: DatabaseUrl = None, seal: Seals = None) -> None:
     With --seal it also shows that nothing was changed, deleted, inserted or re-dated since.
     """
     opened = open_database(database)
-    from surefoot.service.operations.seal import read_seals
+    from surefoot.service.operations.verification import read_seals
 
     if not account_for(opened, [line for path in seal or () for line in read_seals(path)]):
         raise typer.Exit(1)

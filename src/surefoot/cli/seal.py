@@ -18,16 +18,16 @@ def seal(
 ) -> None:
     """Write the ledger's last hash outside; exit code 1 when an earlier seal of the file no longer fits."""
     opened = open_database(database)
-    from surefoot.service.operations import seal as seals
+    from surefoot.service.operations import verification
 
-    new = seals.make_seal(opened)
+    new = verification.make_seal(opened)
     if to.startswith(("http://", "https://")):
-        seals.send_seal(new, to)
+        verification.send_seal(new, to)
         broken = []
     else:
         path = Path(to)
-        broken = seals.find_broken(opened, seals.read_seals(path)) if path.exists() else []
-        seals.append_seal(new, path)
+        broken = verification.find_broken(opened, verification.read_seals(path)) if path.exists() else []
+        verification.append_seal(new, path)
     typer.echo(f"{to}: block {new.position:,}, hash {new.hash}")
     for seal_kept in broken:
         typer.echo(

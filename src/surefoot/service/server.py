@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from surefoot.errors import InputError
-from surefoot.service.operations.log_settings import make_log_settings
+from surefoot.service.operations.monitoring import make_log_settings
 
 
 def listen(

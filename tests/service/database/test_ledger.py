@@ -9,8 +9,7 @@ from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import decisions, ledger, outcomes
-from surefoot.service.operations.seal import make_seal
-from surefoot.service.operations.verification import verify
+from surefoot.service.operations.verification import make_seal, verify
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide_batch
 from surefoot.service.trial.outcomes import record_outcomes

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from surefoot.service import http_protocol
 from surefoot.service.access import keys
 from surefoot.service.api import middleware
-from surefoot.service.operations.log_settings import FORMATTERS, make_log_settings, request_id
+from surefoot.service.operations.monitoring import FORMATTERS, make_log_settings, request_id
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import request
 from tests.service.support.servers import running

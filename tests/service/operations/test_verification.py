@@ -13,8 +13,7 @@ from surefoot.service.access import keys
 from surefoot.service.database import databases, ledger, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.evidence import EVIDENCE
-from surefoot.service.operations.seal import Seal, make_seal
-from surefoot.service.operations.verification import verify
+from surefoot.service.operations.verification import Seal, make_seal, verify
 from surefoot.service.trial.alerts import close_alert, raise_alert
 from surefoot.service.trial.pauses import set_pause
 from surefoot.service.trial.trial import open_trial

@@ -8,8 +8,7 @@ import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions, erasures, outcomes, participant_events, staff_actions, updates
 from surefoot.service.operations.export import export_decisions
-from surefoot.service.operations.seal import make_seal
-from surefoot.service.operations.verification import verify
+from surefoot.service.operations.verification import make_seal, verify
 from surefoot.service.trial import erasure
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide

@@ -11,8 +11,7 @@ from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
 from surefoot.service.access.staff_trail import record_action
-from surefoot.service.operations.export import EXPORTS, FORMATS
-from surefoot.service.operations.exported_study import write_study_text
+from surefoot.service.operations.export import EXPORTS, FORMATS, write_study_text
 from surefoot.service.trial.trial import Trial
 
 

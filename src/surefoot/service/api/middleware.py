@@ -10,8 +10,7 @@ import time
 import traceback
 from typing import Any
 
-from surefoot.service.operations.log_settings import request_id
-from surefoot.service.operations.request_counters import RequestCounters
+from surefoot.service.operations.monitoring import RequestCounters, request_id
 from surefoot.service.trial.api_errors import ApiError, error_body
 
 log = logging.getLogger("surefoot.service")

@@ -11,7 +11,7 @@ from surefoot.reports.render import render
 from surefoot.service.api.authentication import AuthenticatedRoute
 from surefoot.service.api.routes import trial_of
 from surefoot.service.database import databases
-from surefoot.service.operations.readiness import write_readiness
+from surefoot.service.operations.monitoring import write_readiness
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import ErrorReply
 

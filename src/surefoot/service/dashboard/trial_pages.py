@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from fastapi import Query, Response
 from markupsafe import Markup
 
+from surefoot.service import messages
 from surefoot.service.access import keys
 from surefoot.service.access.staff_trail import list_actions
 from surefoot.service.api.file_replies import export_file
@@ -40,8 +41,7 @@ from surefoot.service.dashboard.participation import (
 )
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
-from surefoot.service.messages import outbox
-from surefoot.service.messages.channels import make_channels
+from surefoot.service.messages import make_channels
 from surefoot.service.trial.alerts import close_alert, count_warnings
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.outcomes import CURRENT
@@ -186,14 +186,14 @@ def alerts_page(viewer: Reader, download: Download = "") -> Response:
         "alerts",
         alerts=listed,
         ways={name: where for name, where in ways.items() if where},
-        messages=outbox.list_messages(viewer.trial),
+        messages=messages.list_messages(viewer.trial),
     )
 
 
 @router.post("/alerts/test")
 def send_test_messages(viewer: Actor) -> Response:
     """Send a message by every channel; it leaves within seconds, and the page says whether it did."""
-    outbox.add_test_messages(viewer.trial, make_channels(viewer.trial.settings.alerts), clock.now())
+    messages.add_test_messages(viewer.trial, make_channels(viewer.trial.settings.alerts), clock.now())
     return go_to("/alerts")
 
 

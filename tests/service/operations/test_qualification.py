@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 from surefoot.cli import app
 from surefoot.service.database import databases
 from surefoot.service.database.schema import decisions
-from surefoot.service.operations import backup
-from surefoot.service.qualification import operation
+from surefoot.service.operations import backup, qualification
 from tests.service.support.trials import STUDY, column
 
 SHORT = STUDY.replace("warm_up_decision_points = 20", "warm_up_decision_points = 8")
@@ -52,7 +51,7 @@ def test_an_installation_passes_and_keeps_its_trial_as_it_was(trial, url, study_
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_what_is_wrong_is_named(trial, url, study_file, tmp_path, monkeypatch):
     study_file.chmod(0o644)
-    monkeypatch.setattr(operation, "replay", lambda database: type("R", (), {"decisions": 3, "differences": ["x"]}))
+    monkeypatch.setattr(qualification, "replay", lambda database: type("R", (), {"decisions": 3, "differences": ["x"]}))
     found, checks, page = run(study_file, url, tmp_path)
     failed = {name for name, one in checks.items() if not one["passed"]}
     assert failed == {"rights on the study file", "replay and ledger", "erasure", "backup and restore"}

@@ -1,28 +1,38 @@
-"""Operation qualification: a scratch trial is run as a trial is, and every promise that can be tried is tried."""
+"""Qualification: checks of an installation, and a scratch trial in which every promise that can be tried is tried."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import secrets
+import shutil
+import socket
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+from sqlalchemy.engine import make_url
 
+from surefoot.atomic_files import atomic_write
 from surefoot.data.column_kinds import VariableKind
+from surefoot.reports.render import render
 from surefoot.service.access.keys import create_key, find_caller, revoke_key
-from surefoot.service.database import databases
+from surefoot.service.database import clock, databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations.backup import back_up, restore
 from surefoot.service.operations.verification import verify
-from surefoot.service.qualification.checks import QualificationCheck
-from surefoot.service.qualification.scratch import scratch_url
 from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
@@ -30,9 +40,123 @@ from surefoot.service.trial.erasure import ask_erasure, confirm_erasure
 from surefoot.service.trial.outcomes import record_outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.replay import replay
-from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.trial import Trial, check_servable, open_trial
 from surefoot.service.updates.updates import begin_update, run_update
 from surefoot.study import Study
+from surefoot.version import __version__
+
+
+@dataclass(frozen=True)
+class QualificationCheck:
+    """One line of the report."""
+
+    name: str
+    wanted: str
+    found: str
+    passed: bool
+
+
+PACKAGES = ("fastapi", "numpy", "psycopg", "pydantic", "scipy", "sqlalchemy", "starlette", "uvicorn")
+FREE_BYTES = 1_000_000_000
+CLOCK_SECONDS = 5.0
+
+
+def check_installation(study: Study, study_file: Path, database: Database) -> Iterator[QualificationCheck]:
+    """The checks that look and change nothing."""
+    yield QualificationCheck("versions", "named in the report", _describe_versions(database), passed=True)
+    check_servable(study)
+    yield QualificationCheck(
+        "study file", "is a study that can be served", f"{study_file}, title '{_title(study)}'", passed=True
+    )
+    yield _check_rights("rights on the study file", study_file)
+    if database.is_sqlite:
+        yield _check_rights("rights on the database file", Path(str(database.engine.url.database)))
+    else:
+        yield _check_role(database)
+    version = databases.schema_version(database)
+    needed = databases.newest_schema_version()
+    shown = "empty" if version is None else f"schema version {version}"
+    yield QualificationCheck("schema", f"empty, or schema version {needed}", shown, passed=version in (None, needed))
+    yield _check_disk(database)
+    yield _check_clock(database)
+
+
+def _title(study: Study) -> str:
+    return "" if study.trial is None else study.trial.title
+
+
+def _describe_versions(database: Database) -> str:
+    with database.autocommit() as connection:
+        query = "SELECT sqlite_version()" if database.is_sqlite else "SHOW server_version"
+        server = f"{connection.dialect.name} {connection.exec_driver_sql(query).scalar()}"
+    installed = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return f"surefoot {__version__}, Python {platform.python_version()}, {platform.platform()}, {server}, {installed}"
+
+
+def _check_rights(name: str, path: Path) -> QualificationCheck:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return QualificationCheck(name, "others may neither read nor write", f"{path}: {mode:o}", passed=not mode & 0o007)
+
+
+def _check_role(database: Database) -> QualificationCheck:
+    with database.autocommit() as connection:
+        above = connection.exec_driver_sql("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").scalar()
+    shown = "a superuser" if above else "not a superuser"
+    return QualificationCheck("rights in the database", "the service's role is not a superuser", shown, passed=not above)
+
+
+def _check_disk(database: Database) -> QualificationCheck:
+    folder = Path(str(database.engine.url.database)).resolve().parent if database.is_sqlite else Path.cwd()
+    free = shutil.disk_usage(folder).free
+    return QualificationCheck("disk", "1 GB or more is free", f"{folder}: {free / 1e9:.1f} GB", passed=free >= FREE_BYTES)
+
+
+def _check_clock(database: Database) -> QualificationCheck:
+    wanted = f"not simulated, within {CLOCK_SECONDS:g} s of the database's clock"
+    if os.environ.get(clock.VARIABLE):
+        return QualificationCheck("clock", wanted, f"{clock.VARIABLE} is set", passed=False)
+    with database.autocommit() as connection:
+        query = "SELECT unixepoch('now')" if database.is_sqlite else "SELECT extract(epoch FROM clock_timestamp())"
+        database_time = float(connection.execute(sa.text(query)).scalar() or 0.0)
+    apart = abs(datetime.now(UTC).timestamp() - database_time)
+    return QualificationCheck("clock", wanted, f"{apart:.1f} s apart", passed=apart <= CLOCK_SECONDS)
+
+
+@contextmanager
+def scratch_url(url: str) -> Iterator[str]:
+    """The URL of an empty place beside the trial: of SQLite a file in the same folder, of PostgreSQL a schema."""
+    name = f"surefoot_qualification_{secrets.token_hex(4)}"
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        path = Path(str(parsed.database)).resolve().parent / f"{name}.db"
+        try:
+            yield f"sqlite:///{path}"
+        finally:
+            for file in path.parent.glob(f"{name}.db*"):
+                file.unlink()
+        return
+    given = databases.connect(url)
+    with given.engine.begin() as connection:
+        connection.execute(sa.schema.CreateSchema(name))
+    try:
+        options = f"-c search_path={name}"
+        yield parsed.update_query_dict({"options": options}).render_as_string(hide_password=False)
+    finally:
+        with given.engine.begin() as connection:
+            connection.execute(sa.schema.DropSchema(name, cascade=True))
+        given.close()
+
+
+@contextmanager
+def scratch_trial(study: Study, url: str) -> Iterator[Trial]:
+    """A new trial of the study in a scratch place."""
+    with scratch_url(url) as scratch:
+        trial = open_trial(study, scratch)
+        try:
+            yield trial
+        finally:
+            trial.close()
+
 
 PEOPLE = ("qualification-1", "qualification-2")
 AT_ONCE = 20
@@ -222,3 +346,50 @@ def _check_backup(trial: Trial, url: str) -> QualificationCheck:
 def _count_differences(database: Database) -> int:
     """What replay and the ledger find."""
     return len(replay(database).differences) + len(verify(database).discrepancies)
+
+
+@dataclass(frozen=True)
+class Qualification:
+    """What an installation showed."""
+
+    title: str
+    host: str
+    database: str
+    study_hash: str
+    at: datetime
+    installation: list[QualificationCheck]
+    operation: list[QualificationCheck]
+
+    @property
+    def passed(self) -> bool:
+        return all(check.passed for check in (*self.installation, *self.operation))
+
+
+def qualify(study_file: Path, url: str) -> Qualification:
+    """Run every check; the trial's own tables are only looked at."""
+    study = Study.load(study_file)
+    database = databases.connect(url, create=False)
+    try:
+        installation = list(check_installation(study, study_file, database))
+        with scratch_trial(study, url) as trial:
+            study_hash = trial.study_id
+            title = trial.settings.title
+            operation = list(check_operation(trial, url))
+        name = database.name
+    finally:
+        database.close()
+    return Qualification(title, socket.gethostname(), name, study_hash, now(), installation, operation)
+
+
+def write_report(found: Qualification, folder: Path) -> tuple[Path, Path]:
+    """`qualification.html` and `qualification.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "qualification.html"
+    data = folder / "qualification.json"
+    with atomic_write(page) as temporary:
+        text = render("qualification.html", package="surefoot.service.operations", title="Qualification", found=found)
+        temporary.write_text(text, encoding="utf-8")
+    with atomic_write(data) as temporary:
+        content = {**asdict(found), "at": found.at.isoformat(), "passed": found.passed}
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return page, data

@@ -13,16 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from surefoot.cli import app as commands
+from surefoot.service import messages
 from surefoot.service.database.clock import now
-from surefoot.service.messages import channels, outbox
-from surefoot.service.messages.channels import PASSWORD, SECRET, USER, DeliveryError, Message, make_channels
-from surefoot.service.messages.sender import MessageSender
+from surefoot.service.messages import PASSWORD, SECRET, USER, DeliveryError, Message, MessageSender, make_channels
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial, open_trial
 from surefoot.study import Study
 from surefoot.study.trial_section import Alerts
 from tests.service.dashboard.pages import sign_in, token
-from tests.service.messages.receivers import mail_server, webhook_receiver
+from tests.service.support.receivers import mail_server, webhook_receiver
 from tests.service.support.trials import STUDY, fill, update
 
 sqlite_only = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -104,14 +103,14 @@ def test_each_alert_and_update_is_told_once_without_ids_and_values(url):
     fill(trial, people=1, points=5)
     update(trial)
     for _ in range(3):
-        outbox.collect_messages(trial, [way], at)
-        outbox.deliver_messages(trial, way, at)
+        messages.collect_messages(trial, [way], at)
+        messages.deliver_messages(trial, way, at)
     assert sorted(message.kind for message in way.sent) == ["policy-check", "update ended"]
     told = "".join(message.text + message.title for message in way.sent)
     assert "p-017" not in told and "1000" not in told and "refused by a policy check" in told
     assert "ended: waiting" in told
-    outbox.collect_messages(trial, [way], at + timedelta(days=30))
-    assert outbox.deliver_messages(trial, way, at + timedelta(days=30)) == 0
+    messages.collect_messages(trial, [way], at + timedelta(days=30))
+    assert messages.deliver_messages(trial, way, at + timedelta(days=30)) == 0
     trial.close()
 
 
@@ -119,13 +118,13 @@ def test_each_alert_and_update_is_told_once_without_ids_and_values(url):
 def test_what_could_not_be_sent_is_tried_again_later_and_shown(url):
     trial, way, at = open_with(url), Recorder(failures=2), now()
     alarm(trial)
-    outbox.collect_messages(trial, [way], at)
-    assert outbox.deliver_messages(trial, way, at) == 0 and outbox.count_undelivered(trial) == 1
-    assert outbox.list_messages(trial)[0]["error"] == "the webhook answered 500"
-    assert outbox.deliver_messages(trial, way, at + timedelta(seconds=29)) == 0 and way.failures == 1, "not yet"
-    assert outbox.deliver_messages(trial, way, at + timedelta(seconds=31)) == 0 and way.failures == 0
-    assert outbox.deliver_messages(trial, way, at + timedelta(seconds=92)) == 1
-    assert outbox.count_undelivered(trial) == 0 and outbox.list_messages(trial)[0]["attempts"] == 3
+    messages.collect_messages(trial, [way], at)
+    assert messages.deliver_messages(trial, way, at) == 0 and messages.count_undelivered(trial) == 1
+    assert messages.list_messages(trial)[0]["error"] == "the webhook answered 500"
+    assert messages.deliver_messages(trial, way, at + timedelta(seconds=29)) == 0 and way.failures == 1, "not yet"
+    assert messages.deliver_messages(trial, way, at + timedelta(seconds=31)) == 0 and way.failures == 0
+    assert messages.deliver_messages(trial, way, at + timedelta(seconds=92)) == 1
+    assert messages.count_undelivered(trial) == 0 and messages.list_messages(trial)[0]["attempts"] == 3
     trial.close()
 
 
@@ -134,14 +133,14 @@ def test_an_hour_has_only_so_many_messages_and_the_last_tells_all_the_rest(url):
     trial, way, at = open_with(url, HOOK + "max_per_hour = 3\n"), Recorder(), now()
     for number in range(10):
         alarm(trial, number)
-    outbox.collect_messages(trial, [way], at)
-    assert outbox.deliver_messages(trial, way, at) == 3
+    messages.collect_messages(trial, [way], at)
+    assert messages.deliver_messages(trial, way, at) == 3
     assert [message.kind for message in way.sent] == ["policy-check", "policy-check", "several"]
     assert "8 messages" in way.sent[2].title and way.sent[2].text.count("policy check") == 8
     alarm(trial, 11)
-    outbox.collect_messages(trial, [way], at)
-    assert outbox.deliver_messages(trial, way, at + timedelta(minutes=59)) == 0
-    assert outbox.deliver_messages(trial, way, at + timedelta(minutes=61)) == 1
+    messages.collect_messages(trial, [way], at)
+    assert messages.deliver_messages(trial, way, at + timedelta(minutes=59)) == 0
+    assert messages.deliver_messages(trial, way, at + timedelta(minutes=61)) == 1
     trial.close()
 
 
@@ -149,16 +148,16 @@ def test_two_workers_send_a_message_once(url):
     trial, at = open_with(url), now()
     other, ways = open_with(url), [Recorder(), Recorder()]
     alarm(trial)
-    outbox.collect_messages(trial, ways[:1], at)
-    outbox.collect_messages(other, ways[1:], at)
+    messages.collect_messages(trial, ways[:1], at)
+    messages.collect_messages(other, ways[1:], at)
     real = ways[0].send
 
     def send_while_the_other_tries(message):
-        assert outbox.deliver_messages(other, ways[1], at) == 0
+        assert messages.deliver_messages(other, ways[1], at) == 0
         real(message)
 
     ways[0].send = send_while_the_other_tries
-    assert outbox.deliver_messages(trial, ways[0], at) == 1 and len(ways[0].sent) + len(ways[1].sent) == 1
+    assert messages.deliver_messages(trial, ways[0], at) == 1 and len(ways[0].sent) + len(ways[1].sent) == 1
     trial.close()
     other.close()
 
@@ -169,8 +168,8 @@ def test_the_digest_comes_once_a_day_with_counts(url):
     fill(trial, people=2, points=5)
     noon = now().replace(hour=12)
     for moment in (noon.replace(hour=7), noon, noon + timedelta(hours=1)):
-        outbox.collect_messages(trial, [way], moment)
-        outbox.deliver_messages(trial, way, moment)
+        messages.collect_messages(trial, [way], moment)
+        messages.deliver_messages(trial, way, moment)
     assert [message.kind for message in way.sent] == ["digest"]
     text = way.sent[0].text
     assert "no policy is live" in text and "0 open alerts" in text and "10 decisions of 2 participants" in text
@@ -188,9 +187,9 @@ def test_the_page_has_a_test_button_and_says_what_became_of_messages(url, client
     page = client.get("/alerts")
     assert "Send a test" in page.text
     assert client.post("/alerts/test", data={"token": token(page)}).headers["location"] == "/alerts"
-    outbox.deliver_messages(client.trial, Recorder(failures=1), now())
+    messages.deliver_messages(client.trial, Recorder(failures=1), now())
     assert "not sent</strong> after 1 attempts: the webhook answered 500" in client.get("/alerts").text
-    outbox.deliver_messages(client.trial, Recorder(), now() + timedelta(minutes=2))
+    messages.deliver_messages(client.trial, Recorder(), now() + timedelta(minutes=2))
     assert "sent <time" in client.get("/alerts").text
     assert "surefoot_undelivered_messages 0" in client.get("/metrics").text
 
@@ -198,11 +197,11 @@ def test_the_page_has_a_test_button_and_says_what_became_of_messages(url, client
 @sqlite_only
 def test_the_sender_runs_beside_the_service_and_outlives_a_failure(url, monkeypatch):
     monkeypatch.setenv(SECRET, "hush")
-    monkeypatch.setattr("surefoot.service.messages.sender.TICK_SECONDS", 0.02)
+    monkeypatch.setattr("surefoot.service.messages.TICK_SECONDS", 0.02)
     with webhook_receiver() as (hook, got, _):
         trial = open_with(url, HOOK.replace("http://127.0.0.1:9/hook", hook))
         sender = MessageSender(trial)
-        monkeypatch.setattr("surefoot.service.messages.sender.collect_messages", iter_once_failing(outbox.collect_messages))
+        monkeypatch.setattr("surefoot.service.messages.collect_messages", iter_once_failing(messages.collect_messages))
         sender.start()
         alarm(trial)
         deadline = time.monotonic() + 60
@@ -227,7 +226,7 @@ def iter_once_failing(real):
 
 def test_the_command_says_which_channel_works(tmp_path, monkeypatch):
     monkeypatch.setenv(SECRET, "hush")
-    monkeypatch.setattr(channels, "SECONDS", 2.0)
+    monkeypatch.setattr(messages, "SECONDS", 2.0)
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
     refused = CliRunner().invoke(commands, ["alerts", "test", "--study", str(study)])

@@ -8,8 +8,7 @@ import sqlalchemy as sa
 
 from surefoot.datasets.demo_trial import study_text
 from surefoot.service.database.schema import activations, policies
-from surefoot.service.operations.export import export_decisions
-from surefoot.service.operations.exported_study import describe_collection, write_study_text
+from surefoot.service.operations.export import describe_collection, export_decisions, write_study_text
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.outcomes import record_outcomes

@@ -1,1 +1,0 @@
-"""Qualification: an installation shows that it does what the service promises, in a report that a person signs."""
