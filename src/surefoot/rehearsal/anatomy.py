@@ -17,7 +17,7 @@ from surefoot.rehearsal.normal_scores import ScoreTable
 from surefoot.rehearsal.outcome_families import OutcomeFamily
 from surefoot.rehearsal.state_parts import StatePart, YesNoPart
 from surefoot.rehearsal.varying import Varying, count_varying, map_varying
-from surefoot.simulators.course import Seed
+from surefoot.simulators.simulator import Seed
 from surefoot.study import Study
 from surefoot.study.log_sections import Reward
 

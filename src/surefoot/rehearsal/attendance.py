@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal.design import TrialDesign
 from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT
-from surefoot.simulators.course import Seed
+from surefoot.simulators.simulator import Seed
 
 
 class Attendance:

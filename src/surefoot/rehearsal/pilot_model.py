@@ -28,8 +28,7 @@ from surefoot.rehearsal.family_choice import FamilyChoice
 from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT, usual_dose
 from surefoot.rehearsal.state_parts import Moment, YesNoPart
 from surefoot.rehearsal.varying import map_varying
-from surefoot.simulators.base import Simulator
-from surefoot.simulators.course import Seed
+from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study.log_reader import transform_reward
 
 Floats = NDArray[np.float64]

@@ -20,8 +20,7 @@ from surefoot.rehearsal.design import UPDATE_HOUR, TrialDesign
 from surefoot.rehearsal.live_policies import LivePolicies
 from surefoot.rehearsal.state_reading import StateReading
 from surefoot.rehearsal.trial_record import SOURCES, TrialRecord, UpdateRecord
-from surefoot.simulators.base import Simulator
-from surefoot.simulators.course import Seed
+from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, TrialSection
 from surefoot.study.log_reader import finish_logs, restore_outcome
 from surefoot.study.measured_logs import MeasuredLogs

@@ -1,12 +1,9 @@
-"""Simulated studies: the HeartSteps participant model, the chain walk, and outliers to put into their logs."""
+"""Simulated studies: the HeartSteps participant model, the chain walk, and artefacts for their logs."""
 
 from gymnasium.envs.registration import register
 
-from surefoot.simulators.base import LongRun, Simulator
 from surefoot.simulators.chain_walk import ChainWalk
 from surefoot.simulators.contamination import Contaminated, contaminate
-from surefoot.simulators.course import Course, Situation
-from surefoot.simulators.dynamics import Dynamics
 from surefoot.simulators.heartsteps import HeartSteps
 from surefoot.simulators.measures import (
     Estimate,
@@ -17,16 +14,15 @@ from surefoot.simulators.measures import (
     reference_policies,
     share_treated,
 )
-from surefoot.simulators.memory import WithMemory
+from surefoot.simulators.simulator import LongRun, Simulation, Simulator, Situation, WithMemory
 
 __all__ = [
     "ChainWalk",
     "Contaminated",
-    "Course",
-    "Dynamics",
     "Estimate",
     "HeartSteps",
     "LongRun",
+    "Simulation",
     "Simulator",
     "Situation",
     "WithMemory",

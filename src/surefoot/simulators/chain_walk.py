@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.policies.policies import Policy
 from surefoot.policies.rules import UpperConfidence
-from surefoot.simulators.base import Simulator
+from surefoot.simulators.simulator import Simulator
 
 SUCCESS = 0.9
 REWARD = 100.0
-"""Of reaching one of the two states in the middle."""
+"""For reaching one of the two states in the middle."""
 
 
 class ChainWalk(Simulator):
     """Four states in a row, 1 to 4; action 0 goes left, action 1 right.
 
-    A move succeeds with probability 0.9 and goes the other way otherwise; at the ends one stays put. The reward belongs to
-    the state that is reached: 0, 100, 100, 0. The first state is uniform (ours: the source is silent). Right, right, left,
-    left is best and earns 90 a step; a coin earns 50.
+    A move succeeds with probability 0.9 and goes the other way otherwise; nobody leaves the ends. The reward belongs to the
+    state that is reached: 0, 100, 100, 0. The first state is uniform (ours: the source is silent). Right, right, left, left
+    is best and earns 90 a step; a coin earns 50.
 
     The expected reward is not linear in [1, s, a, a·s]; `critic_coef` is its least-squares fit under a coin, which visits
     the four states equally often.
@@ -28,7 +28,7 @@ class ChainWalk(Simulator):
     Parameters
     ----------
     participants
-        How many people.
+        Number of people.
 
     Examples
     --------

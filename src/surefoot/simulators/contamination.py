@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.numerics.random_streams import streams
-from surefoot.simulators.course import Seed
+from surefoot.simulators.simulator import Seed
 
-Array = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Contaminated:
+class Contaminated(NamedTuple):
     """Logs with artefacts, and which rows have one.
 
     Attributes
@@ -32,67 +31,60 @@ class Contaminated:
     touched: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class Record:
-    """One participant's values (decision points, state variables and the reward) and what an artefact may draw on."""
+class Record(NamedTuple):
+    """One participant's values, (decision points, state variables and reward), and the ingredients of an artefact."""
 
-    values: Array
+    values: Floats
     strength: float
-    signs: Array
+    signs: Floats
     """−1 or 1 for every value, at random."""
     last: NDArray[np.int64]
-    """For every decision point the last one before the run of artefacts that it belongs to."""
+    """For every decision point the last one before its run of artefacts."""
     rng: np.random.Generator
 
+    @property
+    def sizes(self) -> Floats:
+        """The mean absolute value of every column; 0 where nothing is present."""
+        known = ~np.isnan(self.values)
+        return np.array(
+            [np.abs(column[seen]).mean() if seen.any() else 0.0 for column, seen in zip(self.values.T, known.T, strict=True)]
+        )
 
-@dataclass(frozen=True)
-class Mechanism:
-    """How an artefact changes a participant's values, and what it touches unless one says otherwise."""
+    @property
+    def state_ranges(self) -> tuple[Floats, Floats]:
+        """The least and the greatest of every state variable; 0 where nothing is present."""
+        state = self.values[:, :-1]
+        least = np.where(np.isnan(state), np.inf, state).min(axis=0, initial=np.inf)
+        greatest = np.where(np.isnan(state), -np.inf, state).max(axis=0, initial=-np.inf)
+        least, greatest = np.where(np.isfinite(least), (least, greatest), 0.0)
+        return least, greatest
 
-    change: Callable[[Record], Array]
+
+class Mechanism(NamedTuple):
+    """How an artefact changes a participant's values, and its defaults."""
+
+    change: Callable[[Record], Floats]
     strength: float = 5.0
     values: str = "both"
     after: str = "anything"
     any_strength: bool = False
 
 
-def _mean_absolute(values: Array) -> Array:
-    """Of every column, over what is present; 0 where nothing is."""
-    return np.array([np.abs(column[~np.isnan(column)]).mean() if (~np.isnan(column)).any() else 0.0 for column in values.T])
-
-
-def _range(values: Array) -> tuple[Array, Array]:
-    """The least and the greatest of every column; 0 where nothing is present."""
-    missing = np.isnan(values)
-    least = np.where(missing, np.inf, values).min(axis=0, initial=np.inf)
-    greatest = np.where(missing, -np.inf, values).max(axis=0, initial=-np.inf)
-    least, greatest = np.where(np.isfinite(least), (least, greatest), 0.0)
-    return least, greatest
-
-
-def _disturb_sensor(record: Record) -> Array:
-    return record.values + record.strength * _mean_absolute(record.values) * record.signs
-
-
-def _raise_rewards(record: Record) -> Array:
-    return record.values + record.strength * _mean_absolute(record.values)
-
-
-def _answer_carelessly(record: Record) -> Array:
-    least, greatest = _range(record.values[:, :-1])
+def _answer_carelessly(record: Record) -> Floats:
+    least, greatest = record.state_ranges
     answers = least + (greatest - least) * record.rng.random(record.values[:, :-1].shape)
     return np.column_stack([answers, record.values[:, -1]])
 
 
-def _answer_alike(record: Record) -> Array:
-    least, greatest = _range(record.values[:, :-1])
+def _answer_alike(record: Record) -> Floats:
+    least, greatest = record.state_ranges
     answers = least.min() + (greatest.max() - least.min()) * record.rng.random((len(record.values), 1))
     return np.column_stack([np.broadcast_to(answers, record.values[:, :-1].shape), record.values[:, -1]])
 
 
 MECHANISMS = {
-    "sensor": Mechanism(_disturb_sensor),
-    "prompted": Mechanism(_raise_rewards, values="reward", after="prompt"),
+    "sensor": Mechanism(lambda record: record.values + record.strength * record.sizes * record.signs),
+    "prompted": Mechanism(lambda record: record.values + record.strength * record.sizes, values="reward", after="prompt"),
     "careless": Mechanism(_answer_carelessly, values="state"),
     "nonwear": Mechanism(lambda record: np.zeros_like(record.values)),
     "stuck": Mechanism(lambda record: record.values[record.last], values="reward"),
@@ -129,7 +121,7 @@ def contaminate(
     Parameters
     ----------
     logs
-        As they should have been.
+        Clean logs.
     mechanism
         `sensor`: every state variable and the reward move by ± ν × the participant's mean absolute value of it, signs at
         random. `prompted`: only after an action other than 0; the reward rises by ν × the participant's mean absolute
@@ -144,7 +136,7 @@ def contaminate(
     run_length
         The mean length of runs of touched decision points, geometric; 1 scatters them.
     values
-        What is touched: `state`, `reward` or `both`; the mechanism's own unless given.
+        The values touched: `state`, `reward` or `both`; the mechanism's default unless given.
     after
         Whether the artefact depends on the action: `anything`, `nothing` or `prompt`.
     seed
@@ -162,11 +154,16 @@ def contaminate(
     >>> int(contaminate(logs, mechanism="sensor", ratio=0.1, seed=1).touched.sum())
     20
     """
-    how = MECHANISMS[_among("mechanism", mechanism, MECHANISMS)]
-    which = VALUES[_among("values", values or how.values, VALUES)]
-    allowed = AFTER[_among("after", after or how.after, AFTER)]
-    strength = how.strength if strength is None else strength
-    _check_numbers(ratio, strength, run_length, how)
+    artefact = MECHANISMS[_check_name("mechanism", mechanism, MECHANISMS)]
+    columns = VALUES[_check_name("values", values or artefact.values, VALUES)]
+    allowed = AFTER[_check_name("after", after or artefact.after, AFTER)]
+    strength = artefact.strength if strength is None else strength
+    if not 0 <= ratio <= 1:
+        raise InputError(f"ratio is {ratio}; it is a share of the decision points, between 0 and 1")
+    if not np.isfinite(strength) or (strength < 0 and not artefact.any_strength):
+        raise InputError(f"strength is {strength}; it must be a finite number of at least 0")
+    if not (np.isfinite(run_length) and run_length >= 1):
+        raise InputError(f"run_length is {run_length}; it is a mean number of decision points, at least 1")
     observed = np.column_stack([logs.state, logs.reward])
     moved = observed.copy()
     touched = np.zeros(len(logs), dtype=bool)
@@ -174,22 +171,22 @@ def contaminate(
         rows = logs.order[logs.starts[index] : logs.starts[index + 1]]
         shuffled = rng.permutation(len(rows))
         signs = rng.choice((-1.0, 1.0), observed[rows].shape)
-        candidates = shuffled[allowed(logs.action[rows[shuffled]])]
-        chosen, last = _runs(candidates, round(ratio * len(rows)), run_length, len(rows), rng)
-        changed = how.change(Record(observed[rows], strength, signs, last, rng))
-        # What was missing stays missing: no artefact makes a value.
+        starts = shuffled[allowed(logs.action[rows[shuffled]])]
+        chosen, last = _choose_runs(starts, round(ratio * len(rows)), run_length, len(rows), rng)
+        changed = artefact.change(Record(observed[rows], strength, signs, last, rng))
+        # Missing values stay missing: no artefact makes a value.
         changed = np.where(np.isnan(observed[rows]), np.nan, changed)
-        moved[rows[chosen], which] = changed[chosen, which]
+        moved[rows[chosen], columns] = changed[chosen, columns]
         touched[rows[chosen]] = True
     return Contaminated(logs.with_values(state=moved[:, :-1], reward=moved[:, -1]), touched)
 
 
-def _runs(
+def _choose_runs(
     starts: NDArray[np.int64], wanted: int, mean: float, points: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Decision points touched, and for each of the record the last one before its run.
+    """Decision points to touch, and for each of the record the last one before its run.
 
-    Runs go along the decision points that may be touched, from random starts, until there are enough.
+    Runs follow the decision points that may be touched, from random starts, until there are enough.
     """
     last = np.maximum(np.arange(points) - 1, 0)
     if mean == 1:
@@ -207,16 +204,7 @@ def _runs(
     return np.array(list(taken), dtype=np.int64), last
 
 
-def _among(what: str, name: str, names: Iterable[str]) -> str:
+def _check_name(parameter: str, name: str, names: Iterable[str]) -> str:
     if name not in names:
-        raise InputError(f"there is no {what} '{name}'{did_you_mean(name, names)}; choose from {list(names)}")
+        raise InputError(f"there is no {parameter} '{name}'{did_you_mean(name, names)}; choose from {list(names)}")
     return name
-
-
-def _check_numbers(ratio: float, strength: float, run_length: float, how: Mechanism) -> None:
-    if not 0 <= ratio <= 1:
-        raise InputError(f"ratio is {ratio}; it is a share of the decision points, between 0 and 1")
-    if not np.isfinite(strength) or (strength < 0 and not how.any_strength):
-        raise InputError(f"strength is {strength}; it must be a finite number of at least 0")
-    if not (np.isfinite(run_length) and run_length >= 1):
-        raise InputError(f"run_length is {run_length}; it is a mean number of decision points, at least 1")

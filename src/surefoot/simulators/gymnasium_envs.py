@@ -11,25 +11,25 @@ from numpy.typing import NDArray
 
 from surefoot.numerics.engines import NUMPY
 from surefoot.simulators.chain_walk import ChainWalk
-from surefoot.simulators.dynamics import Dynamics
 from surefoot.simulators.heartsteps import HeartSteps
+from surefoot.simulators.simulator import Simulator
 
 Observation = Any
-MOST = 1e6
-"""Declared bounds of a state that has none."""
+BOUND = 1e6
+"""Declared bound of a state that has none."""
 
 
 class ParticipantEnv(gymnasium.Env[Observation, np.int64]):
     """One participant of any simulator.
 
-    Observation: a dict with the `state` (missing values stand as 0), which of its variables are `missing`, and whether the
-    participant is `available`; who is not gets action 0 whatever is chosen. Action: 0 nothing, 1 and more the others.
-    Reward: what the participant really earned; `info["reported"]` says whether logs would hold it. It never terminates.
+    Observation: a dict with the `state` (missing values are 0), which of its variables are `missing`, and whether the
+    participant is `available`; an unavailable participant gets action 0. Action: 0 nothing, 1 and more the others. Reward:
+    the true reward; `info["reported"]` says whether logs would hold it. It never terminates.
 
     Parameters
     ----------
     simulator
-        Whose dynamics they are.
+        The people.
     participant
         The position of the participant among the simulator's.
 
@@ -46,48 +46,49 @@ class ParticipantEnv(gymnasium.Env[Observation, np.int64]):
     observation_space: spaces.Space[Any]
     action_space: spaces.Discrete
 
-    def __init__(self, simulator: Dynamics, participant: int = 0) -> None:
-        self._model = simulator.of(slice(participant, participant + 1), NUMPY)
+    def __init__(self, simulator: Simulator, participant: int = 0) -> None:
+        self._simulator = simulator.of(slice(participant, participant + 1), NUMPY)
         variables = len(simulator.state_names)
         self.action_space = spaces.Discrete(len(simulator.action_names))
-        parts = {
-            "state": spaces.Box(-MOST, MOST, (variables,), np.float64),
-            "missing": spaces.MultiBinary(variables),
-            "available": spaces.Discrete(2),
-        }
-        self.observation_space = spaces.Dict(parts)
+        self.observation_space = spaces.Dict(
+            {
+                "state": spaces.Box(-BOUND, BOUND, (variables,), np.float64),
+                "missing": spaces.MultiBinary(variables),
+                "available": spaces.Discrete(2),
+            }
+        )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state = np.asarray(self._model.begin(self._draw(self._model.initial_numbers)))
+        self._state = np.asarray(self._simulator.begin(self._draw(self._simulator.initial_numbers)))
         return self.observe(), {}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         taken = np.array([action if self._is_available() else 0])
-        following, reward = self._model.advance(self._state, taken, self._draw(self._model.step_numbers))
-        reported = not np.isnan(self._model.report(self._state, reward)[0])
+        following, reward = self._simulator.advance(self._state, taken, self._draw(self._simulator.step_numbers))
+        reported = not np.isnan(self._simulator.report(self._state, reward)[0])
         self._state = np.asarray(following)
         return self.observe(), float(reward[0]), False, False, {"reported": reported}
 
     def observe(self) -> Observation:
         """What is known before the next action."""
-        seen = self._see()
-        missing = np.isnan(seen)
+        state = self._see()
+        missing = np.isnan(state)
         return {
-            "state": np.where(missing, 0.0, seen),
+            "state": np.where(missing, 0.0, state),
             "missing": missing.astype(np.int8),
             "available": np.int64(self._is_available()),
         }
 
     def _see(self) -> NDArray[np.float64]:
-        return np.asarray(self._model.visible(self._state))[:, 0].copy()
+        return np.asarray(self._simulator.visible(self._state))[:, 0].copy()
 
     def _is_available(self) -> bool:
-        free = self._model.available(self._state)
+        free = self._simulator.available(self._state)
         return free is None or bool(free[0])
 
     def _draw(self, numbers: int) -> NDArray[np.float64]:
-        return self._model.draw(self.np_random, (numbers,))[:, None]
+        return self._simulator.draw(self.np_random, (numbers,))[:, None]
 
 
 class HeartStepsEnv(ParticipantEnv):

@@ -15,8 +15,8 @@ from surefoot.numerics.engines import Engine
 from surefoot.numerics.random_streams import streams
 from surefoot.policies.features import effects
 from surefoot.policies.policies import Policies, Policy
-from surefoot.policies.rules import DecisionRule, UpperConfidence
-from surefoot.simulators.base import Simulator
+from surefoot.policies.rules import UpperConfidence
+from surefoot.simulators.simulator import Simulator
 
 BETA = (0.4, 0.3, 0.4, 0.7, 0.05, 0.6, 3.0, 0.25, 0.25, 0.4, 0.1, 0.5, 500.0)
 """β₁ … β₁₃."""
@@ -46,12 +46,12 @@ class HeartSteps(Simulator):
     Parameters
     ----------
     participants
-        How many people.
+        Number of people.
     spread
-        With it everybody's coefficients of the reward on [1, s, a, a·s] and of the transitions are drawn around these,
-        `spread` times the standard deviations above; `critic_coef` and `transition_coef` hold the truth.
+        Everybody's coefficients of the reward on [1, s, a, a·s] and of the transitions are drawn around these, with `spread`
+        times the standard deviations above; `critic_coef` and `transition_coef` hold the truth.
     seed
-        Of these draws.
+        Seed of these draws.
 
     Examples
     --------
@@ -78,7 +78,12 @@ class HeartSteps(Simulator):
         if self.spread:
             drawn = np.array([rng.standard_normal(14) for rng in streams(seed, "participants", range(participants))])
             self._deviation = list(self.spread * np.array(REWARD_SPREAD)[:, None] * drawn[:, :8].T)
-            self._transition = _stable(np.array(BETA[:6])[:, None] + _transition_spread(self.spread) * drawn[:, 8:].T)
+            deviation = self.spread * np.array(TRANSITION_SPREAD)[:, None] * drawn[:, 8:].T
+            beta = np.array(BETA[:6])[:, None] + deviation
+            for carried in (0, 1, 3):
+                beta[carried] = beta[carried].clip(-MOST_STABLE, MOST_STABLE)
+            beta[4] = beta[4].clip(-MOST_STABLE - beta[3], MOST_STABLE - beta[3])
+            self._transition = list(beta)
             self.critic_coef = type(self).critic_coef + np.stack(self._deviation, axis=1)
 
     def __repr__(self) -> str:
@@ -101,10 +106,10 @@ class HeartSteps(Simulator):
     def of(self, people: slice, engine: Engine) -> Self:
         if not self.spread:
             return self
-        part = copy(self)
-        part._deviation = [engine.to_device(values[people]) for values in self._deviation]
-        part._transition = [engine.to_device(values[people]) for values in self._transition]
-        return part
+        selected = copy(self)
+        selected._deviation = [engine.to_device(values[people]) for values in self._deviation]
+        selected._transition = [engine.to_device(values[people]) for values in self._transition]
+        return selected
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return rng.standard_normal(shape)
@@ -126,7 +131,7 @@ class HeartSteps(Simulator):
         return following, reward + self._own_reward(state, action) if self.spread else reward
 
     def _own_reward(self, state: Array, action: Array) -> Array:
-        """What a participant earns more than the population's model says."""
+        """A participant's deviation from the population's expected reward."""
         d = self._deviation
         nothing = d[0] + d[1] * state[0] + d[2] * state[1] + d[3] * state[2]
         return nothing + action * (d[4] + d[5] * state[0] + d[6] * state[1] + d[7] * state[2])
@@ -144,24 +149,9 @@ class HeartSteps(Simulator):
 
     def oracle_myopic(self) -> Policy | Policies:
         if self.spread:
-            return self._policies(effects(self.critic_coef, 2))
+            advantage = effects(self.critic_coef, 2)
+            means = np.concatenate([np.zeros_like(advantage), advantage], axis=1)
+            rule = UpperConfidence(means, np.zeros((*means.shape, 4)))
+            return Policies(self.participants, rule, self.action_names, self.state_names)
         mean = np.array([[0.0, 0.0, 0.0, 0.0], [BETA[8], BETA[9], 0.0, BETA[7]]])
         return Policy(UpperConfidence(mean, np.zeros((2, 4, 4))), self.action_names, self.state_names)
-
-    def _policies(self, advantage: NDArray[np.float64]) -> Policies:
-        """Everybody's policy that sends where their advantage (people, 1, 4) on [s, 1] is above zero."""
-        mean = np.concatenate([np.zeros_like(advantage), advantage], axis=1)
-        rule: DecisionRule = UpperConfidence(mean, np.zeros((*mean.shape, 4)))
-        return Policies(self.participants, rule, self.action_names, self.state_names)
-
-
-def _transition_spread(spread: float) -> NDArray[np.float64]:
-    return spread * np.array(TRANSITION_SPREAD)[:, None]
-
-
-def _stable(beta: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """β₁ … β₆ (6, people) with what carries a state over kept below 1."""
-    for carried in (0, 1, 3):
-        beta[carried] = beta[carried].clip(-MOST_STABLE, MOST_STABLE)
-    beta[4] = beta[4].clip(-MOST_STABLE - beta[3], MOST_STABLE - beta[3])
-    return list(beta)

@@ -1,4 +1,4 @@
-"""Evaluation in a simulator: what a policy earns in the long run, and how far it is from the truth."""
+"""Evaluation in a simulator: a policy's reward in the long run, and its distance from the truth."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
 from surefoot.learning.methods import Method
-from surefoot.policies import baselines, coin
-from surefoot.policies.policies import Policies, Policy
-from surefoot.simulators.base import Simulator
-from surefoot.simulators.course import Seed
-
-Decides = Policy | Policies
+from surefoot.policies import Policies, Policy, baselines, coin
+from surefoot.simulators.simulator import Seed, Simulator
 
 
 class Estimate(NamedTuple):
@@ -24,10 +20,8 @@ class Estimate(NamedTuple):
 
     Attributes
     ----------
-    mean
-        Over people.
-    standard_error
-        Of the mean.
+    mean, standard_error
+        Over people; the standard error of one participant is infinite.
     per_participant
         Everybody's value, (people,).
     """
@@ -38,7 +32,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def over(cls, per_participant: NDArray[np.float64]) -> Estimate:
-        """Standard error: standard deviation over people / √people; infinite for one participant, who has no spread."""
+        """The mean of everybody's values, with its standard error: standard deviation / √people."""
         people = len(per_participant)
         error = float(per_participant.std(ddof=1) / np.sqrt(people)) if people > 1 else np.inf
         return cls(float(per_participant.mean()), error, per_participant)
@@ -46,14 +40,19 @@ class Estimate(NamedTuple):
 
 @overload
 def long_run_average_reward(
-    simulator: Simulator, policies: Decides, *, steps: int = ..., keep: int = ..., seed: Seed
+    simulator: Simulator, policies: Policy | Policies, *, steps: int = ..., keep: int = ..., seed: Seed
 ) -> Estimate: ...
 @overload
 def long_run_average_reward(
-    simulator: Simulator, policies: Mapping[str, Decides], *, steps: int = ..., keep: int = ..., seed: Seed
+    simulator: Simulator, policies: Mapping[str, Policy | Policies], *, steps: int = ..., keep: int = ..., seed: Seed
 ) -> dict[str, Estimate]: ...
 def long_run_average_reward(
-    simulator: Simulator, policies: Decides | Mapping[str, Decides], *, steps: int = 5000, keep: int = 4000, seed: Seed
+    simulator: Simulator,
+    policies: Policy | Policies | Mapping[str, Policy | Policies],
+    *,
+    steps: int = 5000,
+    keep: int = 4000,
+    seed: Seed,
 ) -> Estimate | dict[str, Estimate]:
     """ElrAR: run everybody's policy for `steps` decision points, average the rewards of the last `keep`, then over people.
 
@@ -62,9 +61,9 @@ def long_run_average_reward(
     simulator
         The people.
     policies
-        One, or several by name: they face the same random numbers and give a result each.
+        One, or several by name: they meet the same random numbers.
     steps, keep
-        How many decision points, and how many of the last count.
+        Number of decision points, and how many of the last count.
     seed
         Root of the random numbers.
 
@@ -79,13 +78,15 @@ def long_run_average_reward(
     >>> round(long_run_average_reward(sim, sim.oracle_myopic(), seed=0).mean)
     90
     """
-    if isinstance(policies, Mapping):
-        runs = simulator.run(policies, steps=steps, keep=keep, seed=seed)
-        return {name: Estimate.over(run.reward) for name, run in runs.items()}
-    return Estimate.over(simulator.run({"it": policies}, steps=steps, keep=keep, seed=seed)["it"].reward)
+    several = policies if isinstance(policies, Mapping) else {"": policies}
+    runs = simulator.run(several, steps=steps, keep=keep, seed=seed)
+    rewards = {name: Estimate.over(run.reward) for name, run in runs.items()}
+    return rewards if isinstance(policies, Mapping) else rewards[""]
 
 
-def share_treated(simulator: Simulator, policies: Decides, *, steps: int = 5000, keep: int = 4000, seed: Seed) -> Estimate:
+def share_treated(
+    simulator: Simulator, policies: Policy | Policies, *, steps: int = 5000, keep: int = 4000, seed: Seed
+) -> Estimate:
     """Share of decision points with an action other than 0, in the same run as `long_run_average_reward`.
 
     Parameters
@@ -103,22 +104,18 @@ def share_treated(simulator: Simulator, policies: Decides, *, steps: int = 5000,
     >>> float(share_treated(sf.simulators.HeartSteps(participants=3), sf.policies.always(2), steps=20, keep=10, seed=0).mean)
     1.0
     """
-    return Estimate.over(simulator.run({"it": policies}, steps=steps, keep=keep, seed=seed)["it"].share_treated)
+    return Estimate.over(simulator.run({"": policies}, steps=steps, keep=keep, seed=seed)[""].share_treated)
 
 
-def immediate_regret(simulator: Simulator, policies: Decides, *, states: int = 1000, seed: Seed) -> Estimate:
+def immediate_regret(simulator: Simulator, policies: Policy | Policies, *, states: int = 1000, seed: Seed) -> Estimate:
     """Mean of max_a q(s, a) − Σ_a π(a | s) q(s, a), q the true expected immediate reward.
 
     Parameters
     ----------
-    simulator
-        The people.
-    policies
-        What is judged.
+    simulator, policies, seed
+        As in `long_run_average_reward`.
     states
-        The reference states are those that a coin visits in so many decision points: the same for every policy.
-    seed
-        Root of the random numbers.
+        Number of reference states: those that a coin visits, the same for every policy.
 
     Returns
     -------
@@ -135,12 +132,12 @@ def immediate_regret(simulator: Simulator, policies: Decides, *, states: int = 1
 
 
 def reference_states(simulator: Simulator, states: int, seed: Seed) -> NDArray[np.float64]:
-    """What a coin visits: (people, states, variables)."""
+    """The states that a coin visits, (people, states, variables)."""
     logs = simulator.collect(coin(len(simulator.action_names)), decision_points=states, seed=seed)
     return logs.state[logs.order].reshape(len(simulator.participants), states, -1)
 
 
-def regret_at(simulator: Simulator, policies: Decides, states: NDArray[np.float64]) -> Estimate:
+def regret_at(simulator: Simulator, policies: Policy | Policies, states: NDArray[np.float64]) -> Estimate:
     """The immediate regret at given states of every participant, (people, states, variables)."""
     # Every participant's rule meets all of that participant's states: the new axis makes the batch (people, states).
     probabilities = policies.rules_for(simulator.participants)[:, None].probabilities(states)
@@ -155,9 +152,9 @@ def coefficient_error(simulator: Simulator, fitted: Method) -> Estimate:
     Parameters
     ----------
     simulator
-        Whose logs the method was fitted to.
+        The people.
     fitted
-        The method.
+        The method, fitted to their logs.
 
     Returns
     -------
@@ -174,13 +171,13 @@ def coefficient_error(simulator: Simulator, fitted: Method) -> Estimate:
     return Estimate.over(np.linalg.norm(fitted.critic_coef_ - simulator.critic_coef, axis=1))
 
 
-def reference_policies(simulator: Simulator) -> dict[str, Decides]:
-    """What every table is compared with: `never`, `always`, `coin` and `oracle-myopic`.
+def reference_policies(simulator: Simulator) -> dict[str, Policy | Policies]:
+    """The references of every table: `never`, `always`, `coin` and `oracle-myopic`.
 
     Parameters
     ----------
     simulator
-        Whose truth the oracle knows.
+        Its truth defines the oracle.
 
     Returns
     -------
@@ -193,16 +190,13 @@ def reference_policies(simulator: Simulator) -> dict[str, Decides]:
     >>> list(reference_policies(sf.simulators.HeartSteps(participants=3)))
     ['never', 'always', 'coin', 'oracle-myopic']
     """
-    return {
-        **baselines(simulator.action_names),
-        "coin": coin(len(simulator.action_names)),
-        "oracle-myopic": simulator.oracle_myopic(),
-    }
+    references = {**baselines(simulator.action_names), "coin": coin(len(simulator.action_names))}
+    return {**references, "oracle-myopic": simulator.oracle_myopic()}
 
 
 def compare(
     simulator: Simulator,
-    fitted: Mapping[str, Method | Decides],
+    fitted: Mapping[str, Method | Policy | Policies],
     *,
     steps: int = 5000,
     keep: int = 4000,
@@ -214,18 +208,12 @@ def compare(
 
     Parameters
     ----------
-    simulator
-        The people.
+    simulator, steps, keep, states, seed
+        As in `long_run_average_reward` and `immediate_regret`.
     fitted
         Fitted methods or policies, by name.
-    steps, keep
-        Of the long run: how many decision points, and how many of the last count.
-    states
-        Reference states of the immediate regret.
-    seed
-        Root of the random numbers.
     backend
-        Of which library the frame is.
+        The library of the frame.
 
     Returns
     -------
@@ -241,18 +229,19 @@ def compare(
     """
     if not fitted:
         raise InputError("nothing to compare; give at least one method or policy by name")
-    deciding = {name: item.policies_ if isinstance(item, Method) else item for name, item in fitted.items()}
-    runs = simulator.run(deciding, steps=steps, keep=keep, seed=seed)
+    policies = {name: item.policies_ if isinstance(item, Method) else item for name, item in fitted.items()}
+    runs = simulator.run(policies, steps=steps, keep=keep, seed=seed)
     visited = reference_states(simulator, states, seed)
-    rows: list[tuple[str, str, float, float]] = []
+    columns: dict[str, list[Any]] = {"name": [], "measure": [], "mean": [], "standard_error": []}
     for name, item in fitted.items():
         measures = {
             "long_run_average_reward": Estimate.over(runs[name].reward),
             "share_treated": Estimate.over(runs[name].share_treated),
-            "immediate_regret": regret_at(simulator, deciding[name], visited),
+            "immediate_regret": regret_at(simulator, policies[name], visited),
         }
         if isinstance(item, Method):
             measures["coefficient_error"] = coefficient_error(simulator, item)
-        rows += [(name, measure, estimate.mean, estimate.standard_error) for measure, estimate in measures.items()]
-    names, measured, means, errors = zip(*rows, strict=True)
-    return make_frame({"name": names, "measure": measured, "mean": means, "standard_error": errors}, backend)
+        for measure, estimate in measures.items():
+            for column, value in zip(columns.values(), (name, measure, *estimate[:2]), strict=True):
+                column.append(value)
+    return make_frame(columns, backend)
