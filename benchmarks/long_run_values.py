@@ -19,7 +19,7 @@ import numpy as np
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.cross_fitting import assign_folds, fit_without_folds
+from surefoot.evaluation.candidates import assign_folds, fit_without_folds
 from surefoot.evaluation.long_run import LongRunLogs, value_long_run
 from surefoot.inference.intervals import t_quantile
 from surefoot.simulators import HeartSteps

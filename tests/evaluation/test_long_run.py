@@ -1,20 +1,26 @@
+"""Long-run values against known truth, against the equations written out, and at the limits of the logs."""
+
 import json
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.headlines import describe_long_run
-from surefoot.evaluation.long_run import LongRunLogs, value_long_run
-from surefoot.evaluation.page import render_page
+from surefoot.evaluation.long_run import PAIRS_PER_COEFFICIENT, PEOPLE_DIFFER, LongRunLogs, value_long_run
+from surefoot.learning.critics import Capped, Ridge
 from surefoot.reports.reward_units import RewardUnit
 from tests.reference.long_run import correct_for_people, jackknife_halves
 
 SIM = sf.simulators.HeartSteps(participants=50)
+
+
 TRUTH = {"never": 1500.0, "always": 1138.3, "coin": 1317.9, "oracle-myopic": 1284.2}
+
+
 """Closed forms, but the last, which is simulated."""
 
 
@@ -41,10 +47,10 @@ def test_a_disagreement_is_said(found):
     rows = {row.policy: row for row in found.long_run}
     for name in ("coin", "always", "oracle-myopic"):
         assert rows[name].disagreement == "its prompts pay now and cost later"
-        assert "pay now and cost later" in describe_long_run(rows[name], RewardUnit("steps"))
+        assert "pay now and cost later" in rows[name].describe(RewardUnit("steps"))
     assert rows["never"].disagreement == rows["hb-ahead"].disagreement == ""
     assert rows["never"].difference.value == 0
-    page = render_page(found, title="t")
+    page = found.to_html(title="t")
     assert "In the long run" in page
     assert found.to_dict()["long_run"][1]["disagreement"]
 
@@ -73,7 +79,7 @@ def solve_fixed(data, send):
 
 def test_the_estimate_solves_the_equations_written_out():
     logs = sf.simulators.HeartSteps(participants=12, spread=1.0).collect(sf.policies.coin(2), decision_points=30, seed=1)
-    solution = solve_fixed(LongRunLogs.of_logs(logs, sf.method("ahead").make_critic()), 0.3)
+    solution = solve_fixed(LongRunLogs.of_logs(logs, Ridge()), 0.3)
     *rows, early = write_out(logs, 12, 30, 0.3)
     value = jackknife_halves(*rows, early)
     assert_allclose(solution.value, value, rtol=1e-8)
@@ -109,7 +115,7 @@ def test_values_are_right_where_people_differ_in_level(people, points):
     differences, covers = [], 0
     for _ in range(40):
         logs = differ_in_level(people, points, rng)
-        data = LongRunLogs.of_logs(logs, sf.method("ahead").make_critic())
+        data = LongRunLogs.of_logs(logs, Ridge())
         decisions = {
             name: np.tile([1 - send, send], (len(data.rows), 1)) for name, send in (("never", 0.0), ("always", 1.0))
         }
@@ -124,7 +130,7 @@ def test_values_are_right_where_people_differ_in_level(people, points):
 
 def value_baselines(simulator, points, seed):
     logs = simulator.collect(sf.policies.coin(2), decision_points=points, seed=seed)
-    data = LongRunLogs.of_logs(logs, sf.method("ahead").make_critic())
+    data = LongRunLogs.of_logs(logs, Ridge())
     decisions = {name: np.tile([1 - send, send], (len(data.rows), 1)) for name, send in (("never", 0.0), ("always", 1.0))}
     return value_long_run(data, decisions, {"never": 0.0, "always": 0.0})
 
@@ -195,8 +201,8 @@ def test_a_variable_that_never_changes_within_people_is_no_obstacle():
         np.column_stack([logs.state[logs.order], age]).reshape(50, 210, 4),
         *(values[logs.order].reshape(50, 210) for values in (logs.action, logs.reward)),
     )
-    solution = solve_fixed(LongRunLogs.of_logs(wide, sf.method("ahead").make_critic()), 0.0)
-    alone = solve_fixed(LongRunLogs.of_logs(logs, sf.method("ahead").make_critic()), 0.0)
+    solution = solve_fixed(LongRunLogs.of_logs(wide, Ridge()), 0.0)
+    alone = solve_fixed(LongRunLogs.of_logs(logs, Ridge()), 0.0)
     assert_allclose(solution.value, alone.value, rtol=0.03)
 
 
@@ -221,13 +227,13 @@ def test_what_cannot_be_told_is_refused():
     logs = SIM.collect(sf.policies.coin(2), decision_points=40, seed=0)
     few = logs.with_values(reward=np.where((logs.time < 2) & (logs.participant_index < 4), logs.reward, np.nan))
     with pytest.raises(sf.InputError, match="too few for a long-run value"):
-        LongRunLogs.of_logs(few, sf.method("ahead").make_critic())
+        LongRunLogs.of_logs(few, Ridge())
     doubled = np.column_stack([logs.state[:, 0], logs.state[:, 0]])
     same = sf.Trajectories.from_arrays(
         doubled[logs.order].reshape(50, 40, 2), *(v[logs.order].reshape(50, 40) for v in (logs.action, logs.reward))
     )
     with pytest.raises(sf.InputError, match="a state is a combination of others"):
-        LongRunLogs.of_logs(same, sf.method("ahead").make_critic()).solve(np.tile([0.5, 0.5], (50 * 39, 1)))
+        LongRunLogs.of_logs(same, Ridge()).solve(np.tile([0.5, 0.5], (50 * 39, 1)))
 
 
 def test_the_command_prints_it(tmp_path):
@@ -247,3 +253,110 @@ def test_the_command_prints_it(tmp_path):
     assert "In the long run ahead is worth" in said.output
     numbers = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
     assert {row["policy"] for row in numbers["long_run"]} == {"ahead", "never", "always"}
+
+
+def test_long_run_intervals_are_students_over_people():
+    logs = sf.simulators.HeartSteps(participants=12).collect(sf.policies.coin(2), decision_points=60, seed=1)
+    data = LongRunLogs.of_logs(logs, Ridge())
+    decisions = {name: np.tile(row, (len(data.rows), 1)) for name, row in (("never", [1.0, 0]), ("half", [0.5, 0.5]))}
+    (never, half), notes = value_long_run(data, decisions, {"never": 10.0, "half": 14.0})
+    differ = data.solve(decisions["never"]).p_value < PEOPLE_DIFFER
+    assert any("people differ in how they react" in note for note in notes) == differ
+    value, own = data.solve(decisions["half"]).correct(differ)
+    nothing, own_nothing = data.solve(decisions["never"]).correct(differ)
+    assert (never.difference.value, never.immediate_difference, half.immediate_difference) == (0, 0, 4)
+    for found, middle, pull in ((half.value, value, own), (half.difference, value - nothing, own - own_nothing)):
+        error = np.sqrt((pull**2).sum() * 12 / 11)
+        assert_allclose(found, (middle, error, *stats.t.interval(0.95, 11, middle, error)))
+
+
+def make_logs(people=4, points=30, *, gap=1, variables=2, scale=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    state = rng.standard_normal((people, points, variables))
+    action = np.resize([0, 1], (people, points))
+    reward = 1 + state[..., 0] + 0.5 * action + 0.1 * rng.standard_normal((people, points))
+    time = np.tile(gap * np.arange(points), (people, 1))
+    return sf.Trajectories.from_arrays(scale * state, action, reward, time=time, probability=np.full((people, points), 0.5))
+
+
+def test_decision_points_further_apart_than_the_gap_do_not_follow_each_other():
+    logs = make_logs(gap=3)
+    for gap in (1, 2):
+        with pytest.raises(sf.InputError, match="is never followed by a decision point with a known state"):
+            LongRunLogs.of_logs(logs, Ridge(), max_gap=gap)
+    found = LongRunLogs.of_logs(logs, Ridge(), max_gap=3)
+    assert len(found.rows) == 4 * 29
+    assert (logs.time[found.following] - logs.time[found.rows] == 3).all()
+    values = evaluate(logs, {}, long_run=True, max_gap=3).long_run
+    assert [row.policy for row in values] == ["never", "always"]
+    with pytest.raises(sf.InputError, match="never followed"):
+        evaluate(logs, {}, long_run=True)
+
+
+def test_nights_are_known_where_the_day_is():
+    logs = make_logs(points=40)
+    assert LongRunLogs.of_logs(logs, Ridge()).nuisances.shape[1] == 0
+    night = LongRunLogs.of_logs(logs, Ridge(), day_boundary=5).nuisances
+    assert night.shape == (160, 1) and night.sum() == 4 * 7
+    assert [row.value.value for row in evaluate(logs, {}, long_run=True, day_boundary=5).long_run] != [
+        row.value.value for row in evaluate(logs, {}, long_run=True).long_run
+    ]
+
+
+def test_so_many_pairs_and_two_people_are_enough():
+    """Two state variables and two actions have six coefficients: thirty pairs."""
+    assert PAIRS_PER_COEFFICIENT == 5
+    assert len(LongRunLogs.of_logs(make_logs(2, 16), Ridge()).rows) == 30
+    with pytest.raises(sf.InputError, match=r"28 consecutive decision points with outcomes are too few.*at least 30 are"):
+        LongRunLogs.of_logs(make_logs(2, 15), Ridge())
+    with pytest.raises(sf.InputError, match="of 2 people or more"):
+        LongRunLogs.of_logs(make_logs(1, 60), Ridge())
+
+
+def test_an_action_that_nothing_follows_is_named():
+    logs = make_logs()
+    never = sf.Trajectories.from_arrays(
+        logs.state.reshape(4, 30, 2), np.zeros((4, 30)), logs.reward.reshape(4, 30), probability=np.ones((4, 30))
+    )
+    with pytest.raises(sf.InputError, match="action 'send' is never followed by a decision point"):
+        LongRunLogs.of_logs(never, Ridge())
+
+
+def test_values_do_not_depend_on_the_units_of_states_and_constant_ones_are_left_out():
+    small, large = (LongRunLogs.of_logs(make_logs(scale=scale), Ridge()) for scale in (1e-3, 1e3))
+    assert small.varying.tolist() == [True, True]
+    chances = np.tile([0.4, 0.6], (len(small.rows), 1))
+    assert_allclose(small.solve(chances).value, large.solve(chances).value, rtol=1e-9)
+    logs = make_logs()
+    constant = np.column_stack([logs.state, np.full(len(logs), 7.0)]).reshape(4, 30, 3)
+    wide = sf.Trajectories.from_arrays(constant, logs.action.reshape(4, 30), logs.reward.reshape(4, 30))
+    found = LongRunLogs.of_logs(wide, Ridge())
+    assert found.varying.tolist() == [True, True, False]
+    assert_allclose(found.solve(chances).value, LongRunLogs.of_logs(logs, Ridge()).solve(chances).value, rtol=1e-9)
+
+
+def test_a_state_that_repeats_another_is_refused():
+    logs = make_logs()
+    twice = np.column_stack([logs.state, logs.state[:, 0]]).reshape(4, 30, 3)
+    wide = sf.Trajectories.from_arrays(twice, logs.action.reshape(4, 30), logs.reward.reshape(4, 30))
+    found = LongRunLogs.of_logs(wide, Ridge())
+    with pytest.raises(sf.InputError, match="a state is a combination of others"):
+        found.solve(np.tile([0.5, 0.5], (len(found.rows), 1)))
+
+
+def test_rows_without_an_outcome_or_a_known_next_state_are_left_out():
+    logs = make_logs()
+    reward, state = logs.reward.copy(), logs.state.copy()
+    reward[logs.order[3]], state[logs.order[10], 0] = np.nan, np.nan
+    found = LongRunLogs.of_logs(logs.with_values(reward=reward, state=state), Ridge())
+    gone = set(range(29)) - {int(np.flatnonzero(logs.order == row)[0]) for row in found.rows}
+    assert gone == {3, 9, 10}
+
+
+def test_what_the_critic_removes_is_left_out():
+    logs = make_logs()
+    reward = logs.reward.copy()
+    reward[logs.order[5]] = 1e4
+    found = LongRunLogs.of_logs(logs.with_values(reward=reward), Capped())
+    assert logs.order[5] not in found.rows and logs.order[5] in LongRunLogs.of_logs(logs, Ridge()).rows
+    assert len(found.rows) > 0.8 * 4 * 29

@@ -1,17 +1,19 @@
-"""What an evaluation hands on, whole, from values made up by hand."""
+"""The result of an evaluation: numbers, sentences to the letter, and pages."""
 
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
-from surefoot.evaluation import Contrast, LongRunValue, Overlap, Value
-from surefoot.evaluation.values import PolicyValues
+import surefoot as sf
+from surefoot.evaluation import Contrast, LongRunValue, OffPolicy, Overlap, Value, evaluate
 from surefoot.inference.intervals import Interval
 from surefoot.log_checks import Check
 from surefoot.reports.reward_units import RewardUnit
 
-FOUND = PolicyValues(
+FOUND = OffPolicy(
     people=7,
     decision_points=70,
     action_names=("nothing", "walk", "rest"),
@@ -57,7 +59,7 @@ def test_everything_goes_into_json():
         "overlap": [
             {
                 "policy": "mine",
-                "what": "as given",
+                "description": "as given",
                 "action_rates": [0.25, 0.5, 0.25],
                 "effective_sample_size": 33.0,
                 "largest_ratio": 4.5,
@@ -98,7 +100,7 @@ def test_a_row_for_every_policy_and_estimator():
 def test_values_are_found_by_policy_and_estimator():
     assert FOUND.value("mine").value.value == 3.0
     assert FOUND.value("mine", "ips").value.value == 1.0
-    assert repr(FOUND) == "PolicyValues(mine: 7 people, 70 decision points)"
+    assert repr(FOUND) == "OffPolicy(mine: 7 people, 70 decision points)"
 
 
 @pytest.mark.parametrize(
@@ -116,3 +118,102 @@ def test_values_are_found_by_policy_and_estimator():
 def test_now_and_later_disagree_only_when_both_are_sure(low, high, immediate, told):
     found = LongRunValue("mine", Interval(0, 1, -1, 1), Interval((low + high) / 2, 1.0, low, high), immediate)
     assert found.disagreement == told
+
+
+STEPS, LOGGED_STEPS = RewardUnit("steps"), RewardUnit("steps", "log(x + 0.5)")
+
+
+WORTH = "mine is worth 120 steps per decision point (100 to 140)"
+
+
+def value(low, high, unit=STEPS):
+    found = Value("mine", "doubly robust", Interval(120.0, 10.0, 100.0, 140.0), Interval((low + high) / 2, 5.0, low, high))
+    return found.describe(unit)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sentence"),
+    [
+        (0.5, 20.5, f"{WORTH}, more than the logging policy, by 10 (0 to 20)."),
+        (0.0, 20.0, f"{WORTH}; the logs do not show whether this is more than the logging policy (10 (0 to 20))."),
+        (-20.0, 0.0, f"{WORTH}; the logs do not show whether this is more than the logging policy (−10 (−20 to 0))."),
+        (-20.5, -0.5, f"{WORTH}, less than the logging policy, by 10 (0 to 20)."),
+    ],
+)
+def test_more_less_or_nobody_knows(low, high, sentence):
+    assert value(low, high) == sentence
+
+
+def test_a_difference_of_logarithms_is_said_in_percent_of_its_own_sign():
+    found = value(-0.2, -0.1, LOGGED_STEPS)
+    assert "less than the logging policy, by 0.15 (0.10 to 0.20), about −13.9 % steps (−18.1 % to −9.5 %)." in found
+    assert "log(steps + 0.5) per decision point" in found
+
+
+@pytest.mark.parametrize(
+    ("low", "ending"), [(1.0, "."), (0.0, "; the interval includes 0."), (-1.0, "; the interval includes 0.")]
+)
+def test_a_contrast_says_when_zero_is_possible(low, ending):
+    found = Contrast("always", "never", Interval(10.0, 5.0, low, 20.0)).describe(STEPS)
+    assert found.startswith("always − never: 10")
+    assert found.endswith(ending) and ("includes 0" in found) == (low <= 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "immediate", "told"),
+    [
+        (10.0, 30.0, 20.0, "20 more than never (10 to 30)."),
+        (-30.0, -10.0, -20.0, "20 less than never (10 to 30)."),
+        (0.0, 40.0, 20.0, "not significantly different from never (20, 0 to 40)."),
+        (-40.0, 0.0, -20.0, "not significantly different from never (−20, −40 to 0)."),
+    ],
+)
+def test_the_long_run_beside_never(low, high, immediate, told):
+    found = LongRunValue("mine", Interval(120.0, 10.0, 100.0, 140.0), Interval((low + high) / 2, 5.0, low, high), immediate)
+    expected = f"In the long run mine is worth 120 steps per decision point (100 to 140), {told}"
+    assert found.describe(STEPS).startswith(expected)
+
+
+def test_a_policy_that_pays_now_and_costs_later():
+    found = LongRunValue("mine", Interval(120.0, 10.0, 100.0, 140.0), Interval(-20.0, 5.0, -30.0, -10.0), 7.4)
+    assert found.describe(STEPS).endswith(f" By the next outcome alone it would seem +7: {found.disagreement}.")
+    assert found.disagreement
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Sending adds 0.06 to a reward whose noise is 0.3; doing nothing earns 1."""
+    logs = sf.simulators.HeartSteps(participants=40).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    reward = np.random.default_rng(0).normal(1 + 0.06 * logs.action, 0.3)
+    return evaluate(logs.with_values(reward=reward), {"mostly": sf.policies.fixed([0.2, 0.8])})
+
+
+def test_sending_is_contrasted_with_never_sending(found):
+    (contrast,) = found.contrasts
+    assert (contrast.policy, contrast.other) == ("always", "never")
+    always, never = (found.value(name).value for name in ("always", "never"))
+    assert_allclose(contrast.difference.value, always.value - never.value)
+    # 2,000 independent rewards, half of them with each action: an error of 0.3 · √(4 / 2000).
+    assert_allclose(contrast.difference.standard_error, 0.3 * np.sqrt(4 / 2000), rtol=0.15)
+    assert contrast.difference.low < 0.06 < contrast.difference.high
+    assert found.to_dict()["contrasts"][0]["difference"]["value"] == contrast.difference.value
+
+
+def test_sentences_have_fitting_digits_and_percent_for_log_rewards(found):
+    sentences = replace(found, unit=RewardUnit("steps", "log(x + 0.5)")).headlines()
+    assert [sentence.split()[0] for sentence in sentences] == ["mostly", "never", "always", "always"]
+    change = found.contrasts[0].difference
+    assert sentences[-1] == (
+        f"always − never: {change.value:.3f} ({change.low:.3f} to {change.high:.3f}), "
+        f"about +{100 * np.expm1(change.value):.1f} % steps "
+        f"(+{100 * np.expm1(change.low):.1f} % to +{100 * np.expm1(change.high):.1f} %)."
+    )
+    assert "log(steps + 0.5) per decision point" in sentences[0]
+    assert "less than the logging policy, by 0.0" in sentences[1]
+    assert not any("% steps" in sentence for sentence in replace(found, unit=RewardUnit("steps", "sqrt")).headlines())
+
+
+def test_every_plot_has_a_legend(found):
+    figures = [found.plot(), found.plot("difference"), found.plot_overlap()]
+    assert [len(figure.legends) for figure in figures] == [1, 1, 1]
+    assert [text.get_text() for text in figures[2].legends[0].get_texts()] == ["enough"]

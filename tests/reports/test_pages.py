@@ -8,7 +8,6 @@ import pytest
 import surefoot as sf
 from surefoot import audit, evaluation, explain
 from surefoot.audit import page as audit_report
-from surefoot.evaluation import page as off_policy_report
 from surefoot.reports.reward_units import RewardUnit
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 
@@ -34,7 +33,7 @@ def pages():
         "audit-ridge": audit_report.render_page(audit.audit(sf.method("accb").fit(logs)), title=NASTY),
         "explain": pooled.to_html(title=NASTY, source=NASTY),
         "explain-linucb": linear.to_html(),
-        "evaluate": off_policy_report.render_page(replace(found, unit=RewardUnit(NASTY)), title=NASTY),
+        "evaluate": replace(found, unit=RewardUnit(NASTY)).to_html(title=NASTY),
     }
 
 
@@ -124,7 +123,7 @@ def test_the_browser_would_notice(browser, tmp_path):
 def test_a_page_is_the_same_bytes_again_and_names_no_other_host():
     logs = sf.simulators.HeartSteps(participants=5).collect(sf.policies.coin(2), decision_points=40, seed=0)
     first, second = (evaluation.evaluate(logs, {"coin": sf.policies.coin(2)}) for _ in range(2))
-    pages = [off_policy_report.render_page(found, title="Value") for found in (first, second)]
+    pages = [found.to_html(title="Value") for found in (first, second)]
     assert pages[0] == pages[1]
     assert "<script" not in pages[0]
     assert "http" not in pages[0].replace("http://www.w3.org/", "")
@@ -134,6 +133,6 @@ def test_pages_and_commands_say_that_few_people_are_rough():
     logs = sf.simulators.HeartSteps(participants=9).collect(sf.policies.coin(2), decision_points=40, seed=0)
     fitted = sf.method("accb", pooling="all").fit(logs)
     found = sf.evaluation.evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])})
-    assert "9 people: rough" in off_policy_report.render_page(found, title="Value")
+    assert "9 people: rough" in found.to_html(title="Value")
     assert "9 people: rough" in audit_report.render_page(audit.audit(fitted), title="Audit")
     assert "9 people: rough" in explain.explain(fitted, draws=20).coefficients.how

@@ -1,4 +1,4 @@
-"""`surefoot evaluate`: what a policy is worth, from logs of another."""
+"""`surefoot evaluate`: the value of a policy, estimated from logs of another."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ def evaluate(
     """Estimate the value of a policy beside never, always and what was logged, with intervals over people."""
     from surefoot.data.locations import locate
     from surefoot.evaluation import evaluate as evaluate_policies
-    from surefoot.evaluation.headlines import write_headlines
-    from surefoot.evaluation.summary import print_values
     from surefoot.log_checks import check_logs
 
     studied = LoadedStudy.of(logs, study)
@@ -77,9 +75,9 @@ def evaluate(
     title = f"Value from {logs.name}"
     with write_outputs({html: values.to_html(title=title, source=source)} if html else {}):
         if as_json:
-            print_json({**values.to_dict(), "sentences": write_headlines(values)})
+            print_json({**values.to_dict(), "sentences": values.headlines()})
         else:
-            print_values(values, console(), note)
+            values.print_summary(console(), note)
 
 
 def _describe(study: Study) -> dict[str, Any]:

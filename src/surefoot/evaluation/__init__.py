@@ -1,9 +1,8 @@
-"""Off-policy evaluation: what a policy would have earned, from logs of another."""
+"""Off-policy evaluation: the value of a policy, estimated from logs of another."""
 
 from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, find_estimator, register_estimator
-from surefoot.evaluation.off_policy import OffPolicy, evaluate
-from surefoot.evaluation.scoring import score_method
-from surefoot.evaluation.values import LOGGED, Contrast, LongRunValue, Overlap, Value
+from surefoot.evaluation.off_policy import evaluate, score_method
+from surefoot.evaluation.values import LOGGED, Contrast, LongRunValue, OffPolicy, Overlap, Value
 
 __all__ = [
     "ESTIMATORS",

@@ -1,4 +1,4 @@
-"""Off-policy estimators: what a policy is worth by each of them, as a ratio of two sums over decision points.
+"""Off-policy estimators: the value of a policy as a ratio of two sums over decision points.
 
 ρ = π(a | s) / b(a | s) is how much more likely the policy takes the logged action than the logging policy did; q̂ is the
 expected reward of a critic that did not see the decision point.
@@ -7,6 +7,7 @@ expected reward of a critic that did not see the decision point.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -28,31 +29,35 @@ class JudgedPolicy:
     ----------
     probabilities
         π(a | s), (rows, actions).
-    ratio
-        ρ of the logged actions, (rows,).
+    logged_probability
+        b(a | s) of the logged actions, (rows,).
     expected
         q̂(s, a), (rows, actions).
     action
-        What was done, (rows,).
+        The logged actions, (rows,).
     reward
-        What came back, (rows,).
+        The logged rewards, (rows,).
+    expect_rewards
+        Learns q̂ anew, with a weight for every row, without the fold that it judges: weights (rows,) → (rows, actions).
+        For an estimator whose q̂ depends on the policy, such as MRDR.
     """
 
     probabilities: NDArray[np.float64]
-    ratio: NDArray[np.float64]
+    logged_probability: NDArray[np.float64]
     expected: NDArray[np.float64]
     action: NDArray[np.int64]
     reward: NDArray[np.float64]
+    expect_rewards: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
     @cached_property
-    def model_value(self) -> NDArray[np.float64]:
-        """Σ_a π(a | s) q̂(s, a), (rows,)."""
-        return np.asarray((self.probabilities * self.expected).sum(axis=1))
+    def ratio(self) -> NDArray[np.float64]:
+        """ρ of the logged actions, (rows,)."""
+        return np.asarray(self.probabilities[np.arange(len(self.action)), self.action] / self.logged_probability)
 
-    @cached_property
-    def surprise(self) -> NDArray[np.float64]:
-        """r − q̂(s, a) of the logged actions, (rows,)."""
-        return np.asarray(self.reward - self.expected[np.arange(len(self.action)), self.action])
+    def score_doubly_robust(self, expected: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ_a π(a | s) q̂(s, a) + ρ (r − q̂(s, a)), (rows,), for a given q̂ (rows, actions)."""
+        residual = self.reward - expected[np.arange(len(self.action)), self.action]
+        return np.asarray((self.probabilities * expected).sum(axis=1) + self.ratio * residual)
 
 
 class Estimator(ABC):
@@ -61,11 +66,11 @@ class Estimator(ABC):
     Attributes
     ----------
     name
-        What it is registered as.
+        Under which it is registered.
     label
-        As it stands in tables and legends.
+        In tables and legends.
     has_interval
-        Whether resampling people says how wrong it may be.
+        Whether resampling people reveals its error.
     """
 
     name: ClassVar[str]
@@ -79,9 +84,9 @@ class Estimator(ABC):
 
 ESTIMATORS: Registry[Estimator] = Registry("estimator")
 register_estimator = ESTIMATORS.register
-"""Adds an estimator of one's own under its `name`, which must be free."""
+"""Adds an estimator under its `name`, which must be free."""
 find_estimator = ESTIMATORS.find
-"""The estimator of a name; an unknown one is refused with those there are."""
+"""The estimator of a name; an unknown name is an error that lists the known ones."""
 
 
 class InverseWeights(Estimator):
@@ -107,7 +112,7 @@ class SelfNormalised(Estimator):
 class DirectMethod(Estimator):
     """Σ Σ_a π(a | s) q̂(s, a) / n.
 
-    It has no interval: resampling people with q̂ held would say nothing about the error of q̂, which is most of it.
+    It has no interval: resampling people with q̂ held fixed would not reveal the error of q̂, which is most of it.
     """
 
     name: ClassVar[str] = "direct"
@@ -115,17 +120,17 @@ class DirectMethod(Estimator):
     has_interval: ClassVar[bool] = False
 
     def compute_scores(self, judged: JudgedPolicy) -> Scores:
-        return judged.model_value, np.ones_like(judged.reward)
+        return (judged.probabilities * judged.expected).sum(axis=1), np.ones_like(judged.reward)
 
 
 class DoublyRobust(Estimator):
-    """Σ [Σ_a π(a | s) q̂(s, a) + ρ (r − q̂(s, a))] / n: right when either the weights or the model are."""
+    """Σ [Σ_a π(a | s) q̂(s, a) + ρ (r − q̂(s, a))] / n: consistent when either the weights or the model are right."""
 
     name: ClassVar[str] = "doubly robust"
     label: ClassVar[str] = "doubly robust"
 
     def compute_scores(self, judged: JudgedPolicy) -> Scores:
-        return judged.model_value + judged.ratio * judged.surprise, np.ones_like(judged.reward)
+        return judged.score_doubly_robust(judged.expected), np.ones_like(judged.reward)
 
 
 for _estimator in (InverseWeights(), SelfNormalised(), DirectMethod(), DoublyRobust()):

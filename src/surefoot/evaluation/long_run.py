@@ -1,14 +1,14 @@
-"""Long-run value from logs: the average outcome once a policy has been in force for long, states as it leads to them.
+"""Long-run value from logs: the average outcome after a policy has been in force for long, in the states it leads to.
 
 With φ = φ(s, a) the critic's features of a decision point (without its intercept), φ̄′ = E_π φ(s′, ·) those of the
 participant's next one and u = φ − φ̄′, the value equations of a policy π are
 
     r = ηᵢ + uᵀw + δ,   E(δ | s, a) = 0.
 
-Everybody has a long-run average ηᵢ of their own; w, what a state and an action are worth relative to others, is common. In
-deviations from the participant's own means (a tilde), w solves Σ φ̃ ũᵀ w = Σ φ̃ r̃, and η, the average over people, is the
-mean of r − uᵀw. After Liao, Klasnja and Murphy (2021), with the linear features of the critic and an intercept for every
-participant: with one for all, what people's usual states and usual outcomes have in common is taken for a state's worth.
+Each participant has a long-run average ηᵢ; w, the relative worth of a state and an action, is common. In deviations from
+the participant's means (a tilde), w solves Σ φ̃ ũᵀ w = Σ φ̃ r̃, and η, the average over people, is the mean of r − uᵀw.
+After Liao, Klasnja and Murphy (2021), with the linear features of the critic and an intercept for every participant: with
+one for all, an association between people's usual states and usual outcomes is taken for a state's worth.
 
 Means of a short series depend on later decision points and so on δ, which biases w by the order of 1/T (Nickell 1981). The
 half-panel jackknife removes this bias (Dhaene and Jochmans 2015): 2w − (w₁ + w₂)/2, from both halves of everybody's decision
@@ -54,7 +54,7 @@ SHORT_SERIES = 30
 SHORT_FOR_DIFFERENCES = 60
 """Where people differ, intervals from fewer than this are too short: 95 % intervals cover in 88 to 95 % of studies."""
 SINGULAR = 1e12
-"""Equations with a larger condition number have no solution that could be believed."""
+"""Equations with a larger condition number have no reliable solution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +63,7 @@ class LongRunLogs:
 
     logs: Trajectories
     rows: NDArray[np.int64]
+    """In the order of time within people, which stand together."""
     following: NDArray[np.int64]
     nuisances: NDArray[np.float64]
     """Nights and unavailability, of all rows."""
@@ -73,40 +74,33 @@ class LongRunLogs:
     def of_logs(
         cls, logs: Trajectories, critic: Critic, *, max_gap: int = 1, day_boundary: DayBoundary = None
     ) -> LongRunLogs:
-        """What the critic leaves of the logs; too little is refused."""
+        """The rows that the critic keeps; logs that cannot show the consequences of every action are refused."""
         transitions = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary)
         everything = np.ones(len(logs.state_names))
         data = TransitionData.of_logs(logs, transitions, everything)
-        engine, units = find_engine("numpy"), find_penalty_units("standard")
+        units = find_penalty_units("standard")
+        engine = find_engine("numpy")
         judged = judge_rows(data, critic, find_pooling("all"), everything, penalties=units, engine=engine)
         following = transitions.following
         pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.weights != 0)
-        # In the order of time within everybody, which halves need.
         rows = logs.order[pairs[logs.order]]
-        varying = np.ptp(logs.state[rows], axis=0) > 0 if rows.size else np.zeros(0, dtype=bool)
-        checked = cls(logs, rows, following[rows], data.nuisances, varying)
-        checked.check()
-        return checked
-
-    def check(self) -> None:
-        """Refuse logs that cannot tell what follows an action."""
-        logs = self.logs
         for code, name in enumerate(logs.action_names):
-            if not (logs.action[self.rows] == code).any():
+            if not (logs.action[rows] == code).any():
                 raise InputError(
                     f"action '{name}' is never followed by a decision point with a known state, so nothing can be said "
                     "about its long run; log more of it, or evaluate without --long-run"
                 )
         needed = PAIRS_PER_COEFFICIENT * (len(logs.state_names) + 1) * logs.actions
-        if len(self.rows) < needed or len(np.unique(logs.participant_index[self.rows])) < 2:
+        if len(rows) < needed or len(np.unique(logs.participant_index[rows])) < 2:
             raise InputError(
-                f"{len(self.rows)} consecutive decision points with outcomes are too few for a long-run value; at least "
+                f"{len(rows)} consecutive decision points with outcomes are too few for a long-run value; at least "
                 f"{needed} are needed, of 2 people or more. Log missed decision points, or let max_gap cross gaps"
             )
+        return cls(logs, rows, following[rows], data.nuisances, np.ptp(logs.state[rows], axis=0) > 0)
 
     @cached_property
     def position(self) -> NDArray[np.int64]:
-        """Whose every row is: a number from 0 on, (rows,)."""
+        """The participant of every row as a number from 0 on, (rows,)."""
         return np.unique(self.logs.participant_index[self.rows], return_inverse=True)[1]
 
     @cached_property
@@ -117,7 +111,7 @@ class LongRunLogs:
         return 2 * (np.arange(len(self.rows)) - begin[self.position]) < count[self.position]
 
     def _features(self, rows: NDArray[np.int64], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Σ_a π(a) φ(s, a) of some rows, with their nuisances."""
+        """Σ_a π(a) φ(s, a) of the rows, with their nuisances."""
         state = self.logs.state[rows][:, self.varying]
         base = np.asarray(critic_features(state, np.zeros(len(rows)), 1))
         blocks = [base[:, 1:], *(probabilities[:, a, None] * base for a in range(1, self.logs.actions))]
@@ -128,28 +122,26 @@ class LongRunLogs:
 
         >>> import surefoot as sf
         >>> logs = sf.simulators.HeartSteps(participants=40).collect(sf.policies.coin(2), decision_points=210, seed=0)
-        >>> data = LongRunLogs.of_logs(logs, sf.method("accb").make_critic())
+        >>> data = LongRunLogs.of_logs(logs, sf.learning.critics.Ridge())
         >>> never = np.tile([1.0, 0.0], (len(data.rows), 1))
         >>> bool(abs(data.solve(never).value - 1500) < 30)  # The truth is 1,500.
         True
         """
         logs = self.logs
-        free = logs.available[self.following, None]
-        expected = np.where(free, probabilities, np.eye(logs.actions)[0])
-        features = self._features(self.rows, np.eye(logs.actions)[logs.action[self.rows]])
+        one_hot = np.eye(logs.actions)
+        expected = np.where(logs.available[self.following, None], probabilities, one_hot[0])
+        features = self._features(self.rows, one_hot[logs.action[self.rows]])
         difference = features - self._features(self.following, expected)
-        deviation = deviate(features, self.position)
-        scale = np.sqrt((deviation**2).mean(axis=0))
-        # What never changes within a participant is part of the participant's average.
+        scale = np.sqrt((deviate(features, self.position) ** 2).mean(axis=0))
+        # A feature that never changes within a participant is part of the participant's average.
         moves = scale > 1e-9 * np.sqrt((features**2).mean(axis=0))
-        equations = ValueEquations(
-            features[:, moves] / scale[moves], difference[:, moves] / scale[moves], logs.reward[self.rows], self.position
-        )
-        return equations.solve(self.is_early)
+        features = features[:, moves] / scale[moves]
+        difference = difference[:, moves] / scale[moves]
+        return solve_equations(features, difference, logs.reward[self.rows], self.position, self.is_early)
 
 
 def sum_people(values: NDArray[np.float64], position: NDArray[np.int64], people: int) -> NDArray[np.float64]:
-    """Sums over everybody's rows, which stand together: (rows, columns) gives (people, columns)."""
+    """Sums over each participant's rows, which stand together: (rows, columns) gives (people, columns)."""
     count = np.bincount(position, minlength=people)
     present = count > 0
     totals = np.zeros((people, values.shape[1]))
@@ -159,9 +151,8 @@ def sum_people(values: NDArray[np.float64], position: NDArray[np.int64], people:
 
 def deviate(values: NDArray[np.float64], position: NDArray[np.int64]) -> NDArray[np.float64]:
     """Values (rows, columns) less the mean of the participant's rows."""
-    people = int(position.max()) + 1
-    count = np.bincount(position, minlength=people)
-    return values - (sum_people(values, position, people) / np.maximum(count, 1)[:, None])[position]
+    count = np.bincount(position)
+    return values - (sum_people(values, position, len(count)) / np.maximum(count, 1)[:, None])[position]
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,120 +161,104 @@ class LongRunSolution:
 
     value: float
     influence: NDArray[np.float64]
-    """Of everybody, (people,)."""
+    """Of each participant, (people,)."""
     corrected_value: float
     corrected_influence: NDArray[np.float64]
     p_value: float
-    """How likely the halves of everybody's decision points agree as much when people's wᵢ are the same."""
+    """How likely the halves of people's decision points agree as much when everybody's wᵢ are the same."""
     jackknifed: bool
     """Whether both halves could be solved: without them there is neither jackknife nor correction."""
 
     def correct(self, people_differ: bool) -> tuple[float, NDArray[np.float64]]:
-        """The value and everybody's influence that are to be used."""
+        """The value and the influences to use."""
         return (self.corrected_value, self.corrected_influence) if people_differ else (self.value, self.influence)
 
 
-@dataclass(frozen=True, eq=False)
-class ValueEquations:
-    """Everybody's φ, u and r, row by row."""
+class _CommonWorth:
+    """w of the chosen rows, in deviations from each participant's means over these rows."""
 
-    features: NDArray[np.float64]
-    difference: NDArray[np.float64]
-    reward: NDArray[np.float64]
-    position: NDArray[np.int64]
-
-    @property
-    def people(self) -> int:
-        return int(self.position.max()) + 1
-
-    def solve(self, is_early: NDArray[np.bool_]) -> LongRunSolution:
-        """η from the equations and from both halves of them."""
-        whole = CommonWorth.of_rows(self, np.ones(len(self.reward), dtype=bool))
-        if whole.is_singular:
-            raise InputError(
-                "the long-run value cannot be told from these logs: a state is a combination of others, or never settles; "
-                "leave it out"
-            )
-        halves = [CommonWorth.of_rows(self, is_early), CommonWorth.of_rows(self, ~is_early)]
-        jackknifed = not any(half.is_singular for half in halves)
-        fits = [(2.0, whole), (-0.5, halves[0]), (-0.5, halves[1])] if jackknifed else [(1.0, whole)]
-        coef = np.sum([share * fit.coef for share, fit in fits], axis=0)
-        mean = self.difference.mean(axis=0)
-        averages = self.reward - self.difference @ coef
-        value = float(averages.mean())
-        influence = sum_by_participant(self.position, self.people, averages - value) / len(averages)
-        influence -= np.sum([share * fit.move(mean) for share, fit in fits], axis=0)
-        if not jackknifed:
-            return LongRunSolution(value, influence, value, influence, 1.0, jackknifed)
-        ratio = np.linalg.solve(whole.system.T, mean)
-        early, late = halves
-        bias = (early.find_gaps(ratio) * late.deviations + late.find_gaps(ratio) * early.deviations).sum(axis=1) / 2
-        share = whole.count / len(averages)
-        total = float((share * bias).sum())
-        corrected = influence - share * (bias - total)
-        return LongRunSolution(value, influence, value - total, corrected, compare_halves(whole, *halves), jackknifed)
-
-
-@dataclass(frozen=True, eq=False)
-class CommonWorth:
-    """w of some rows, in deviations from everybody's means over these rows."""
-
-    features: NDArray[np.float64]
-    """φ̃."""
-    difference: NDArray[np.float64]
-    """u."""
-    deviation: NDArray[np.float64]
-    """ũ."""
-    position: NDArray[np.int64]
-    system: NDArray[np.float64]
-    """A, the mean of φ̃ ũᵀ."""
-    coef: NDArray[np.float64]
-    scores: NDArray[np.float64]
-    """The sum of φ̃ δ over everybody's rows, (people, features)."""
-    count: NDArray[np.int64]
-    """Everybody's rows, (people,)."""
-
-    @classmethod
-    def of_rows(cls, equations: ValueEquations, chosen: NDArray[np.bool_]) -> CommonWorth:
-        position = equations.position[chosen]
-        difference = equations.difference[chosen]
-        features = deviate(equations.features[chosen], position)
-        deviation = deviate(difference, position)
-        reward = deviate(equations.reward[chosen, None], position)[:, 0]
-        system = features.T @ deviation / len(reward)
-        coef = np.asarray(np.linalg.lstsq(system, features.T @ reward / len(reward))[0], dtype=np.float64)
-        scores = sum_people(features * (reward - deviation @ coef)[:, None], position, equations.people)
-        count = np.bincount(position, minlength=equations.people)
-        return cls(features, difference, deviation, position, system, coef, scores, count)
-
-    @property
-    def is_singular(self) -> bool:
-        return bool(np.linalg.cond(self.system) > SINGULAR)
+    def __init__(
+        self,
+        features: NDArray[np.float64],
+        difference: NDArray[np.float64],
+        reward: NDArray[np.float64],
+        position: NDArray[np.int64],
+        chosen: NDArray[np.bool_],
+    ) -> None:
+        people = int(position.max()) + 1
+        self._position = position[chosen]
+        self._difference = difference[chosen]
+        self._deviation = deviate(self._difference, self._position)
+        self.features = deviate(features[chosen], self._position)
+        deviating_reward = deviate(reward[chosen, None], self._position)[:, 0]
+        rows = len(deviating_reward)
+        self.system = self.features.T @ self._deviation / rows
+        self.is_singular = bool(np.linalg.cond(self.system) > SINGULAR)
+        self.coef = np.asarray(np.linalg.lstsq(self.system, self.features.T @ deviating_reward / rows)[0])
+        residual = deviating_reward - self._deviation @ self.coef
+        self.scores = sum_people(self.features * residual[:, None], self._position, people)
+        """The sum of φ̃ δ over each participant's rows, (people, features)."""
+        self.count = np.bincount(self._position, minlength=people)
 
     def move(self, direction: NDArray[np.float64]) -> NDArray[np.float64]:
-        """By how much everybody moves directionᵀw, (people,)."""
+        """By how much each participant moves directionᵀw, (people,)."""
         return np.asarray(self.scores @ np.linalg.solve(self.system.T, direction) / len(self.features))
 
     def find_gaps(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
         """ūᵢ − Aᵢᵀz, (people, features); 0 without rows."""
-        gap = self.difference - self.deviation * (self.features @ ratio)[:, None]
-        return sum_people(gap, self.position, len(self.count)) / np.maximum(self.count, 1)[:, None]
+        gap = self._difference - self._deviation * (self.features @ ratio)[:, None]
+        return sum_people(gap, self._position, len(self.count)) / np.maximum(self.count, 1)[:, None]
 
-    @property
-    def deviations(self) -> NDArray[np.float64]:
+    def find_deviations(self) -> NDArray[np.float64]:
         """wᵢ − w to first order, A⁻¹ times the mean of φ̃ δ, (people, features); 0 without rows."""
         mean_scores = self.scores / np.maximum(self.count, 1)[:, None]
         return np.asarray(np.linalg.solve(self.system, mean_scores.T).T)
 
 
-def compare_halves(whole: CommonWorth, early: CommonWorth, late: CommonWorth) -> float:
+def solve_equations(
+    features: NDArray[np.float64],
+    difference: NDArray[np.float64],
+    reward: NDArray[np.float64],
+    position: NDArray[np.int64],
+    is_early: NDArray[np.bool_],
+) -> LongRunSolution:
+    """η from φ, u and r of all rows, and from both halves of them."""
+    every_row, early, late = (
+        _CommonWorth(features, difference, reward, position, chosen)
+        for chosen in (np.ones(len(reward), dtype=bool), is_early, ~is_early)
+    )
+    if every_row.is_singular:
+        raise InputError(
+            "the long-run value cannot be estimated from these logs: a state is a combination of others, or never settles; "
+            "leave it out"
+        )
+    jackknifed = not (early.is_singular or late.is_singular)
+    fits = [(2.0, every_row), (-0.5, early), (-0.5, late)] if jackknifed else [(1.0, every_row)]
+    coef = np.sum([share * fit.coef for share, fit in fits], axis=0)
+    mean = difference.mean(axis=0)
+    averages = reward - difference @ coef
+    value = float(averages.mean())
+    influence = sum_by_participant(position, len(every_row.count), averages - value) / len(averages)
+    influence -= np.sum([share * fit.move(mean) for share, fit in fits], axis=0)
+    if not jackknifed:
+        return LongRunSolution(value, influence, value, influence, 1.0, jackknifed)
+    ratio = np.linalg.solve(every_row.system.T, mean)
+    products = early.find_gaps(ratio) * late.find_deviations() + late.find_gaps(ratio) * early.find_deviations()
+    bias = products.sum(axis=1) / 2
+    share_of_rows = every_row.count / len(averages)
+    total = float((share_of_rows * bias).sum())
+    corrected = influence - share_of_rows * (bias - total)
+    return LongRunSolution(value, influence, value - total, corrected, _compare_halves(every_row, early, late), jackknifed)
+
+
+def _compare_halves(every_row: _CommonWorth, early: _CommonWorth, late: _CommonWorth) -> float:
     """How likely people's halves agree as much by chance, from a one-sided t test of their scores' products.
 
-    The product is that of the information Σ φ̃ φ̃ᵀ, in which every direction counts by how well it is known.
+    The product is that of the information Σ φ̃ φ̃ᵀ, in which a direction counts more the better it is known.
     """
     from scipy.special import stdtr
 
-    information = np.linalg.pinv(whole.features.T @ whole.features, hermitian=True)
+    information = np.linalg.pinv(every_row.features.T @ every_row.features, hermitian=True)
     both = (early.count > 1) & (late.count > 1)
     products = np.einsum("ni,ij,nj->n", early.scores[both], information, late.scores[both])
     if len(products) < 2 or not products.any():
@@ -295,34 +270,33 @@ def compare_halves(whole: CommonWorth, early: CommonWorth, late: CommonWorth) ->
 def value_long_run(
     data: LongRunLogs, decisions: Mapping[str, NDArray[np.float64]], immediate: Mapping[str, float]
 ) -> tuple[tuple[LongRunValue, ...], tuple[str, ...]]:
-    """Long-run values of policies by name, `never` among them, and what to keep in mind; `immediate` are their values by the
-    next outcome alone."""
+    """Long-run values of policies by name, `never` among them, and cautions; `immediate` are their values by the next
+    outcome alone."""
     solutions = {name: data.solve(probabilities) for name, probabilities in decisions.items()}
-    # One answer for all policies, so that differences compare like with like.
+    # The same correction for all policies, so that differences compare like with like.
     people_differ = solutions["never"].p_value < PEOPLE_DIFFER
-    nothing, nothing_influence = solutions["never"].correct(people_differ)
-    people = len(nothing_influence)
+    never, never_influence = solutions["never"].correct(people_differ)
+    people = len(never_influence)
+
+    def make_interval(value: float, influence: NDArray[np.float64]) -> Interval:
+        error = float(np.sqrt((influence**2).sum() * people / (people - 1)))
+        return t_interval(value, error, people - 1)
+
     values = []
     for name, solution in solutions.items():
         value, influence = solution.correct(people_differ)
-        absolute = _make_interval(value, influence, people)
-        difference = _make_interval(value - nothing, influence - nothing_influence, people)
-        values.append(LongRunValue(name, absolute, difference, immediate[name] - immediate["never"]))
+        difference = make_interval(value - never, influence - never_influence)
+        immediate_difference = immediate[name] - immediate["never"]
+        values.append(LongRunValue(name, make_interval(value, influence), difference, immediate_difference))
     return tuple(values), _note_limits(data, solutions["never"], people_differ)
 
 
-def _make_interval(value: float, influence: NDArray[np.float64], people: int) -> Interval:
-    error = float(np.sqrt((influence**2).sum() * people / (people - 1)))
-    return t_interval(value, error, people - 1)
-
-
 def _note_limits(data: LongRunLogs, solution: LongRunSolution, people_differ: bool) -> tuple[str, ...]:
-    """What a reader of the long-run values has to know about these logs."""
     notes = []
     length = int(np.median(np.bincount(data.position)))
     if people_differ:
         notes.append(
-            "people differ in how they react (what one half of a participant's decision points shows recurs in the other, "
+            "people differ in how they react (the two halves of a participant's decision points show the same deviations, "
             f"p = {solution.p_value:.2g}): the long-run values are corrected for this, and their intervals are wider"
         )
     if people_differ and SHORT_SERIES <= length < SHORT_FOR_DIFFERENCES:

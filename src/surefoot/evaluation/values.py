@@ -1,24 +1,51 @@
-"""What an off-policy evaluation gives: the values of several policies, and how far the logs speak about them."""
+"""The result of an off-policy evaluation: values of several policies as numbers, sentences, tables and plots."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from rich.markup import escape
 
 from surefoot.data.frames import make_frame
-from surefoot.inference.intervals import Interval
-from surefoot.log_checks import Check
+from surefoot.evaluation.estimators import find_estimator
+from surefoot.inference.intervals import Interval, describe_roughness
+from surefoot.log_checks import Check, list_warnings
+from surefoot.reports.figures import (
+    BLUE,
+    BROWN,
+    GREEN,
+    GREY,
+    INK,
+    NAVY,
+    ORANGE,
+    PURPLE,
+    add_legend,
+    interval_bars,
+    label_axes,
+    new_figure,
+)
+from surefoot.reports.numbers import format_interval, format_number, format_signed, format_value
 from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.summaries import ShownResult, make_table, to_plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
 
 LOGGED = "as logged"
 """The policy that made the logs."""
 PREFERRED = "doubly robust"
-"""The estimator that sentences speak of."""
+"""The estimator that the sentences use."""
+COLOURS = (GREY, ORANGE, GREEN, BLUE, PURPLE, BROWN, NAVY)
+"""Of the estimators, in their order."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """What one policy is worth by one estimator, and how much more than the logging policy.
+    """Value of one policy by one estimator, and its difference from the logging policy.
 
     Attributes
     ----------
@@ -29,13 +56,24 @@ class Value:
     value
         The mean reward per decision point under the policy.
     difference
-        To the mean reward of the logs, paired within people.
+        From the mean reward of the logs, paired within people.
     """
 
     policy: str
     estimator: str
     value: Interval
     difference: Interval
+
+    def describe(self, unit: RewardUnit) -> str:
+        if isnan(self.value.value):
+            return f"These logs say nothing about {self.policy}: no decision point has an action that it takes."
+        worth = f"{self.policy} is worth {format_value(self.value)} {unit} per decision point ({_format_ends(self.value)})"
+        change = _format_change(self.difference, unit)
+        if self.difference.low > 0:
+            return f"{worth}, more than the logging policy, by {change}."
+        if self.difference.high < 0:
+            return f"{worth}, less than the logging policy, by {_format_change(self.difference, unit, negate=True)}."
+        return f"{worth}; the logs do not show whether this is more than the logging policy ({change})."
 
 
 @dataclass(frozen=True)
@@ -45,9 +83,9 @@ class Contrast:
     Attributes
     ----------
     policy
-        Name of the one.
+        Name of the first.
     other
-        Name of the other.
+        Name of the second.
     difference
         Paired within people.
     """
@@ -56,21 +94,28 @@ class Contrast:
     other: str
     difference: Interval
 
+    def describe(self, unit: RewardUnit) -> str:
+        if isnan(self.difference.value):
+            return f"{self.policy} − {self.other}: not known from these logs."
+        sentence = f"{self.policy} − {self.other}: {_format_change(self.difference, unit)}"
+        includes_zero = self.difference.low <= 0 <= self.difference.high
+        return f"{sentence}; the interval includes 0." if includes_zero else f"{sentence}."
+
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far the logs speak about a policy.
+    """How much the logs say about a policy.
 
     Attributes
     ----------
     policy
         Its name.
-    what
-        What it is, in words.
+    description
+        The policy in words.
     action_rates
         Mean probability of every action, nothing first.
     effective_sample_size
-        (Σρ)² / Σρ²: as many decision points drawn from the policy itself would tell as much.
+        (Σρ)² / Σρ²: this many decision points drawn from the policy itself would hold as much information.
     largest_ratio
         The largest ρ.
     warning
@@ -78,7 +123,7 @@ class Overlap:
     """
 
     policy: str
-    what: str
+    description: str
     action_rates: tuple[float, ...]
     effective_sample_size: float
     largest_ratio: float
@@ -92,7 +137,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class LongRunValue:
-    """What one policy is worth once it has been in force for long.
+    """Value of a policy after it has been in force for a long time.
 
     Attributes
     ----------
@@ -101,9 +146,9 @@ class LongRunValue:
     value
         The average outcome per decision point.
     difference
-        To never acting, paired within people.
+        From never acting, paired within people.
     immediate_difference
-        To never acting, by the next outcome alone.
+        From never acting, by the next outcome alone.
     """
 
     policy: str
@@ -113,17 +158,75 @@ class LongRunValue:
 
     @property
     def disagreement(self) -> str:
-        """Why a look at the next outcome alone would mislead; empty when it would not."""
+        """Why the next outcome alone would mislead; empty when it would not."""
         if self.difference.high < 0 < self.immediate_difference:
             return "its prompts pay now and cost later"
         if self.immediate_difference < 0 < self.difference.low:
             return "its prompts cost now and pay later"
         return ""
 
+    def describe(self, unit: RewardUnit) -> str:
+        change = self.difference
+        if change.low > 0:
+            compared = f"{format_value(change)} more than never ({format_interval(change)})"
+        elif change.high < 0:
+            compared = f"{format_value(-change)} less than never ({format_interval(-change)})"
+        else:
+            compared = f"not significantly different from never ({format_value(change)}, {format_interval(change)})"
+        sentence = (
+            f"In the long run {self.policy} is worth {format_value(self.value)} {unit} per decision point "
+            f"({format_interval(self.value)}), {compared}."
+        )
+        if self.disagreement:
+            seeming = format_signed(self.immediate_difference, 0)
+            sentence += f" By the next outcome alone it would seem {seeming}: {self.disagreement}."
+        return sentence
+
+
+def _format_ends(interval: Interval) -> str:
+    return "no interval: too few people" if isnan(interval.low) else format_interval(interval)
+
+
+def _format_change(change: Interval, unit: RewardUnit, *, negate: bool = False) -> str:
+    """A difference with its interval, and in the units of the untransformed reward where the transform allows it."""
+    size = -change if negate else change
+    untransformed = unit.describe_difference(change)
+    return f"{format_value(size)} ({_format_ends(size)})" + (f", {untransformed}" if untransformed else "")
+
 
 @dataclass(frozen=True, repr=False)
-class PolicyValues:
-    """Values of several policies from the same logs."""
+class OffPolicy(ShownResult):
+    """Values of several policies from the same logs.
+
+    Attributes
+    ----------
+    people, decision_points
+        The number that could be used.
+    action_names
+        Nothing first.
+    unit
+        Of the values.
+    cross_fit
+        `person` or `time`.
+    critic
+        Of the reward model.
+    estimators
+        Their names.
+    values
+        Of every policy by every estimator.
+    overlap
+        How much the logs say about each policy.
+    contrasts
+        Of every baseline that sends with the one that never does: the value of sending.
+    long_run
+        Values of the policies after a long time in force; empty unless requested.
+    checks
+        Whether the logs agree with their description.
+    notes
+        Cautions, in words.
+    """
+
+    page_title: ClassVar[str] = "Values of policies"
 
     people: int
     decision_points: int
@@ -135,53 +238,151 @@ class PolicyValues:
     values: tuple[Value, ...]
     overlap: tuple[Overlap, ...]
     contrasts: tuple[Contrast, ...]
-    """Of every baseline that sends with the one that never does: what sending is worth."""
     long_run: tuple[LongRunValue, ...] = ()
-    """Empty unless they were asked for."""
     checks: tuple[Check, ...] = ()
-    """Whether the logs are what they are said to be; those that are not fine are shown first."""
     notes: tuple[str, ...] = ()
-    """What is to be kept in mind, in words."""
 
     def __repr__(self) -> str:
         names = ", ".join(row.policy for row in self.overlap)
-        return f"{type(self).__name__}({names}: {self.people} people, {self.decision_points} decision points)"
+        return f"OffPolicy({names}: {self.people} people, {self.decision_points} decision points)"
 
     def value(self, policy: str, estimator: str = PREFERRED) -> Value:
-        """What one policy is worth by one estimator."""
-        return next(found for found in self.values if (found.policy, found.estimator) == (policy, estimator))
+        """Value of one policy by one estimator."""
+        return next(value for value in self.values if (value.policy, value.estimator) == (policy, estimator))
+
+    def headlines(self) -> list[str]:
+        """A sentence about every policy by the preferred estimator, and about every contrast of baselines."""
+        values = [self.value(row.policy).describe(self.unit) for row in self.overlap]
+        return values + [contrast.describe(self.unit) for contrast in self.contrasts]
+
+    def describe_long_run(self) -> list[str]:
+        """A sentence about the long-run value of every policy but never."""
+        return [row.describe(self.unit) for row in self.long_run if row.policy != "never"]
 
     def to_frame(self, backend: str = "pyarrow") -> Any:
         """One row per policy and estimator, in columns policy, estimator, value, standard_error, low, high, difference, …"""
-        rows = [
-            {
-                "policy": found.policy,
-                "estimator": found.estimator,
-                **found.value._asdict(),
-                "difference": found.difference.value,
-                "difference_low": found.difference.low,
-                "difference_high": found.difference.high,
-            }
-            for found in self.values
-        ]
-        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
+        columns: dict[str, list[Any]] = {
+            "policy": [row.policy for row in self.values],
+            "estimator": [row.estimator for row in self.values],
+        }
+        for name in Interval._fields:
+            columns[name] = [getattr(row.value, name) for row in self.values]
+        for name, end in (("difference", "value"), ("difference_low", "low"), ("difference_high", "high")):
+            columns[name] = [getattr(row.difference, end) for row in self.values]
+        return make_frame(columns, backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        values = [
-            {**asdict(found), "value": found.value._asdict(), "difference": found.difference._asdict()}
-            for found in self.values
+        return {
+            **to_plain(self),
+            "unit": str(self.unit),
+            "overlap": [{**to_plain(row), "send_rate": row.send_rate} for row in self.overlap],
+            "long_run": [{**to_plain(row), "disagreement": row.disagreement} for row in self.long_run],
+        }
+
+    def print_summary(self, console: Console, note: str = "") -> None:
+        """Sentences, then tables of the values, the overlap and the long run."""
+        few = describe_roughness(self.people)
+        lines = [
+            *list_warnings(self.checks),
+            f"{self.people} people, {self.decision_points} usable decision points; {self.critic} critic, cross-fitted by "
+            f"{self.cross_fit}. Mean {self.unit} per decision point, states as logged. {f'{few}. ' if few else ''}{note}",
+            *(f"- {sentence}" for sentence in self.headlines()),
+            *(f"look: {text}" for text in self.notes),
+            "",
         ]
-        contrasts = [{**asdict(found), "difference": found.difference._asdict()} for found in self.contrasts]
-        long_run = [
-            {
-                **asdict(found),
-                "value": found.value._asdict(),
-                "difference": found.difference._asdict(),
-                "disagreement": found.disagreement,
-            }
-            for found in self.long_run
-        ]
-        overlap = [{**asdict(found), "send_rate": found.send_rate} for found in self.overlap]
-        lists = {"values": values, "overlap": overlap, "contrasts": contrasts, "long_run": long_run}
-        return {**asdict(self), "unit": str(self.unit), **lists}
+        for line in lines:
+            console.print(line, markup=False, highlight=False)
+        table = make_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
+        for row in self.values:
+            estimate = (format_value(row.value), format_interval(row.value))
+            if row.policy == LOGGED:
+                table.add_row(LOGGED, "mean", *estimate, "–", "–")
+            else:
+                difference = (format_value(row.difference), format_interval(row.difference))
+                table.add_row(escape(row.policy), find_estimator(row.estimator).label, *estimate, *difference)
+        console.print(table)
+        self._print_overlap(console)
+        if self.long_run:
+            self._print_long_run(console)
+
+    def _print_overlap(self, console: Console) -> None:
+        actions = [f"{escape(name)} %" for name in self.action_names]
+        table = make_table("policy", *actions, "effective sample", "largest ratio")
+        for row in self.overlap:
+            rates = [f"{100 * rate:.0f}" for rate in row.action_rates]
+            size = f"{row.effective_sample_size:.0f} of {self.decision_points}"
+            table.add_row(escape(row.policy), *rates, size, format_number(row.largest_ratio))
+        console.print(table)
+        for row in self.overlap:
+            console.print(f"{row.policy}: {row.description}", markup=False, highlight=False)
+        for row in self.overlap:
+            if row.warning:
+                console.print(f"look: {row.policy}: {row.warning}", markup=False)
+
+    def _print_long_run(self, console: Console) -> None:
+        for line in ("", *(f"- {sentence}" for sentence in self.describe_long_run()), ""):
+            console.print(line, markup=False, highlight=False)
+        table = make_table("policy", "immediate", "long run", "95 % interval", "more than never", "95 % interval")
+        for row in self.long_run:
+            difference = (format_value(row.difference), format_interval(row.difference))
+            compared = ("–", "–") if row.policy == "never" else difference
+            immediate = format_value(self.value(row.policy).value)
+            table.add_row(escape(row.policy), immediate, format_value(row.value), format_interval(row.value), *compared)
+        console.print(table)
+
+    def plot(self, field: str = "value") -> Figure:
+        """Values (or `difference`s from the logging policy) of the policies with intervals, by every estimator."""
+        names = [row.policy for row in self.overlap]
+        figure, axes = new_figure(width=5.2, height=2.0 + 0.55 * len(names))
+        distance = 0.64 / len(self.estimators)
+        for number, estimator in enumerate(self.estimators):
+            values, ends = interval_bars([getattr(self.value(name, estimator), field) for name in names])
+            height = np.arange(len(names)) + distance * (number - (len(self.estimators) - 1) / 2)
+            look = {"fmt": "o", "color": COLOURS[number % len(COLOURS)], "markersize": 4, "linewidth": 1.2}
+            axes.errorbar(values, height, xerr=ends, label=find_estimator(estimator).label, **look)
+        logged = getattr(self.value(LOGGED), field).value
+        axes.axvline(logged, color=INK, linewidth=0.8, linestyle="--", label=LOGGED)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        title = "Value" if field == "value" else "More than was logged"
+        label_axes(axes, x=f"{self.unit} per decision point", y="", title=title)
+        add_legend(figure, axes)
+        return figure
+
+    def plot_overlap(self) -> Figure:
+        """Effective sample size of every policy as a share of the decision points."""
+        figure, axes = new_figure(width=5.2, height=1.5 + 0.4 * len(self.overlap))
+        for is_poor, label, colour in ((False, "enough", BLUE), (True, "too little", ORANGE)):
+            heights = [number for number, row in enumerate(self.overlap) if bool(row.warning) == is_poor]
+            if heights:
+                sizes = [self.overlap[height].effective_sample_size for height in heights]
+                shares = [100 * size / self.decision_points for size in sizes]
+                axes.barh(heights, shares, color=colour, height=0.6, label=label)
+        axes.set_yticks(range(len(self.overlap)), [row.policy for row in self.overlap])
+        axes.set_ylim(len(self.overlap) - 0.5, -0.5)
+        axes.set_xlim(0, 100)
+        label_axes(axes, x="effective sample size (% of decision points)", y="", title="Overlap with the logs")
+        add_legend(figure, axes)
+        return figure
+
+    def render_page(self, *, title: str, source: str) -> str:
+        from surefoot.reports.render import inline_svg, render
+
+        alternative = f"Values of the policies by {len(self.estimators)} estimators"
+        dashed = "Dots are estimates, bars 95 % intervals over people where there are any. Dashed: the mean of the logs."
+        right = "A policy to the right of the dashed line is worth more than the logging policy."
+        return render(
+            "evaluate.html",
+            title=title,
+            result=self,
+            few=describe_roughness(self.people),
+            charts=[
+                (inline_svg(self.plot(), alternative), dashed),
+                (inline_svg(self.plot("difference"), "Differences from the logging policy"), right),
+                (inline_svg(self.plot_overlap(), "Effective sample sizes"), "How much the logs say about each policy."),
+            ],
+            labels={name: find_estimator(name).label for name in self.estimators},
+            logged=LOGGED,
+            source=source,
+        )

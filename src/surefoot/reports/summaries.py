@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from surefoot.atomic_files import write_texts
 
@@ -36,6 +40,19 @@ def make_table(*names: str, text: int = 1) -> Table:
     for place, name in enumerate(names):
         table.add_column(name, justify="left" if place < text else "right")
     return table
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses, named tuples and arrays, however nested, as plain dicts, lists, numbers and text for JSON."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    elif is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 class ShownResult(ABC):

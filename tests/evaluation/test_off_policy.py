@@ -1,14 +1,18 @@
+"""Values of policies against their formulas, against known truth, and at the limits of the warnings."""
+
 import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.linear_model import LinearRegression
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.cross_fitting import assign_folds, expect_rewards, fit_without_folds
+from surefoot.evaluation.candidates import assign_folds, expect_rewards
+from surefoot.inference.intervals import Interval, difference_interval, ratio_interval
+from surefoot.learning.critics import Ridge, make_critic
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import Boltzmann
@@ -28,7 +32,7 @@ def test_estimators_are_their_formulas(logs):
     pi, rows = TARGET.probabilities(logs.state), np.arange(len(logs))
     ratio = pi[rows, logs.action] / np.where(logs.action == 1, TREATED, 1 - TREATED)
     fold = assign_folds(logs, "person", 5, 0)
-    expected = expect_rewards(logs, fold, critic="ridge", pooling="all")
+    expected = expect_rewards(logs, fold, critic=Ridge(), pooling="all")
     direct = (pi * expected).sum(axis=1)
     value = {name: found.value("target", name).value.value for name in ("ips", "snips", "direct", "doubly robust")}
     assert_allclose(value["ips"], (ratio * logs.reward).mean())
@@ -55,7 +59,7 @@ def test_the_logging_policy_judged_by_its_own_logs_is_the_mean_of_the_logs(logs)
 def test_rewards_are_expected_by_those_who_did_not_see_them(logs):
     """With hardly any penalty the critic is scikit-learn's least squares on the other folds."""
     fold = assign_folds(logs, "person", 4, seed=1)
-    found = expect_rewards(logs, fold, critic="ridge", pooling="all", penalty=1e-9)
+    found = expect_rewards(logs, fold, critic=Ridge(), pooling="all", penalty=1e-9)
     for part in range(4):
         other, own = fold != part, fold == part
         x = critic_features(logs.state, logs.action, 2)
@@ -63,24 +67,6 @@ def test_rewards_are_expected_by_those_who_did_not_see_them(logs):
         for action in range(2):
             x = critic_features(logs.state[own], np.full(own.sum(), action), 2)
             assert_allclose(found[own, action], model.predict(x), rtol=1e-6)
-
-
-def test_folds_by_participant_and_by_time(logs):
-    by_participant, by_time = assign_folds(logs, "person", 5, 0), assign_folds(logs, "time", 4, 0)
-    for participant in range(12):
-        assert len(set(by_participant[logs.participant_index == participant])) == 1
-        assert_array_equal(
-            by_time[logs.order][logs.participant_index[logs.order] == participant], np.repeat(np.arange(4), 10)
-        )
-    assert_array_equal(np.sort(np.unique(by_participant)), np.arange(5))
-
-
-def test_a_method_is_learned_without_the_fold_that_judges_it(logs):
-    fold = assign_folds(logs, "time", 4, 0)
-    for part, policies in fit_without_folds(sf.method("accb"), logs, fold):
-        hidden = logs.with_values(reward=np.where(fold == part, np.nan, logs.reward))
-        again = sf.method("accb").fit(hidden).policies_
-        assert_array_equal(again.rule.coef, policies.rule.coef)
 
 
 @pytest.mark.parametrize("pooling", ["person", "all"])
@@ -185,7 +171,9 @@ def test_every_critic_judges_by_its_own_fit(cross_fit):
     pooling = {"person": "all", "time": "person"}[cross_fit]
     state = (logs.state - logs.state.mean(axis=0)) / logs.state.std(axis=0)
     units = [np.arange(len(logs))] if pooling == "all" else [logs.participant_index == k for k in range(12)]
-    found = {name: expect_rewards(logs, fold, critic=name, pooling=pooling) for name in ("ridge", "high-breakdown")}
+    found = {
+        name: expect_rewards(logs, fold, critic=make_critic(name), pooling=pooling) for name in ("ridge", "high-breakdown")
+    }
     assert not np.allclose(found["ridge"], found["high-breakdown"])
     penalty = np.array([0.0, *[1.0] * 7])
     for part, unit in itertools.product(range(3), units):
@@ -234,7 +222,9 @@ def test_with_three_actions_every_baseline_is_one_action_and_every_action_is_tab
     assert list(rows) == ["switch", "never", "always walk", "always stretch"]
     assert rows["switch"].action_rates == pytest.approx((0.2, 0.0, 0.8))
     assert rows["always walk"].action_rates == (0.0, 1.0, 0.0)
-    assert [row.what for row in found.overlap][1:] == [f"{name} at every decision point" for name in logs.action_names]
+    assert [row.description for row in found.overlap][1:] == [
+        f"{name} at every decision point" for name in logs.action_names
+    ]
     assert [(row.policy, row.other) for row in found.contrasts] == [("always walk", "never"), ("always stretch", "never")]
     assert found.value("always stretch").value.value - found.value("never").value.value == pytest.approx(2, abs=0.4)
     printed, page = found.summary(), found.to_html()
@@ -243,12 +233,6 @@ def test_with_three_actions_every_baseline_is_one_action_and_every_action_is_tab
     for action_name in logs.action_names:
         assert f"<th>{action_name}</th>" in page
     assert "stretch at every decision point" in page
-
-
-@pytest.mark.parametrize("name", ["never", "always", "as logged"])
-def test_names_of_the_baselines_are_taken(logs, name):
-    with pytest.raises(sf.InputError, match=f"'{name}' is the name of a policy that every evaluation shows"):
-        evaluate(logs, {name: TARGET})
 
 
 def test_own_policies_may_be_functions_or_arrays(logs):
@@ -322,7 +306,7 @@ def coverage(studies, people, points, seed):
     logged = (expected @ [1 - TREATED, TREATED]).mean()
     hits, misses = {}, {}
     for k, one in enumerate(logs):
-        found = evaluate(one, {"it": TARGET}, seed=k)
+        found = evaluate(one, {"it": TARGET}, seed=k, checks=())
         for estimator in ("ips", "snips", "doubly robust"):
             value, difference = found.value("it", estimator).value, found.value("it", estimator).difference
             covered = (value.low <= truth <= value.high, difference.low <= truth - logged <= difference.high)
@@ -346,3 +330,74 @@ def test_intervals_cover_and_doubly_robust_is_closer():
     for estimator in ("snips", "doubly robust"):
         assert ((hits[estimator] >= 0.92) & (hits[estimator] <= 0.98)).all(), hits
     assert misses["doubly robust"] < misses["ips"], misses
+
+
+def send_always(people, points, probability, seed=0):
+    """Everybody is always sent something, with the given probabilities."""
+    rng = np.random.default_rng(seed)
+    state, reward = rng.standard_normal((people, points, 1)), rng.standard_normal((people, points))
+    action = np.ones((people, points), dtype=int)
+    return sf.Trajectories.from_arrays(state, action, reward, probability=np.broadcast_to(probability, (people, points)))
+
+
+def find_overlap(logs, policy="always"):
+    return next(row for row in evaluate(logs, {}).overlap if row.policy == policy)
+
+
+@pytest.mark.parametrize(("points", "warned"), [(10, False), (9, True)])
+def test_a_hundred_decision_points_are_enough(points, warned):
+    found = find_overlap(send_always(10, points, 1.0))
+    assert (found.effective_sample_size, found.largest_ratio, found.send_rate) == (pytest.approx(10 * points), 1, 1)
+    assert bool(found.warning) == warned
+
+
+def test_a_policy_that_never_did_what_was_done_has_no_sample():
+    found = find_overlap(send_always(10, 30, 1.0), "never")
+    assert (found.effective_sample_size, found.largest_ratio, found.send_rate) == (0.0, 0.0, 0.0)
+    assert "as much about this policy as 0 decision points would (of 300)" in found.warning
+
+
+@pytest.mark.parametrize(("weight", "warning"), [(105, ""), (106, "one decision point carries 5 % of the weight")])
+def test_one_decision_point_may_hold_a_twentieth_of_the_weight(weight, warning):
+    """1,999 weights of 1 and one of w: w / (1999 + w) is a twentieth at w = 105.2."""
+    probability = np.ones((20, 100))
+    probability[3, 4] = 1 / weight
+    found = find_overlap(send_always(20, 100, probability))
+    assert_allclose(found.effective_sample_size, (1999 + weight) ** 2 / (1999 + weight**2))
+    assert found.warning.split(":")[0] == warning
+
+
+def test_values_are_paired_within_people():
+    """Intervals are those of the totals of every participant; the direct method has none."""
+    logs = sf.simulators.HeartSteps(participants=32).collect(sf.policies.coin(2), decision_points=10, seed=2)
+    found = evaluate(logs, {"mostly": sf.policies.fixed([0.3, 0.7])}, seed=3)
+    ratio = np.where(logs.action == 1, 0.7, 0.3) / 0.5
+    index = logs.participant_index
+    totals = [np.bincount(index, values) for values in (ratio * logs.reward, ratio, logs.reward, np.ones(len(logs)))]
+    one = found.value("mostly", "snips")
+    assert_allclose(one.value, ratio_interval(*totals[:2]))
+    assert_allclose(one.difference, difference_interval(*totals))
+    assert_allclose(found.value("mostly", "ips").value, ratio_interval(totals[0], totals[3]))
+    assert_allclose(found.value("as logged").value, ratio_interval(*totals[2:]))
+    assert found.value("as logged").difference == Interval(0.0, 0.0, 0.0, 0.0)
+    direct = found.value("mostly", "direct")
+    assert np.isnan(direct.value[1:]).all()
+    assert np.isnan(direct.difference[1:]).all()
+    assert_allclose(direct.difference.value, direct.value.value - logs.reward.mean())
+    assert (found.people, found.decision_points, found.cross_fit, found.critic) == (32, len(logs), "person", "ridge")
+    (contrast,) = found.contrasts
+    assert (contrast.policy, contrast.other) == ("always", "never")
+    never, always = (found.value(name).value.value for name in ("never", "always"))
+    assert_allclose(contrast.difference.value, always - never)
+    assert contrast.difference.low < always - never < contrast.difference.high
+    frame = found.to_frame().to_pydict()
+    at = [place for place, name in enumerate(frame["policy"]) if name == "mostly"]
+    assert [frame["estimator"][place] for place in at] == ["ips", "snips", "direct", "doubly robust"]
+    for column, expected in (("value", one.value.value), ("low", one.value.low), ("standard_error", one.value[1])):
+        assert frame[column][at[1]] == expected
+    assert (frame["difference"][at[1]], frame["difference_low"][at[1]]) == (one.difference.value, one.difference.low)
+    assert frame["difference_high"][at[1]] == one.difference.high
+    plain = found.to_dict()
+    assert plain["values"][at[1]]["difference"] == one.difference._asdict()
+    assert plain["contrasts"][0]["difference"] == contrast.difference._asdict()
+    assert plain["long_run"] == []
