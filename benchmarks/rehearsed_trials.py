@@ -13,7 +13,7 @@ from pathlib import Path
 
 import surefoot as sf
 from surefoot.data.log_files import LogRows
-from surefoot.effects.primary_effect import plan_primary_effect
+from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.experiments.progress import choose_progress
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.trial_answers import analyse_trial

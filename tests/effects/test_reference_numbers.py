@@ -9,7 +9,7 @@ import pytest
 
 import surefoot as sf
 from surefoot.effects.analysis import Analysis
-from surefoot.effects.excursion import fit_analysis
+from surefoot.effects.result import fit_analysis
 from tests.effects.reference import corrected_emee2_as_in_r
 
 SHARED = Path(__file__).parents[3] / "shared"

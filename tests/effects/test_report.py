@@ -9,14 +9,11 @@ import pytest
 
 import surefoot as sf
 from surefoot import InputError
+from surefoot.data.frames import csv_text
 from surefoot.effects import Words, analyse, wcls
-from surefoot.effects.estimators import ESTIMATORS
-from surefoot.effects.page import page
-from surefoot.effects.report import EffectRow, adjust_for_multiplicity
-from surefoot.effects.report_text import report_csv, report_latex, report_text
+from surefoot.effects.estimators import ESTIMATORS, estimate_robustly
+from surefoot.effects.report import EffectRow, adjust_for_multiplicity, describe_effect
 from surefoot.effects.sample_quality import assess_sample
-from surefoot.effects.sensitivity import estimate_robustly
-from surefoot.effects.sentences import describe_effect
 from tests.effects.trials import COLUMNS, make_trial
 
 ASKED = {**COLUMNS, "moderators": ["home"], "controls": ["x"]}
@@ -95,12 +92,12 @@ def test_robust_losses_follow_a_shift_and_miss_what_few_do():
     plain = wcls(frame, controls=["x"], **COLUMNS)
     for loss in ("huber", "bisquare"):
         robust = estimate_robustly(plain.points, loss)
-        assert abs(robust.root.theta[-1] - 1.0) < 4 * np.sqrt(robust.root.corrected[-1, -1])
+        assert abs(robust.theta[-1] - 1.0) < 4 * np.sqrt(robust.corrected[-1, -1])
     walkers = np.random.default_rng(1).random(len(frame)) < 0.05
     frame["y"] = frame["y"] - frame["sent"] + 1500 * frame["sent"] * walkers
     found = wcls(frame, controls=["x"], **COLUMNS)
     assert abs(found.params[0] - 75) < 3 * found.bse[0]
-    assert estimate_robustly(found.points, "bisquare").root.theta[-1] < 5
+    assert estimate_robustly(found.points, "bisquare").theta[-1] < 5
 
 
 def test_huber_is_that_of_scipy():
@@ -118,7 +115,7 @@ def test_huber_is_that_of_scipy():
         bent = np.where(scaled <= 1.345, scaled**2, 2 * 1.345 * scaled - 1.345**2)
         return np.sqrt(points.weight * bent)
 
-    np.testing.assert_allclose(found.root.theta, least_squares(loss, start, xtol=1e-13, ftol=1e-13).x, atol=1e-5)
+    np.testing.assert_allclose(found.theta, least_squares(loss, start, xtol=1e-13, ftol=1e-13).x, atol=1e-5)
 
 
 def test_what_a_robust_fit_left_over_is_not_analysed():
@@ -152,12 +149,10 @@ def test_effects_over_days_have_a_band(report):
 
 
 def test_text_latex_csv_json_and_page_say_the_same(report):
-    text, latex, table, html = (
-        report_text(report),
-        report_latex(report),
-        report_csv(report),
-        page(report, title="T", source="s"),
-    )
+    text = report.summary()
+    latex = report.to_latex()
+    table = csv_text(report.to_frame())
+    html = report.to_html(title="T", source="s")
     first = report.table[0]
     for form in (text, latex):
         assert f"{first.estimate:.4f}" in form
@@ -178,7 +173,7 @@ def test_text_latex_csv_json_and_page_say_the_same(report):
 def test_binary_outcomes_are_told_as_chances():
     found = analyse(make_trial(5), estimator="emee", **(COLUMNS | {"outcome": "b", "controls": ["x"]}))
     assert "the chance of b by about" in found.sentences[0] and not found.sensitivity
-    assert "log relative risk" in page(found, title="T")
+    assert "log relative risk" in found.to_html()
 
 
 def test_several_actions_are_told_one_by_one():

@@ -5,8 +5,6 @@ import pytest
 
 from surefoot import Study
 from surefoot.effects import analyse_study
-from surefoot.effects.page import page
-from surefoot.effects.report_text import report_text
 from surefoot.reports.numbers import format_number
 from tests.step_trials import STUDY, make_step_trial
 
@@ -53,25 +51,25 @@ def test_counts_and_both_estimates_come_with_the_first_lines(trial):
     assert screened.screened.without[0].estimate == plain.table[0].estimate
     assert screened.table[0].estimate != plain.table[0].estimate
     assert screened.quality.reasons["outcome flagged by the screen"] == len(available)
-    text = report_text(screened)
+    text = screened.summary()
     words = (
         f"flagged 'steps' code {len(coded):,} (not available {counts['not available']}, nothing {counts['nothing']}, send"
     )
     assert text.index("The screen") < text.index("Difference of means")
     assert words in " ".join(text.split())
     assert f"without the screen {format_number(plain.table[0].estimate)} (" in " ".join(text.split())
-    assert "without the screen" in page(screened, title="Effects")
+    assert "without the screen" in screened.to_html()
 
 
 def test_a_notable_difference_is_named(trial):
     """-99 in a tenth of the outcomes hides most of an effect on log steps."""
     _, path = trial
-    assert "a quarter of a standard error" not in report_text(analyse_study(Study.parse(STUDY + "[screen]\n"), path))
+    assert "a quarter of a standard error" not in analyse_study(Study.parse(STUDY + "[screen]\n"), path).summary()
     text = STEPS + "[screen]\n[screen.units]\nfactors = [10]\n"
     text = text.replace('column = "steps"\n', 'column = "steps"\nwinsorise = [-99, 100]\n')
     report = analyse_study(Study.parse(text), path)
     assert report.screened.notable
-    assert "differ by more than a quarter of a standard error" in " ".join(report_text(report).split())
+    assert "differ by more than a quarter of a standard error" in " ".join(report.summary().split())
 
 
 def test_flagged_outcomes_that_are_kept_are_reported_with_the_effect_without_them(trial):

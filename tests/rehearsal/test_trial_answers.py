@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.effects.primary_effect import estimate_primary_effect, plan_primary_effect
+from surefoot.effects.study_effects import estimate_primary_effect, plan_primary_effect
 from surefoot.rehearsal.design import TrialDesign
 from surefoot.rehearsal.trial_answers import TrialPaths, analyse_trial, count_updates, summarise_paths
 from surefoot.rehearsal.trial_record import SOURCES

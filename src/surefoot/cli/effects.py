@@ -46,8 +46,7 @@ def effects(
     as_json: AsJson = False,
 ) -> None:
     """Estimate causal excursion effects: the study's `[effects]`, changed by what is given here."""
-    from surefoot.effects.page import page
-    from surefoot.effects.report_text import report_csv, report_latex, report_text
+    from surefoot.data.frames import csv_text
     from surefoot.effects.study_effects import analyse_study
     from surefoot.study import Study
 
@@ -65,13 +64,13 @@ def effects(
     }
     report = analyse_study(described, logs, section=_change_effects(described, given))
     source = f"{logs.name}, as described by {study.name}"
-    texts = {csv: report_csv(report) if csv else "", latex: report_latex(report) if latex else ""}
-    texts[html] = page(report, title=f"Effects in {logs.name}", source=source) if html else ""
+    texts = {csv: csv_text(report.to_frame()) if csv else "", latex: report.to_latex() if latex else ""}
+    texts[html] = report.to_html(title=f"Effects in {logs.name}", source=source) if html else ""
     with write_outputs(texts):
         if as_json:
             print_json(report.to_dict())
         else:
-            typer.echo(report_text(report))
+            typer.echo(report.summary())
 
 
 PARSERS: dict[str, Callable[[Any], Any]] = {

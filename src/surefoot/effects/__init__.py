@@ -1,10 +1,8 @@
 """Causal excursion effects: did the prompt help, on average, and for whom?"""
 
 from surefoot.effects.estimators import ESTIMATORS
-from surefoot.effects.excursion import dcee, emee, emee2, excursion_effect, wcls
-from surefoot.effects.report import EffectsReport, analyse
-from surefoot.effects.result import EffectResult
-from surefoot.effects.sentences import Words
+from surefoot.effects.report import EffectsReport, Words, analyse
+from surefoot.effects.result import EffectResult, dcee, emee, emee2, excursion_effect, wcls
 from surefoot.effects.study_effects import analyse_study
 
 __all__ = [

@@ -1,30 +1,33 @@
-"""A whole analysis: the average effect, the effect by moderators, lags, and everything that must stand beside them."""
+"""The report of a trial's effects: the average, by moderators and at lags, with checks, sensitivity and sentences."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.data.problems import Place, frame_row
-from surefoot.effects.analysis import Analysis
-from surefoot.effects.contrasts import ContrastResults, JointTest
-from surefoot.effects.estimators import ESTIMATORS
-from surefoot.effects.excursion import Options, fit_analysis
-from surefoot.effects.result import EffectResult
+from surefoot.effects.analysis import INTERCEPT, Analysis, Floats, parse_terms
+from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly
+from surefoot.effects.result import ContrastResults, EffectResult, JointTest, Options, fit_analysis, lay_out_table
 from surefoot.effects.sample_quality import SampleQuality, assess_sample
-from surefoot.effects.sensitivity import ROBUST_LOSSES, estimate_robustly
-from surefoot.effects.sentences import Words, describe_effect
-from surefoot.effects.terms import INTERCEPT, parse_terms
 from surefoot.errors import InputError
-from surefoot.log_checks import Check, check_logs, find_worst
+from surefoot.inference.intervals import Interval
+from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.screened_values import describe_flags
-from surefoot.reports.numbers import format_interval, format_number
+from surefoot.reports.latex import latex_table
+from surefoot.reports.numbers import format_beside, format_interval, format_number
+from surefoot.reports.summaries import WIDTH, ShownResult
 from surefoot.screening.screen import Screen, ScreenTotals
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
 
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
@@ -50,41 +53,89 @@ class EffectRow:
     def label(self) -> str:
         return self.effect if self.effect == self.analysis else f"{self.analysis}: {self.effect}"
 
+    @property
+    def percent(self) -> str:
+        """e^effect − 1, with its interval."""
+        value, low, high = (
+            f"{100 * math.expm1(end):+.0f}".replace("-", "−") for end in (self.estimate, self.low, self.high)
+        )
+        return f"{value} ({low} to {high})"
+
 
 @dataclass(frozen=True, eq=False)
 class EffectCurve:
     """The effect as a straight line over a variable, with pointwise 95 % intervals."""
 
     over: str
-    values: NDArray[np.float64]
-    effect: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    values: Floats
+    effect: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
+class Words:
+    """Names for the sentences of a report.
+
+    Attributes
+    ----------
+    treatment
+        What is given.
+    outcome
+        What it may change.
+    relative
+        The effect is a difference of logarithms, so that e^effect is a ratio.
+    chance
+        The outcome is 0 or 1.
+    """
+
+    treatment: str = "prompt"
+    outcome: str = "the outcome"
+    relative: bool = False
+    chance: bool = False
+
+
+def describe_effect(words: Words, value: float, low: float, high: float, where: str = "") -> str:
+    """One sentence, and whether no effect is within the interval.
+
+    >>> describe_effect(Words("prompt", "steps in the next half hour", relative=True), 0.1312, -0.0058, 0.2682)
+    'A prompt adds about 14 % steps in the next half hour (95 % −1 % to +31 %). No effect is within the interval.'
+    >>> describe_effect(Words("prompt", "answering", relative=True, chance=True), -0.1, -0.15, -0.05, "on day 3")
+    'On day 3 a prompt lowers the chance of answering by about 10 % (95 % −14 % to −5 %).'
+    >>> describe_effect(Words("prompt", "minutes of sleep"), 3.214, 1.0, 5.4)
+    'A prompt adds about 3.2 minutes of sleep (95 % 1.0 to 5.4).'
+    """
+    article = "an" if words.treatment[:1].lower() in "aeiou" else "a"
+    subject = f"{where} {article} {words.treatment}".strip()
+    subject = subject[:1].upper() + subject[1:]
+    if words.relative:
+        ends = f"{100 * math.expm1(low):+.0f} % to {100 * math.expm1(high):+.0f} %".replace("-", "−")
+        amount = f"{abs(100 * math.expm1(value)):.0f} %"
+    else:
+        interval = Interval(value, math.nan, low, high)
+        ends = f"{format_beside(low, interval)} to {format_beside(high, interval)}"
+        amount = format_beside(abs(value), interval)
+    if words.chance:
+        verb = "raises" if value >= 0 else "lowers"
+        text = f"{subject} {verb} the chance of {words.outcome} by about {amount} (95 % {ends})."
+    else:
+        verb = "adds" if value >= 0 else "takes away"
+        text = f"{subject} {verb} about {amount} {words.outcome} (95 % {ends})."
+    return text + (" No effect is within the interval." if low <= 0 <= high else "")
 
 
 @dataclass(frozen=True, eq=False)
 class ScreenedEffect:
-    """The effect as the study screens its logs, compared with the effect of other screens of them.
-
-    Attributes
-    ----------
-    screen
-        Of the logs that were analysed.
-    reported
-        The average effects of the analysis.
-    without
-        The same without the screen; None where the logs cannot be read without it.
-    removed
-        The same with the flagged outcomes missing, where the study keeps them; None where no outcome is kept so.
-    refusal
-        Why the logs cannot be read without the screen.
-    """
+    """The average effects as the study screens its logs, compared with those of other screens."""
 
     screen: Screen
     reported: tuple[EffectRow, ...]
     without: tuple[EffectRow, ...] | None
+    """Without the screen; None where the logs cannot be read without it."""
     removed: tuple[EffectRow, ...] | None = None
+    """With the flagged outcomes missing, where the study keeps them."""
     refusal: str = ""
+    """Why the logs cannot be read without the screen."""
 
     @property
     def notable(self) -> bool:
@@ -127,21 +178,20 @@ class ScreenedEffect:
 
 
 def _describe_rows(rows: tuple[EffectRow, ...]) -> str:
-    words = []
-    for row in rows:
-        name = "" if len(rows) == 1 else f"{row.effect} "
-        words.append(f"{name}{format_number(row.estimate)} ({format_interval(row)}, p = {row.p:.4f})")
-    return ", ".join(words)
+    numbers = [f"{format_number(row.estimate)} ({format_interval(row)}, p = {row.p:.4f})" for row in rows]
+    if len(rows) == 1:
+        return numbers[0]
+    return ", ".join(f"{row.effect} {text}" for row, text in zip(rows, numbers, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class EffectsReport:
-    """Everything that was asked, and what stands beside it.
+@dataclass(frozen=True, eq=False, repr=False)
+class EffectsReport(ShownResult):
+    """All effects that an analysis asks for, with checks of the logs and the sample.
 
     Attributes
     ----------
     checks
-        Whether the logs are what they are said to be; those that are not fine are shown first.
+        Whether the logs are sound; checks with a problem are shown first.
     results
         By analysis: `average`, `by day`, `average, lag 1`, …
     table
@@ -149,17 +199,17 @@ class EffectsReport:
     joint
         Of the moderators of an analysis, without its intercept: does the effect differ by them?
     other_missing
-        The same with missing outcomes treated the other way, where that is notable.
+        The same with missing outcomes treated the other way, where the difference is notable.
     sensitivity
         The average effect with other choices, where the study asks for them.
     quality
-        How many people and rows there were, and what was missing.
+        Numbers of people and rows, and of missing and extreme outcomes.
     sentences
         The findings in words.
     notes
-        What holds beside them.
+        Conditions under which they hold.
     words
-        What the sentences call treatment and outcome.
+        Names of treatment and outcome in the sentences.
     estimator
         Its name.
     curve
@@ -168,6 +218,7 @@ class EffectsReport:
         The average effect without the screen, and the counts of flagged values; None where the logs are not screened.
     """
 
+    page_title: ClassVar[str] = "Effects"
     checks: tuple[Check, ...]
     results: dict[str, EffectResult]
     table: tuple[EffectRow, ...]
@@ -181,6 +232,10 @@ class EffectsReport:
     estimator: str
     curve: EffectCurve | None
     screened: ScreenedEffect | None = None
+
+    def __repr__(self) -> str:
+        first = self.table[0]
+        return f"EffectsReport({first.effect} {format_number(first.estimate)} ({format_interval(first)}), {self.verdict})"
 
     @property
     def verdict(self) -> str:
@@ -199,25 +254,129 @@ class EffectsReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        first = self.quality
-        shares = {
-            name: None if part is None else {"rows": part.rows, "happened": part.happened,
-                                             "effect": None if part.effect is None else part.effect._asdict()}
-            for name, part in (("missing", first.missing), ("tail", first.tail))
-        }  # fmt: skip
         return {
             "verdict": self.verdict,
             "checks": [asdict(check) for check in self.checks],
             "screen": None if self.screened is None else self.screened.to_dict(),
             "estimator": self.estimator,
             "effects": [asdict(row) for row in self.table],
-            "joint_tests": {name: asdict(found) for name, found in self.joint.items()},
+            "joint_tests": {name: asdict(test) for name, test in self.joint.items()},
             "other_treatment_of_missing": [asdict(row) for row in self.other_missing],
             "sensitivity": [asdict(row) for row in self.sensitivity],
-            "quality": {**asdict(first), **shares},
+            "quality": self.quality.to_dict(),
             "sentences": list(self.sentences),
             "notes": list(self.notes),
         }
+
+    def to_latex(self) -> str:
+        """The table as a LaTeX tabular that needs the package booktabs."""
+        headers = ["Effect", "Estimate", "Std. error", "95 % from", "to", "p", "p (Holm)"]
+        return latex_table(headers, _list_cells(self.table))
+
+    def print_summary(self, console: Console) -> None:
+        """Print the tables and sentences, at most 80 columns wide where the tables allow it."""
+        headers = ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", "p (Holm)")
+        estimator = ESTIMATORS[self.estimator]
+        warnings = list_warnings(self.checks)
+        lines = [*_wrap(warnings), ""] if warnings else []
+        lines += _wrap(self.sentences)
+        lines += _wrap([] if self.screened is None else self.screened.lines())
+        lines += ["", f"{estimator.estimand.capitalize()} by {estimator.label}"]
+        lines.append(lay_out_table(_list_cells(self.table), headers))
+        lines += [f"Does the effect differ {name}? {test}" for name, test in self.joint.items()]
+        if self.other_missing:
+            lines += ["", "Missing outcomes treated the other way, which makes a difference here:"]
+            lines.append(lay_out_table(_list_cells(self.other_missing), headers[:-1]))
+        lines += ["", *_wrap(self.quality.describe())]
+        if self.sensitivity:
+            warning = "Sensitivity, never the headline: a robust loss estimates something else than a difference of means."
+            lines += ["", *_wrap([warning]), lay_out_table(_list_cells(self.sensitivity), headers[:-1])]
+        console.out("\n".join([*lines, "", *_wrap(self.notes)]), highlight=False)
+
+    def render_page(self, *, title: str, source: str) -> str:
+        """A self-contained HTML page."""
+        from surefoot.reports.render import inline_svg, render
+
+        forest = "Forest plot: " + "; ".join(f"{row.effect} {row.estimate:.3g}" for row in self._forest_rows)
+        charts = [(inline_svg(self.plot(), forest), "Intervals are corrected for few participants.")]
+        if self.curve is not None:
+            ends = [format_number(float(self.curve.effect[end])) for end in (0, -1)]
+            line = f"Effect over {self.curve.over}, from {ends[0]} to {ends[1]}"
+            note = "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise."
+            charts.append((inline_svg(self.plot_curve(self.curve), line), note))
+        return render(
+            "effects.html", title=title, source=source, report=self, charts=charts, estimator=ESTIMATORS[self.estimator]
+        )
+
+    @property
+    def _forest_rows(self) -> list[EffectRow]:
+        """Averages and values at moderators; slopes have another unit and are only in the table."""
+        return [row for row in self.table if "per 1 of " not in row.effect]
+
+    @property
+    def _unit(self) -> str:
+        analysis = self.main.points.analysis
+        if self.words.chance:
+            return "log relative risk"
+        return "outcome" if analysis.transform == "none" else analysis.transform.replace("x", analysis.outcome)
+
+    def plot(self) -> Figure:
+        """A forest plot of the effects; ratios also as per cent along the upper edge."""
+        from surefoot.reports.figures import BLUE, GREY, INK, add_legend, label_axes, new_figure
+
+        rows = self._forest_rows
+        heights = np.arange(len(rows))
+        values = np.array([row.estimate for row in rows])
+        ends = np.array([(row.estimate - row.low, row.high - row.estimate) for row in rows]).T
+        figure, axes = new_figure(width=5.6, height=1.5 + 0.5 * len(rows))
+        axes.axvline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
+        label = "estimate, 95 % interval"
+        axes.errorbar(values, heights, xerr=ends, fmt="o", color=BLUE, markersize=5, linewidth=1.4, capsize=3, label=label)
+        axes.set_yticks(
+            heights, [row.effect if row.effect == row.analysis else f"{row.effect}\n({row.analysis})" for row in rows]
+        )
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        label_axes(axes, x=f"Effect on {self._unit}", y="", title="Effects")
+        add_legend(figure, axes)
+        if self.words.relative:
+            low, high = axes.get_xlim()
+            marks = [mark for mark in (-75, -50, -25, 0, 25, 50, 100, 200, 400) if low < math.log1p(mark / 100) < high]
+            texts = [f"{mark:+d} %".replace("-", "−").replace("+0", "0") for mark in marks]
+            upper = axes.twiny()
+            upper.set_xlim(low, high)
+            upper.set_xticks([math.log1p(mark / 100) for mark in marks], texts)
+            upper.tick_params(colors=GREY, labelsize="small")
+            upper.spines[["right", "left", "bottom"]].set_visible(False)
+            upper.spines["top"].set_color(GREY)
+        return figure
+
+    def plot_curve(self, curve: EffectCurve) -> Figure:
+        """The effect over study days."""
+        from surefoot.reports.figures import BLUE, INK, add_legend, label_axes, new_figure
+
+        figure, axes = new_figure(width=5.6, height=3.4)
+        axes.axhline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
+        axes.fill_between(curve.values, curve.low, curve.high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+        axes.plot(curve.values, curve.effect, color=BLUE, linewidth=1.8, label="effect")
+        axes.margins(x=0)
+        x = f"{curve.over} of the study" if curve.over == "day" else curve.over
+        label_axes(axes, x=x, y=f"Effect on {self._unit}", title=f"Effect over {curve.over}")
+        add_legend(figure, axes, columns=3)
+        return figure
+
+
+def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
+    """Lines of a table, without the last column where p-values are not adjusted."""
+    lines = []
+    for row in rows:
+        numbers = [row.estimate, row.standard_error, row.low, row.high, row.p]
+        adjusted = [] if np.isnan(row.p_holm) else [row.p_holm]
+        lines.append([row.label, *(f"{value:.4f}" for value in (*numbers, *adjusted))])
+    return lines
+
+
+def _wrap(paragraphs: Sequence[str]) -> list[str]:
+    return [textwrap.fill(text, WIDTH) for text in paragraphs]
 
 
 def analyse(
@@ -234,20 +393,20 @@ def analyse(
     place: Place = frame_row,
     **options: Unpack[Options],
 ) -> EffectsReport:
-    """The average effect and, with moderators, the effect by them, at every lag.
+    """Estimate the average effect and, with moderators, the effect by them, at every lag.
 
     Parameters
     ----------
     frame, estimator, place, **options
         As in `excursion_effect`. Moderators are added to the controls of the analysis by moderators.
     lags
-        Effects on the outcome so many decision points later.
+        Numbers of decision points between a decision and the outcome.
     at
-        Values of the moderators at which the effect is asked for.
+        Values of the moderators at which the effect is estimated.
     words
-        What the sentences call treatment and outcome.
+        Names of treatment and outcome in the sentences.
     notes
-        Sentences to put beside the findings.
+        Sentences to add to the findings.
     checks
         Of the logs behind the frame; without them the frame itself is checked.
     sensitivity
@@ -267,103 +426,98 @@ def analyse(
     >>> sent = rng.integers(0, 2, 600)
     >>> frame = pa.table({"person": np.repeat(np.arange(20), 30), "t": np.tile(np.arange(30), 20), "sent": sent,
     ...                   "p": np.full(600, 0.5), "y": 0.4 * sent + rng.normal(size=600)})
-    >>> found = sf.effects.analyse(frame, participant="person", time="t", outcome="y", treatment="sent", probability="p")
-    >>> list(found.results), round(found.table[0].estimate, 2)
+    >>> report = sf.effects.analyse(frame, participant="person", time="t", outcome="y", treatment="sent", probability="p")
+    >>> list(report.results), round(report.table[0].estimate, 2)
     (['average'], 0.59)
     """
-    questions = _questions(Analysis(**options), lags)
-    found = {name: fit_analysis(frame, asked, estimator=estimator, place=place) for name, asked in questions.items()}
-    main = next(iter(found.values()))
-    table = [row for name, result in found.items() for row in _rows(name, result, at)]
-    joint = {name: _moderation(result) for name, result in found.items() if len(result.points.moderator_names) > 1}
-    spoken = _choose_words(words, main, ESTIMATORS[estimator].binary)
+    analyses = _list_analyses(Analysis(**options), lags)
+    results = {name: fit_analysis(frame, analysis, estimator=estimator, place=place) for name, analysis in analyses.items()}
+    main = next(iter(results.values()))
+    actions = main.points.action_names
+    chosen_words = words or Words(actions[1] if len(actions) == 2 else "treatment", main.points.analysis.outcome)
+    chosen_words = replace(chosen_words, relative=main.is_relative, chance=ESTIMATORS[estimator].binary)
+    table = [row for name, result in results.items() for row in _list_rows(name, result, at)]
+    tests = f"{len(table)} tests were asked; p (Holm) allows for that." if len(table) > 1 else "One test was asked."
+    scale = f"Effects are on the scale {main.points.analysis.transform} of {main.points.analysis.outcome}."
     return EffectsReport(
         checks=check_logs(main.points.to_trajectories()) if checks is None else tuple(checks),
-        results=found,
+        results=results,
         table=adjust_for_multiplicity(table),
-        joint=joint,
-        other_missing=_other_missing(frame, estimator, questions, found, place),
-        sensitivity=_sensitivity(found, sensitivity, estimator),
+        joint={
+            name: result.joint_test([term for term in result.names if not term.endswith(INTERCEPT)])
+            for name, result in results.items()
+            if len(result.points.moderator_names) > 1
+        },
+        other_missing=_analyse_complete_rows(frame, results, place),
+        sensitivity=_estimate_robustly(results, sensitivity),
         quality=assess_sample(main.points),
-        sentences=tuple(_sentences(spoken, found, at)),
-        notes=(*_notes(main, table), *notes),
-        words=spoken,
+        sentences=tuple(sentence for result in results.values() for sentence in _describe(chosen_words, result, at)),
+        notes=(tests, *([] if main.points.analysis.transform == "none" else [scale]), *notes),
+        words=chosen_words,
         estimator=estimator,
-        curve=None if over is None else _curve(frame, main, over, place),
+        curve=None if over is None else _fit_curve(frame, main, over, place),
     )
 
 
-def _curve(frame: Any, main: EffectResult, over: str, place: Place) -> EffectCurve | None:
-    """The average analysis with `over` as its only moderator, of the first treatment."""
-    analysis = main.points.analysis
-    controls = parse_terms(analysis.controls)
-    asked = replace(analysis, moderators=(over,), controls=(*controls, *([] if over in controls else [over])))
-    try:
-        found = fit_analysis(frame, asked, estimator=main.estimator, place=place)
-    except InputError:  # One day only, or too few participants for two more coefficients.
-        return None
-    values = found.points.counted_only.moderators[1]
-    grid = np.linspace(values.min(), values.max(), 60)
-    matrix = np.zeros((len(grid), len(found.params)))
-    matrix[:, 0], matrix[:, 1] = 1.0, grid
-    line = found.t_test(matrix)
-    low, high = line.conf_int().T
-    return EffectCurve(over, grid, line.effect, low, high)
-
-
-def _questions(analysis: Analysis, lags: Sequence[int]) -> dict[str, Analysis]:
+def _list_analyses(analysis: Analysis, lags: Sequence[int]) -> dict[str, Analysis]:
+    """At every lag the average, and the effect by the moderators."""
     if not lags:
         raise InputError("lags is empty; give [0] for the proximal outcome")
-    moderators, controls = parse_terms(analysis.moderators), parse_terms(analysis.controls)
+    moderators = parse_terms(analysis.moderators)
+    controls = parse_terms(analysis.controls)
     together = (*controls, *(term for term in moderators if term not in controls))
     # A numerator that depends on the moderators belongs to the effect by them; any constant will do for the average.
     constant = None if isinstance(analysis.numerator, str) and moderators else analysis.numerator
-    found: dict[str, Analysis] = {}
+    analyses: dict[str, Analysis] = {}
     for lag in lags:
         suffix = f", lag {lag}" if lag or len(lags) > 1 else ""
-        found[f"average{suffix}"] = replace(analysis, moderators=(), controls=controls, lag=lag, numerator=constant)
+        analyses[f"average{suffix}"] = replace(analysis, moderators=(), controls=controls, lag=lag, numerator=constant)
         if moderators:
-            found[f"by {', '.join(moderators)}{suffix}"] = replace(analysis, controls=together, lag=lag)
-    return found
+            analyses[f"by {', '.join(moderators)}{suffix}"] = replace(analysis, controls=together, lag=lag)
+    return analyses
 
 
-def _choose_words(words: Words | None, main: EffectResult, binary: bool) -> Words:
-    actions = main.points.action_names
-    given = words or Words(actions[1] if len(actions) == 2 else "treatment", main.points.analysis.outcome)
-    return replace(given, relative=main.is_relative, chance=binary)
-
-
-def _rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[EffectRow]:
-    rows = _contrast_rows(analysis, result.t_test(np.eye(len(result.params)), names=_labels(result)))
+def _list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[EffectRow]:
+    """Every coefficient, the effect at values of the moderators, and actions compared with each other."""
+    rows = _list_coefficients(analysis, result)
+    actions = result.points.action_names[1:]
     if len(result.points.moderator_names) > 1:
-        for values in at:
-            for action in result.points.action_names[1:]:
-                # Where the moderators are nothing, the effect is the intercept, which is there already.
-                rows += [row for row in _contrast_rows(analysis, result.effect_at(values, action=action)) if row not in rows]
-    elif len(result.points.action_names) > 2:
-        actions = result.points.action_names[1:]
-        for j, action in enumerate(actions):
-            for against in actions[:j]:
-                rows += _contrast_rows(analysis, result.effect_at(action=action, against=against))
+        for contrast in (result.effect_at(values, action=action) for values in at for action in actions):
+            # Where the moderators are 0, the effect is the intercept, which is a row already.
+            rows += [row for row in _make_rows(analysis, contrast) if row not in rows]
+        return rows
+    for j, action in enumerate(actions):
+        for against in actions[:j]:
+            rows += _make_rows(analysis, result.effect_at(action=action, against=against))
     return rows
 
 
-def _contrast_rows(analysis: str, found: ContrastResults) -> list[EffectRow]:
-    ends = found.conf_int()
-    return [
-        EffectRow(analysis, name, float(found.effect[j]), float(found.sd[j]), float(ends[j, 0]), float(ends[j, 1]),
-                  float(found.tvalue[j]), found.df_denom, float(found.pvalue[j]))
-        for j, name in enumerate(found.names)
-    ]  # fmt: skip
-
-
-def _labels(result: EffectResult) -> tuple[str, ...]:
-    """Readable names of the coefficients."""
+def _list_coefficients(analysis: str, result: EffectResult) -> list[EffectRow]:
+    """Every coefficient under a readable name."""
     moderators = result.points.moderator_names[1:]
     actions = result.points.action_names[1:]
-    base = ["average"] if not moderators else [" and ".join(f"{name} = 0" for name in moderators)]
-    labels = [*base, *(f"per 1 of {name}" for name in moderators)]
-    return tuple(f"{action}: {label}" if len(actions) > 1 else label for action in actions for label in labels)
+    labels = [" and ".join(f"{name} = 0" for name in moderators) or "average"]
+    labels += [f"per 1 of {name}" for name in moderators]
+    names = tuple(f"{action}: {label}" if len(actions) > 1 else label for action in actions for label in labels)
+    return _make_rows(analysis, replace(result.coefficients, names=names))
+
+
+def _make_rows(analysis: str, contrast: ContrastResults) -> list[EffectRow]:
+    ends = contrast.conf_int()
+    return [
+        EffectRow(
+            analysis=analysis,
+            effect=name,
+            estimate=float(contrast.effect[j]),
+            standard_error=float(contrast.sd[j]),
+            low=float(ends[j, 0]),
+            high=float(ends[j, 1]),
+            t=float(contrast.tvalue[j]),
+            degrees=contrast.df_denom,
+            p=float(contrast.pvalue[j]),
+        )
+        for j, name in enumerate(contrast.names)
+    ]
 
 
 def adjust_for_multiplicity(rows: Sequence[EffectRow]) -> tuple[EffectRow, ...]:
@@ -374,68 +528,71 @@ def adjust_for_multiplicity(rows: Sequence[EffectRow]) -> tuple[EffectRow, ...]:
     [0.06, 0.06, 0.03]
     """
     order = np.argsort([row.p for row in rows])
-    scaled = [rows[k].p * (len(rows) - place) for place, k in enumerate(order)]
+    scaled = [rows[k].p * (len(rows) - rank) for rank, k in enumerate(order)]
     highest = np.minimum(np.maximum.accumulate(scaled), 1.0)
     adjusted = dict(zip(order.tolist(), highest.tolist(), strict=True))
     return tuple(replace(row, p_holm=adjusted[k]) for k, row in enumerate(rows))
 
 
-def _moderation(result: EffectResult) -> JointTest:
-    return result.joint_test([name for name in result.names if not name.endswith(INTERCEPT)])
-
-
-def _other_missing(
-    frame: Any, estimator: str, questions: Mapping[str, Analysis], found: Mapping[str, EffectResult], place: Place
-) -> tuple[EffectRow, ...]:
-    """Complete cases beside `missing_as`, where an average moves by more than a quarter of a standard error."""
+def _analyse_complete_rows(frame: Any, results: Mapping[str, EffectResult], place: Place) -> tuple[EffectRow, ...]:
+    """Complete cases compared with `missing_as`, where a coefficient moves by more than a quarter of a standard error."""
     rows: list[EffectRow] = []
-    for name, asked in questions.items():
-        if asked.missing_as is None:
+    for name, result in results.items():
+        analysis = result.points.analysis
+        if analysis.missing_as is None:
             return ()
-        complete = fit_analysis(frame, replace(asked, missing_as=None), estimator=estimator, place=place)
-        moved = np.abs(complete.params - found[name].params) / found[name].bse
-        if moved.max() > NOTABLE:
-            contrast = complete.t_test(np.eye(len(complete.params)), names=_labels(complete))
-            rows += _contrast_rows(f"{name}, {complete.rows:,} complete rows", contrast)
+        complete = fit_analysis(frame, replace(analysis, missing_as=None), estimator=result.estimator, place=place)
+        if (np.abs(complete.params - result.params) / result.bse).max() > NOTABLE:
+            rows += _list_coefficients(f"{name}, {complete.rows:,} complete rows", complete)
     return tuple(rows)
 
 
-def _sensitivity(found: Mapping[str, EffectResult], losses: Sequence[str], estimator: str) -> tuple[EffectRow, ...]:
-    if ESTIMATORS[estimator].binary or ESTIMATORS[estimator].distal:
-        return ()
+def _estimate_robustly(results: Mapping[str, EffectResult], losses: Sequence[str]) -> tuple[EffectRow, ...]:
     rows: list[EffectRow] = []
     for loss in losses:
-        for name, result in found.items():
+        for name, result in results.items():
+            if ESTIMATORS[result.estimator].binary or ESTIMATORS[result.estimator].distal:
+                return ()
             try:
                 robust = replace(result, estimate=estimate_robustly(result.points, loss))
             except InputError:
                 if loss not in ROBUST_LOSSES:
                     raise
-                continue  # The robust loss has nothing to say: more than half of the residuals are equal.
-            contrast = robust.t_test(np.eye(len(robust.params)), names=_labels(robust))
-            rows += _contrast_rows(f"{name}, {ROBUST_LOSSES[loss].label}", contrast)
+                continue  # A robust loss has no scale where more than half of the residuals are equal.
+            rows += _list_coefficients(f"{name}, {ROBUST_LOSSES[loss][0]}", robust)
     return tuple(rows)
 
 
-def _sentences(words: Words, found: Mapping[str, EffectResult], at: Sequence[Mapping[str, float]]) -> list[str]:
-    spoken = []
-    for result in found.values():
-        if len(result.points.moderator_names) > 1 and not at:
-            continue
-        lag = f" {result.points.analysis.lag} decision points later" if result.points.analysis.lag else ""
-        for values in at if len(result.points.moderator_names) > 1 else [{}]:
-            for action in result.points.action_names[1:]:
-                one = result.effect_at(values, action=action)
-                low, high = one.conf_int()[0]
-                named = replace(words, treatment=action) if len(result.points.action_names) > 2 else words
-                named = replace(named, outcome=named.outcome + lag)
-                where = "where " + " and ".join(f"{key} is {value:g}" for key, value in values.items()) if values else ""
-                spoken.append(describe_effect(named, float(one.effect[0]), low, high, where))
-    return spoken
+def _describe(words: Words, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[str]:
+    """A sentence for every action, at all the values of the moderators."""
+    sentences = []
+    points = result.points
+    lag = f" {points.analysis.lag} decision points later" if points.analysis.lag else ""
+    for values in at if len(points.moderator_names) > 1 else [{}]:
+        where = "where " + " and ".join(f"{key} is {value:g}" for key, value in values.items()) if values else ""
+        for action in points.action_names[1:]:
+            contrast = result.effect_at(values, action=action)
+            low, high = contrast.conf_int()[0]
+            treatment = action if len(points.action_names) > 2 else words.treatment
+            named = replace(words, treatment=treatment, outcome=words.outcome + lag)
+            sentences.append(describe_effect(named, float(contrast.effect[0]), low, high, where))
+    return sentences
 
 
-def _notes(main: EffectResult, table: Sequence[EffectRow]) -> list[str]:
-    notes = [f"{len(table)} tests were asked; p (Holm) allows for that." if len(table) > 1 else "One test was asked."]
-    if main.points.analysis.transform != "none":
-        notes.append(f"Effects are on the scale {main.points.analysis.transform} of {main.points.analysis.outcome}.")
-    return notes
+def _fit_curve(frame: Any, main: EffectResult, over: str, place: Place) -> EffectCurve | None:
+    """The average analysis with `over` as its only moderator, of the first treatment."""
+    analysis = main.points.analysis
+    controls = parse_terms(analysis.controls)
+    by_day = replace(analysis, moderators=(over,), controls=(*controls, *([] if over in controls else [over])))
+    try:
+        result = fit_analysis(frame, by_day, estimator=main.estimator, place=place)
+    except InputError:  # One day only, or too few participants for two more coefficients.
+        return None
+    values = result.points.counted_only.moderators[1]
+    grid = np.linspace(values.min(), values.max(), 60)
+    matrix = np.zeros((len(grid), len(result.params)))
+    matrix[:, 0] = 1.0
+    matrix[:, 1] = grid
+    line = result.t_test(matrix)
+    low, high = line.conf_int().T
+    return EffectCurve(over, grid, line.effect, low, high)

@@ -1,29 +1,76 @@
-"""A fitted excursion effect with statsmodels' manners."""
+"""A fitted excursion effect with the interface of statsmodels, and the functions that estimate one from a frame."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from scipy.special import fdtrc, stdtr, stdtrit
 
-from surefoot.effects.contrasts import ContrastResults, JointTest, covariance, joint_test
-from surefoot.effects.estimators import ESTIMATORS, ExcursionEstimate, effect_names
+from surefoot.data.problems import Place, frame_row
+from surefoot.data.row_identities import warn_of_doubts
+from surefoot.effects.analysis import Analysis, Floats, Terms
+from surefoot.effects.estimating_equations import Estimate
+from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.excursion_batch import (
+    ExcursionBatch,
+    check_randomisation,
+    check_uncertainty,
+    check_validity,
+    read_batch,
+)
 from surefoot.effects.sample_quality import assess_sample
-from surefoot.effects.terms import INTERCEPT
-from surefoot.effects.text import HEADERS, lay_out, quality_lines
-from surefoot.effects.trial_rows import TrialRows
 from surefoot.errors import InputError, did_you_mean
 
-Matrix = NDArray[np.float64]
 Contrast = ArrayLike | Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
+class ContrastResults:
+    """Linear combinations Cβ, one for each row of C, as statsmodels' `t_test` gives them."""
+
+    names: tuple[str, ...]
+    effect: Floats
+    sd: Floats
+    """Standard errors."""
+    df_denom: int
+
+    @property
+    def tvalue(self) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.effect / self.sd)
+
+    @property
+    def pvalue(self) -> Floats:
+        return np.asarray(2 * stdtr(self.df_denom, -np.abs(self.tvalue)))
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """(combinations, 2)."""
+        half = stdtrit(self.df_denom, 1 - alpha / 2) * self.sd
+        return np.column_stack([self.effect - half, self.effect + half])
+
+
+@dataclass(frozen=True)
+class JointTest:
+    """F test that several coefficients are all 0."""
+
+    names: tuple[str, ...]
+    fvalue: float
+    df_num: int
+    df_denom: int
+    pvalue: float
+
+    def __str__(self) -> str:
+        return f"F({self.df_num}, {self.df_denom}) = {self.fvalue:.3f}, p = {self.pvalue:.4f}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class EffectResult:
-    """What one estimator found; `params` are the effect's coefficients, `nuisance_params` the controls'.
+    """A fitted effect; `params` are the effect's coefficients, `nuisance_params` the controls'.
 
     Attributes
     ----------
@@ -36,28 +83,32 @@ class EffectResult:
     """
 
     estimator: str
-    points: TrialRows
-    estimate: ExcursionEstimate
+    points: ExcursionBatch
+    estimate: Estimate
 
-    @cached_property
+    def __repr__(self) -> str:
+        effects = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.names, self.params, strict=True))
+        return f"EffectResult({self.estimator} of {self.points.analysis.outcome}: {effects}; {self.people} participants)"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of `params`."""
-        return effect_names(self.points)
+        return self.points.effect_names
 
     @property
     def nuisance_names(self) -> tuple[str, ...]:
         return self.estimate.nuisance_names
 
     @property
-    def params(self) -> Matrix:
-        return self.estimate.root.theta[self.estimate.controls :]
+    def params(self) -> Floats:
+        return self.estimate.theta[self.estimate.controls :]
 
     @property
-    def nuisance_params(self) -> Matrix:
-        return self.estimate.nuisance
+    def nuisance_params(self) -> Floats:
+        return np.asarray(self.estimate.nuisance)
 
     @property
-    def bse(self) -> Matrix:
+    def bse(self) -> Floats:
         """Standard errors."""
         return np.asarray(np.sqrt(np.diagonal(self.cov_params())))
 
@@ -69,7 +120,7 @@ class EffectResult:
     @property
     def people(self) -> int:
         """Participants with a row that counts."""
-        return self.estimate.root.people
+        return self.estimate.people
 
     @property
     def rows(self) -> int:
@@ -77,66 +128,82 @@ class EffectResult:
         return int(self.points.counted.sum())
 
     @property
-    def tvalues(self) -> Matrix:
-        return self._each.tvalue
+    def tvalues(self) -> Floats:
+        return self.coefficients.tvalue
 
     @property
-    def pvalues(self) -> Matrix:
-        return self._each.pvalue
+    def pvalues(self) -> Floats:
+        return self.coefficients.pvalue
 
     @property
     def is_relative(self) -> bool:
         """Whether e^effect is a ratio: of risks, or of outcomes analysed as logarithms."""
-        from surefoot.effects.outcome_scale import parse_transform
-
-        return ESTIMATORS[self.estimator].binary or parse_transform(self.points.analysis.transform).is_log
+        return ESTIMATORS[self.estimator].binary or self.points.analysis.offset is not None
 
     @cached_property
-    def _each(self) -> ContrastResults:
+    def coefficients(self) -> ContrastResults:
+        """Every one of `params` with its test."""
         return self.t_test(np.eye(len(self.params)), names=self.names)
 
-    def conf_int(self, alpha: float = 0.05) -> Matrix:
+    def conf_int(self, alpha: float = 0.05) -> Floats:
         """(coefficients, 2)."""
-        return self._each.conf_int(alpha)
+        return self.coefficients.conf_int(alpha)
 
-    def cov_params(self, *, nuisance: bool = False, corrected: bool | None = None) -> Matrix:
+    def cov_params(self, *, nuisance: bool = False, corrected: bool | None = None) -> Floats:
         """Covariance of `params`; with `nuisance` of (nuisance_params, params), where they are estimated jointly.
 
         Corrected for small samples, except for `dcee`, whose published form is not; `corrected` asks for either.
         """
-        whole = covariance(self.estimate, corrected=corrected)
-        first = 0 if nuisance else self.estimate.controls
-        return np.asarray(whole[first:, first:])
+        estimate = self.estimate
+        is_corrected = estimate.is_corrected if corrected is None else corrected
+        first = 0 if nuisance else estimate.controls
+        return (estimate.corrected if is_corrected else estimate.plain)[first:, first:]
 
     def t_test(self, contrast: Contrast, *, names: Sequence[str] = ()) -> ContrastResults:
         """Linear combinations of `params`: a vector, a matrix, or {name: coefficient}."""
-        matrix = self._matrix(contrast)
+        matrix = self._read_contrast(contrast)
         spread = matrix @ self.cov_params() @ matrix.T
         labels = tuple(names) or tuple(f"c{j}" for j in range(len(matrix)))
         error = np.sqrt(np.maximum(np.diagonal(spread), 0.0))
         return ContrastResults(labels, matrix @ self.params, error, self.df_resid)
 
     def joint_test(self, names: Sequence[str] | None = None) -> JointTest:
-        """F test that the named coefficients (all of `params` unless named) are all nothing."""
+        """F test that the named coefficients (all of `params` unless named) are all 0.
+
+        Hotelling's T² (n − q − p)/(k (n − q − p + k − 1)) ~ F(k, n − q − p) for k of the p coefficients. For all of them
+        that is T² (n − q − p)/(p (n − q − 1)), for a single one the square of its t.
+        """
         chosen = tuple(self.names if names is None else names)
-        return joint_test(self.estimate, chosen, np.vstack([self._matrix({name: 1.0}) for name in chosen]))
+        matrix = np.vstack([self._read_contrast({name: 1.0}) for name in chosen])
+        size = len(matrix)
+        degrees = self.df_resid
+        spread = matrix @ self.cov_params() @ matrix.T
+        scale = np.sqrt(np.diagonal(spread))
+        if not (scale > 0).all():  # An outcome that the action decides leaves no spread.
+            return JointTest(chosen, np.nan, size, degrees, np.nan)
+        scaled = matrix @ self.params / scale
+        statistic = float(scaled @ np.linalg.solve(spread / np.outer(scale, scale), scaled))
+        statistic *= degrees / (size * (degrees + size - 1))
+        return JointTest(chosen, statistic, size, degrees, float(fdtrc(size, degrees, statistic)))
 
     def effect_at(
         self, at: Mapping[str, float] | None = None, *, action: str | None = None, against: str | None = None
     ) -> ContrastResults:
         """The effect where the moderators have these values, of one action against another (nothing unless named).
 
-        `found.effect_at({"home": 1, "day": 40})` is the effect at home on day 40; every moderator needs a value.
+        `result.effect_at({"home": 1, "day": 40})` is the effect at home on day 40; every moderator needs a value.
         """
         values = dict(at or {})
-        wanted = [name for name in self.points.moderator_names if name != INTERCEPT]
-        unknown = [name for name in values if name not in wanted]
+        moderators = self.points.moderator_names[1:]
+        unknown = [name for name in values if name not in moderators]
         if unknown:
-            raise InputError(f"'{unknown[0]}' is not a moderator{did_you_mean(unknown[0], wanted)}; they are {wanted}")
-        absent = [name for name in wanted if name not in values]
+            raise InputError(
+                f"'{unknown[0]}' is not a moderator{did_you_mean(unknown[0], moderators)}; they are {list(moderators)}"
+            )
+        absent = [name for name in moderators if name not in values]
         if absent:
-            raise InputError(f"say where the effect is wanted: {absent} have no value; moderators are {wanted}")
-        row = np.array([1.0, *(values[name] for name in wanted)])
+            raise InputError(f"say where the effect is wanted: {absent} have no value; moderators are {list(moderators)}")
+        row = np.array([1.0, *(values[name] for name in moderators)])
         actions = self.points.action_names
         chosen = actions[1] if action is None and len(actions) == 2 else action
         matrix = np.zeros((len(actions), len(row)))
@@ -144,27 +211,27 @@ class EffectResult:
             if name not in actions:
                 raise InputError(f"action {name!r} is not known; name one of {list(actions)}")
             matrix[actions.index(name)] += sign * row
-        label = ", ".join(f"{name} = {values[name]:g}" for name in wanted) or "average"
+        label = ", ".join(f"{name} = {values[name]:g}" for name in moderators) or "average"
         if len(actions) > 2:
             label = f"{chosen} against {against or actions[0]}, {label}"
         return self.t_test(matrix[1:].ravel(), names=(label,))
 
     def summary(self) -> str:
-        """The table of coefficients, as statsmodels prints a fit, and what must stand beside it."""
-        ends = self.conf_int()
-        each = (self.params, self.bse, self.tvalues, self.pvalues, *ends.T)
-        rows = [[name, *(f"{values[j]:.4f}" for values in each)] for j, name in enumerate(self.names)]
-        estimator, joint, analysis = ESTIMATORS[self.estimator], self.joint_test(), self.points.analysis
+        """The table of coefficients, as statsmodels prints a fit, with counts of the sample."""
+        columns = (self.params, self.bse, self.tvalues, self.pvalues, *self.conf_int().T)
+        rows = [[name, *(f"{values[j]:.4f}" for values in columns)] for j, name in enumerate(self.names)]
+        estimator = ESTIMATORS[self.estimator]
+        analysis = self.points.analysis
         return "\n".join([
             f"Causal excursion effect ({estimator.estimand}) by {estimator.label}",
             f"outcome {analysis.outcome}, treatment {analysis.treatment}, {self.people} participants, {self.rows:,} rows, "
             f"{self.df_resid} degrees of freedom",
-            lay_out(rows, HEADERS),
-            f"All nothing: F({joint.df_num}, {joint.df_denom}) = {joint.fvalue:.3f}, p = {joint.pvalue:.4f}",
-            *quality_lines(assess_sample(self.points)),
+            lay_out_table(rows, ("", "coef", "std err", "t", "P>|t|", "[0.025", "0.975]")),
+            f"All coefficients are 0: {self.joint_test()}",
+            *assess_sample(self.points).describe(),
         ])  # fmt: skip
 
-    def _matrix(self, contrast: Contrast) -> Matrix:
+    def _read_contrast(self, contrast: Contrast) -> Floats:
         if isinstance(contrast, Mapping):
             unknown = [name for name in contrast if name not in self.names]
             if unknown:
@@ -176,3 +243,228 @@ class EffectResult:
         if matrix.ndim != 2 or matrix.shape[1] != len(self.params):
             raise InputError(f"a contrast needs {len(self.params)} numbers, for {self.names}; got shape {matrix.shape}")
         return matrix
+
+
+def lay_out_table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
+    """Columns side by side, the first to the left, the others to the right, between rules.
+
+    >>> print(lay_out_table([["a", "1.5"]], ["", "coef"]))
+    =======
+       coef
+    -------
+    a   1.5
+    =======
+    """
+    widths = [max(len(row[j]) for row in (headers, *rows)) for j in range(len(headers))]
+    lines = []
+    for row in (headers, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join([row[0].ljust(widths[0]), *cells]))
+    rule = max(len(line) for line in lines)
+    return "\n".join(["=" * rule, lines[0].rstrip(), "-" * rule, *lines[1:], "=" * rule])
+
+
+class Options(TypedDict, total=False):
+    """The arguments of `excursion_effect`."""
+
+    participant: str
+    time: str
+    outcome: str
+    treatment: str
+    probability: float | str | Sequence[str] | None
+    probability_of: str | None
+    available: str | None
+    moderators: Terms
+    controls: Terms
+    numerator: float | str | Sequence[float] | None
+    lag: int
+    future: str
+    missing_as: float | Mapping[str, float] | None
+    transform: str
+    actions: Sequence[str] | None
+
+
+def excursion_effect(
+    frame: Any, *, estimator: str = "wcls", place: Place = frame_row, **options: Unpack[Options]
+) -> EffectResult:
+    """Estimate the causal excursion effect of treatment, averaged over history or by moderators.
+
+    Parameters
+    ----------
+    frame
+        A pandas, polars or Arrow table with a row for every decision point, in any order.
+    estimator
+        `wcls` (continuous outcome), `emee` or `emee2` (binary outcome, log relative risk), `dcee` (one distal outcome).
+    participant, time, outcome, treatment
+        Names of columns. Treatment is 0 for nothing, 1 for treatment, or up to K − 1 with several.
+    probability
+        Column with the probabilities (with several treatments, one column for each), or the number with which treatment was
+        sent throughout.
+    probability_of
+        What a column of probabilities is of: `"action taken"`, or `"sending"` whether or not something was sent. It has no
+        default, because a wrong one makes effects wrong without a sign of it, and may be left out only where both are
+        the same: where the probability is 0.5.
+    available
+        Column with 1 or 0; None when everybody always is.
+    moderators, controls
+        Names of columns, or a formula such as `~ home + day`. Moderators should be among the controls too.
+    numerator
+        p̃: a number, a column that depends on the moderators only, or a number for each treatment.
+    lag, future
+        The outcome `lag` decision points later, with treatment in between as `observed` or `none`.
+    missing_as
+        Where the study defined what a missing outcome stands for: that value, or {column: value}.
+    transform
+        Of the outcome: `none`, `sqrt`, `log(x + c)`.
+    actions
+        Names of the actions, nothing first.
+    place
+        How messages name a row of the frame.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, surefoot as sf
+    >>> rng = np.random.default_rng(0)
+    >>> sent, before = rng.integers(0, 2, 600), rng.normal(size=600)
+    >>> frame = pa.table({"person": np.repeat(np.arange(20), 30), "t": np.tile(np.arange(30), 20), "sent": sent,
+    ...                   "p": np.full(600, 0.5), "x": before, "y": before + 0.4 * sent + rng.normal(size=600)})
+    >>> result = sf.effects.wcls(frame, participant="person", time="t", outcome="y", treatment="sent", probability="p",
+    ...                         controls=["x"])
+    >>> result.params.round(2), result.conf_int().round(2), result.df_resid
+    (array([0.38]), array([[0.25, 0.51]]), 17)
+    """
+    result = fit_analysis(frame, Analysis(**options), estimator=estimator, place=place)
+    logs = result.points.to_trajectories()
+    warn_of_doubts(logs.participants, len(logs), logs.names)
+    return result
+
+
+def fit_analysis(
+    frame: Any, analysis: Analysis, *, estimator: str = "wcls", place: Place = frame_row, check_draws: bool = True
+) -> EffectResult:
+    """As `excursion_effect`, with the options in one object; the draws of simulated trials need no check."""
+    if estimator not in ESTIMATORS:
+        raise InputError(f"no estimator '{estimator}'{did_you_mean(estimator, ESTIMATORS)}; choose from {list(ESTIMATORS)}")
+    if hasattr(frame, "weights_"):
+        raise InputError(
+            "this is a fitted method, and what a robust fit left over is not analysed: whether it left a row out depends on "
+            "the outcome, and so on treatment; give the frame of all decision points"
+        )
+    chosen = ESTIMATORS[estimator]
+    batch = read_batch(frame, analysis, place=place)
+    check_validity(batch, binary=chosen.binary, distal=chosen.distal)
+    if check_draws:
+        check_randomisation(batch)
+    result = EffectResult(estimator, batch, chosen.estimate(batch))
+    check_uncertainty(batch, result.bse)
+    return result
+
+
+def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """Weighted and centred least squares for a continuous outcome.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
+    >>> wcls(logs.to_frame(), **columns, probability=0.5, controls=["engagement"])
+    EffectResult(wcls of reward: Intercept 153.5; 20 participants)
+    """
+    return excursion_effect(frame, estimator="wcls", **options)
+
+
+def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> sent = np.tile([0, 1], 120)
+    >>> active = (np.random.default_rng(0).random(240) < 0.3 + 0.3 * sent).astype(int)
+    >>> frame = pa.table({"person": np.repeat(np.arange(12), 20), "t": np.tile(np.arange(20), 12), "sent": sent,
+    ...                   "active": active})
+    >>> columns = {"participant": "person", "time": "t", "outcome": "active", "treatment": "sent"}
+    >>> bool(np.isclose(np.exp(emee(frame, **columns, probability=0.5).params), active[1::2].sum() / active[::2].sum()))
+    True
+    """
+    return excursion_effect(frame, estimator="emee", **options)
+
+
+def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """EMEE without weights, for a binary outcome.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> sent = np.tile([0, 1], 120)
+    >>> active = (np.random.default_rng(0).random(240) < 0.3 + 0.3 * sent).astype(int)
+    >>> frame = pa.table({"person": np.repeat(np.arange(12), 20), "t": np.tile(np.arange(20), 12), "sent": sent,
+    ...                   "active": active})
+    >>> columns = {"participant": "person", "time": "t", "outcome": "active", "treatment": "sent"}
+    >>> bool(np.isclose(np.exp(emee2(frame, **columns, probability=0.5).params), active[1::2].sum() / active[::2].sum()))
+    True
+    """
+    return excursion_effect(frame, estimator="emee2", **options)
+
+
+def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The distal causal excursion effect on one outcome at the end.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`; the outcome of a participant stands in all of their rows.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> sent = np.random.default_rng(0).integers(0, 2, (40, 10))
+    >>> frame = pa.table({"person": np.repeat(np.arange(40), 10), "t": np.tile(np.arange(10), 40), "sent": sent.ravel(),
+    ...                   "y": np.repeat(3.0 * sent.sum(axis=1), 10)})
+    >>> result = dcee(frame, participant="person", time="t", outcome="y", treatment="sent", probability=0.5)
+    >>> low, high = result.conf_int()[0]
+    >>> bool(low < 3 < high)
+    True
+    """
+    return excursion_effect(frame, estimator="dcee", **options)

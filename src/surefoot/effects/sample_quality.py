@@ -1,21 +1,22 @@
-"""What stands beside every effect: what is missing or extreme under each action, and how much of the sample speaks."""
+"""The sample behind an effect: missing and extreme outcomes under each action, and the effective share of the rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.effects.estimators import estimate_wcls, least_squares
-from surefoot.effects.terms import INTERCEPT
-from surefoot.effects.trial_rows import TrialRows
+from surefoot.effects.analysis import INTERCEPT
+from surefoot.effects.estimators import NORMAL_MAD, estimate_wcls, fit_least_squares
+from surefoot.effects.excursion_batch import ExcursionBatch
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, t_interval
+from surefoot.reports.numbers import format_interval, format_number
 
 TAIL = 3.0
 """An outcome is extreme beyond this many robust standard deviations (1.4826 MAD) of a fit that does not know the action."""
-NORMAL_MAD = 1.4826
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,6 @@ class ShareByAction:
     """How often something happens under each action, and the excursion effect of treatment on it."""
 
     rows: dict[str, int]
-    """Of each action: how many there are."""
     happened: dict[str, int]
     effect: Interval | None
     """First treatment against nothing; None where it never or always happens."""
@@ -31,6 +31,16 @@ class ShareByAction:
     @property
     def shares(self) -> dict[str, float]:
         return {action: self.happened[action] / rows if rows else np.nan for action, rows in self.rows.items()}
+
+    def __str__(self) -> str:
+        by_action = ", ".join(f"{100 * share:.1f} % under {action}" for action, share in self.shares.items())
+        if self.effect is None:
+            return by_action
+        return f"{by_action}; effect of treatment {format_number(self.effect.value)} ({format_interval(self.effect)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        effect = None if self.effect is None else self.effect._asdict()
+        return {"rows": self.rows, "happened": self.happened, "effect": effect}
 
 
 @dataclass(frozen=True)
@@ -47,51 +57,61 @@ class SampleQuality:
     tail: ShareByAction | None
     """None for outcomes that are 0 or 1."""
     effective_share: float
-    """(Σw)²/(n Σw²): as many rows, with equal weights, would tell as much."""
+    """(Σw)²/(n Σw²): the share of rows that, with equal weights, would be as informative."""
+
+    def describe(self) -> list[str]:
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
+        lines = [
+            f"Counted: {self.counted:,} of {self.rows:,} rows" + (f" ({reasons})" if reasons else "")
+            + f", {self.people_counted} of {self.people} participants.",
+            f"Missing outcomes: {self.missing}.",
+        ]  # fmt: skip
+        if self.tail is not None:
+            lines.append(f"Extreme outcomes (beyond {TAIL:g} robust standard deviations): {self.tail}.")
+        return [*lines, f"Effective share of the sample: {100 * self.effective_share:.0f} %."]
+
+    def to_dict(self) -> dict[str, Any]:
+        tail = None if self.tail is None else self.tail.to_dict()
+        return {**asdict(self), "missing": self.missing.to_dict(), "tail": tail}
 
 
-def assess_sample(points: TrialRows) -> SampleQuality:
-    """Counts, missing outcomes, extreme outcomes and effective share."""
-    possible = points.available & points.later & (points.future > 0)
-    counted = points.counted_only
+def assess_sample(batch: ExcursionBatch) -> SampleQuality:
+    """Count rows, missing outcomes and extreme outcomes."""
+    possible = batch.available & batch.later & (batch.future > 0)
+    counted = batch.counted_only
     weight = counted.weight
+    tail = None
+    if len(np.unique(counted.outcome[:1000])) > 2:
+        residual = counted.outcome - fit_least_squares(counted.controls, counted.outcome) @ counted.controls
+        distance = np.abs(residual - np.median(residual))
+        extreme = distance > TAIL * NORMAL_MAD * np.median(distance)
+        tail = _count_by_action(counted, np.ones(len(counted), dtype=bool), extreme)
     return SampleQuality(
-        rows=len(points),
+        rows=len(batch),
         counted=len(counted),
-        people=len(points.order.participants),
+        people=len(batch.order.participants),
         people_counted=len(np.unique(counted.person)),
-        reasons={name: int(applies.sum()) for name, applies in points.reasons.items()},
-        missing=_share(points, possible, ~points.observed),
-        tail=_tail(points) if len(np.unique(counted.outcome[:1000])) > 2 else None,
+        reasons={name: int(applies.sum()) for name, applies in batch.reasons.items()},
+        missing=_count_by_action(batch, possible, ~batch.observed),
+        tail=tail,
         effective_share=float(weight.sum() ** 2 / (len(weight) * (weight**2).sum())),
     )
 
 
-def _share(points: TrialRows, among: NDArray[np.bool_], happened: NDArray[np.bool_]) -> ShareByAction:
-    codes = range(len(points.action_names))
-    rows = {points.action_names[k]: int((among & (points.action == k)).sum()) for k in codes}
-    count = {points.action_names[k]: int((among & happened & (points.action == k)).sum()) for k in codes}
-    return ShareByAction(rows, count, _effect_on(points, np.where(among, happened.astype(np.float64), np.nan)))
-
-
-def _effect_on(points: TrialRows, outcome: NDArray[np.float64]) -> Interval | None:
-    """The average excursion effect on another outcome of the same rows; None where it does not vary."""
-    alone = np.ones((1, len(points)))
-    other = replace(points, outcome=outcome, moderators=alone, moderator_names=(INTERCEPT,))
-    if np.ptp(other.counted_only.outcome) == 0:
-        return None
-    try:
-        found = estimate_wcls(other)
-    except InputError:  # Too few participants have a complete row.
-        return None
-    first = found.controls
-    return t_interval(found.root.theta[first], np.sqrt(found.root.corrected[first, first]), found.degrees)
-
-
-def _tail(points: TrialRows) -> ShareByAction:
-    rows = points.counted_only
-    blind = least_squares(rows.controls, rows.outcome)
-    residual = rows.outcome - blind @ rows.controls
-    distance = np.abs(residual - np.median(residual))
-    spread = NORMAL_MAD * np.median(distance)
-    return _share(rows, np.ones(len(rows), dtype=bool), distance > TAIL * spread)
+def _count_by_action(batch: ExcursionBatch, among: NDArray[np.bool_], happened: NDArray[np.bool_]) -> ShareByAction:
+    actions = list(enumerate(batch.action_names))
+    rows = {name: int((among & (batch.action == code)).sum()) for code, name in actions}
+    count = {name: int((among & happened & (batch.action == code)).sum()) for code, name in actions}
+    outcome = np.where(among, happened.astype(np.float64), np.nan)
+    average = np.ones((1, len(batch)))
+    other = replace(batch, outcome=outcome, moderators=average, moderator_names=(INTERCEPT,))
+    effect = None
+    if np.ptp(other.counted_only.outcome) > 0:
+        try:
+            estimate = estimate_wcls(other)
+        except InputError:  # Too few participants have a complete row.
+            return ShareByAction(rows, count, None)
+        first = estimate.controls
+        error = np.sqrt(estimate.corrected[first, first])
+        effect = t_interval(estimate.theta[first], error, estimate.degrees)
+    return ShareByAction(rows, count, effect)

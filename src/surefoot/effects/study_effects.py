@@ -1,4 +1,4 @@
-"""The analysis that a study writes down in `[effects]`, on its logs."""
+"""The analysis that a study writes down in `[effects]`: on its logs, and on logs in memory such as simulated ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, analyse
-from surefoot.effects.sensitivity import ROBUST_LOSSES
-from surefoot.effects.sentences import Words
-from surefoot.effects.trial_rows import OUTCOME_MISSING
+from surefoot.effects.analysis import Analysis, Floats
+from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.excursion_batch import OUTCOME_MISSING
+from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, analyse
+from surefoot.effects.result import EffectResult, Options, fit_analysis
 from surefoot.errors import InputError
 from surefoot.log_checks import check_logs
 from surefoot.log_checks.probabilities import require_stated_probabilities
@@ -29,12 +29,12 @@ TAKEN = "probability of the action taken"
 
 
 def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | None = None) -> EffectsReport:
-    """The analysis in `[effects]` of a study on a file or folder of logs, such as the service exports.
+    """Run the analysis in `[effects]` of a study on a file or folder of logs, such as the service exports.
 
     Parameters
     ----------
     study
-        Says what the columns mean and what is analysed.
+        Describes the columns and the analysis.
     path
         The logs.
     section
@@ -53,40 +53,37 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "logs.csv"
     ...     pyarrow.csv.write_csv(logs.to_frame("pyarrow"), path)
-    ...     found = sf.effects.analyse_study(sf.Study.parse(text), path)
-    >>> list(found.results)
+    ...     report = sf.effects.analyse_study(sf.Study.parse(text), path)
+    >>> list(report.results)
     ['average']
     """
     settings = study.effects if section is None else section
     read = study.read(path)
     require_stated_probabilities(read, study)
-    report = _analyse(study, settings, read, path)
+    frame = _make_frame(study, settings, read, path)
+    options = _list_options(study, settings, read)
+    options["moderators"] = expand_terms(study, settings.moderators)
+    report = analyse(
+        frame,
+        estimator=settings.estimator,
+        lags=settings.lags,
+        at=settings.at,
+        words=Words(settings.treatment_words or study.actions.names[1], settings.outcome_words or options["outcome"]),
+        notes=study.collection.describe(read.logs),
+        checks=check_logs(_with_outcome(read, frame, options["outcome"]), study),
+        over=settings.day or ("day" if "day" in frame.column_names else None),
+        place=lambda row: f"row {read.row[row]}",
+        **options,
+    )
     quality = replace(report.quality, reasons=_split_missing(report, read))
     return replace(report, quality=quality, screened=_compare_screens(study, settings, read, path, report))
 
 
-def _analyse(
-    study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path, *, average: bool = False
-) -> EffectsReport:
-    """The analysis of logs that were read; with `average` only the average effect at the first lag, without checks."""
-    frame = _frame(study, settings, read, path)
-    outcome, transform = _outcome(study, settings)
-    actions = study.actions.names
-    words = Words(settings.treatment_words or actions[1], settings.outcome_words or outcome)
-    numerator = settings.numerator
-    if average and settings.moderators and isinstance(numerator, str):
-        numerator = None
-    return analyse(
-        frame,
-        estimator=settings.estimator,
-        lags=settings.lags[:1] if average else settings.lags,
-        at=() if average else settings.at,
-        words=words,
-        notes=study.collection.describe(read.logs),
-        checks=() if average else check_logs(_with_outcome(read, frame, outcome), study),
-        sensitivity=() if average else tuple(ROBUST_LOSSES),
-        place=lambda row: f"row {read.row[row]}",
-        over=None if average else settings.day or ("day" if "day" in frame.column_names else None),
+def _list_options(study: Study, settings: EffectsSection, read: StudyLogs) -> Options:
+    """Of the average effect; the outcome has the reward's own transform unless another is named."""
+    outcome = settings.outcome or study.reward.column
+    transform = study.reward.transform if outcome == study.reward.column else "none"
+    return Options(
         participant=study.columns.participant,
         time=study.columns.time,
         outcome=outcome,
@@ -94,13 +91,12 @@ def _analyse(
         probability=study.columns.probability or TAKEN,
         probability_of="action taken",
         available=read.logs.names.available,
-        moderators=() if average else expand_terms(study, settings.moderators),
         controls=expand_terms(study, settings.controls),
-        numerator=numerator,
+        numerator=settings.numerator,
         future=settings.future,
         missing_as=settings.missing_as,
-        transform=transform,
-        actions=actions,
+        transform=settings.transform or transform,
+        actions=study.actions.names,
     )
 
 
@@ -109,7 +105,8 @@ def _compare_screens(
 ) -> ScreenedEffect | None:
     """The average effect next to that without the screen; None where the logs are not screened."""
     screen = read.screen
-    if screen is None or study.screen is None:
+    section = study.screen
+    if screen is None or section is None:
         return None
     first = next(iter(report.results))
     reported = tuple(row for row in report.table if row.analysis == first)
@@ -117,9 +114,21 @@ def _compare_screens(
         return ScreenedEffect(screen, reported, reported)
 
     def estimate(**changes: bool) -> tuple[EffectRow, ...]:
-        other = study.model_copy(update={"screen": study.screen.model_copy(update=changes)})  # type: ignore[union-attr]
-        rows = _analyse(other, settings, other.read(path), path, average=True).table
-        return tuple(replace(row, analysis=first) for row in rows)
+        other = study.model_copy(update={"screen": section.model_copy(update=changes)})
+        logs = other.read(path)
+        options = _list_options(other, settings, logs)
+        if settings.moderators and isinstance(settings.numerator, str):
+            options["numerator"] = None  # It depends on the moderators.
+        average = analyse(
+            _make_frame(other, settings, logs, path),
+            estimator=settings.estimator,
+            lags=settings.lags[:1],
+            checks=(),
+            sensitivity=(),
+            place=lambda row: f"row {logs.row[row]}",
+            **options,
+        )
+        return tuple(replace(row, analysis=first) for row in average.table)
 
     without = None
     removed = None
@@ -160,26 +169,21 @@ def _with_outcome(read: StudyLogs, frame: Any, outcome: str) -> StudyLogs:
     return replace(read, logs=replace(read.logs.with_values(reward=values), names=names), raw_reward=values)
 
 
-def _outcome(study: Study, settings: EffectsSection) -> tuple[str, str]:
-    """The outcome's column and transform: the reward's own unless another is named."""
-    if settings.outcome in (None, study.reward.column):
-        return study.reward.column, settings.transform or study.reward.transform
-    return str(settings.outcome), settings.transform or "none"
-
-
-def _frame(study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
-    """The logs with state variables and reward in their own units, and what else the analysis names."""
+def _make_frame(study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
+    """The logs with state variables and reward in their own units, and further columns that the analysis names."""
     logs = read.logs
     raw = read.raw_reward if study.reward.winsorise is None else np.clip(read.raw_reward, *study.reward.winsorise)
-    columns = list_columns(study, logs, raw)
+    columns = _list_columns(study, logs, raw)
     if "day" not in columns and logs.time.dtype.kind == "M":
-        columns["day"] = _days_in_study(logs)
+        dates = logs.time.astype("datetime64[D]")
+        first = dates[logs.order[logs.starts[:-1]]]
+        columns["day"] = (dates - first[logs.participant_index]).astype(np.float64)
     named = [settings.outcome, settings.numerator if isinstance(settings.numerator, str) else None]
-    more = [name for name in named if name is not None and name not in columns]
-    return make_frame(columns | _read_more(study, path, more, read), "pyarrow")
+    further = [name for name in named if name is not None and name not in columns]
+    return make_frame(columns | _read_further(study, path, further, read), "pyarrow")
 
 
-def list_columns(study: Study, logs: Trajectories, outcome: NDArray[np.float64]) -> dict[str, Any]:
+def _list_columns(study: Study, logs: Trajectories, outcome: Floats) -> dict[str, Any]:
     """Of logs, by the names that the study gives them, with state variables in their own units."""
     columns: dict[str, Any] = {
         study.columns.participant: logs.participant,
@@ -199,20 +203,10 @@ def list_columns(study: Study, logs: Trajectories, outcome: NDArray[np.float64])
 
 def expand_terms(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
     """State variables as columns: a category becomes its levels."""
-    found: list[str] = []
-    for term in terms:
-        found += study.columns_of(term) if term in study.state else [term]
-    return tuple(found)
+    return tuple(column for term in terms for column in (study.columns_of(term) if term in study.state else [term]))
 
 
-def _days_in_study(logs: Trajectories) -> NDArray[np.float64]:
-    """Whole days since the day of a participant's first decision point."""
-    dates = logs.time.astype("datetime64[D]")
-    first = dates[logs.order[logs.starts[:-1]]]
-    return np.asarray((dates - first[logs.participant_index]).astype(np.float64))
-
-
-def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs) -> dict[str, Any]:
+def _read_further(study: Study, path: str | Path, names: list[str], read: StudyLogs) -> dict[str, Any]:
     """Columns of the logs that play no other part in the study, as numbers."""
     if not names:
         return {}
@@ -221,12 +215,63 @@ def _read_more(study: Study, path: str | Path, names: list[str], read: StudyLogs
     from surefoot.study.log_reader import log_layout, study_files
 
     layout = replace(log_layout(study), columns=(study.columns.participant, *names))
-    parts: list[LogRows] = []
+    files: list[LogRows] = []
     for file in study_files(study, path):
-        parts.append(LogFile(file).rows(layout, sum(map(len, parts))))
-    rows = concatenate(parts)
+        files.append(LogFile(file).rows(layout, sum(map(len, files))))
+    rows = concatenate(files)
     problems = Problems(rows.place)
     with name_file(path):
-        found = {name: rows.column(name, problems).numbers()[read.row] for name in names}
+        columns = {name: rows.column(name, problems).numbers()[read.row] for name in names}
         problems.raise_any()
-    return found
+    return columns
+
+
+def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
+    """The analysis of the average effect in `[effects]` at its first lag, the estimator, and a note.
+
+    Logs in memory hold the state and the reward. Where the study names another outcome, a distal one or a numerator that
+    is not a state variable, weighted and centred least squares of the reward stands in, and the note says so.
+    """
+    settings = study.effects
+    column = study.reward.column
+    other = settings.outcome not in (None, column) or ESTIMATORS[settings.estimator].distal
+    unknown = isinstance(settings.numerator, str) and settings.numerator not in study.state_names
+    note = (
+        f"The primary analysis ({settings.estimator} of {settings.outcome or column}) needs more than state and reward: "
+        f"weighted and centred least squares of {column} stands in for it."
+    )
+    analysis = Analysis(
+        participant=study.columns.participant,
+        time=study.columns.time,
+        outcome=column,
+        treatment=study.actions.column,
+        probability=study.columns.probability or TAKEN,
+        probability_of="action taken",
+        available=study.columns.available or "available",
+        controls=expand_terms(study, settings.controls),
+        numerator=None if unknown else settings.numerator,
+        lag=settings.lags[0],
+        future=settings.future,
+        missing_as=None if other else settings.missing_as,
+        actions=study.actions.names,
+    )
+    return analysis, "wcls" if other else settings.estimator, note if other or unknown else ""
+
+
+def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis, estimator: str) -> EffectResult:
+    """The average effect on rewards as they are optimised; analysis and estimator are those of `plan_primary_effect`.
+
+    >>> import surefoot as sf
+    >>> text = '[columns]\\nparticipant = "participant"\\ntime = "time"\\n'
+    >>> study = sf.Study.parse(text + "[state.weather]\\n[state.engagement]\\n[state.fatigue]")
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> estimate_primary_effect(study, logs, *plan_primary_effect(study)[:2]).names
+    ('Intercept',)
+    """
+    used = {*analysis.role_columns, *analysis.controls, *analysis.moderators}
+    columns = {name: values for name, values in _list_columns(study, logs, logs.reward).items() if name in used}
+    columns[analysis.available or "available"] = logs.available
+    # Numbers sort faster than other ids.
+    columns[analysis.participant] = np.asarray(logs.participant_index)
+    frame = make_frame(columns, "pyarrow")
+    return fit_analysis(frame, replace(analysis, transform="none"), estimator=estimator, check_draws=False)

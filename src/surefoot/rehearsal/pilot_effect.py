@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.analysis import Analysis
-from surefoot.effects.excursion import fit_analysis
+from surefoot.effects.result import fit_analysis
 from surefoot.errors import InputError
 from surefoot.rehearsal.environments import Environment, Imputed
 from surefoot.rehearsal.pilot_data import NO_PILOT, send_probability

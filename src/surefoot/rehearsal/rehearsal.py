@@ -19,7 +19,7 @@ import scipy
 from surefoot.atomic_files import json_text, refuse_unwritable, write_texts
 from surefoot.data.log_files import LogFile
 from surefoot.data.trajectories import Trajectories
-from surefoot.effects.primary_effect import plan_primary_effect
+from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
 from surefoot.experiments.engine import run_units
 from surefoot.experiments.progress import NoProgress, UnitProgress

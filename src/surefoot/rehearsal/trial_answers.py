@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.effects.analysis import Analysis
-from surefoot.effects.primary_effect import estimate_primary_effect
+from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
 from surefoot.rehearsal.trial_record import SOURCES, TrialRecord
 from surefoot.study import Study
