@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surefoot.study.trial_section import Dose
-from surefoot.trial_rules.choices import SOURCES, find_source, find_sources
-from surefoot.trial_rules.dose_limits import find_dose_stop
+from surefoot.trial_rules.choices import SOURCES, find_dose_stop, find_source, find_sources
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NAMES = ("available", "complete", "covered", "usable")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from surefoot import Study, Trajectories
-from surefoot.trial_rules.influence import find_influences
-from surefoot.trial_rules.standard_errors import find_shared_influences
+from surefoot.trial_rules.policy_checks import find_influences
+from surefoot.trial_rules.proposals import find_shared_influences
 
 TEXT = """[columns]
 participant = "participant"
@@ -111,7 +111,7 @@ def test_estimates_bound_what_refits_change(name):
     found = find(make_study(name), logs)
     changes = measure_all(name, logs)
     for one in found:
-        kind, place = one.what.split()
+        kind, place = one.subject.split()
         true = changes[int(place)] if kind == "row" else changes[600 + int(place)]
         assert true <= 1.5 * one.change
 
@@ -121,7 +121,7 @@ def test_everybodys_own_rows_are_refitted_with_the_same_change_as_alone():
     logs = make_logs(rng, 3, 20, off=True)
     study, data = make_study("accb", "person"), logs.logs
     for one in find(study, logs):
-        place = int(one.what.split()[1])
+        place = int(one.subject.split()[1])
         own = data.participant_index == data.participant_index[place]
         whole, without = (study.method().fit_some(data[own & keep]) for keep in (True, np.arange(len(data)) != place))
         before, after = (

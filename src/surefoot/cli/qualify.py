@@ -26,7 +26,7 @@ def qualify(
 
     outcome = qualification.qualify(study, database or DEFAULT_URL)
     for check in (*outcome.installation, *outcome.operation):
-        typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.found}")
+        typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.observed}")
     page, _ = qualification.write_report(outcome, out)
     typer.echo(f"{page}: {'every check passed' if outcome.passed else 'not every check passed'}")
     if not outcome.passed:

@@ -25,8 +25,16 @@ from surefoot.study import Study, TrialSection
 from surefoot.study.log_reader import finish_logs, restore_outcome
 from surefoot.study.measured_logs import MeasuredLogs
 from surefoot.study.screen_section import ScreenSection
-from surefoot.trial_rules.choices import find_sources, fixed_probabilities, unavailable_probabilities
-from surefoot.trial_rules.dose_limits import NEVER, WEEK, WITHIN, count_microseconds, find_reached_limits
+from surefoot.trial_rules.choices import (
+    NEVER,
+    WEEK,
+    WITHIN,
+    count_microseconds,
+    find_reached_limits,
+    find_sources,
+    fixed_probabilities,
+    unavailable_probabilities,
+)
 from surefoot.trial_rules.proposals import Proposal, propose_policy
 from surefoot.trial_rules.randomisation import draw_actions, draw_uniforms, random_key
 

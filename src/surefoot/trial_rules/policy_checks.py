@@ -1,29 +1,238 @@
-"""Policy checks: what a new policy must satisfy before it may decide about people."""
+"""Policy checks: what a new policy must satisfy before it may decide about people.
+
+One check asks how much of the policy hangs on one decision point, or on one participant: it is refitted without those that
+matter most. Where one policy serves everybody, first-order influences in closed form say what matters, and refits are made
+only of what may come near the limit.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning
+from surefoot.inference.sandwich import Influences
+from surefoot.learning.methods import Method
 from surefoot.log_checks.outcomes_by_action import PILE_UNSAFE, PILES_NAME, check_pile_values
+from surefoot.policies.features import policy_features
 from surefoot.policies.policies import Policies
-from surefoot.screening import Screen
 from surefoot.study import Study, StudyLogs, TrialSection
-from surefoot.trial_rules.influence import Influence
+from surefoot.trial_rules.choices import fixed_probabilities
+
+Floats = NDArray[np.float64]
+CANDIDATES = 3
+"""Decision points, and participants, that are left out in turn."""
+NEAR = 0.25
+"""A change that is estimated above this share of what is allowed is refitted."""
+FEW_ROWS = 500
+"""With fewer rows first-order estimates are too rough to rely on: twice as many candidates, by two orders, are refitted."""
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What leaving something out would change."""
+
+    subject: str
+    """Which decision point, or which participant."""
+    change: float
+    """Mean change of the probabilities; with a policy for each participant, of the one who changes most."""
+    refitted: bool = True
+    """False: estimated to first order, and far below the limit."""
+
+
+def cook_distances(data: Trajectories, weights: Floats, *, pooled: bool) -> Floats:
+    """Cook's distance rᵢ² hᵢ / (1 − hᵢ)² of every row in a least-squares fit of the reward on [1, s] × [1, actions].
+
+    NaN where a row was not used, or was removed as an outlier. Only an order of candidates: what is reported is refitted.
+    """
+    used = weights > 0
+    distances = np.full(len(data), np.nan)
+    groups = (
+        [np.flatnonzero(used)]
+        if pooled
+        else [np.flatnonzero(used & (data.participant_index == number)) for number in range(len(data.participants))]
+    )
+    for rows in groups:
+        if not rows.size:
+            continue
+        state = np.column_stack([np.ones(rows.size), data.state[rows]])
+        design = np.hstack(
+            [state, *(state * (data.action[rows] == code)[:, None] for code in range(1, len(data.action_names)))]
+        )
+        counts = np.sqrt(weights[rows])  # What is forgotten has less influence.
+        left, values, _ = np.linalg.svd(design * counts[:, None], full_matrices=False)
+        left = left[:, values > 1e-10 * values[0]]
+        reward = data.reward[rows] * counts
+        residual = reward - left @ (left.T @ reward)
+        leverage = np.minimum((left**2).sum(axis=1), 1 - 1e-9)
+        distances[rows] = residual**2 * leverage / (1 - leverage) ** 2 + leverage
+    return distances
+
+
+def find_influences(
+    study: Study,
+    logs: StudyLogs,
+    method: Method,
+    policies: Policies,
+    shared: Influences | None,
+    allowed: float,
+    label: Callable[[int], str],
+) -> list[Influence]:
+    """The influence of the most influential rows and, where participants share a policy, participants.
+
+    `shared` are the influences of participants and rows on a shared policy, `label` names a row of the input. A change that
+    is estimated far below `allowed` is not refitted.
+    """
+    if not policies.serves_anybody:
+        return _find_personal_influences(study, logs, method, policies, label)
+    data = logs.logs
+    closed = _estimate_changes(method, shared)
+    few = int(method.used_.sum()) < FEW_ROWS
+    orders = [] if closed is None else [closed]
+    if few or closed is None:
+        distances = cook_distances(data, np.nan_to_num(method.weights_), pooled=method.policies_.participants is None)
+        totals = np.bincount(data.participant_index, np.nan_to_num(distances), len(data.participants))
+        orders.append((distances, totals.astype(np.float64)))
+    near = NEAR * allowed if len(orders) == 1 and closed is not None else -np.inf
+    count = 2 * CANDIDATES if few else CANDIDATES
+    candidates = [
+        (label(int(logs.row[row])), orders[0][0][row], np.arange(len(data)) != row)
+        for row in _list_largest([rows for rows, _ in orders], count)
+    ]
+    if len(data.participants) > CANDIDATES:
+        candidates += [
+            (f"participant {data.participants[number]}", orders[0][1][number], data.participant_index != number)
+            for number in _list_largest([people for _, people in orders], count)
+        ]
+    return [
+        Influence(name, float(estimate), refitted=False)
+        if estimate <= near
+        else Influence(name, compare_policies(study, logs, policies, _refit(study, data[others])))
+        for name, estimate, others in candidates
+    ]
+
+
+def _list_largest(orders: Sequence[Floats], count: int) -> list[int]:
+    """Positions of the largest by any of the orders, without those that are not known."""
+    positions: dict[int, None] = {}
+    for changes in orders:
+        known = np.where(np.isnan(changes), -1.0, changes)
+        # Only the largest need an order.
+        candidates = np.argpartition(known, -min(count, len(known)))[-count:]
+        largest = candidates[np.argsort(known[candidates], kind="stable")[::-1]]
+        positions |= {int(row): None for row in largest if not np.isnan(changes[row])}
+    return list(positions)
+
+
+def _refit(study: Study, logs: Trajectories) -> Policies | None:
+    """The policy without what is left out; None where nothing is left to learn from."""
+    if not logs.usable.any():
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # That too little is left is what the comparison shows.
+        refitted: Policies = study.method().fit_some(logs).policies_
+        return refitted
+
+
+def _decide_in_warm_up(study: Study) -> Floats:
+    """The probabilities before there is a policy."""
+    return np.array(fixed_probabilities(study, (study.trial or TrialSection()).warm_up_probability))
+
+
+def _estimate_changes(method: Method, shared: Influences | None) -> tuple[Floats, Floats] | None:
+    """About the largest mean change of a probability without each row, and without each participant.
+
+    A logit that moves by δ moves a probability by at most |δ| / 4 (two actions) or |δ| / 2; the mean of |δ| is at most its
+    root mean square, √(Δθᵀ Σ Δθ). None where there is no closed form.
+    """
+    logs = method.logs_
+    if shared is None or shared.policy is None or shared.rows is None:
+        return None
+    used, moves = shared.rows
+    seen = policy_features(logs.state[used] * method.policy_sees_)
+    metric = seen.T @ seen / len(used)
+    steepest = 4 if logs.actions == 2 else 2
+    rows, people = (np.full(size, np.nan) for size in (len(logs), len(logs.participants)))
+    rows[used] = _size(moves, metric) / steepest
+    people[np.unique(logs.participant_index[used])] = _size(shared.policy, metric) / steepest
+    return rows, people
+
+
+def _size(moves: Floats, metric: Floats) -> Floats:
+    """√(Σ_a Δθ_aᵀ Σ Δθ_a) of every row; what cannot be told counts as beyond any limit."""
+    steps = moves.reshape(len(moves), -1, len(metric))
+    return np.asarray(np.nan_to_num(np.sqrt(((steps @ metric) * steps).sum(axis=(1, 2))), nan=np.inf))
+
+
+def _find_personal_influences(
+    study: Study, logs: StudyLogs, method: Method, policies: Policies, label: Callable[[int], str]
+) -> list[Influence]:
+    """The influence of rows where everybody has a policy of their own: each of the candidates refitted, all at once."""
+    data = logs.logs
+    distances = cook_distances(data, np.nan_to_num(method.weights_), pooled=False)
+    distances[~policies.covers(data.participant)] = np.nan
+    candidates = _list_largest([distances], CANDIDATES)
+    if not candidates:
+        return []
+    of_participant = [np.flatnonzero(data.participant_index == data.participant_index[row]) for row in candidates]
+    left = [rows[rows != row] for rows, row in zip(of_participant, candidates, strict=True)]
+    chosen = np.concatenate(left)
+    index = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
+    columns = ("time", "state", "available", "action", "probability", "reward")
+    values = {name: getattr(data, name)[chosen] for name in columns}
+    without = _refit(study, replace(data, participants=np.arange(len(left)), participant_index=index, **values))
+    influences = []
+    for number, (row, rows) in enumerate(zip(candidates, of_participant, strict=True)):
+        states = data.state[rows[data.available[rows] & ~np.isnan(data.state[rows]).any(axis=1)]]
+        before = study.clip_probabilities(policies[data.participant[row]].rule.probabilities(states))
+        if without is None:
+            after = _decide_in_warm_up(study)
+        else:
+            after = study.clip_probabilities(without.rule[number].probabilities(states))
+        influences.append(Influence(label(int(logs.row[row])), float(np.abs(before - after).max(axis=1).mean())))
+    return influences
+
+
+def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without: Policies | None) -> float:
+    """The mean change of the probabilities; with a policy for each participant, of the one who changes most.
+
+    Without any policy (None) the warm-up decides.
+    """
+    data = logs.logs
+    chosen = data.available & ~np.isnan(data.state).any(axis=1)
+    for compared in (policies, without):
+        if compared is not None:
+            chosen &= compared.covers(data.participant)  # Somebody new may not have a policy yet.
+    if not chosen.any():
+        return 0.0
+    people = data.participant[chosen]
+    states = data.state[chosen]
+    before = study.clip_probabilities(policies.probabilities(people, states))
+    later = None if without is None else study.clip_probabilities(without.probabilities(people, states))
+    after = _decide_in_warm_up(study) if later is None else later
+    moved = np.abs(before - after).max(axis=1)
+    if policies.participants is None:
+        return float(moved.mean())
+    totals, counts = (np.bincount(data.participant_index[chosen], values) for values in (moved, np.ones(len(moved))))
+    return float((totals / np.maximum(counts, 1)).max())
+
 
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class PolicyFinding:
-    """The result of one check: what was found, what is allowed."""
+    """The result of one check: what was measured, what is allowed."""
 
     check: str
     passed: bool
-    found: float | None
+    measured: float | None
     allowed: float | None
     message: str
 
@@ -39,34 +248,30 @@ def check_policy(
     `weights` (rows) are 0 where the critic removed a row, NaN where it was not used.
     """
     settings = study.trial or TrialSection()
-    finite = _check_finite(new)
-    removed = _check_removed(weights, settings.guard_rails.max_removed)
-    screened = [] if logs.screen is None else [_check_screen(logs.screen)]
-    piles = _check_piles(study, logs)
-    if not finite.passed:
-        return [finite, removed, *screened, piles]
-    people, states = _select_covered(logs, new)
-    after = study.clip_probabilities(new.probabilities(people, states))
-    before = _mean_send_probability(study, people, states, old, settings.warm_up_probability)
-    return [
-        finite,
-        removed,
-        *screened,
-        piles,
-        check_limits(study, after),
-        _check_send_rate(before, after, settings.guard_rails.max_send_rate_change),
-    ]
-
-
-def _check_finite(new: Policies) -> PolicyFinding:
     finite = all(bool(np.isfinite(values).all()) for values in new.rule.arrays().values())
-    return PolicyFinding("finite", finite, None, None, "every number of the policy is finite")
-
-
-def _check_screen(screen: Screen) -> PolicyFinding:
-    """What was marked missing may not depend on the action: then the policy would learn from who was prompted."""
-    message = "; ".join(screen.warnings()) or f"{int(screen.marks.sum())} values marked missing by the screen"
-    return PolicyFinding("screen", screen.blind, None, None, message)
+    findings = [
+        PolicyFinding("finite", finite, None, None, "every number of the policy is finite"),
+        _check_removed(weights, settings.guard_rails.max_removed),
+    ]
+    if logs.screen is not None:
+        # A screen that depends on the action would let the policy learn who was prompted.
+        message = "; ".join(logs.screen.warnings()) or f"{int(logs.screen.marks.sum())} values marked missing by the screen"
+        findings.append(PolicyFinding("screen", logs.screen.blind, None, None, message))
+    findings.append(_check_piles(study, logs))
+    if not finite:
+        return findings
+    data = logs.logs
+    chosen = data.available & ~np.isnan(data.state).any(axis=1) & new.covers(data.participant)
+    people = data.participant[chosen]
+    states = data.state[chosen]
+    send = np.full(len(people), settings.warm_up_probability)
+    known = np.zeros(len(people), dtype=bool) if old is None else old.covers(people)
+    if old is not None and known.any():
+        send[known] = 1 - study.clip_probabilities(old.probabilities(people[known], states[known]))[:, 0]
+    before = float(send.mean()) if len(send) else settings.warm_up_probability
+    after = study.clip_probabilities(new.probabilities(people, states))
+    allowed = settings.guard_rails.max_send_rate_change
+    return [*findings, check_limits(study, after), _check_send_rate(before, after, allowed)]
 
 
 def _check_piles(study: Study, logs: StudyLogs) -> PolicyFinding:
@@ -117,16 +322,8 @@ def check_influence(influences: list[Influence], allowed: float) -> PolicyFindin
     # Decision points come first: the smallest thing that explains a refusal is named.
     most = next((influence for influence in influences if influence.change > allowed), largest)
     about = "" if most.refitted else "about "
-    message = f"without {most.what} the probabilities would move by {about}{most.change:.3f} on average"
+    message = f"without {most.subject} the probabilities would move by {about}{most.change:.3f} on average"
     return PolicyFinding("influence", most.change <= allowed, most.change, allowed, message)
-
-
-def _select_covered(logs: StudyLogs, new: Policies) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """People and states of the complete, available decision points of those whom the new policy has a rule for."""
-    data = logs.logs
-    chosen = data.available & ~np.isnan(data.state).any(axis=1)
-    chosen &= new.covers(data.participant)
-    return data.participant[chosen], data.state[chosen]
 
 
 def check_limits(study: Study, probabilities: NDArray[np.float64]) -> PolicyFinding:
@@ -137,14 +334,3 @@ def check_limits(study: Study, probabilities: NDArray[np.float64]) -> PolicyFind
     inside = (send >= limits.minimum - ROUNDING) & (send <= limits.maximum + ROUNDING)
     good = np.isfinite(probabilities).all(axis=1) & sums & inside & (probabilities >= 0).all(axis=1)
     return PolicyFinding("limits", bool(good.all()), float((~good).sum()), 0.0, "probabilities within the study's limits")
-
-
-def _mean_send_probability(
-    study: Study, people: NDArray[Any], states: NDArray[np.float64], old: Policies | None, warm_up: float
-) -> float:
-    send = np.full(len(people), warm_up)
-    if old is not None:
-        known = old.covers(people)
-        if known.any():
-            send[known] = 1 - study.clip_probabilities(old.probabilities(people[known], states[known]))[:, 0]
-    return float(send.mean()) if len(send) else warm_up

@@ -3,21 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.errors import InputError
 from surefoot.fitting.part_fit import StudyFit, count_used, fit_study
+from surefoot.inference.intervals import mean_interval
+from surefoot.inference.sandwich import Influences, compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs, TrialSection
 from surefoot.study.log_reader import finish_logs
 from surefoot.study.measured_logs import MeasuredLogs
 from surefoot.trial_rules import policy_checks
-from surefoot.trial_rules.influence import find_influences
-from surefoot.trial_rules.plausibility import ImplausibleValue, blank_implausible
-from surefoot.trial_rules.policy_checks import PolicyFinding
-from surefoot.trial_rules.policy_version import select_participants
-from surefoot.trial_rules.standard_errors import estimate_errors, find_shared_influences
+from surefoot.trial_rules.policy_checks import PolicyFinding, find_influences
+
+ENOUGH = 20
+"""Fewer values set no limits."""
+
+
+@dataclass(frozen=True)
+class ImplausibleValue:
+    """A value that counts as missing."""
+
+    row: int
+    """Its row's number in the input."""
+    variable: str
+    value: float
+    limits: tuple[float, float]
+
+
+def find_limits(values: NDArray[np.float64], widths: float) -> tuple[float, float] | None:
+    """The limits of a variable without a range, from its values; None where they say nothing.
+
+    >>> find_limits(np.arange(101.0), 10)
+    (-850.0, 950.0)
+    """
+    known = values[~np.isnan(values)]
+    if len(known) < ENOUGH:
+        return None
+    low, middle, high = np.quantile(known, (0.05, 0.5, 0.95))
+    # A variable that hardly ever moves says nothing about what is far.
+    return (float(middle - widths * (high - low)), float(middle + widths * (high - low))) if high > low else None
+
+
+def blank_implausible(study: Study, measured: MeasuredLogs, widths: float) -> tuple[MeasuredLogs, list[ImplausibleValue]]:
+    """The logs with implausible values made missing, and what was blanked, row by row."""
+    state = measured.points.state
+    blanked = []
+    next_column = 0
+    for name, (_, kind) in study.state_kinds.items():
+        column = next_column
+        values = state[:, column]
+        next_column += len(study.columns_of(name))
+        limits = find_limits(values, widths) if "range" in kind.takes and kind.range is None else None
+        rows = np.flatnonzero((values < limits[0]) | (values > limits[1])) if limits is not None else ()
+        if limits is None or not len(rows):
+            continue
+        state = state.copy() if state is measured.points.state else state
+        state[rows, column] = np.nan
+        blanked += [ImplausibleValue(int(measured.row[row]), name, float(values[row]), limits) for row in rows]
+    return measured.with_state(state), sorted(blanked, key=lambda value: value.row)
+
+
+def find_shared_influences(method: Method) -> Influences | None:
+    """Every participant's and row's influence on one policy for all, in closed form; None where there is none."""
+    try:
+        return compute_influences(method, analytic=True, with_rows=True) if method.pooled_ else None
+    except (InputError, np.linalg.LinAlgError):
+        # One participant, or a critic without coefficients: a policy is worth having without them.
+        return None
+
+
+def estimate_errors(method: Method, shared: Influences | None) -> list[dict[str, Any]]:
+    """Action, feature, value and standard error of every coefficient of the policy; empty where it has none.
+
+    Of one policy for everybody by the sandwich clustered by participant, however few there are; of a policy for each
+    participant the mean over people, with the error of a mean. They are half a 95 % interval over 1.96: with Student's t,
+    larger where people are few. An error that cannot be had is None.
+    """
+    part = next((part for part in method.coefficient_parts_ if part.part == "policy"), None)
+    if part is None:
+        return []
+    logs = method.logs_
+    seen = {"intercept", *(name for name, is_seen in zip(logs.state_names, part.sees, strict=True) if is_seen)}
+    if not method.pooled_:
+        present = np.unique(logs.participant_index[logs.usable])
+        means = [mean_interval(column[present]) for column in part.values.T]
+        coefficients = np.array([mean.value for mean in means])
+        half = np.array([mean.high - mean.value for mean in means])
+    elif shared is None or shared.policy is None:
+        coefficients = part.values[0]
+        half = np.full(part.values.shape[1], np.nan)
+    else:
+        coefficients = part.values[0]
+        half = shared.half_width("policy")
+    return [
+        {
+            "action": action,
+            "feature": feature,
+            "value": float(value),
+            "standard_error": float(error / 1.96) if np.isfinite(error) else None,
+        }
+        for (action, feature), value, error in zip(part.names, coefficients, half, strict=True)
+        if feature in seen
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,3 +210,11 @@ def find_ready_participants(settings: TrialSection, method: Method) -> list[str]
     return [
         participant for participant, count in zip(people, used, strict=True) if count >= settings.warm_up_decision_points
     ]
+
+
+def select_participants(fitted: Policies, people: list[str]) -> Policies:
+    """Only the rules of those people; all of them where anybody has one."""
+    if fitted.participants is None or fitted.anybody is not None:
+        return fitted
+    chosen = np.isin(fitted.participants, np.array(people, dtype=fitted.participants.dtype))
+    return replace(fitted, participants=fitted.participants[chosen], rule=fitted.rule[chosen])

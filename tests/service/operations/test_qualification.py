@@ -38,7 +38,7 @@ def test_an_installation_passes_and_keeps_its_trial_as_it_was(trial, url, study_
     assert failed == (set() if trial.database.is_sqlite else {"rights in the database"}), found.output
     assert found.exit_code == (0 if trial.database.is_sqlite else 1)
     assert {"retries", "backup and restore", "replay and ledger", "clock", "disk", "time limits"} <= set(checks)
-    assert checks["retries"]["found"].startswith("20 requests at once: 1 answer")
+    assert checks["retries"]["observed"].startswith("20 requests at once: 1 answer")
     assert "approved by" in page and "Signatures" in page
     assert column(trial, decisions.c.id) == []
     if trial.database.is_sqlite:
@@ -68,8 +68,8 @@ def test_a_restore_that_breaks_on_erased_content_fails_the_qualification(trial, 
     monkeypatch.setattr(backup, "_parse_row", parse)
     result, checks, _ = run(study_file, url, tmp_path)
     assert {name for name, check in checks.items() if not check["passed"]} == {"backup and restore"}
-    assert checks["backup and restore"]["found"].startswith("TypeError")
-    assert checks["erasure"]["found"].startswith("18 decisions") and result.exit_code == 1
+    assert checks["backup and restore"]["observed"].startswith("TypeError")
+    assert checks["erasure"]["observed"].startswith("18 decisions") and result.exit_code == 1
 
 
 def test_options_in_the_url_reach_postgresql(postgres):

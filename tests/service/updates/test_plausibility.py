@@ -9,8 +9,8 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from surefoot.study.log_reader import measure_logs
 from surefoot.trial_rules import policy_checks
-from surefoot.trial_rules.influence import Influence, cook_distances
-from surefoot.trial_rules.plausibility import blank_implausible, find_limits
+from surefoot.trial_rules.policy_checks import Influence, cook_distances
+from surefoot.trial_rules.proposals import blank_implausible, find_limits
 from tests.service.support.trials import STUDY, answer, fill, moment, update
 
 POOLED = STUDY.replace('pooling = "person"', 'pooling = "all"').replace(
@@ -98,7 +98,7 @@ def test_coefficients_may_move_by_so_many_standard_errors():
     old = rows(0.705, 0.705 - 0.098, 0.705 + 0.098)  # standard error 0.05
     assert policy_checks.check_coefficients(rows(0.75, 0.7, 0.8), old, 6).passed
     finding = policy_checks.check_coefficients(rows(0.002, -0.01, 0.01), old, 6)
-    assert not finding.passed and finding.found == pytest.approx(14.06, abs=0.01) and "0.705 to 0.002" in finding.message
+    assert not finding.passed and finding.measured == pytest.approx(14.06, abs=0.01) and "0.705 to 0.002" in finding.message
     assert policy_checks.check_coefficients(rows(5, 4, 6), [], 6).passed
 
 

@@ -60,7 +60,7 @@ def test_probabilities_outside_the_limits_are_found(study, row):
     good = [0.5, 0.5]
     assert policy_checks.check_limits(study, np.array([good, [0.9, 0.1]])).passed
     finding = policy_checks.check_limits(study, np.array([good, row, good]))
-    assert not finding.passed and finding.found == 1
+    assert not finding.passed and finding.measured == 1
 
 
 def test_the_send_rate_before_is_within_the_studys_limits(trial):
@@ -72,7 +72,7 @@ def test_the_send_rate_before_is_within_the_studys_limits(trial):
     eager = Boltzmann(np.array([[[0.0, 0.0, 0.0, 9.0]]]))
     policies = Policies(None, eager, fit.policies.action_names, fit.policies.state_names)
     finding = policy_checks.check_policy(trial.study, logs, fit.method.weights_, policies, policies)[-1]
-    assert finding.check == "send rate" and finding.found == pytest.approx(0, abs=1e-12)
+    assert finding.check == "send rate" and finding.measured == pytest.approx(0, abs=1e-12)
     assert "0.900 before, 0.900 after" in finding.message
     moved = policy_checks.check_policy(trial.study, logs, fit.method.weights_, policies, None)[-1]
-    assert moved.found == pytest.approx(0.4), "0.5 in warm-up"
+    assert moved.measured == pytest.approx(0.4), "0.5 in warm-up"

@@ -42,7 +42,7 @@ from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.pauses import find_status, set_pause, withdraw
 from surefoot.service.trial.point_query import PAUSED, WITHDRAWN
 from surefoot.service.trial.trial import Trial
-from surefoot.trial_rules.dose_limits import DOSE
+from surefoot.trial_rules.choices import DOSE
 
 PAGE = 100
 """Decision points on one page."""

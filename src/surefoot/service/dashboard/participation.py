@@ -22,7 +22,7 @@ from surefoot.service.trial.point_query import RESUMED, WITHDRAWN
 from surefoot.service.trial.safety import STATUSES
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
-from surefoot.trial_rules.dose_limits import DOSE
+from surefoot.trial_rules.choices import DOSE
 
 CALL_AFTER = timedelta(days=2)
 LOOK_BACK = timedelta(days=30)

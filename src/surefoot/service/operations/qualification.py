@@ -52,7 +52,7 @@ class QualificationCheck:
 
     name: str
     wanted: str
-    found: str
+    observed: str
     passed: bool
 
 
@@ -381,15 +381,17 @@ def qualify(study_file: Path, url: str) -> Qualification:
     return Qualification(title, socket.gethostname(), name, study_hash, now(), installation, operation)
 
 
-def write_report(found: Qualification, folder: Path) -> tuple[Path, Path]:
+def write_report(qualification: Qualification, folder: Path) -> tuple[Path, Path]:
     """`qualification.html` and `qualification.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "qualification.html"
     data = folder / "qualification.json"
     with atomic_write(page) as temporary:
-        text = render("qualification.html", package="surefoot.service.operations", title="Qualification", found=found)
+        text = render(
+            "qualification.html", package="surefoot.service.operations", title="Qualification", qualification=qualification
+        )
         temporary.write_text(text, encoding="utf-8")
     with atomic_write(data) as temporary:
-        content = {**asdict(found), "at": found.at.isoformat(), "passed": found.passed}
+        content = {**asdict(qualification), "at": qualification.at.isoformat(), "passed": qualification.passed}
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return page, data

@@ -15,7 +15,7 @@ from surefoot.policies.policies import Policies
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import policies as versions
-from surefoot.trial_rules.policy_version import PolicyVersion
+from surefoot.trial_rules.choices import PolicyVersion
 
 KEPT = 4
 """Versions that a process keeps in memory."""

@@ -17,7 +17,7 @@ from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.point_query import PAUSED, RESUMED, WITHDRAWN, Point, find_prompts
 from surefoot.service.trial.trial import Trial
 from surefoot.study import TrialSection
-from surefoot.trial_rules.dose_limits import find_dose_stop
+from surefoot.trial_rules.choices import find_dose_stop
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from surefoot.service.database.ledger import insert_new_recorded
 from surefoot.service.trial.point_records import PointRecords
 from surefoot.service.trial.policy_versions import PolicyVersions
 from surefoot.study import Study, TrialSection
-from surefoot.trial_rules.choices import LivePolicy
-from surefoot.trial_rules.policy_version import PolicyVersion
+from surefoot.trial_rules.choices import LivePolicy, PolicyVersion
 
 
 @dataclass(frozen=True, eq=False)

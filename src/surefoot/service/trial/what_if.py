@@ -16,8 +16,7 @@ from surefoot.service.trial.derived import derive_now
 from surefoot.service.trial.point_query import read_points
 from surefoot.service.trial.standing import Standing, find_standings, find_stop
 from surefoot.service.trial.trial import Trial
-from surefoot.trial_rules.choices import Choice, choose
-from surefoot.trial_rules.policy_version import PolicyVersion
+from surefoot.trial_rules.choices import Choice, PolicyVersion, choose
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from surefoot import Study, Trajectories
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
 from surefoot.study import StudyLogs
-from surefoot.trial_rules.influence import Influence
 from surefoot.trial_rules.policy_checks import (
     ROUNDING,
+    Influence,
     check_coefficients,
     check_influence,
     check_limits,
@@ -58,16 +58,16 @@ def test_all_checks_in_order_with_their_numbers():
     found = check(make_policies([np.log(3.0)]))
     assert list(found) == ["finite", "removed", "values by action", "limits", "send rate"]
     assert all(one.passed for one in found.values())
-    assert (found["finite"].found, found["finite"].allowed) == (None, None)
-    assert (found["removed"].found, found["removed"].allowed) == (0.2, 0.5)
-    assert (found["limits"].found, found["limits"].allowed) == (0.0, 0.0)
+    assert (found["finite"].measured, found["finite"].allowed) == (None, None)
+    assert (found["removed"].measured, found["removed"].allowed) == (0.2, 0.5)
+    assert (found["limits"].measured, found["limits"].allowed) == (0.0, 0.0)
     assert found["send rate"].allowed == 0.8
-    assert found["send rate"].found == pytest.approx(THREE_QUARTERS - 0.5)
+    assert found["send rate"].measured == pytest.approx(THREE_QUARTERS - 0.5)
     assert "0.500 before, 0.750 after" in found["send rate"].message
     assert found["removed"].as_dict() == {
         "check": "removed",
         "passed": True,
-        "found": 0.2,
+        "measured": 0.2,
         "allowed": 0.5,
         "message": "2 of 10 rows removed as outliers",
     }
@@ -79,7 +79,7 @@ def test_all_checks_in_order_with_their_numbers():
 )
 def test_as_much_as_is_allowed_may_be_removed(used, removed, allowed, passed, share):
     found = check_policy(make_study(removed=allowed), make_logs(), weigh(used, removed), make_policies([0.0]), None)[1]
-    assert (found.passed, found.found, found.allowed) == (passed, share, allowed)
+    assert (found.passed, found.measured, found.allowed) == (passed, share, allowed)
 
 
 def test_a_number_that_is_not_finite_ends_the_checks():
@@ -102,7 +102,7 @@ def test_a_number_that_is_not_finite_ends_the_checks():
 )
 def test_the_send_rate_is_the_mean_over_those_whom_the_new_policy_covers(new, old, before, after):
     found = check(new, old, change=0.3)["send rate"]
-    assert found.found == pytest.approx(abs(after - before), abs=1e-12)
+    assert found.measured == pytest.approx(abs(after - before), abs=1e-12)
     assert f"{before:.3f} before, {after:.3f} after" in found.message
     assert found.passed == (abs(after - before) <= 0.3)
 
@@ -129,7 +129,7 @@ def test_the_send_rate_may_move_by_exactly_what_is_allowed():
 )
 def test_rounding_is_forgiven_and_nothing_more(row, good):
     found = check_limits(make_study(), np.array([[0.5, 0.5], row, [0.4, 0.6], row]))
-    assert (found.check, found.passed, found.found, found.allowed) == ("limits", good, 0.0 if good else 2.0, 0.0)
+    assert (found.check, found.passed, found.measured, found.allowed) == ("limits", good, 0.0 if good else 2.0, 0.0)
 
 
 def test_a_negative_probability_among_three_is_outside():
@@ -147,10 +147,10 @@ def test_the_coefficient_that_moved_most_in_its_larger_standard_error():
     new = make_rows(("send", "dose", 4.0, 2.0), ("send", "home", -1.25, 1.0), ("send", "new", 99.0, 0.5))
     found = check_coefficients(new, old, 1.5)
     assert (found.check, found.passed, found.allowed) == ("coefficients", True, 1.5)
-    assert found.found == pytest.approx(1.5), "3 in 2, where the other moved by 1.25 in 1"
+    assert found.measured == pytest.approx(1.5), "3 in 2, where the other moved by 1.25 in 1"
     assert found.message == "moved most, in standard errors: send: dose from 1 to 4"
     assert not check_coefficients(new, old, 1.49).passed
-    assert check_coefficients(old, new, 2.0).found == pytest.approx(1.5)
+    assert check_coefficients(old, new, 2.0).measured == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_the_coefficient_that_moved_most_in_its_larger_standard_error():
 )
 def test_without_two_coefficients_to_compare_there_is_nothing_to_refuse(new, old):
     found = check_coefficients(new, old, 0.0)
-    assert (found.check, found.passed, found.found, found.allowed) == ("coefficients", True, None, 0.0)
+    assert (found.check, found.passed, found.measured, found.allowed) == ("coefficients", True, None, 0.0)
 
 
 def test_one_known_standard_error_is_enough():
     found = check_coefficients(make_rows(("send", "dose", 4.0, 1.0)), make_rows(("send", "dose", 1.0, None)), 2.0)
-    assert (found.passed, found.found) == (False, pytest.approx(3.0))
+    assert (found.passed, found.measured) == (False, pytest.approx(3.0))
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_one_known_standard_error_is_enough():
 def test_influence_names_the_smallest_thing_that_explains_a_refusal(changes, allowed, passed, found, named):
     given = [Influence(f"thing {place}", change) for place, change in enumerate(changes)]
     finding = check_influence(given, allowed)
-    assert (finding.check, finding.passed, finding.found, finding.allowed) == ("influence", passed, found, allowed)
+    assert (finding.check, finding.passed, finding.measured, finding.allowed) == ("influence", passed, found, allowed)
     assert named in finding.message
