@@ -39,7 +39,7 @@ cd surefoot-demo
 
 def list_commands() -> list[str]:
     """Commands whose page has figures: those of the demo, and one that it proposes."""
-    from surefoot.cli.demo_steps import NEXT, STEPS
+    from surefoot.cli.demo import NEXT, STEPS
 
     return [
         command for command in (*(step.command for step in STEPS), *(more for _, more in NEXT)) if REPORT.search(command)

@@ -9,7 +9,8 @@ import webbrowser
 import pytest
 from typer.testing import CliRunner
 
-from surefoot.cli import app, demo_steps
+from surefoot.cli import app
+from surefoot.cli import demo as demo_steps
 from surefoot.datasets import demo_trial
 from surefoot.errors import InputError
 from tests.browser import CHROMIUM, WHY_NOT, Browser
@@ -131,7 +132,7 @@ def test_an_earlier_demo_is_replaced_and_nothing_else_is(tmp_path, no_steps):
 
 
 def test_a_demo_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    broken = demo_steps.Step("Break", "", "surefoot screen nothing.csv", "nothing.html", list)
+    broken = demo_steps.Step("Break", "", "surefoot screen nothing.csv", list)
     monkeypatch.setattr(demo_steps, "STEPS", (broken,))
     with pytest.raises(InputError, match=r"nothing\.csv"):
         run("demo", "--folder", tmp_path / "demo")

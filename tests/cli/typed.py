@@ -6,8 +6,9 @@ from io import StringIO
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
-from surefoot.cli import main
+from surefoot.cli import app, main
 
 
 def type_command(*arguments, one_pipe=False):
@@ -19,3 +20,18 @@ def type_command(*arguments, one_pipe=False):
         with pytest.raises(SystemExit) as ended:
             main()
     return SimpleNamespace(returncode=ended.value.code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
+
+
+def run(*arguments):
+    """The standard output of a command; an exception of the command is raised."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def run_words(*words, code=0):
+    """The standard output of a command that ends with this exit code."""
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.stdout

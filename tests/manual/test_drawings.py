@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from manual import drawings, gallery
-from surefoot.cli.demo_steps import STEPS
+from surefoot.cli.demo import STEPS
 from surefoot.datasets import demo_trial
 from surefoot.service.dashboard.trial_pages import SOURCES
 

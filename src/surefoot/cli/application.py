@@ -1,12 +1,27 @@
-"""The application that the commands belong to."""
+"""The application, and what its commands share: options, reading a study with its logs, progress and output."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from surefoot.atomic_files import check_output, json_text, write_texts
+from surefoot.errors import FitWarning, InputError
 from surefoot.version import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from surefoot.audit import Audit
+    from surefoot.learning.methods import Method
+    from surefoot.reports.summaries import ShownResult
 
 app = typer.Typer(
     name="surefoot",
@@ -16,9 +31,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+INTERRUPTED = "surefoot: interrupted. Finished parts are kept; run the same command to continue."
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"surefoot {__version__}")
         raise typer.Exit
@@ -26,6 +42,178 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def surefoot(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Robust contextual bandits for mobile-health interventions."""
+
+
+def _check_writable(path: Path | None) -> Path | None:
+    if path is not None:
+        check_output(path)
+    return path
+
+
+def output_option(words: str) -> Any:
+    """A file to write, which is checked before anything is computed for it."""
+    return typer.Option(help=words, callback=_check_writable)
+
+
+LOG_FILES = "Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet"
+Logs = Annotated[Path, typer.Argument(help=f"{LOG_FILES}.")]
+StudyFile = Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")]
+STUDY = Path("study.toml")
+HtmlFile = Annotated[Path | None, output_option("Also write a self-contained page with plots.")]
+CsvFile = Annotated[Path | None, output_option("Also write the table as CSV.")]
+LatexFile = Annotated[Path | None, output_option("Also write the table as LaTeX (booktabs).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON on standard output.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
+]
+
+
+class LoadedStudy:
+    """A study and its logs."""
+
+    def __init__(self, logs: Path, study: Path) -> None:
+        from surefoot.study import Study
+
+        self.study = Study.load(study)
+        self.read = self.study.read(logs)
+        self.source = name_source(logs, study)
+        for message in [] if self.read.screen is None else self.read.screen.warnings():
+            print_warning(message)
+
+    def fit_method(self) -> Method:
+        """The study's method, fitted to the logs."""
+        with print_fit_warnings():
+            return self.study.method().fit(self.read.logs)
+
+    def audit_fit(self, fitted: Method) -> Audit:
+        from surefoot.audit import audit
+
+        read = self.read
+        return audit(fitted, raw_reward=read.raw_reward, implausible=read.implausible, study=self.study, screen=read.screen)
+
+
+def name_source(logs: Path, study: Path) -> str:
+    """The files of a result, as its page names them."""
+    return f"{logs.name}, as described by {study.name}"
+
+
+def print_warning(message: str) -> None:
+    """One line on standard error."""
+    typer.echo(f"surefoot: warning: {message}", err=True)
+
+
+@contextmanager
+def print_fit_warnings(*, most: int | None = None, manifest: str = "") -> Iterator[None]:
+    """Print each warning of a fit as a line on standard error; `manifest` is the file that holds all of them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FitWarning)
+        yield
+    messages = list(dict.fromkeys(str(warning.message) for warning in caught))
+    for message in messages[:most]:
+        print_warning(message)
+    if most is not None and len(messages) > most:
+        typer.echo(f"surefoot: {len(messages) - most} more warnings in {manifest}", err=True)
+
+
+@contextmanager
+def show_progress(doing: str, done: str, *, pause: float = 0.0) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; elsewhere lines on standard error, at least `pause` seconds apart."""
+    if not sys.stderr.isatty():
+        last = time.monotonic()
+
+        def print_line(people: int, total: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= pause:
+                typer.echo(f"{done} {people:,} of {total:,} people", err=True)
+                last = time.monotonic()
+
+        yield print_line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("people"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda people, total: bar.update(task, completed=people, total=total)
+
+
+def make_console() -> Console:
+    """Standard output; 80 columns where it is not a terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=80)
+
+
+@contextmanager
+def write_outputs(texts: Mapping[Path | None, str]) -> Iterator[None]:
+    """Write all files or none, and name them on standard error after the block has printed its results."""
+    wanted = {path: text for path, text in texts.items() if path is not None}
+    write_texts(wanted)
+    yield
+    for path in wanted:
+        typer.echo(f"Written: {path}", err=True)
+
+
+def print_json(data: Any) -> None:
+    """Strict JSON on standard output."""
+    typer.echo(json_text(data))
+
+
+def show_result(
+    result: ShownResult,
+    data: Mapping[str, Any] | None,
+    html: Path | None,
+    *,
+    title: str | None = None,
+    source: str,
+    texts: Mapping[Path | None, str] | None = None,
+    note: str = "",
+) -> None:
+    """Write the page and the texts, then print the data as JSON or, where there are none, the summary and the note."""
+    page = result.to_html(title=title, source=source) if html else ""
+    with write_outputs({**(texts or {}), html: page}):
+        if data is not None:
+            print_json(data)
+        else:
+            result.print_summary(make_console())
+            if note:
+                typer.echo(note)
+
+
+def split_names(text: str) -> list[str]:
+    """Names with commas between.
+
+    >>> split_names("home, day")
+    ['home', 'day']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_number(text: str) -> float:
+    """A number, or an error that shows the text."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"'{text}' is not a number") from None
+
+
+def parse_values(text: str) -> dict[str, float]:
+    """Assignments with commas between; a name may contain `=`.
+
+    >>> parse_values("location=home=1, day=0")
+    {'location=home': 1.0, 'day': 0.0}
+    """
+    values: dict[str, float] = {}
+    for assignment in split_names(text):
+        name, sign, value = assignment.rpartition("=")
+        if not sign or not name.strip():
+            raise InputError(f"'{assignment}' is not an assignment; write for example \"home=1, day=0\"")
+        values[name.strip()] = parse_number(value)
+    return values

@@ -1,21 +1,119 @@
-"""`surefoot demo`: the whole way once, on a simulated trial, in a minute."""
+"""`surefoot demo`: every step of an analysis in a minute, on a simulated trial."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from surefoot.cli.application import app
-from surefoot.cli.loaded_study import AsJson, print_json
+from surefoot.atomic_files import json_text, new_folder
+from surefoot.cli.application import AsJson, app, print_json
+from surefoot.errors import InputError
 
 FORMAT = "surefoot demo 1"
+REHEARSE = "surefoot rehearse logs.csv --plan rehearsal.toml --jobs 1 --html rehearsal.html"
 INPUTS = ("logs.csv", "study.toml", "rehearsal.toml")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, the question that it answers, and how its results are described."""
+
+    title: str
+    question: str
+    command: str
+    describe: Callable[[dict[str, Any]], list[str]]
+
+    @property
+    def report(self) -> str:
+        """The page that the command writes; for a fit its manifest."""
+        return self.command.split()[-1] if "--html" in self.command else "fitted/manifest.json"
+
+    def run(self, folder: Path) -> list[str]:
+        """Run the command in the folder, as if it were typed there, and give its results in sentences."""
+        printed = StringIO()
+        arguments = [*shlex.split(self.command)[1:], "--json"]
+        with chdir(folder), redirect_stdout(printed), redirect_stderr(StringIO()):
+            app(arguments, standalone_mode=False)
+        return self.describe(json.loads(printed.getvalue()))
+
+
+def _describe_screen(screen: dict[str, Any]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for row in screen["counts"]:
+        by_reason.setdefault(row["reason"], []).append(f"{row['values']:,} of {row['column']}")
+    blind = "as often after a suggestion as after nothing, so removing them neither creates nor hides an effect"
+    unsafe = "more often after one action than after the other: that is an effect of the prompt, not an artefact"
+    return [
+        f"{screen['flagged_values']:,} values cannot be trusted and count as missing from here on.",
+        *(f"{reason.capitalize()}: {', '.join(columns)}." for reason, columns in by_reason.items()),
+        f"They occur {blind if screen['blind_to_treatment'] else unsafe}.",
+    ]
+
+
+def _describe_fit(manifest: dict[str, Any]) -> list[str]:
+    used = manifest["used"]
+    removed = manifest["removed"]
+    return [
+        f"{manifest['method']['name']} learned from {used:,} complete decision points of {manifest['people']} people.",
+        f"Its critic removed {removed:,} of them ({100 * removed / used:.1f} %) that lie too far from the others.",
+    ]
+
+
+def _describe_audit(audit: dict[str, Any]) -> list[str]:
+    concerns = [check for check in audit["checks"] if check["verdict"] != "fine"]
+    number = len(audit["checks"])
+    fine = f"{number - len(concerns)} of {number} checks are fine; the verdict is “{audit['verdict']}”."
+    return [fine, *(f"{check['name'].capitalize()}: {check['reason']}." for check in concerns)]
+
+
+def _describe_rehearsal(rehearsal: dict[str, Any]) -> list[str]:
+    trials = f"From {rehearsal['trials']} simulated trials of each kind, for a first look"
+    return [
+        f"{trials}: {rehearsal['recommendation']['text']}.",
+        *(f"{advice['environment'].capitalize()}: {advice['text']}." for advice in rehearsal["by_environment"]),
+    ]
+
+
+def _list_card(explanation: dict[str, Any]) -> list[str]:
+    return list(explanation["card"]["What it does"])
+
+
+def _list_sentences(result: dict[str, Any]) -> list[str]:
+    return list(result["sentences"])
+
+
+STEPS = (
+    Step("Screen", "Which values cannot be trusted?", "surefoot screen logs.csv --html screen.html", _describe_screen),
+    Step("Fit", "When should a suggestion be sent?", "surefoot fit logs.csv --out fitted --force", _describe_fit),
+    Step(
+        "Audit", "What did the fit remove, and was that safe?", "surefoot audit logs.csv --html audit.html", _describe_audit
+    ),
+    Step("Explain", "What does the policy do, and why?", "surefoot explain logs.csv --html explain.html", _list_card),
+    Step("Evaluate", "What is the policy worth?", "surefoot evaluate logs.csv --html evaluate.html", _list_sentences),
+    Step(
+        "Effect", "Did the suggestions help, and for whom?", "surefoot effects logs.csv --html effects.html", _list_sentences
+    ),
+    Step("Rehearse", "How would the next trial turn out?", REHEARSE, _describe_rehearsal),
+)
+NEXT = (
+    ("How many people does the next trial need?",
+     "surefoot size --days 28 --per-day 5 --effect 0.1 --pilot logs.csv --html size.html"),
+    ("For logs of your own: look at the file and write a first study.toml to edit.",
+     "surefoot init logs.csv --out first.toml --force"),
+    ("All commands.", "surefoot --help"),
+)  # fmt: skip
+"""Next commands."""
 
 
 @app.command()
@@ -28,13 +126,11 @@ def demo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The whole way in a minute: simulate a small dirty trial, screen it, fit, audit, explain, evaluate, and more.
+    """Simulate a small dirty trial, then screen, fit, audit, explain, evaluate and rehearse it, in a minute.
 
     Makes a folder with the logs, their study.toml and every report, and one page that links them, with the commands that
     made them. It needs no file of yours.
     """
-    from surefoot.atomic_files import new_folder
-
     replace = _check_folder(folder)
     with new_folder(folder, replace=replace) as made:
         summary = _run_steps(made, folder.name, seed)
@@ -45,19 +141,17 @@ def demo(
         for step in summary["steps"]:
             typer.echo(f"{step['title']}: {step['found'][0]}")
         typer.echo(f"Page: {page}")
-    wanted = _has_screen() and not as_json if open_page is None else open_page
-    if wanted:
+    # A text browser in the terminal would only be in the way.
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    has_screen = sys.platform in ("darwin", "win32") or bool(display)
+    if (has_screen and not as_json) if open_page is None else open_page:
         import webbrowser
 
         webbrowser.open(page.as_uri())
 
 
 def _check_folder(folder: Path) -> bool:
-    """Whether there is an earlier demo to be replaced; anything else, or one that was worked in, is refused."""
-    import json
-
-    from surefoot.errors import InputError
-
+    """Whether an earlier demo is to be replaced; anything else, or a demo whose files were edited, is refused."""
     if not (folder.exists() or folder.is_symlink()):
         return False
     remedy = "choose another with --folder"
@@ -75,57 +169,30 @@ def _check_folder(folder: Path) -> bool:
 
 
 def _hash_file(path: Path) -> str:
-    import hashlib
-
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
-    """Fill the folder; gives what its demo.json says."""
+    """Fill the folder; gives the content of its demo.json."""
     from pyarrow import csv
 
-    from surefoot.atomic_files import json_text
-    from surefoot.cli.demo_steps import NEXT, STEPS
     from surefoot.datasets.demo_trial import describe_trial, plan_text, simulate_logs, study_text
     from surefoot.reports.render import render
 
-    with _show_steps(len(STEPS) + 1) as show:
-        show("Simulate")
-        csv.write_csv(simulate_logs(seed), folder / "logs.csv")
-        (folder / "study.toml").write_text(study_text(), encoding="utf-8")
-        (folder / "rehearsal.toml").write_text(plan_text(), encoding="utf-8")
-        done = []
-        for step in STEPS:
-            show(step.title)
-            findings = step.run(folder)
-            done.append({"title": step.title, "question": step.question, "command": step.command,
-                         "report": step.report, "found": findings})  # fmt: skip
+    total = len(STEPS) + 1
+    typer.echo(f"1 of {total}: simulate", err=True)
+    csv.write_csv(simulate_logs(seed), folder / "logs.csv")
+    (folder / "study.toml").write_text(study_text(), encoding="utf-8")
+    (folder / "rehearsal.toml").write_text(plan_text(), encoding="utf-8")
+    results = []
+    for number, step in enumerate(STEPS, start=2):
+        typer.echo(f"{number} of {total}: {step.title.lower()}", err=True)
+        result = {"title": step.title, "question": step.question, "command": step.command, "report": step.report}
+        results.append({**result, "found": step.run(folder)})
     inputs = {file: _hash_file(folder / file) for file in INPUTS}
-    summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": done}
-    page = render("demo.html", title="A trial in a minute", folder=name, trial=describe_trial(), seed=seed,
-                  steps=done, following=NEXT)  # fmt: skip
+    summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": results}
+    words: dict[str, Any] = {"title": "A trial in a minute", "folder": name, "trial": describe_trial(), "seed": seed}
+    page = render("demo.html", **words, steps=results, following=NEXT)
     (folder / "index.html").write_text(page, encoding="utf-8")
     (folder / "demo.json").write_text(json_text(summary) + "\n", encoding="utf-8")
     return summary
-
-
-@contextmanager
-def _show_steps(total: int) -> Iterator[Callable[[str], None]]:
-    """How far it is, on standard error: a bar on a terminal, elsewhere a line for each step."""
-    if not sys.stderr.isatty():
-        lines = iter(range(1, total + 1))
-        yield lambda title: typer.echo(f"{next(lines)} of {total}: {title.lower()}", err=True)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    quiet = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    with Progress(*columns, console=Console(file=sys.stderr), **quiet) as bar:  # type: ignore[arg-type]
-        task = bar.add_task("", total=total, completed=-1)
-        yield lambda title: bar.update(task, description=f"{title:<10}", advance=1)
-
-
-def _has_screen() -> bool:
-    """Whether a browser can show itself; a text browser in the terminal would only be in the way."""
-    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,28 +1,80 @@
-"""`surefoot serve`: running the decision service."""
+"""Running a trial: `surefoot serve`, `update`, `policies`, `keys`, `alerts` and `qualify`."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from surefoot.cli.application import app
-from surefoot.cli.trial_options import STUDY, DatabaseUrl, StudyFile, need_service
+from surefoot.cli.application import STUDY, app
+from surefoot.errors import InputError
 
-LogFormat = Literal["text", "json"]
-LogLevel = Literal["debug", "info", "warning", "error"]
+if TYPE_CHECKING:
+    from surefoot.service.database.databases import Database
+    from surefoot.service.trial.trial import Trial
+
+TrialStudy = Annotated[Path, typer.Option("--study", help="The study, with a [trial] section.")]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        envvar="SUREFOOT_DATABASE",
+        show_envvar=True,
+        help="sqlite:///trial.db or postgresql://user@host/trial; by default surefoot.db in this folder.",
+    ),
+]
+policies = typer.Typer(no_args_is_help=True, help="Policy versions of a trial.")
+keys = typer.Typer(no_args_is_help=True, help="API keys of the decision service.")
+alerts = typer.Typer(no_args_is_help=True, help="Messages to the trial team.")
+app.add_typer(policies, name="policies")
+app.add_typer(keys, name="keys")
+app.add_typer(alerts, name="alerts")
+
+
+def need_service() -> None:
+    """Refuse with one line where the extra is not installed."""
+    for module in ("fastapi", "uvicorn", "sqlalchemy", "alembic"):
+        if find_spec(module) is None:
+            raise InputError(f"the decision service needs {module}; install it with: pip install 'surefoot[service]'")
+
+
+def open_database(url: str | None) -> Database:
+    """The existing database of a trial; only `serve` and `restore` make one."""
+    need_service()
+    from surefoot.service.database import databases
+
+    database = databases.connect(url, create=False)
+    typer.echo(f"surefoot: using {database.name}", err=True)
+    databases.prepare(database, create=False)
+    return database
+
+
+def open_trial(study: Path, url: str | None) -> Trial:
+    """The trial of a study file, in an existing database."""
+    from surefoot.study import Study
+
+    loaded = Study.load(study)
+    database = open_database(url)
+    database.close()
+    from surefoot.service.trial import trial
+
+    return trial.open_trial(loaded, database.url)
 
 
 @app.command()
 def serve(
-    study: StudyFile = STUDY,
+    study: TrialStudy = STUDY,
     database: DatabaseUrl = None,
     host: Annotated[str, typer.Option(help="Address to listen at; keep it local behind a reverse proxy.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
-    log_format: Annotated[LogFormat, typer.Option(help="Lines of the log, on standard error.")] = "text",
-    log_level: Annotated[LogLevel, typer.Option(help="From which level on.")] = "info",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that answer requests.")] = 1,
+    log_format: Annotated[Literal["text", "json"], typer.Option(help="Format of the log on standard error.")] = "text",
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], typer.Option(help="Least severe level that is logged.")
+    ] = "info",
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
@@ -35,7 +87,7 @@ def serve(
     url = database or DEFAULT_URL
     if clock.read_simulated_time() is not None:
         typer.echo(f"surefoot: {clock.VARIABLE} sets the clock: this is a simulation, not a trial", err=True)
-    # Opened once here: mistakes are one line, and the tables exist before several workers start.
+    # Opened here first: mistakes are one line, and the tables exist before several workers start.
     loaded = Study.load(study)
     check_servable(loaded)
     trial = open_trial(loaded, url)
@@ -44,3 +96,143 @@ def serve(
     os.environ["SUREFOOT_STUDY"] = str(study.resolve())
     os.environ["SUREFOOT_DATABASE"] = url
     listen("surefoot.service.app:from_environment", host, port, workers, log_format=log_format, log_level=log_level)
+
+
+@app.command()
+def update(study: TrialStudy = STUDY, database: DatabaseUrl = None) -> None:
+    """Fit to all outcomes known so far and check the new policy; it goes into use unless activation is manual."""
+    trial = open_trial(study, database)
+    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.updates import updates
+    from surefoot.service.updates.queries import update_status
+
+    update_id = updates.begin_update(trial, name_operator(), by_staff=True)
+    state = updates.run_update(trial, update_id)
+    status = update_status(trial, update_id)
+    typer.echo(f"update {update_id}: {state}" + (f" ({status['message']})" if status["message"] else ""))
+    for finding in status["findings"]:
+        typer.echo(f"  {'passed ' if finding['passed'] else 'REFUSED'}  {finding['check']}: {finding['message']}")
+    if status["policy_id"] is not None:
+        live = trial.policies.live()
+        fate = "is kept; an admin activates it" if state == "done" else "is kept, not live"
+        if live is not None and live[0] == status["policy_id"]:
+            fate = "is live"
+        typer.echo(f"  policy {status['policy_id']} {fate}")
+    if state in ("failed", "refused"):
+        raise typer.Exit(1)
+
+
+@policies.command("load")
+def load_policies(
+    folder: Annotated[Path, typer.Argument(help="The folder that surefoot fit wrote.")],
+    study: TrialStudy = STUDY,
+    database: DatabaseUrl = None,
+) -> None:
+    """Start from a pilot: its fit becomes policy version 1, if it reads states as the study does."""
+    trial = open_trial(study, database)
+    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.updates.pilot_policies import load_pilot_policies
+
+    loaded = load_pilot_policies(trial, folder, name_operator())
+    others = "and anybody else" if loaded.serves_anybody else "(others stay in warm-up)"
+    whom = "everyone" if loaded.participants is None else f"{loaded.participants:,} participants {others}"
+    state = "is live" if loaded.live else "waits for an admin to activate it"
+    typer.echo(f"policy {loaded.policy_id} for {whom} {state}")
+
+
+@keys.command("create")
+def create_key(
+    role: Annotated[str, typer.Option(help="app, analyst, coordinator, monitor or admin.")],
+    label: Annotated[str, typer.Option(help="For whom or what, to recognise it later.")] = "",
+    days: Annotated[float | None, typer.Option(help="Days until it expires; by default the study's key_days.")] = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Make a key and print it. It cannot be read again later."""
+    opened = open_database(database)
+    from surefoot.service.access.keys import create_key
+    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.trial.trial import read_newest_settings
+
+    with opened.autocommit() as connection:
+        valid_days = read_newest_settings(connection).key_days if days is None else days
+    typer.echo(create_key(opened, role, label, days=valid_days, by=name_operator()))
+
+
+@keys.command("list")
+def list_keys(database: DatabaseUrl = None) -> None:
+    """List all keys without their secrets."""
+    opened = open_database(database)
+    from surefoot.service.access.keys import list_keys
+
+    for key in list_keys(opened):
+        typer.echo(f"{key['prefix']}  {key['role']:<11}  {key['created_at']:%Y-%m-%d}  {_describe_end(key)}  {key['label']}")
+
+
+def _describe_end(key: dict[str, Any]) -> str:
+    from surefoot.service.database.clock import now
+
+    if key["revoked_at"]:
+        return f"revoked {key['revoked_at']:%Y-%m-%d %H:%M} UTC"
+    if key["expires_at"] is None:
+        return "valid"
+    return f"{'expired' if key['expires_at'] <= now() else 'valid until'} {key['expires_at']:%Y-%m-%d}"
+
+
+@keys.command("revoke")
+def revoke_key(
+    prefix: Annotated[str, typer.Argument(help="As surefoot keys list shows it.")], database: DatabaseUrl = None
+) -> None:
+    """Revoke a key: within a second every worker refuses it."""
+    opened = open_database(database)
+    from surefoot.service.access.keys import revoke_key
+    from surefoot.service.access.staff_trail import name_operator
+
+    revoke_key(opened, prefix, by=name_operator())
+    typer.echo(f"revoked {prefix}")
+
+
+@alerts.command("test")
+def send_test(study: TrialStudy = STUDY) -> None:
+    """Send a test message by every channel of the study; exit code 1 when one fails."""
+    need_service()
+    from surefoot.service.database.clock import now
+    from surefoot.service.messages import DeliveryError, Message, make_channels
+    from surefoot.study import Study
+
+    trial = Study.load(study).trial
+    channels = [] if trial is None else make_channels(trial.alerts)
+    if trial is None or not channels:
+        raise InputError(f"{study}: [trial.alerts] names neither 'email' nor 'webhook'")
+    text = "This is a test: messages of the trial arrive here.\n"
+    message = Message(f"test-{now():%Y%m%d%H%M%S}", "test", f"[{trial.title}] test", text, now().isoformat())
+    failed = False
+    for channel in channels:
+        try:
+            channel.send(message)
+        except DeliveryError as error:
+            failed = True
+            typer.echo(f"{channel.name}: not sent; {error}")
+        else:
+            typer.echo(f"{channel.name}: sent")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def qualify(
+    study: TrialStudy = STUDY,
+    database: DatabaseUrl = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report, HTML to sign and JSON.")] = Path("qualification"),
+) -> None:
+    """Test the promises of the service on this installation, in a scratch trial; exit code 1 when a check fails."""
+    need_service()
+    from surefoot.service.database.databases import DEFAULT_URL
+    from surefoot.service.operations import qualification
+
+    outcome = qualification.qualify(study, database or DEFAULT_URL)
+    for check in (*outcome.installation, *outcome.operation):
+        typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.observed}")
+    page, _ = qualification.write_report(outcome, out)
+    typer.echo(f"{page}: {'every check passed' if outcome.passed else 'not every check passed'}")
+    if not outcome.passed:
+        raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`surefoot reproduce` as its participant types it, on a study small enough for a test."""
+"""`surefoot size` and `reproduce` as their users type them, on studies small enough for a test."""
 
 import json
 import os
@@ -10,14 +10,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from surefoot import InputError
 from surefoot.cli import app
 from surefoot.experiments import coefficient_errors, further
 from surefoot.experiments.paper import Settings
-from tests.cli.typed import type_command
+from tests.cli.typed import run, type_command
+from tests.effects.test_study_effects import STUDY
+from tests.effects.trials import make_trial
 from tests.interrupts import heed_interrupts
 
 SMALL = ["--replicates", "2", "--participants", "3", "--decision-points", "40", "--steps", "40", "--keep", "30"]
@@ -174,5 +178,67 @@ def test_help_names_every_experiment():
 
 def test_help_is_there():
     done = reproduce("--help")
-    for words in ("--replicates", "--quick", "Examples", "goes on where it stopped"):
+    for words in ("--replicates", "--quick", "Examples", "continues"):
         assert words in done.stdout
+
+
+@pytest.fixture(scope="module")
+def pilot_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pilot")
+    frame = make_trial(5)
+    frame["at"] = np.where(frame["home"] == 1, "home", "elsewhere")
+    frame.drop(columns=["p", "home"]).to_csv(folder / "logs.csv", index=False)
+    (folder / "study.toml").write_text(STUDY)
+    return folder
+
+
+def test_size_in_words_numbers_and_as_a_page(tmp_path):
+    trial = "--days", 42, "--per-day", 5, "--probability", 0.4
+    out = {form: tmp_path / f"size.{form}" for form in ("html", "csv", "tex")}
+    growing = "mean=0.1,initial=0,peak_day=29"
+    said = run("size", *trial, "--effect", growing, "--availability", 0.7,
+               "--html", out["html"], "--csv", out["csv"], "--latex", out["tex"])  # fmt: skip
+    assert said.startswith("With 32 participants") and "power with 32" in said
+    assert (
+        "<svg" in out["html"].read_text() and "people_80" in out["csv"].read_text() and "tabular" in out["tex"].read_text()
+    )
+    found = json.loads(run("size", *trial, "--effect", 0.1, "--people", 40, "--effect-sd", 0.1, "--json"))
+    assert found["people"] == 40 and 0 < found["power"] < 1
+    moderated = json.loads(
+        run("size", *trial, "--effect", 0.0, "--moderator", "home: effect=0.3, sd=0.5", "--test-moderators", "--json")
+    )
+    assert moderated["degrees_of_freedom"][0] == 1
+    binary = json.loads(run("size", *trial, "--outcome", "binary", "--baseline", 0.3, "--effect", 0.2, "--json"))
+    assert "relative risk" in binary["sentence"]
+
+
+def test_size_from_a_pilot_passes_its_values_on(pilot_folder):
+    pilot = "--pilot", pilot_folder / "logs.csv", "--study", pilot_folder / "study.toml"
+    found = json.loads(run("size", "--days", 20, "--per-day", 2, "--effect", 0.3, *pilot, "--json"))
+    estimates = found["pilot"]["estimates"]
+    assert set(estimates) == {"availability", "sd", "effect_sd"} and estimates["sd"]["low"] < estimates["sd"]["value"]
+    assert found["cautious"]["people"] >= found["people"]
+    fixed = json.loads(
+        run("size", "--days", 20, "--per-day", 2, "--effect", 0.3, "--sd", 1, "--availability", 0.5, *pilot, "--json")
+    )
+    assert any("availability 0.5" in line for line in fixed["assumptions"])
+    assert "From 30 people of the pilot" in run("size", "--days", 20, "--per-day", 2, "--effect", 0.3, *pilot)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--outcome", "count"), "no outcome 'count'"),
+        (("--outcome", "binary"), "needs its baseline"),
+        (("--baseline", "0.3"), "a continuous outcome has no baseline"),
+        (("--moderator", "home"), "is not a moderator"),
+    ],
+)
+def test_sizes_that_cannot_be_right_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        run("size", "--days", 10, "--per-day", 3, "--effect", 0.1, *options)
+
+
+@pytest.mark.parametrize("command", ["effects", "size"])
+def test_help_shows_examples(command):
+    assert f"surefoot {command} " in run(command, "--help")

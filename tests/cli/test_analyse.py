@@ -5,12 +5,12 @@ import sys
 import numpy as np
 import pyarrow.csv
 import pytest
-from typer.testing import CliRunner
 
 import surefoot as sf
-from surefoot.cli import app
-from tests.cli.typed import type_command
+from tests.cli.typed import run, type_command
 from tests.datasets.test_heartsteps_v1 import FILE, needs_file
+from tests.effects.test_study_effects import STUDY as EFFECTS_STUDY
+from tests.effects.trials import make_trial
 
 STUDY = """
 [columns]
@@ -27,13 +27,6 @@ scaling = { centre = 1.0, scale = 2.0 }
 minimum = 0.1
 maximum = 0.9
 """
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -210,3 +203,51 @@ def test_heartsteps_v1_by_command(tmp_path):
     assert verdicts["raw"][1]["skewness"] == verdicts["raw"][1]["reward removed"] == "unsafe"
     assert verdicts["study"][1]["skewness"] == verdicts["study"][1]["reward removed"] == "fine"
     assert "37 people, 5235 usable decision points" in run("evaluate", logs, "--study", study)
+
+
+@pytest.fixture(scope="module")
+def trial_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("effects")
+    frame = make_trial(5)
+    frame["at"] = np.where(frame["home"] == 1, "home", "elsewhere")
+    frame.drop(columns=["p", "home"]).to_csv(folder / "logs.csv", index=False)
+    (folder / "study.toml").write_text(EFFECTS_STUDY)
+    return folder
+
+
+def test_effects_in_words_numbers_tables_and_as_a_page(trial_folder, tmp_path):
+    logs = trial_folder / "logs.csv", "--study", trial_folder / "study.toml"
+    out = {form: tmp_path / f"effects.{form}" for form in ("html", "csv", "tex")}
+    said = run("effects", *logs, "--html", out["html"], "--csv", out["csv"], "--latex", out["tex"])
+    assert said.startswith("A send adds about") and "Sensitivity, never the headline" in said
+    assert "<h1>Effects in logs.csv</h1>" in out["html"].read_text()
+    assert out["csv"].read_text().startswith('"analysis","effect","estimate"')
+    assert out["tex"].read_text().startswith(r"\begin{tabular}")
+    found = json.loads(run("effects", *logs, "--json"))
+    assert len(found["effects"]) == 4 and found["quality"]["rows"] == 600
+
+
+def test_options_change_what_the_study_asks(trial_folder):
+    logs = trial_folder / "logs.csv", "--study", trial_folder / "study.toml"
+    found = json.loads(run("effects", *logs, "--moderators", "day", "--controls", "x,day", "--at", "day=0", "--at", "day=3",
+                           "--lag", 0, "--lag", 1, "--future", "none", "--numerator", 0.4, "--json"))  # fmt: skip
+    names = [f"{row['analysis']}: {row['effect']}" for row in found["effects"]]
+    assert "by day, lag 1: day = 3" in names and "average, lag 0: average" in names
+    same = json.loads(run("effects", *logs, "--outcome", "b", "--estimator", "emee2", "--missing-as", 0, "--json"))
+    assert same["estimator"] == "emee2"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--moderators", "y"), "not a state variable"),
+        (("--at", "day"), "is not an assignment"),
+        (("--at", "day=x"), "is not a number"),
+        (("--estimator", "gee"), "estimator"),
+        (("--missing-as", "none"), "is not a number"),
+        (("--numerator", "taken", "--moderators", "day"), "may depend on the moderators only"),
+    ],
+)
+def test_options_that_cannot_be_right_are_refused(trial_folder, options, message):
+    with pytest.raises(sf.InputError, match=message):
+        run("effects", trial_folder / "logs.csv", "--study", trial_folder / "study.toml", *options)

@@ -1,0 +1,239 @@
+"""Analyses of logs and policies: `surefoot audit`, `explain`, `evaluate` and `effects`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.cli.application import (
+    STUDY,
+    AsJson,
+    CsvFile,
+    HtmlFile,
+    LatexFile,
+    LoadedStudy,
+    Logs,
+    StudyFile,
+    app,
+    name_source,
+    output_option,
+    parse_number,
+    parse_values,
+    show_progress,
+    show_result,
+    split_names,
+)
+from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    from surefoot.data.locations import Location
+    from surefoot.learning.methods import Method
+    from surefoot.policies.policies import Policies
+    from surefoot.study import Study
+    from surefoot.study.effects_section import EffectsSection
+
+
+@app.command()
+def audit(logs: Logs, study: StudyFile = STUDY, html: HtmlFile = None, as_json: AsJson = False) -> None:
+    """Check what the fit removed and whether that was safe: fine, look or unsafe, with the reason and the remedy."""
+    loaded = LoadedStudy(logs, study)
+    result = loaded.audit_fit(loaded.fit_method())
+    title = f"Audit of {logs.name}"
+    show_result(result, result.to_dict() if as_json else None, html, title=title, source=loaded.source)
+
+
+@app.command()
+def explain(
+    logs: Logs,
+    study: StudyFile = STUDY,
+    html: HtmlFile = None,
+    markdown: Annotated[Path | None, output_option("Also write the policy card as Markdown.")] = None,
+    everybody: Annotated[
+        bool, typer.Option("--everybody", help="Intervals for all people, not for 400 drawn at random.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Explain the study's policy: what it does, whether that agrees with the effects, whom it treats and when."""
+    from surefoot.explain import explain as explain_fit
+    from surefoot.explain.coefficients import OWN_PEOPLE
+
+    loaded = LoadedStudy(logs, study)
+    fitted = loaded.fit_method()
+    with show_progress("explaining", "explained", pause=5.0) as progress:
+        explanation = explain_fit(
+            fitted,
+            study=loaded.study,
+            audit=loaded.audit_fit(fitted),
+            progress=progress,
+            most_people=None if everybody else OWN_PEOPLE,
+        )
+    title = f"Policy card: {logs.name}"
+    card = explanation.card(title)
+    data = {**explanation.to_dict(), "card": dict(card.sections)} if as_json else None
+    show_result(explanation, data, html, title=title, source=loaded.source, texts={markdown: card.markdown()})
+
+
+@app.command()
+def evaluate(
+    logs: Logs,
+    study: StudyFile = STUDY,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            help="Policies from other logs: a fit's folder or a file, path or URL; else the study's method, cross-fitted."
+        ),
+    ] = None,
+    cross_fit: Annotated[
+        str | None, typer.Option(help="`person` or `time`; by default as the study's pooling requires.")
+    ] = None,
+    critic: Annotated[str, typer.Option(help="Model of the reward: `ridge`, `capped` or `high-breakdown`.")] = "ridge",
+    without_removed: Annotated[
+        bool, typer.Option("--without-removed", help="Count rewards that the study's robust fit removed as missing.")
+    ] = False,
+    long_run: Annotated[
+        bool, typer.Option("--long-run", help="Also estimate values of policies that have been in force for long.")
+    ] = False,
+    html: HtmlFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the value of a policy compared with never, always and the logging policy, with intervals over people."""
+    import numpy as np
+
+    from surefoot.data.locations import locate
+    from surefoot.evaluation import evaluate as evaluate_policies
+    from surefoot.log_checks import check_logs
+
+    loaded = LoadedStudy(logs, study)
+    described = loaded.study
+    method = described.method()
+    judged: dict[str, Method | Policies] = {described.method_name: method}
+    if policies is not None:
+        location = locate(policies)
+        judged = {PurePath(location.name).stem: _load_policies(location, described)}
+    trajectories = loaded.read.logs
+    note = ""
+    if without_removed:
+        removed = loaded.fit_method().weights_ == 0
+        trajectories = trajectories.with_values(reward=np.where(removed, np.nan, trajectories.reward))
+        note = f"{int(removed.sum())} rewards that the robust fit removed count as missing."
+    values = evaluate_policies(
+        trajectories,
+        judged,
+        cross_fit=cross_fit,
+        critic=critic,
+        long_run=long_run,
+        unit=described.reward_unit,
+        checks=check_logs(loaded.read, described),
+        clip_probabilities=described.clip_probabilities,
+        collection=described.collection,
+        max_gap=method.max_gap,
+        day_boundary=method.day_boundary,
+    )
+    data = {**values.to_dict(), "sentences": values.headlines()} if as_json else None
+    show_result(values, data, html, title=f"Value from {logs.name}", source=f"{loaded.source}. {note}", note=note)
+
+
+def _load_policies(path: Location, study: Study) -> Policies:
+    """Policies from a file, if they read the same states and actions as the study, and in the same way."""
+    from surefoot.fitting import FittedStudy
+    from surefoot.policies.policies import load
+    from surefoot.study.policy_reading import check_names, check_policies
+
+    # A fit's folder also lists the decision points of the training data. In it policies.parquet may be a folder.
+    folder = path if path.is_dir() and path.suffix != ".parquet" else path.parent
+    from_fit = folder is path or (folder / "manifest.json").is_file()
+    policies = FittedStudy.load(folder).policies if from_fit else load(path)
+    # Policies saved from Python have no study, only names to compare.
+    check = check_names if policies.made_for is None else check_policies
+    check(study, policies, str(path))
+    return policies
+
+
+EFFECTS_EXAMPLES = """**Examples**
+
+    surefoot import heartsteps-v1 suggestions.csv --out v1
+
+    surefoot effects v1/logs.parquet --study v1/study.toml --html effects.html
+
+    surefoot effects logs.csv --moderators home,day --controls x,home,day --at "home=1, day=0"
+
+    surefoot effects logs.csv --lag 0 --lag 1 --future none --json
+"""
+
+
+@app.command(epilog=EFFECTS_EXAMPLES)
+def effects(
+    logs: Logs,
+    study: StudyFile = STUDY,
+    estimator: Annotated[str | None, typer.Option(help="`wcls`, `emee`, `emee2` or `dcee`.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default the reward.")] = None,
+    moderators: Annotated[str | None, typer.Option(help="State variables, with commas between.")] = None,
+    controls: Annotated[str | None, typer.Option(help="State variables, with commas between.")] = None,
+    numerator: Annotated[str | None, typer.Option(help="A number, or a column that depends on moderators only.")] = None,
+    lag: Annotated[list[int] | None, typer.Option(help="Decision points until the outcome; may be repeated.")] = None,
+    future: Annotated[str | None, typer.Option(help="Treatment until then: `observed` or `none`.")] = None,
+    missing_as: Annotated[str | None, typer.Option(help="Value of a missing outcome: 0, or steps=0,x=1.")] = None,
+    at: Annotated[list[str] | None, typer.Option(help='Effect at "home=1, day=0"; may be repeated.')] = None,
+    html: HtmlFile = None,
+    csv: CsvFile = None,
+    latex: LatexFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate causal excursion effects as the study's `[effects]` section asks; options replace its keys."""
+    from surefoot.data.frames import csv_text
+    from surefoot.effects.study_effects import analyse_study
+    from surefoot.study import Study
+
+    described = Study.load(study)
+    options = {
+        "estimator": estimator,
+        "outcome": outcome,
+        "moderators": moderators,
+        "controls": controls,
+        "numerator": numerator,
+        "lags": lag,
+        "future": future,
+        "missing_as": missing_as,
+        "at": at,
+    }
+    report = analyse_study(described, logs, section=_change_effects(described, options))
+    texts = {csv: csv_text(report.to_frame()), latex: report.to_latex()}
+    data = report.to_dict() if as_json else None
+    show_result(report, data, html, title=f"Effects in {logs.name}", source=name_source(logs, study), texts=texts)
+
+
+def _parse_numerator(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+PARSERS: dict[str, Callable[[Any], Any]] = {
+    "moderators": split_names,
+    "controls": split_names,
+    "numerator": _parse_numerator,
+    "missing_as": lambda text: parse_values(text) if "=" in text else parse_number(text),
+    "at": lambda texts: [parse_values(text) for text in texts],
+}
+"""How the text of an option is read; the others are taken as they are."""
+
+
+def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
+    """The study's section with the options in place of its keys; new moderators also remove `at`."""
+    from pydantic import ValidationError
+
+    values = {name: PARSERS.get(name, lambda value: value)(value) for name, value in options.items() if value is not None}
+    section = study.effects.model_dump(exclude_defaults=True)
+    if "moderators" in values:
+        section.pop("at", None)
+    try:
+        changed = study.model_validate({**study.model_dump(by_alias=True), "effects": {**section, **values}})
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(name) for name in first["loc"])
+        raise InputError(f"{key}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")) from error
+    return changed.effects

@@ -1,0 +1,252 @@
+"""From files to policies: `surefoot init`, `import`, `screen`, `prior` and `fit`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.atomic_files import atomic_write, check_output, new_folder, write_texts
+from surefoot.cli.application import (
+    INTERRUPTED,
+    LOG_FILES,
+    STUDY,
+    AsJson,
+    HtmlFile,
+    LoadedStudy,
+    Logs,
+    Scheduler,
+    StudyFile,
+    app,
+    make_console,
+    name_source,
+    output_option,
+    print_fit_warnings,
+    print_json,
+    print_warning,
+    show_progress,
+    write_outputs,
+)
+from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from surefoot.screening.screen import ScreenTotals
+
+SHOWN_WARNINGS = 10
+ColumnName = Annotated[str | None, typer.Option(help="Its column, where the guess is wrong.", show_default=False)]
+importing = typer.Typer(help="Turn the file of a public study into logs and a ready study.toml.", no_args_is_help=True)
+app.add_typer(importing, name="import")
+
+
+@app.command()
+def init(
+    logs: Logs,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = STUDY,
+    participant: ColumnName = None,
+    time: ColumnName = None,
+    action: ColumnName = None,
+    reward: ColumnName = None,
+    available: ColumnName = None,
+    probability: ColumnName = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Look at the logs and write a commented first study.toml."""
+    from surefoot.study.draft import draft_study
+
+    if out.is_file() and not force:
+        raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
+    check_output(out)
+    roles = {"participant": participant, "time": time, "action": action, "reward": reward}
+    draft = draft_study(logs, **roles, available=available, probability=probability)
+    for message in draft.warnings:
+        print_warning(message)
+    write_texts({out: draft.text})
+    typer.echo(f"Written: {out}\nRead it, correct the guesses, then: surefoot fit {logs} --study {out}")
+
+
+@importing.command("heartsteps-v1")
+def heartsteps_v1(
+    path: Annotated[Path, typer.Argument(help="The suggestions.csv of HeartSteps V1.")],
+    out: Annotated[Path, typer.Option(help="Folder to make, with the logs and study.toml in it.")] = Path("heartsteps-v1"),
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write logs.csv instead of logs.parquet.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Import the HeartSteps V1 micro-randomised trial."""
+    from surefoot.datasets.heartsteps_v1 import heartsteps_v1, study_text
+
+    name = "logs.csv" if as_csv else "logs.parquet"
+    with new_folder(out) as folder:
+        data = heartsteps_v1(path)
+        (folder / "study.toml").write_text(study_text(), encoding="utf-8")
+        _write_table(data.frame, folder / name)
+    if as_json:
+        print_json({"out": str(out), "funnel": data.funnel})
+        return
+    for step, count in data.funnel.items():
+        typer.echo(f"{count:>7,} {step}")
+    typer.echo(f"Written: {out}/{name} and {out}/study.toml\nNext: surefoot fit {out}/{name} --study {out}/study.toml")
+
+
+def _write_table(table: pa.Table, path: Path, suffix: str | None = None) -> None:
+    from pyarrow import csv, parquet
+
+    write = csv.write_csv if (suffix or path.suffix) == ".csv" else parquet.write_table
+    write(table, path)
+
+
+@app.command()
+def screen(
+    logs: Logs,
+    study: StudyFile = STUDY,
+    html: HtmlFile = None,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        output_option("Also write one row per flagged value (.csv or .parquet): row, participant, time, column, reason."),
+    ] = None,
+) -> None:
+    """Report values that look unworn, stuck, miscoded or careless, and whether they depend on the action.
+
+    Nothing is changed: `fit`, `audit` and `evaluate` mark the same values missing when the study has a [screen] section.
+    """
+    from surefoot.log_checks import SCREEN_CHECKS, check_logs, list_warnings
+    from surefoot.screening.page import render_page
+    from surefoot.screening.screen import ScreenTotals
+    from surefoot.study import Study
+
+    if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"{out}: the flagged values are written as .csv or .parquet; name the file so")
+    described = Study.load(study).with_screen()
+    read = described.read(logs)
+    checks = check_logs(read, described, checks=SCREEN_CHECKS)
+    totals = ScreenTotals()
+    pages: dict[Path | None, str] = {}
+    if read.screen is not None:
+        totals.add(read.screen)
+        if out is not None:
+            with atomic_write(out) as temporary:
+                _write_table(read.screen.to_frame("pyarrow"), temporary, out.suffix.lower())
+        if html:
+            title = f"Screen of {logs.name}"
+            pages[html] = render_page(read.screen, totals, title=title, source=name_source(logs, study), checks=checks)
+    with write_outputs(pages):
+        if as_json:
+            print_json({**totals.to_dict(), "checks": [asdict(check) for check in checks]})
+        else:
+            _print_totals(totals, list_warnings(checks))
+    if out is not None:
+        typer.echo(f"Written: {out}", err=True)
+
+
+def _print_totals(totals: ScreenTotals, warnings: list[str]) -> None:
+    from rich.markup import escape
+
+    from surefoot.reports.summaries import make_table
+
+    console = make_console()
+    counts = totals.to_dict()
+    for warning in warnings:
+        console.print(warning, markup=False, highlight=False)
+    console.print(
+        f"{counts['people']} people, {counts['decision_points']} decision points: {counts['flagged_values']} values "
+        f"flagged, {counts['now_missing']} of them count as missing"
+    )
+    if counts["counts"]:
+        table = make_table("column", "reason", "after", "values", "missing", text=3)
+        for row in counts["counts"]:
+            after = ", ".join(f"{arm} {count:,}" for arm, count in row["after"].items())
+            table.add_row(escape(row["column"]), row["reason"], escape(after), f"{row['values']:,}", f"{row['missing']:,}")
+        console.print(table)
+    colours = {"fine": "[green]fine[/]  ", "look": "[yellow]look[/]  ", "unsafe": "[bold red]unsafe[/]"}
+    for difference in totals.treatment():
+        console.print(f"{colours[difference.verdict]} {escape(difference.describe())}")
+    if not counts["blind_to_treatment"]:
+        from surefoot.screening.treatment import NOT_DIRT
+
+        console.print(f"→ {NOT_DIRT}", markup=False)
+
+
+@app.command()
+def prior(
+    pilot: Logs,
+    study: StudyFile = STUDY,
+    out: Annotated[Path | None, output_option("Write the section [method.prior] to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the prior of a method that samples from the posterior from pilot data, as [method.prior] for the study."""
+    from surefoot.inference.pilot_priors import estimate_prior
+    from surefoot.learning.methods import PosteriorSampler
+    from surefoot.learning.priors import write_prior
+
+    loaded = LoadedStudy(pilot, study)
+    method = loaded.study.method()
+    if not isinstance(method, PosteriorSampler):
+        raise InputError(f"{study}: {loaded.study.method_name} has no prior; a method that samples from the posterior has")
+    estimates = estimate_prior(loaded.read.logs, method)
+    rounded = {name: {key: float(f"{value:.4g}") for key, value in row.items()} for name, row in estimates.items()}
+    with write_outputs({out: write_prior(rounded)}):
+        if as_json:
+            print_json(estimates)
+        elif out is None:
+            typer.echo(write_prior(rounded), nl=False)
+
+
+@app.command()
+def fit(
+    logs: Annotated[str, typer.Argument(help=f"{LOG_FILES}; path or URL.")],
+    study: StudyFile = STUDY,
+    out: Annotated[str, typer.Option(help="Folder for the results (path or URL); it appears when all is done.")] = "fitted",
+    engine: Annotated[
+        str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). Results agree to rounding.")
+    ] = "auto",
+    scheduler: Scheduler = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
+) -> None:
+    """Fit the study's method: one policy per participant, or one for all.
+
+    After an interruption the same command continues where it stopped.
+    """
+    from surefoot.data.locations import locate
+    from surefoot.fitting import fit_study
+
+    folder = str(locate(out))
+    try:
+        warned = print_fit_warnings(most=SHOWN_WARNINGS, manifest=f"{folder}/manifest.json")
+        with warned, show_progress("fitting", "fitted") as progress:
+            fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
+    except KeyboardInterrupt:
+        typer.echo(INTERRUPTED, err=True)
+        raise
+    if as_json:
+        print_json({"out": folder, **fitted.manifest})
+    else:
+        _print_fit(folder, fitted.manifest)
+
+
+def _print_fit(folder: str, manifest: dict[str, Any]) -> None:
+    from surefoot.learning.pooling import find_pooling
+
+    method = manifest["method"]
+    used = manifest["used"]
+    removed = manifest["removed"]
+    whom = find_pooling(method["parameters"]["pooling"]).for_whom
+    size = f"{manifest['people']} people, {manifest['decision_points']:,} decision points"
+    typer.echo(f"{method['name']}, one policy {whom}: {size}")
+    share = f" ({100 * removed / used:.1f} %)" if used else ""
+    available = f"{manifest['available']:,} available, {used:,} of them complete and used"
+    typer.echo(f"  {available}, {removed:,} removed by the critic{share}")
+    meanings = {
+        "missing": "at available decision points",
+        "implausible": "values, which count as missing",
+        "flagged": "by the screen",
+    }
+    for reason, meaning in meanings.items():
+        counts = [f"{name} {count:,}" for name, count in manifest[reason].items() if count]
+        if counts:
+            typer.echo(f"  {reason} {meaning}: {', '.join(counts)}")
+    typer.echo(f"Written: {folder}/ (policies, critic, weights, manifest)")

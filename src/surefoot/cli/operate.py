@@ -1,0 +1,204 @@
+"""The records of a trial: `surefoot export`, `backup`, `restore`, `erase`, `seal`, `replay` and `db`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from surefoot.atomic_files import atomic_write, write_texts
+from surefoot.cli.application import STUDY, app
+from surefoot.cli.serve import DatabaseUrl, TrialStudy, need_service, open_database, open_trial
+from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    from surefoot.service.database.databases import Database
+    from surefoot.service.operations.verification import Seal
+
+SHOWN_DIFFERENCES = 20
+database_commands = typer.Typer(no_args_is_help=True, help="The decision service's database.")
+app.add_typer(database_commands, name="db")
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(help="A .csv or .parquet file.")] = Path("decisions.csv"),
+    study: TrialStudy = STUDY,
+    database: DatabaseUrl = None,
+    outcomes: Annotated[bool, typer.Option("--outcomes", help="Every outcome ever sent, with corrections.")] = False,
+    staff_actions: Annotated[bool, typer.Option("--staff-actions", help="Who did what, when and to whom.")] = False,
+) -> None:
+    """Write one row per decision point, and the study that describes how the trial chose its actions."""
+    if out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"{out}: the export is a .csv or .parquet file")
+    trial = open_trial(study, database)
+    from surefoot.service.access.staff_trail import name_operator, record_action
+    from surefoot.service.operations.export import EXPORTS, write_study_text
+
+    name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
+    with atomic_write(out) as temporary:
+        made = EXPORTS[name](trial, temporary, out.suffix[1:])
+        with trial.database.transaction() as connection:
+            record_action(connection, name_operator(), "exported", f"{name}{out.suffix}", f"{made.rows} rows")
+    people = f", {made.participants:,} participants" if name == "decisions" else ""
+    typer.echo(f"{out}: {made.rows:,} rows{people}, SHA-256 {made.sha256}")
+    if name == "decisions":
+        study_file = out.with_name(f"{out.stem}.study.toml")
+        write_texts({study_file: write_study_text(trial)})
+        typer.echo(f"{study_file}: the study, whose [collection] describes how the trial chose its actions")
+
+
+@app.command()
+def backup(
+    out: Annotated[Path, typer.Argument(help="A .zip file; it holds the study's secret, so keep it as safe as the trial.")],
+    database: DatabaseUrl = None,
+) -> None:
+    """Write the whole trial to one file, and the list of erasures next to it, while the service runs."""
+    opened = open_database(database)
+    from surefoot.service.access.staff_trail import name_operator, record_action
+    from surefoot.service.operations.backup import back_up, write_erasure_list
+
+    counts = back_up(opened, out)
+    with opened.transaction() as connection:
+        record_action(connection, name_operator(), "backed up", out.name, f"{counts['decisions']} decisions")
+    write_erasure_list(opened, out.parent)
+    typer.echo(f"{out}: {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
+
+
+@app.command()
+def restore(file: Annotated[Path, typer.Argument(help="The backup file.")], database: DatabaseUrl = None) -> None:
+    """Fill an empty database from a backup, repeat later erasures, then replay all decisions."""
+    need_service()
+    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.database import databases
+    from surefoot.service.operations import backup as backups
+
+    opened = databases.connect(database)
+    typer.echo(f"surefoot: using {opened.name}", err=True)
+    restored = backups.restore(file, opened, by=name_operator())
+    typer.echo(f"restored {restored.rows['decisions']:,} decisions, {restored.rows['outcomes']:,} outcomes")
+    if restored.erasure_list is None:
+        typer.echo(f"surefoot: no {backups.ERASURE_LIST} next to {file}: data erased after the backup are back", err=True)
+    if restored.erasure_list is not None or restored.erased.decisions:
+        counts = f"{restored.erased.decisions:,} decisions, {restored.erased.outcomes:,} outcomes"
+        typer.echo(f"{restored.erasure_list or 'keep_days'}: erased again {counts}")
+    typer.echo("surefoot: repeat the withdrawals, pauses and key revocations that came after the backup", err=True)
+    if restored.rows["secrets"] and not _verify_trial(opened, []):
+        raise typer.Exit(1)
+
+
+@app.command()
+def erase(
+    participant: Annotated[str, typer.Argument(help="The participant's pseudonym.")],
+    reason: Annotated[str | None, typer.Option(help="The reason, kept on record. First step: it prints a code.")] = None,
+    confirm: Annotated[str | None, typer.Option(help="The code. Second step: it erases for good.")] = None,
+    backups: Annotated[list[Path] | None, typer.Option(help="Folders of backups, whose erasure lists are updated.")] = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Erase a participant's contexts, states and outcomes; rows and draws stay accountable."""
+    if (reason is None) == (confirm is None):
+        raise InputError("say why with --reason to get a code, then give it with --confirm")
+    opened = open_database(database)
+    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.operations.backup import write_erasure_list
+    from surefoot.service.trial import erasure
+
+    if confirm is None:
+        request = erasure.ask_erasure(opened, participant, reason=(reason or "").strip()[:200], by=name_operator())
+        counts = f"{request.decisions:,} decisions and {request.outcomes:,} outcomes"
+        typer.echo(f"{participant}: {counts} would lose their content for good")
+        command = f"surefoot erase {participant} --confirm {request.code}"
+        typer.echo(f"to do it: {command} (until {request.until:%Y-%m-%d %H:%M} UTC)")
+        return
+    erased = erasure.confirm_erasure(opened, participant, confirm, by=name_operator())
+    typer.echo(f"{participant} is withdrawn; erased {erased.decisions:,} decisions and {erased.outcomes:,} outcomes")
+    for folder in backups or ():
+        typer.echo(f"{write_erasure_list(opened, folder)}: restore applies it to every backup in this folder")
+    if not backups:
+        typer.echo("older backups still hold the data; the next surefoot backup writes the list that restore applies, "
+                   "or name their folders with --backups")  # fmt: skip
+
+
+@app.command()
+def seal(
+    to: Annotated[str, typer.Argument(help="A file on another machine's disk, which gets a line, or an http(s) URL.")],
+    database: DatabaseUrl = None,
+) -> None:
+    """Record the ledger's last hash outside; exit code 1 when an earlier seal in the file no longer matches."""
+    opened = open_database(database)
+    from surefoot.service.operations import verification
+
+    new = verification.make_seal(opened)
+    broken: list[Seal] = []
+    if to.startswith(("http://", "https://")):
+        verification.send_seal(new, to)
+    else:
+        path = Path(to)
+        broken = verification.find_broken(opened, verification.read_seals(path)) if path.exists() else []
+        verification.append_seal(new, path)
+    typer.echo(f"{to}: block {new.position:,}, hash {new.hash}")
+    for earlier in broken:
+        block = f"block {earlier.position:,}"
+        typer.echo(f"the seal of {earlier.words} ({block}) no longer matches: run surefoot replay --seal {to}")
+    if broken:
+        raise typer.Exit(1)
+
+
+@app.command("replay")
+def replay_decisions(
+    database: DatabaseUrl = None,
+    seal: Annotated[
+        list[Path] | None, typer.Option("--seal", help="A file that surefoot seal wrote; may be repeated.")
+    ] = None,
+) -> None:
+    """Recompute every draw and compare every row with the ledger; exit code 1 when something differs.
+
+    With --seal it also shows that nothing was changed, deleted, inserted or re-dated since.
+    """
+    opened = open_database(database)
+    from surefoot.service.operations.verification import read_seals
+
+    if not _verify_trial(opened, [line for path in seal or () for line in read_seals(path)]):
+        raise typer.Exit(1)
+
+
+def _verify_trial(database: Database, seals: list[Seal]) -> bool:
+    """Print the differences; whether there are none."""
+    from surefoot.service.operations.verification import verify
+    from surefoot.service.trial.replay import replay
+
+    replayed = replay(database)
+    checked = verify(database, seals)
+    lines = [
+        f"participant {decision.participant_id}, decision {decision.decision_idx}: {decision.what} differs "
+        f"({decision.decision_id})"
+        for decision in replayed.differences
+    ]
+    lines += [f"{discrepancy.where}: {discrepancy.what}" for discrepancy in checked.discrepancies]
+    for line in lines[:SHOWN_DIFFERENCES]:
+        typer.echo(line)
+    if len(lines) > SHOWN_DIFFERENCES:
+        typer.echo(f"… and {len(lines) - SHOWN_DIFFERENCES} more")
+    typer.echo(f"{replayed.decisions:,} decisions replayed, {len(replayed.differences):,} differences")
+    comparison = f", against {len(seals)} seal{'s' if len(seals) > 1 else ''}" if seals else "; no seal was compared"
+    discrepancies = f"{len(checked.discrepancies):,} discrepancies"
+    typer.echo(f"{checked.blocks:,} blocks with {checked.entries.total():,} entries verified, {discrepancies}{comparison}")
+    if any(checked.erased.values()):
+        counts = f"{checked.erased['decisions']:,} decisions, {checked.erased['outcomes']:,} outcomes"
+        typer.echo(f"erased: the content of {counts}")
+    return not lines
+
+
+@database_commands.command("upgrade")
+def upgrade_database(database: DatabaseUrl = None) -> None:
+    """Bring the tables to the schema version of this release; make a backup first."""
+    need_service()
+    from surefoot.service.database import databases
+
+    opened = databases.connect(database, create=False)
+    typer.echo(f"surefoot: using {opened.name}", err=True)
+    if databases.schema_version(opened) is None:
+        raise InputError(f"{opened.name} holds no trial; {databases.NO_TRIAL}")
+    databases.upgrade(opened)
+    typer.echo(f"the database has schema version {databases.schema_version(opened)}")

@@ -1,0 +1,286 @@
+"""Planning a study and reproducing the paper: `surefoot size`, `rehearse` and `reproduce`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.cli.application import (
+    INTERRUPTED,
+    STUDY,
+    AsJson,
+    CsvFile,
+    HtmlFile,
+    LatexFile,
+    LoadedStudy,
+    Scheduler,
+    StudyFile,
+    app,
+    make_console,
+    name_source,
+    parse_number,
+    parse_values,
+    print_fit_warnings,
+    print_json,
+    show_result,
+    write_outputs,
+)
+from surefoot.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from surefoot.experiments.paper import Settings
+    from surefoot.sample_size import Moderator
+
+QUICK_REPLICATES = 3
+Jobs = Annotated[int, typer.Option(help="Processes; 0 means one per core. Never changes a number.")]
+
+SIZE_EXAMPLES = """**Examples**
+
+    surefoot size --days 42 --per-day 5 --effect 0.1 --availability 0.7
+
+    surefoot size --days 42 --per-day 5 --effect mean=0.1,initial=0,peak_day=29 --probability 0.4
+
+    surefoot size --days 30 --per-day 3 --outcome binary --baseline 0.3 --effect 0.2 --people 40
+
+    surefoot size --days 42 --per-day 5 --effect 0.15 --pilot logs.csv --study study.toml
+"""
+OverDays = Annotated[
+    str,
+    typer.Option(
+        help="A number, a number for each day, or a trend mean=…,initial=…,peak_day=…; in standard deviations of the "
+        "outcome, or in its own units with --pilot or --sd."
+    ),
+]
+
+
+@app.command(epilog=SIZE_EXAMPLES)
+def size(
+    days: Annotated[int, typer.Option(help="Days of the study.")],
+    per_day: Annotated[int, typer.Option(help="Decision points on each day.")],
+    effect: OverDays,
+    outcome: Annotated[str, typer.Option(help="`continuous`; `binary`: effect is a log relative risk.")] = "continuous",
+    probability: Annotated[str, typer.Option(help="Of treatment: a number, or a number for each day.")] = "0.5",
+    availability: Annotated[str | None, typer.Option(help="Expected share of available decision points; as effect.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Binary: probability of the outcome without treatment.")] = None,
+    sd: Annotated[float | None, typer.Option(help="Continuous: standard deviation of the outcome given controls.")] = None,
+    effect_sd: Annotated[float | None, typer.Option(help="Standard deviation of the effect between people (σ_b).")] = None,
+    moderator: Annotated[list[str] | None, typer.Option(help='"home: effect=0.2, sd=0.5"; may be repeated.')] = None,
+    test_moderators: Annotated[bool, typer.Option("--test-moderators", help="Test the moderators alone.")] = False,
+    test: Annotated[str | None, typer.Option(help="Shape that is tested: `constant`, `linear` or `quadratic`.")] = None,
+    controls: Annotated[int, typer.Option(help="Coefficients of the controls, with the intercept.")] = 3,
+    power: Annotated[float | None, typer.Option(help="Wanted power; 0.8 unless people are given.")] = None,
+    people: Annotated[int | None, typer.Option(help="Number of people, to compute the power.")] = None,
+    level: Annotated[float, typer.Option(help="Of the test.")] = 0.05,
+    pilot: Annotated[Path | None, typer.Option(help="Pilot logs, which give the values that no option gives.")] = None,
+    study: Annotated[Path, typer.Option(help="The pilot's study.")] = STUDY,
+    html: HtmlFile = None,
+    csv: CsvFile = None,
+    latex: LatexFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the people needed for a power, or the power with a number of people, and write it for the protocol."""
+    from surefoot.sample_size.page import page
+    from surefoot.sample_size.pilot import estimate_nuisance
+    from surefoot.sample_size.sized_trial import size_trial
+
+    numbers = {"sd": sd, "effect_sd": effect_sd, "controls": controls, "power": power, "people": people, "level": level}
+    trends = {"effect": effect, "probability": probability, "availability": availability, "baseline": baseline}
+    options: dict[str, Any] = {
+        **numbers,
+        **{name: None if text is None else _parse_trend(text) for name, text in trends.items()},
+        "moderators": [_parse_moderator(text) for text in moderator] if moderator else None,
+        "test_moderators": test_moderators or None,
+        "test": test,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    nuisance = None
+    if pilot is not None:
+        loaded = LoadedStudy(pilot, study)
+        nuisance = estimate_nuisance(loaded.study, loaded.read, binary=outcome == "binary")
+    trial = size_trial(outcome, days, per_day, pilot=nuisance, **given)
+    texts = {csv: trial.to_csv(), latex: trial.to_latex(), html: page(trial) if html else ""}
+    with write_outputs(texts):
+        if as_json:
+            print_json(trial.to_dict())
+        else:
+            typer.echo(trial.to_text())
+
+
+def _parse_trend(text: str) -> Any:
+    """`0.1`; `0.1,0.2,…` for each day; `mean=0.1,initial=0` of a trend."""
+    if "=" in text:
+        return parse_values(text)
+    values = [parse_number(number) for number in text.split(",")]
+    return values[0] if len(values) == 1 else values
+
+
+def _parse_moderator(text: str) -> Moderator:
+    """`home: effect=0.2, sd=0.5`."""
+    from surefoot.sample_size import Moderator
+
+    name, _, numbers = text.partition(":")
+    values = parse_values(numbers)
+    if set(values) != {"effect", "sd"}:
+        raise InputError(f"'{text}' is not a moderator; write \"home: effect=0.2, sd=0.5\"")
+    return Moderator(name.strip(), **values)
+
+
+REHEARSE_EXAMPLES = """**Examples**
+
+    surefoot rehearse pilot.csv --trials 100 --html rehearsal.html
+
+    surefoot rehearse pilot.csv --plan rehearsal.toml --trials 1000
+
+    surefoot rehearse --plan rehearsal.toml --json    # without a pilot: from the study's ranges
+"""
+
+
+@app.command(epilog=REHEARSE_EXAMPLES)
+def rehearse(
+    pilot: Annotated[Path | None, typer.Argument(help="Logs of a pilot; without one: the study's ranges.")] = None,
+    study: StudyFile = STUDY,
+    plan: Annotated[Path | None, typer.Option(help="Design, candidates, environments (docs/rehearsal.md).")] = None,
+    trials: Annotated[int | None, typer.Option(help="Simulated trials of each environment, instead of the plan's.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for finished blocks, answers and manifest.")] = Path("rehearsal"),
+    jobs: Jobs = 0,
+    engine: Annotated[str, typer.Option(help="`processes` on this machine, or `dask` (a cluster).")] = "processes",
+    scheduler: Scheduler = None,
+    html: HtmlFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate the trial with every candidate in several environments, and report which is safely better than a coin.
+
+    After an interruption the same command continues where it stopped; with more --trials it adds to the finished ones.
+    """
+    from surefoot.experiments.progress import choose_progress
+    from surefoot.rehearsal import rehearse
+
+    options: dict[str, Any] = {"trials": trials, "folder": out, "jobs": jobs, "engine": engine, "scheduler": scheduler}
+    try:
+        with print_fit_warnings():
+            rehearsal = rehearse(pilot, study, plan, progress=choose_progress("rehearse"), **options)
+    except KeyboardInterrupt:
+        typer.echo(INTERRUPTED, err=True)
+        raise
+    rehearsal.save(out)
+    source = name_source(pilot or Path("no pilot"), study) + (f", planned by {plan.name}" if plan is not None else "")
+    show_result(rehearsal, rehearsal.to_dict() if as_json else None, html, source=source)
+    typer.echo(f"Written: {out}/ (answers.json, table.md, manifest.json)", err=True)
+
+
+REPRODUCE_EXAMPLES = """Examples:
+
+`surefoot reproduce --quick` all four experiments, 3 replicates
+
+`surefoot reproduce s2 s4 --replicates 50 --out sweeps` two of them, more precisely
+
+`surefoot reproduce s5` 200 people × 5 seeds: the error of every critic with up to a third of the data wrong
+
+`surefoot reproduce s6` 100 people × 20 studies: unworn, stuck and miscoded values, with and without the screen
+
+`surefoot reproduce s7` 20 replicates: rewards of policies in the long run, and differences between people
+
+`surefoot reproduce --json | jq '.claims[] | {name, verdict}'` the verdicts alone"""
+
+
+@app.command(epilog=REPRODUCE_EXAMPLES)
+def reproduce(
+    experiments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Any of s1 s2 s3 s4 (the paper's; by default all four), s5, s6 and s7 (beyond the paper)."),
+    ] = None,
+    replicates: Annotated[int, typer.Option(help="Repetitions with fresh seeds, at least 2.")] = 20,
+    quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK_REPLICATES} replicates instead.")] = False,
+    participants: Annotated[int, typer.Option(help="People in a simulated study.")] = 50,
+    decision_points: Annotated[int, typer.Option(help="Decision points of each participant.")] = 210,
+    steps: Annotated[int, typer.Option(help="Decision points for which a learned policy is run.")] = 5000,
+    keep: Annotated[int, typer.Option(help="How many of these, the last ones, are averaged.")] = 4000,
+    ratio: Annotated[float, typer.Option(help="ψ, share of decision points with an outlier, where it is not swept.")] = 0.04,
+    strength: Annotated[float, typer.Option(help="ν, strength of the outliers, where it is not swept.")] = 5.0,
+    seed: Annotated[int, typer.Option(help="Root of all random numbers.")] = 0,
+    jobs: Jobs = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+) -> None:
+    """Run the paper's four experiments and judge each of its claims, or run S5, S6 and S7, which go beyond the paper.
+
+    Writes runs, tables, figures, a summary and a report to the folder. After an interruption the same command continues
+    where it stopped.
+    """
+    from surefoot.experiments.paper import Settings
+
+    paper = Settings(
+        replicates=QUICK_REPLICATES if quick else replicates,
+        participants=participants,
+        decision_points=decision_points,
+        steps=steps,
+        keep=keep,
+        ratio=ratio,
+        strength=strength,
+        seed=seed,
+    )
+    summary = _run_experiments(tuple(experiments or ()), paper, out, quick=quick, jobs=jobs)
+    if as_json:
+        print_json(summary)
+    else:
+        _print_summary(summary, out)
+
+
+def _run_experiments(names: tuple[str, ...], paper: Settings, out: Path, *, quick: bool, jobs: int) -> dict[str, Any]:
+    from surefoot.experiments.engine import run_experiment
+    from surefoot.experiments.further import FURTHER
+    from surefoot.experiments.paper_report import run_paper
+    from surefoot.experiments.progress import choose_progress
+    from surefoot.numerics.parallel import count_cores
+
+    if jobs < 0:
+        raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
+    known = (*paper.experiments, *FURTHER)
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no experiment '{name}'{did_you_mean(name, known)}; choose from {list(known)}")
+    # In the paper's order whatever the order of the arguments: the files are then the same.
+    wanted = tuple(dict.fromkeys(sorted(names or paper.experiments)))
+    paper = replace(paper, experiments=tuple(name for name in wanted if name not in FURTHER))
+    processes = jobs or count_cores()
+    progress = choose_progress()
+    summary: dict[str, Any] = {}
+    if paper.experiments:
+        paper.check()
+        summary = run_paper(paper, out, jobs=processes, progress=progress)
+    for experiment in (experiment for name in wanted if name in FURTHER for experiment in FURTHER[name]):
+        results = run_experiment(experiment, paper.seed, out, quick=quick, jobs=processes, progress=progress)
+        summary[experiment.name] = results
+    return summary
+
+
+def _print_summary(summary: dict[str, Any], out: Path) -> None:
+    from surefoot.experiments.further import FURTHER
+    from surefoot.reports.numbers import format_number
+    from surefoot.reports.summaries import make_table
+
+    console = make_console()
+    if "claims" in summary:
+        colours = {"holds": "green", "holds in part": "yellow", "does not hold": "red"}
+        table = make_table("claim", "verdict", text=2)
+        for claim in summary["claims"]:
+            table.add_row(claim["claim"], f"[{colours[claim['verdict']]}]{claim['verdict']}[/]")
+        console.print(table)
+        if summary["caution"]:
+            console.print(summary["caution"], style="yellow", highlight=False)
+        for line in summary["filters_above_the_robust_form"]:
+            console.print(f"A filter wins: {line}", style="dim")
+        console.print(f"Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
+    for experiment in (experiment for group in FURTHER.values() for experiment in group if experiment.name in summary):
+        table = make_table("", "data", "result", "limit", text=2)
+        for row in summary[experiment.name]["limits"]:
+            sign = "≤" if row["at_most"] else "≥"
+            limit = "–" if row["limit"] is None else f"{sign} {row['limit']:g}"
+            style = "red" if row["held"] is False else None
+            table.add_row(row["what"], row["data"], format_number(row["value"]), limit, style=style)
+        console.print(experiment.title, highlight=False)
+        console.print(table)
+        console.print(f"Table: {out / experiment.name}.md", highlight=False, soft_wrap=True)

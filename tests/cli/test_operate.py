@@ -1,0 +1,97 @@
+"""The commands for the records of a trial, on SQLite, as people type them."""
+
+import re
+import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
+
+from typer.testing import CliRunner
+
+from surefoot.cli import app
+from surefoot.service.database import databases
+from surefoot.study import Study
+from tests.cli.typed import run_words as run
+from tests.service.support.trials import STUDY, fill
+
+
+def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
+    assert "waiting" in run("update")
+    fill(trial, points=40)
+    said = run("update")
+    assert "done" in said and "policy 1 is live" in said
+    assert "80 decisions replayed, 0 differences" in run("replay")
+    assert "80 rows, 2 participants" in run("export", "decisions.parquet")
+    assert Study.load(tmp_path / "decisions.study.toml").collection.policy == "own"
+    assert "64 rows" in run("export", "outcomes.csv", "--outcomes")
+    assert len(Study.parse(STUDY).read(tmp_path / "decisions.parquet").logs) == 80
+    assert "80 decisions, 64 outcomes" in run("backup", "trial.zip")
+    assert f"schema version {databases.newest_schema_version()}" in run("db", "upgrade")
+    monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/other.db")
+    assert "0 differences" in run("restore", "trial.zip")
+    assert "80 decisions replayed" in run("replay")
+
+
+def test_seals_are_kept_outside_and_compared(trial, tmp_path):
+    fill(trial, people=1, points=5)
+    assert "seals.jsonl: block " in run("seal", "seals.jsonl")
+    fill(trial, people=1, points=5, first=5)
+    run("seal", "seals.jsonl")
+    said = run("replay", "--seal", "seals.jsonl")
+    assert "0 discrepancies, against 2 seals" in said
+    assert "no seal was compared" in run("replay")
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        connection.execute("DROP TRIGGER ledger_no_update")
+        connection.execute("UPDATE ledger SET hash = zeroblob(32) WHERE position = (SELECT max(position) FROM ledger)")
+    connection.close()
+    assert "no longer matches" in run("seal", "seals.jsonl", code=1)
+    said = run("replay", "--seal", "seals.jsonl", code=1)
+    assert "is not what the seal of" in said and "ledger block" in said
+    (tmp_path / "no.jsonl").write_text("{}\n")
+    result = CliRunner().invoke(app, ["replay", "--seal", "no.jsonl"])
+    assert "no.jsonl, line 1: not a seal" in str(result.exception)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Keeps what is posted to it; refuses at /no."""
+
+    kept: ClassVar[list[bytes]] = []
+
+    def do_POST(self):
+        self.kept.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(403 if self.path == "/no" else 204)
+        self.end_headers()
+
+    def log_message(self, *words):
+        """Nothing."""
+
+
+def test_a_seal_can_be_sent_to_a_url(trial, tmp_path):
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = f"http://127.0.0.1:{server.server_port}"
+        run("seal", f"{where}/seals")
+        (tmp_path / "received.jsonl").write_bytes(Receiver.kept[0])
+        assert "against 1 seal" in run("replay", "--seal", "received.jsonl")
+        refused = CliRunner().invoke(app, ["seal", f"{where}/no"])
+        assert "could not be sent (status 403)" in str(refused.exception)
+        server.shutdown()
+    gone = CliRunner().invoke(app, ["seal", where])
+    assert "nothing outside has it yet" in str(gone.exception)
+
+
+def test_erasing_takes_two_steps_and_backups_learn_of_it(trial, tmp_path, monkeypatch):
+    fill(trial, points=10)
+    (tmp_path / "backups").mkdir()
+    run("backup", "backups/old.zip")
+    both = CliRunner().invoke(app, ["erase", "p0"])
+    assert "--reason to get a code" in str(both.exception)
+    said = run("erase", "p0", "--reason", "by letter")
+    assert "10 decisions and 8 outcomes would lose their content" in said
+    code = re.search(r"--confirm (\w+)", said)[1]
+    said = run("erase", "p0", "--confirm", code, "--backups", "backups")
+    assert "p0 is withdrawn; erased 10 decisions and 8 outcomes" in said and "backups/erasures.jsonl" in said
+    assert "erased: the content of 10 decisions, 8 outcomes" in run("replay")
+    monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/other.db")
+    said = run("restore", "backups/old.zip")
+    assert "erased again 10 decisions, 8 outcomes" in said and "0 differences" in said and "0 discrepancies" in said
