@@ -1,18 +1,241 @@
-"""Designs for continuous and for binary outcomes."""
+"""Designs for continuous and for binary outcomes: the power of the F test with a small-sample denominator, and the smallest
+trial that has enough.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
-from surefoot.sample_size.power import Design, SampleSize, settle
-from surefoot.sample_size.trends import Calendar, Trend, trend
 
 Matrix = NDArray[np.float64]
+BASES = {"constant": 1, "linear": 2, "quadratic": 3}
+"""How many coefficients a trend of each shape has: 1, day, day²."""
+KEYS = ("mean", "initial", "peak_day")
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One number for every decision point, and the shape of which they are."""
+
+    values: Matrix
+    shape: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """Days and decision points."""
+
+    days: int
+    decisions_per_day: int
+
+    def __post_init__(self) -> None:
+        for name in ("days", "decisions_per_day"):
+            value = getattr(self, name)
+            if value != int(value) or value < 1:
+                raise InputError(f"{name} is {value!r}; give a whole number, at least 1")
+
+    @property
+    def day(self) -> Matrix:
+        """Of every decision point, from 0."""
+        return np.repeat(np.arange(float(self.days)), self.decisions_per_day)
+
+    def expand(self, values: ArrayLike, name: str) -> Matrix:
+        """A number, a number for every day, or one for every decision point → one for every decision point."""
+        array = np.asarray(values, dtype=np.float64)
+        if not np.isfinite(array).all():
+            raise InputError(f"{name} holds a value that is not a number")
+        if array.ndim == 0:
+            return np.full(len(self.day), float(array))
+        if len(array) == self.days:
+            return np.repeat(array, self.decisions_per_day, axis=0)
+        if len(array) == len(self.day):
+            return array
+        raise InputError(
+            f"{name} has {len(array)} values; give one number, {self.days} (one for every day) or {len(self.day)} "
+            "(one for every decision point)"
+        )
+
+    def basis(self, shape: str | ArrayLike) -> Matrix:
+        """Z: (decision points, coefficients) for constant, linear or quadratic, or a matrix as given."""
+        if not isinstance(shape, str):
+            matrix = self.expand(shape, "test")
+            return matrix if matrix.ndim == 2 else matrix[:, None]
+        if shape not in BASES:
+            raise InputError(f"'{shape}' is not a shape; choose from {list(BASES)}, or give a matrix")
+        # Divided by the number of days: the same space, and sums of day⁴ stay small.
+        return np.stack([(self.day / self.days) ** power for power in range(BASES[shape])], axis=1)
+
+
+def trend(calendar: Calendar, name: str, given: ArrayLike | Mapping[str, float]) -> Trend:
+    """A constant, values as given, or {mean, initial} (linear), {mean, initial, peak_day} (quadratic; days from 1).
+
+    >>> trend(Calendar(3, 1), "effect", {"mean": 0.2, "initial": 0.1}).values
+    array([0.1, 0.2, 0.3])
+    """
+    if not isinstance(given, Mapping):
+        values = calendar.expand(given, name)
+        return Trend(values, "constant", f"{values.mean():.3g}" if np.ptp(values) == 0 else "as given over the days")
+    unknown = [key for key in given if key not in KEYS]
+    if unknown or not {"mean", "initial"} <= set(given):
+        raise InputError(f"{name}: a trend has mean, initial and, if quadratic, peak_day; got {sorted(given)}")
+    day = np.arange(float(calendar.days))
+    start = given["initial"]
+    mean = given["mean"]
+    peak = given.get("peak_day")
+    shape = "linear" if peak is None else "quadratic"
+    if calendar.days < BASES[shape]:
+        raise InputError(f"{name}: {calendar.days} days are too few for a {shape} trend")
+    # Whose slope is 0 on the peak day, or a straight line; scaled so that the mean is as asked.
+    bend = day if peak is None else day**2 - 2 * (peak - 1) * day
+    if abs(bend.mean()) < 1e-12:
+        raise InputError(f"{name}: no quadratic trend with its extreme on day {peak:g} has another mean than its start")
+    values = start + (mean - start) / bend.mean() * bend
+    words = f"{shape}, {start:g} on day 1, mean {mean:g}" + ("" if peak is None else f", extreme on day {peak:g}")
+    return Trend(np.repeat(values, calendar.decisions_per_day), shape, words)
+
+
+SMALLEST = 10
+"""Below so many people the formulas promise nothing."""
+LARGEST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a trial tests, per participant."""
+
+    noncentrality: Callable[[float], float]
+    """Of one participant, when the effect is multiplied by this factor."""
+    tested: int
+    """p, the coefficients that are tested together."""
+    effects: int
+    """All coefficients of the effect."""
+    controls: int
+    """q, with the intercept."""
+    level: float
+    effect: float
+    """The mean effect that the factor multiplies."""
+    effect_words: str
+    assumptions: tuple[str, ...]
+
+    def power(self, people: int, scale: float = 1.0) -> float:
+        """P(F_{p, N − p − q}(N λ) > its critical value)."""
+        from scipy.stats import f, ncf
+
+        degrees = people - self.effects - self.controls
+        if degrees < 1:
+            raise InputError(
+                f"{people} people are too few for {self.effects} effect and {self.controls} control coefficients; "
+                f"at least {self.effects + self.controls + 1} are needed"
+            )
+        critical = f.isf(self.level, self.tested, degrees)
+        return float(ncf.sf(critical, self.tested, degrees, people * self.noncentrality(scale)))
+
+    def people(self, power: float, scale: float = 1.0) -> int:
+        """The smallest number of people, at least 10, with at least this power."""
+        low = max(SMALLEST, self.effects + self.controls + 1)
+        if self.power(low, scale) >= power:
+            return low
+        high = low
+        while self.power(high, scale) < power:
+            low, high = high, 2 * high
+            if high > LARGEST:
+                raise InputError(f"more than {LARGEST:,} people would be needed; the effect is too small, or nothing")
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.power(middle, scale) >= power else (middle, high)
+        return high
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """How many people, with which power.
+
+    Attributes
+    ----------
+    people
+        Participants.
+    power
+        Of the test with so many.
+    design
+        What the test and its non-centrality are.
+    wanted_power
+        None when people were given and power was asked.
+    """
+
+    people: int
+    power: float
+    design: Design
+    wanted_power: float | None
+
+    @property
+    def sentence(self) -> str:
+        """For the protocol, with every assumption."""
+        aim = "" if self.wanted_power is None else f" (at least {100 * self.wanted_power:.0f} % was wanted)"
+        degrees = self.people - self.design.effects - self.design.controls
+        return (
+            f"With {self.people} participants the trial detects {self.design.effect_words} with "
+            f"{100 * self.power:.1f} % power{aim} at level {self.design.level:g} (F test with {self.design.tested} and "
+            f"{degrees} degrees of freedom). Assumed: {'; '.join(self.design.assumptions)}."
+        )
+
+    def table(self, factors: Sequence[float] = (0.5, 0.75, 1.0, 1.25, 1.5), powers: Sequence[float] = (0.8, 0.9)) -> Any:
+        """People needed if the effect were smaller or larger: a frame with columns effect, people_80, people_90, power.
+
+        Effects that no trial could have or detect are left out.
+        """
+        rows = []
+        for factor in factors:
+            try:
+                people = {f"people_{100 * power:g}": self.design.people(power, factor) for power in powers}
+            except InputError:
+                continue
+            rows.append({"effect": factor * self.design.effect, **people, "power": self.design.power(self.people, factor)})
+        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, "pyarrow")
+
+    def curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Numbers of people, and the power with each."""
+        fewest = max(SMALLEST, self.design.effects + self.design.controls + 1)
+        people = np.unique(np.linspace(fewest, max(2 * self.people, fewest + 10), 60).astype(np.int64))
+        return people, np.array([self.design.power(int(n)) for n in people])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return {
+            "people": self.people,
+            "power": self.power,
+            "level": self.design.level,
+            "degrees_of_freedom": [self.design.tested, self.people - self.design.effects - self.design.controls],
+            "assumptions": list(self.design.assumptions),
+            "sentence": self.sentence,
+            "table": self.table().to_pylist(),
+        }
+
+
+def settle(design: Design, power: float | None, people: int | None) -> SampleSize:
+    """People for a power, or power for people."""
+    if not 0 < design.level < 1:
+        raise InputError(f"level is {design.level:g}; it lies between 0 and 1")
+    if people is not None:
+        if power is not None:
+            raise InputError("give people (to learn the power) or power (to learn the people), not both")
+        return SampleSize(int(people), design.power(int(people)), design, None)
+    wanted = 0.8 if power is None else power
+    if not 0 < wanted < 1:
+        raise InputError(f"power is {wanted:g}; it lies between 0 and 1")
+    if not design.noncentrality(1.0) > 0:
+        raise InputError("the effect is nothing, and no number of people detects that; give an effect")
+    needed = design.people(wanted)
+    return SampleSize(needed, design.power(needed), design, wanted)
+
+
 OverDays = ArrayLike | Mapping[str, float]
 """A number; one for every day or decision point; or {mean, initial, peak_day} of a linear or quadratic trend."""
 
@@ -50,6 +273,24 @@ class _Setting:
     effect: Trend
     basis: Matrix
 
+    @classmethod
+    def of_design(
+        cls,
+        calendar: Calendar,
+        probability: ArrayLike,
+        effect: OverDays,
+        availability: OverDays,
+        test: str | ArrayLike | None,
+    ) -> _Setting:
+        chance = calendar.expand(probability, "probability")
+        if not ((chance > 0) & (chance < 1)).all():
+            raise InputError("a randomisation probability lies strictly between 0 and 1")
+        change = trend(calendar, "effect", effect)
+        present = trend(calendar, "availability", availability)
+        if not ((present.values > 0) & (present.values <= 1 + 1e-12)).all():
+            raise InputError("expected availability lies above 0 and at most at 1 on every day; correct its trend")
+        return cls(calendar, chance, present, change, calendar.basis(change.shape if test is None else test))
+
     @property
     def coefficients(self) -> Matrix:
         """The effect as a combination of the tested columns: (Σ τ ZZᵀ)⁻¹ Σ τ Z d(t)."""
@@ -84,25 +325,6 @@ class _Setting:
             f"randomisation probability {chance}",
             f"expected availability {self.availability.words}",
         )
-
-
-def _setting(
-    days: int,
-    decisions_per_day: int,
-    probability: ArrayLike,
-    effect: OverDays,
-    availability: OverDays,
-    test: str | ArrayLike | None,
-) -> _Setting:
-    calendar = Calendar(days, decisions_per_day)
-    chance = calendar.expand(probability, "probability")
-    if not ((chance > 0) & (chance < 1)).all():
-        raise InputError("a randomisation probability lies strictly between 0 and 1")
-    change = trend(calendar, "effect", effect)
-    present = trend(calendar, "availability", availability)
-    if not ((present.values > 0) & (present.values <= 1 + 1e-12)).all():
-        raise InputError("expected availability lies above 0 and at most at 1 on every day; correct its trend")
-    return _Setting(calendar, chance, present, change, calendar.basis(change.shape if test is None else test))
 
 
 def continuous(
@@ -169,10 +391,19 @@ def continuous(
         raise InputError(f"sd is {sd:g} and effect_sd {effect_sd:g}; sd must be above 0 and effect_sd not below")
     if test_moderators and not moderators:
         raise InputError("there are no moderators to test; name them")
-    setting = _setting(days, decisions_per_day, probability, effect, availability, test)
+    setting = _Setting.of_design(Calendar(days, decisions_per_day), probability, effect, availability, test)
+    mean = setting.mean_effect
+    average = 0.0
     if not test_moderators:
-        _refuse_absurd(setting.mean_effect, sd)
-    average = 0.0 if test_moderators else _linear_noncentrality(setting, sd, effect_sd)
+        if 0 < abs(mean) < SMALLEST_EFFECT * sd:
+            # It was probably meant in standard deviations.
+            reason = f"an effect of {mean:.3g} is {abs(mean) / sd:.2g} standard deviations of the outcome (sd {sd:.3g})"
+            remedy = f"give it in the outcome's units, in which 0.1 standard deviations are {0.1 * sd:.3g}"
+            raise InputError(f"{reason}, too small for any trial; {remedy}")
+        information = (setting.basis * setting.information[:, None]).T @ setting.basis
+        noise = np.linalg.inv(information) + setting.spread_covariance(effect_sd / sd)
+        coefficients = setting.coefficients / sd
+        average = float(coefficients @ np.linalg.solve(noise, coefficients))
     # Centred, a moderator tells nothing about the average effect, nor that about the moderator.
     extra = sum(setting.information.sum() * (moderator.sd * moderator.effect / sd) ** 2 for moderator in moderators)
     design = Design(
@@ -181,8 +412,8 @@ def continuous(
         effects=setting.basis.shape[1] + len(moderators),
         controls=controls + len(moderators),
         level=level,
-        effect=setting.mean_effect,
-        effect_words=f"a mean effect of {setting.mean_effect:.3g} (standard deviation of the outcome {sd:.3g})",
+        effect=mean,
+        effect_words=f"a mean effect of {mean:.3g} (standard deviation of the outcome {sd:.3g})",
         assumptions=(
             *setting.assumptions,
             f"effect {setting.effect.words}",
@@ -198,26 +429,10 @@ def continuous(
     return settle(design, power, people)
 
 
-def _refuse_absurd(effect: float, sd: float) -> None:
-    """Refuse an effect that was probably meant in standard deviations but is counted in the outcome's units."""
-    if 0 < abs(effect) < SMALLEST_EFFECT * sd:
-        reason = f"an effect of {effect:.3g} is {abs(effect) / sd:.2g} standard deviations of the outcome (sd {sd:.3g})"
-        remedy = f"give it in the outcome's units, in which 0.1 standard deviations are {0.1 * sd:.3g}"
-        raise InputError(f"{reason}, too small for any trial; {remedy}")
-
-
-def _linear_noncentrality(setting: _Setting, sd: float, effect_sd: float) -> float:
-    """dᵀ(Q⁻¹ + σ_b² ccᵀ)⁻¹d of one participant."""
-    change = setting.coefficients / sd
-    information = (setting.basis * setting.information[:, None]).T @ setting.basis
-    noise = np.linalg.inv(information) + setting.spread_covariance(effect_sd / sd)
-    return float(change @ np.linalg.solve(noise, change))
-
-
-def _describe_spread(what: str, spread: float) -> str:
+def _describe_spread(effect: str, spread: float) -> str:
     if spread:
-        return f"{what}s that differ between people with standard deviation {spread:.3g}"
-    return f"the same {what} for everybody"
+        return f"{effect}s that differ between people with standard deviation {spread:.3g}"
+    return f"the same {effect} for everybody"
 
 
 def binary(
@@ -257,7 +472,7 @@ def binary(
     >>> binary(30, 3, effect=0.2, baseline=0.3, probability=0.4, availability=0.8).people
     25
     """
-    setting = _setting(days, decisions_per_day, probability, effect, availability, test)
+    setting = _Setting.of_design(Calendar(days, decisions_per_day), probability, effect, availability, test)
     base = trend(setting.calendar, "baseline", baseline)
     mu = base.values
     if not ((mu > 0) & (mu < 1)).all():

@@ -150,7 +150,7 @@ def _spread(
         )
     variance = _ratio(logs, residual**2 * rows, rows.astype(np.float64))
     people = len(logs.participants)
-    top, bottom = (sum_by_participant(logs.participant_index, people, part) for part in (centred * residual, centred**2))
+    top, bottom = (sum_by_participant(logs.participant_index, people, values) for values in (centred * residual, centred**2))
     seen = bottom > 0
     effects = np.divide(top, bottom, out=np.zeros(people), where=seen)
     left = residual - centred * effects[logs.participant_index]
@@ -162,10 +162,10 @@ def _spread(
 
 def _ratio(logs: Trajectories, top: NDArray[np.float64], bottom: NDArray[np.float64]) -> Interval:
     people = len(logs.participants)
-    return ratio_interval(*(sum_by_participant(logs.participant_index, people, part) for part in (top, bottom)))
+    return ratio_interval(*(sum_by_participant(logs.participant_index, people, values) for values in (top, bottom)))
 
 
 def _root(squared: Interval) -> Interval:
     """A standard deviation from a variance and its interval; what falls below 0 is 0."""
-    value, low, high = (float(np.sqrt(max(part, 0.0))) for part in (squared.value, squared.low, squared.high))
+    value, low, high = (float(np.sqrt(max(end, 0.0))) for end in (squared.value, squared.low, squared.high))
     return Interval(value, squared.standard_error / (2 * value) if value > 0 else np.nan, low, high)

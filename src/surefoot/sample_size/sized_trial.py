@@ -6,15 +6,17 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from surefoot.data.frames import csv_text
 from surefoot.errors import InputError, did_you_mean
 from surefoot.reports.latex import latex_table
 from surefoot.reports.numbers import format_estimate, format_interval, format_number
-from surefoot.sample_size.designs import binary, continuous
+from surefoot.sample_size.designs import SampleSize, binary, continuous
 from surefoot.sample_size.pilot import Pilot
-from surefoot.sample_size.power import SampleSize
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OUTCOMES: dict[str, Callable[..., SampleSize]] = {"continuous": continuous, "binary": binary}
 
@@ -42,27 +44,23 @@ class SizedTrial:
         """What the pilot said, and what it would mean at the cautious ends."""
         if self.pilot is None or self.cautious is None:
             return []
-        said = [
+        listed = [
             f"{name} {format_number(interval.value)} ({format_interval(interval)})"
             for name, interval in self.pilot.estimates.items()
         ]
-        estimates = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(said)}."
+        estimates = f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(listed)}."
         cautious = f"At the cautious ends {self.cautious.people} participants would be needed."
         if self.size.wanted_power is None:
             cautious = f"At the cautious ends the power would be {100 * self.cautious.power:.1f} %."
-        return [*self.pilot.warnings, *self._unit_lines, estimates, cautious]
-
-    @property
-    def _unit_lines(self) -> list[str]:
-        """What the effect is counted in, where the pilot says how far outcomes spread."""
-        if self.pilot is None or "sd" not in self.pilot.estimates:
-            return []
-        sd = self.pilot.estimates["sd"].value
-        effect = self.size.design.effect
-        return [
-            f"Effects are in units of {self.pilot.outcome}: {format_number(effect)} is {format_number(effect / sd)} of its "
-            f"standard deviation in the pilot, and a standardised effect of 0.1 is {format_number(0.1 * sd)}."
-        ]
+        units = []
+        if "sd" in self.pilot.estimates:
+            sd = self.pilot.estimates["sd"].value
+            effect = self.size.design.effect
+            units = [
+                f"Effects are in units of {self.pilot.outcome}: {format_number(effect)} is {format_number(effect / sd)} of "
+                f"its standard deviation in the pilot, and a standardised effect of 0.1 is {format_number(0.1 * sd)}."
+            ]
+        return [*self.pilot.warnings, *units, estimates, cautious]
 
     @property
     def _rows(self) -> list[list[str]]:
@@ -78,8 +76,8 @@ class SizedTrial:
         widths = [max(len(row[j]) for row in (self.headers, *self._rows)) for j in range(4)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
                  for row in (self.headers, *self._rows)]  # fmt: skip
-        said = [textwrap.fill(text, 80) for text in (self.size.sentence, *self.pilot_lines)]
-        return "\n".join([*said, "", *lines])
+        paragraphs = [textwrap.fill(text, 80) for text in (self.size.sentence, *self.pilot_lines)]
+        return "\n".join([*paragraphs, "", *lines])
 
     def to_csv(self) -> str:
         """The table over effect sizes."""
@@ -95,6 +93,32 @@ class SizedTrial:
         if self.pilot is not None and self.cautious is not None:
             numbers |= {"pilot": self.pilot.to_dict(), "cautious": self.cautious.to_dict()}
         return numbers
+
+    def to_html(self) -> str:
+        """A self-contained page: the protocol's sentence, the curve of power, the table over effect sizes."""
+        from surefoot.reports.render import inline_svg, render
+
+        note = f"Dashed: {self.size.people} participants with {100 * self.size.power:.1f} % power."
+        chart = inline_svg(self.plot(), f"Power by number of participants; {note}")
+        rows = [list(row.values()) for row in self.size.table().to_pylist()]
+        return render("size.html", title="Size of the trial", trial=self, charts=[(chart, note)], rows=rows)
+
+    def plot(self) -> Figure:
+        """The power by number of participants, as assumed and at the cautious ends of the pilot."""
+        from surefoot.reports.figures import BLUE, GREY, ORANGE, add_legend, label_axes, new_figure
+
+        figure, axes = new_figure(width=5.6, height=3.4)
+        people, power = self.size.curve()
+        axes.plot(people, 100 * power, color=BLUE, linewidth=1.8, label="as assumed")
+        if self.cautious is not None:
+            powers = [100 * self.cautious.design.power(int(n)) for n in people]
+            axes.plot(people, powers, color=ORANGE, label="cautious ends of the pilot")
+        axes.axvline(self.size.people, color=GREY, linewidth=0.8, linestyle="--", label="this trial")
+        axes.axhline(100 * self.size.power, color=GREY, linewidth=0.8, linestyle="--")
+        axes.set_ylim(0, 100)
+        label_axes(axes, x="participants", y="power (%)", title="Power")
+        add_legend(figure, axes)
+        return figure
 
 
 def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot | None = None, **options: Any) -> SizedTrial:
