@@ -14,7 +14,7 @@ from pathlib import Path
 import surefoot as sf
 from surefoot.data.log_files import LogRows
 from surefoot.effects.study_effects import plan_primary_effect
-from surefoot.experiments.progress import choose_progress
+from surefoot.experiments.engine import UnitProgress
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.trial_answers import analyse_trial
 from surefoot.rehearsal.trial_run import run_trials
@@ -109,7 +109,7 @@ def analyse(study, records):
 
 
 def rehearse(pilot, study, plan, options):
-    how = {"folder": options.out, "jobs": options.jobs, "progress": choose_progress("rehearse")}
+    how = {"folder": options.out, "jobs": options.jobs, "progress": UnitProgress("rehearse")}
     return sf.rehearsal.rehearse(pilot, study, plan, trials=options.trials, **how)
 
 

@@ -19,14 +19,17 @@ import surefoot as sf
 from surefoot.experiments.coefficient_errors import (
     CRITICS,
     SCENARIOS,
-    Scenario,
-    coefficient_errors,
+    Scene,
     collect_logs,
-    draw_scenarios,
+    draw_errors,
     log_normal_logs,
     measure_errors,
     measure_oracle,
+    measure_peers,
+    run_scenes,
     skewed_rewards,
+    summarise_errors,
+    tabulate_scenarios,
 )
 from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW
 from surefoot.numerics.masked_quantiles import scaled_mad
@@ -39,10 +42,18 @@ from surefoot.simulators.measures import long_run_average_reward
 ROOT = Path(__file__).resolve().parent.parent
 SHARES = (0.04, 0.1, 0.15, 0.2, 0.25, 0.3)
 FIGURE_SCENARIOS = (
-    Scenario("clean"),
-    *(Scenario(mechanism, ratio) for mechanism in ("sensor", "prompted", "careless") for ratio in SHARES),
+    Scene("clean"),
+    *(Scene(mechanism, ratio) for mechanism in ("sensor", "prompted", "careless") for ratio in SHARES),
 )
 CHAIN_METHODS = ("accb", "filter-accb", "ro-accb", "hb-linucb", "hb-accb", "hb-saccb")
+
+
+def coefficient_errors(scenarios, *, replicates, **sizes):
+    """The rows of S5."""
+    parameters = {"seed": 2025, **sizes}
+    return summarise_errors(
+        [row for number in range(replicates) for row in run_scenes(number, parameters, scenarios, measure_peers)]
+    )
 
 
 def chain_walk(seeds=5):
@@ -67,13 +78,13 @@ def robustbase(people=60, seed=2026):
     for scenario in SCENARIOS:
         logs, touched = scenario.contaminate(clean, outliers)
         oracle = measure_oracle(logs, touched).mean()
-        found[str(scenario)] = {
+        found[scenario.data] = {
             "oracle": 1.0,
             "surefoot high-breakdown": measure_errors(logs, "high-breakdown").mean() / oracle,
         }
         for name, coef in _fit_with_robustbase(script, logs).items():
             error = np.linalg.norm(coef - sf.simulators.HeartSteps.critic_coef, axis=1).mean()
-            found[str(scenario)][name] = error / oracle
+            found[scenario.data][name] = error / oracle
     return found
 
 
@@ -112,7 +123,7 @@ def skewness_figure(participants=200, seed=2025):
     clean, outliers = collect_logs(participants, 0, seed)
     cases = {
         "clean": measure_skewness(clean),
-        "prompted 20 %": measure_skewness(Scenario("prompted", 0.2).contaminate(clean, outliers)[0]),
+        "prompted 20 %": measure_skewness(Scene("prompted", 0.2).contaminate(clean, outliers)[0]),
         "log-normal": measure_skewness(log_normal_logs(clean, seed)),
     }
     figure, axes = figures.new_figure(1, 2, width=11, height=3.6)
@@ -131,24 +142,25 @@ def skewness_figure(participants=200, seed=2025):
 
 
 def main():
-    table = coefficient_errors()
-    print(table.to_markdown(), *table.notes, sep="\n")
+    table = coefficient_errors(SCENARIOS, replicates=5, participants=200, peer_participants=40)
+    print(*tabulate_scenarios(table), sep="\n")
     skewed = skewed_rewards()
     for row in skewed:
         print(row)
     chain = chain_walk()
     print(chain)
     results = {
-        "coefficient_errors": table.to_frame("pyarrow").to_pylist(),
-        "notes": table.notes,
-        "skewed_rewards": [row._asdict() for row in skewed],
+        "coefficient_errors": table,
+        "skewed_rewards": skewed,
         "chain_walk_elrar": chain,
         "robustbase_to_oracle": robustbase(),
     }
     path = ROOT / "benchmarks" / "robustness.json"
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    curves = coefficient_errors(FIGURE_SCENARIOS, participants=100, replicates=2, peer_participants=20)
-    save_svg(draw_scenarios(curves), ROOT / "docs" / "robustness-errors.svg", "Coefficient error by share touched")
+    curves = coefficient_errors(FIGURE_SCENARIOS, replicates=2, participants=100, peer_participants=20)
+    save_svg(
+        draw_errors(curves, (1, 3), 11, 4.2), ROOT / "docs" / "robustness-errors.svg", "Coefficient error by share touched"
+    )
     save_svg(skewness_figure(), ROOT / "docs" / "robustness-skewness.svg", "Two measures of skewness")
 
 

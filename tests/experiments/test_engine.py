@@ -4,27 +4,26 @@ from dataclasses import replace
 import pytest
 
 from surefoot import InputError
-from surefoot.experiments.engine import Experiment, Limit, Report, keep_units, limits_table, run_experiment
-from surefoot.experiments.progress import NoProgress
+from surefoot.experiments.engine import Experiment, Limit, Report, UnitProgress, keep_units, run_experiment
 from surefoot.reports.figures import new_figure
 
 
 def run_toy(replicate, parameters):
-    return [replicate * parameters["seed"], parameters["size"]]
+    return [{"product": replicate * parameters["seed"], "size": parameters["size"]}]
 
 
-def report_toy(replicates, parameters):
-    total = float(sum(product for product, _ in replicates))
-    columns = {"replicate": list(range(len(replicates))), "product": [product for product, _ in replicates]}
+def report_toy(rows, parameters):
+    assert [row["replicate"] for row in rows] == list(range(parameters["replicates"]))
+    total = float(sum(row["product"] for row in rows))
     limits = [Limit("total", "toy", total, 10.0)]
-    return Report(columns, new_figure(width=2, height=2)[0], "nothing", f"total {total:g}\n", limits, {"total": total})
+    return Report(rows, new_figure(width=2, height=2)[0], "nothing", [f"total {total:g}"], limits, {"total": total})
 
 
 TOY = Experiment("toy", "A toy", {"replicates": 4, "size": 9}, {"replicates": 2}, run_toy, report_toy)
 
 
 def run(experiment, out, *, quick=False, seed=3):
-    return run_experiment(experiment, seed, out, quick=quick, jobs=1, progress=NoProgress())
+    return run_experiment(experiment, seed, out, quick=quick, jobs=1, progress=UnitProgress())
 
 
 def test_an_experiment_writes_its_files_and_keeps_no_units(tmp_path):
@@ -35,6 +34,7 @@ def test_an_experiment_writes_its_files_and_keeps_no_units(tmp_path):
     assert summary["total"] == 3 * (0 + 1 + 2 + 3)
     assert summary["limits"][0]["held"] is False
     assert json.loads((tmp_path / "toy.json").read_text()) == summary
+    assert "| total | toy | 18 (missed) | at most 10 |" in (tmp_path / "toy.md").read_text()
     assert run(TOY, tmp_path, quick=True)["parameters"] == {"replicates": 2, "size": 9, "seed": 3}
 
 
@@ -72,4 +72,3 @@ def test_limits_say_whether_they_hold():
     assert Limit("", "", 1.0, None).held is None
     assert Limit("", "", 1.0, 1.0).held
     assert Limit("", "", 0.5, 1.0, at_most=False).held is False
-    assert "| error | clean | 2 (missed) | at most 1 |" in limits_table([Limit("error", "clean", 2.0, 1.0)])

@@ -1,8 +1,8 @@
 import numpy as np
 
 from surefoot.experiments.paper import SCENES, Settings
-from surefoot.experiments.paper_report import Entry, Table, all_tables, stand_apart
-from tests.experiments.test_claims import REPLICATES, as_the_paper_says, results
+from surefoot.experiments.paper_report import Entry, Table, list_tables, stand_apart
+from tests.experiments.test_paper import REPLICATES, as_the_paper_says, make_results
 
 
 def test_markdown_and_latex():
@@ -16,7 +16,7 @@ def test_markdown_and_latex():
 
 def test_sweeps_are_methods_by_settings_with_the_better_in_bold():
     settings = Settings(experiments=("s2", "s3", "s4"), replicates=REPLICATES)
-    tables = all_tables(results(as_the_paper_says, settings), settings)
+    tables = list_tables(make_results(as_the_paper_says, settings), settings)
     assert [len(group) for group in tables.values()] == [3, 3, 3]
     shares = tables["s2"][0]
     assert shares.header == ["method", *(f"ψ = {percent} %" for percent in range(10))]
@@ -30,8 +30,8 @@ def test_the_better_is_marked_only_where_intervals_part():
     """All cells share noise of standard deviation 1 over 6 replicates: 0.5 more is not surely more, 20 more is."""
     settings = Settings(experiments=("s2", "s4"), replicates=REPLICATES)
     ahead = dict(zip(SCENES, (0.5, 20.0, 20.0), strict=True))
-    made = results(lambda scene, experiment, cell: ahead[scene] * cell.method.startswith("ro-"), settings)
-    for alike, apart, _ in all_tables(made, settings).values():
+    made = make_results(lambda scene, experiment, cell: ahead[scene] * cell.method.startswith("ro-"), settings)
+    for alike, apart, _ in list_tables(made, settings).values():
         assert not any(entry.bold for row in alike.rows for entry in row)
         assert all(entry.bold == row[0].text.startswith("ro-") for row in apart.rows for entry in row[1:])
         assert alike.caption.endswith("ElrAR (bold where the 95 % intervals do not overlap)")

@@ -31,6 +31,7 @@ from surefoot.cli.application import (
 from surefoot.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
+    from surefoot.experiments.engine import Experiment
     from surefoot.experiments.paper import Settings
     from surefoot.sample_size import Moderator
 
@@ -154,13 +155,13 @@ def rehearse(
 
     After an interruption the same command continues where it stopped; with more --trials it adds to the finished ones.
     """
-    from surefoot.experiments.progress import choose_progress
+    from surefoot.experiments.engine import UnitProgress
     from surefoot.rehearsal import rehearse
 
     options: dict[str, Any] = {"trials": trials, "folder": out, "jobs": jobs, "engine": engine, "scheduler": scheduler}
     try:
         with print_fit_warnings():
-            rehearsal = rehearse(pilot, study, plan, progress=choose_progress("rehearse"), **options)
+            rehearsal = rehearse(pilot, study, plan, progress=UnitProgress("rehearse"), **options)
     except KeyboardInterrupt:
         typer.echo(INTERRUPTED, err=True)
         raise
@@ -229,35 +230,40 @@ def reproduce(
 
 
 def _run_experiments(names: tuple[str, ...], paper: Settings, out: Path, *, quick: bool, jobs: int) -> dict[str, Any]:
-    from surefoot.experiments.engine import run_experiment
-    from surefoot.experiments.further import FURTHER
+    from surefoot.experiments.engine import UnitProgress, run_experiment
     from surefoot.experiments.paper_report import run_paper
-    from surefoot.experiments.progress import choose_progress
     from surefoot.numerics.parallel import count_cores
 
     if jobs < 0:
         raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    known = (*paper.experiments, *FURTHER)
+    further = _list_further()
+    known = (*paper.experiments, *further)
     for name in names:
         if name not in known:
             raise InputError(f"there is no experiment '{name}'{did_you_mean(name, known)}; choose from {list(known)}")
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(names or paper.experiments)))
-    paper = replace(paper, experiments=tuple(name for name in wanted if name not in FURTHER))
+    paper = replace(paper, experiments=tuple(name for name in wanted if name not in further))
     processes = jobs or count_cores()
-    progress = choose_progress()
+    progress = UnitProgress("reproduce")
     summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()
         summary = run_paper(paper, out, jobs=processes, progress=progress)
-    for experiment in (experiment for name in wanted if name in FURTHER for experiment in FURTHER[name]):
+    for experiment in (experiment for name in wanted for experiment in further.get(name, ())):
         results = run_experiment(experiment, paper.seed, out, quick=quick, jobs=processes, progress=progress)
         summary[experiment.name] = results
     return summary
 
 
+def _list_further() -> dict[str, tuple[Experiment, ...]]:
+    """The experiments that go further than the paper, by name; each writes files of its own name."""
+    from surefoot.experiments import coefficient_errors, long_run
+
+    return {"s5": (coefficient_errors.S5,), "s6": (coefficient_errors.S6,), "s7": (long_run.S7, long_run.S7_PEOPLE)}
+
+
 def _print_summary(summary: dict[str, Any], out: Path) -> None:
-    from surefoot.experiments.further import FURTHER
     from surefoot.reports.numbers import format_number
     from surefoot.reports.summaries import make_table
 
@@ -273,13 +279,15 @@ def _print_summary(summary: dict[str, Any], out: Path) -> None:
         for line in summary["filters_above_the_robust_form"]:
             console.print(f"A filter wins: {line}", style="dim")
         console.print(f"Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
-    for experiment in (experiment for group in FURTHER.values() for experiment in group if experiment.name in summary):
+    for experiment in (
+        experiment for group in _list_further().values() for experiment in group if experiment.name in summary
+    ):
         table = make_table("", "data", "result", "limit", text=2)
         for row in summary[experiment.name]["limits"]:
             sign = "≤" if row["at_most"] else "≥"
             limit = "–" if row["limit"] is None else f"{sign} {row['limit']:g}"
             style = "red" if row["held"] is False else None
-            table.add_row(row["what"], row["data"], format_number(row["value"]), limit, style=style)
+            table.add_row(row["measure"], row["data"], format_number(row["value"]), limit, style=style)
         console.print(experiment.title, highlight=False)
         console.print(table)
         console.print(f"Table: {out / experiment.name}.md", highlight=False, soft_wrap=True)

@@ -1,21 +1,27 @@
-"""One engine for all experiments: replicates are kept as they finish, then become tables, a figure and limits."""
+"""The engine of all experiments: replicates are stored as they finish, then become tables, a figure and limits."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from surefoot.atomic_files import atomic_write, json_text
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.atomic_files import atomic_write, json_text, write_texts
 from surefoot.data.frames import make_frame
-from surefoot.errors import InputError
-from surefoot.experiments.progress import UnitProgress
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning, InputError
 from surefoot.learning.methods import Method, method
 from surefoot.numerics.processes import run_in_processes
 from surefoot.reports.numbers import format_number
@@ -29,6 +35,7 @@ PENALTIES = {"penalty_units": "absolute", "critic_penalty": 1e-3, "actor_penalty
 
 Parameters = Mapping[str, int]
 """What decides the numbers of an experiment: `replicates`, `seed`, and its sizes."""
+Row = dict[str, Any]
 
 
 def make_method(name: str, **parameters: Any) -> Method:
@@ -40,6 +47,13 @@ def make_method(name: str, **parameters: Any) -> Method:
     known = method(name).get_params(deep=False)
     penalties = {key: value for key, value in PENALTIES.items() if key in known}
     return method(name, **{**penalties, **parameters})
+
+
+def fit_quietly(unfitted: Method, logs: Trajectories) -> Method:
+    """Fit without warnings: a participant may lose all treated decision points, and the measures show the cost."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        return unfitted.fit(logs)
 
 
 class WorkUnit(Protocol):
@@ -62,9 +76,9 @@ class Replicate(NamedTuple):
 
 @dataclass(frozen=True)
 class Limit:
-    """A number that an experiment is held to, and the number that came out."""
+    """A number that an experiment must not exceed, or must reach, and its result."""
 
-    what: str
+    measure: str
     data: str
     value: float
     limit: float | None
@@ -72,7 +86,7 @@ class Limit:
 
     @property
     def held(self) -> bool | None:
-        """Whether it holds; None where there is no limit."""
+        """Whether the result respects the limit; None without a limit."""
         if self.limit is None:
             return None
         return self.value <= self.limit if self.at_most else self.value >= self.limit
@@ -83,101 +97,125 @@ class Limit:
 
 @dataclass(frozen=True)
 class Report:
-    """What an experiment writes: a tidy table, a figure, a page in Markdown, and its limits."""
+    """The files of an experiment: a tidy table, a figure, a page in Markdown, and its limits."""
 
-    columns: Mapping[str, Any]
+    rows: Sequence[Row]
     figure: Figure
     description: str
-    """Of the figure, for those who cannot see it."""
-    page: str
+    """Of the figure, for readers who cannot see it."""
+    page: Sequence[str]
+    """Lines; the table of limits is added at the end."""
     limits: Sequence[Limit]
     results: Mapping[str, Any] = field(default_factory=dict)
-    """What else the summary holds."""
+    """Further entries of the summary."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment beyond the paper's: what one replicate does, and what all of them say."""
+    """An experiment beyond the paper's: what one replicate measures, and how all replicates are reported."""
 
     name: str
     title: str
     parameters: Parameters
     quick: Parameters
-    run: Callable[[int, Parameters], Any]
-    """(replicate, parameters) → plain lists and numbers."""
-    report: Callable[[list[Any], Parameters], Report]
+    run: Callable[[int, Parameters], list[Row]]
+    """(replicate, parameters) → rows of plain lists and numbers."""
+    report: Callable[[list[Row], Parameters], Report]
+    """(rows of all replicates, each with its `replicate`, parameters) → report."""
 
 
 def run_experiment(
     experiment: Experiment, seed: int, out: Path, *, quick: bool, jobs: int, progress: UnitProgress
 ) -> dict[str, Any]:
-    """Run every replicate, write `NAME.*` into the folder, and return the summary.
+    """Run every replicate, write `NAME.*` into the folder, and return the summary, which is also `NAME.json`.
 
-    Parameters
-    ----------
-    experiment
-        What to run.
-    seed
-        Root of all random numbers.
-    out
-        Where results go; finished replicates wait there in a hidden folder.
-    quick
-        Whether the smaller sizes are taken.
-    jobs
-        Processes.
-    progress
-        Told of every finished replicate.
-
-    Returns
-    -------
-    dict
-        Limits, parameters and results, as in `NAME.json`.
+    Finished replicates wait in a hidden folder of `out`, so that an interrupted run continues.
     """
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0")
     parameters = {**experiment.parameters, **(experiment.quick if quick else {}), "seed": seed}
     with keep_units(out, {"experiment": experiment.name, **parameters}) as folder:
-        replicates = [Replicate(experiment.name, number) for number in range(parameters["replicates"])]
+        units = [Replicate(experiment.name, number) for number in range(parameters["replicates"])]
         work = partial(_run_replicate, run=experiment.run, parameters=parameters)
-        report = experiment.report(run_units(replicates, work, folder, jobs=jobs, progress=progress), parameters)
-        summary = {
-            "limits": [limit.to_dict() for limit in report.limits],
-            **report.results,
-            "parameters": parameters,
-            "surefoot": __version__,
-        }
+        replicates = run_units(units, work, folder, jobs=jobs, progress=progress)
+        rows = [{"replicate": unit.number, **row} for unit, rows in zip(units, replicates, strict=True) for row in rows]
+        report = experiment.report(rows, parameters)
+        limits = [limit.to_dict() for limit in report.limits]
+        summary = {"limits": limits, **report.results, "parameters": parameters, "surefoot": __version__}
         _write_report(experiment.name, report, summary, out)
     return summary
 
 
-def _run_replicate(replicate: Replicate, run: Callable[[int, Parameters], Any], parameters: Parameters) -> Any:
+def _run_replicate(replicate: Replicate, run: Callable[[int, Parameters], list[Row]], parameters: Parameters) -> list[Row]:
     return run(replicate.number, parameters)
 
 
 def _write_report(name: str, report: Report, summary: dict[str, Any], out: Path) -> None:
-    from pyarrow import csv, parquet
-
     from surefoot.reports.render import save_svg
 
-    frame = make_frame(dict(report.columns), "pyarrow")
-    with atomic_write(out / f"{name}.parquet") as temporary:
-        parquet.write_table(frame, temporary)
-    with atomic_write(out / f"{name}.csv") as temporary:
-        csv.write_csv(frame, temporary)
+    limits = [
+        [
+            limit.measure,
+            limit.data,
+            format_number(limit.value) + (" (missed)" if limit.held is False else ""),
+            f"{'at most' if limit.at_most else 'at least'} {limit.limit:g}",
+        ]
+        for limit in report.limits
+        if limit.limit is not None
+    ]
+    page = [*report.page, "", "**Limits**", "", *markdown_table(["", "data", "result", "limit"], limits, text_columns=2)]
+    columns = {column: [row[column] for row in report.rows] for column in report.rows[0]}
+    write_frame(make_frame(columns, "pyarrow"), out / name)
     save_svg(report.figure, out / f"{name}.svg", report.description)
-    write_text(out / f"{name}.md", report.page)
-    write_text(out / f"{name}.json", json_text(summary) + "\n")
+    write_texts({out / f"{name}.md": "\n".join(page) + "\n", out / f"{name}.json": json_text(summary) + "\n"})
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file or none."""
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+def write_frame(frame: Any, path: Path) -> None:
+    """Write an Arrow table as Parquet and as CSV."""
+    from pyarrow import csv, parquet
+
+    for ending, write in ((".parquet", parquet.write_table), (".csv", csv.write_csv)):
+        with atomic_write(path.with_name(path.name + ending)) as temporary:
+            write(frame, temporary)
+
+
+def group_rows(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
+    """The values of every column over replicates, for each combination of keys, in the order of the rows.
+
+    >>> groups = group_rows([{"method": "accb", "reward": 1.0}, {"method": "accb", "reward": 3.0}], "method")
+    >>> groups["accb",]["reward"].mean()
+    np.float64(2.0)
+    """
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return {
+        key: {column: np.array([row[column] for row in members]) for column in members[0] if column not in keys}
+        for key, members in groups.items()
+    }
+
+
+def standard_error(values: NDArray[Any]) -> float:
+    """Of the mean; infinite for a single value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: int = 1) -> list[str]:
+    """Lines of a table; numbers stand to the right of the first `text_columns`.
+
+    >>> markdown_table(["method", "error"], [["accb", "1.2"]])
+    ['| method | error |', '|---|---:|', '| accb | 1.2 |']
+    """
+    rule = "|" + "---|" * text_columns + "---:|" * (len(header) - text_columns)
+    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+# Units of work
 
 
 @contextmanager
 def keep_units(out: Path, settings: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder beside the results for finished units, one for each settings and version; it goes when all is written."""
+    """A folder next to the results for finished units of these settings and this version; removed when all is written."""
     text = json.dumps({**settings, "surefoot": __version__}, sort_keys=True)
     folder = out / f".units-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     try:
@@ -202,47 +240,63 @@ def run_units(
     progress: UnitProgress,
     elsewhere: Callable[[list[Any], Callable[[Any], Any]], Iterator[tuple[Any, Any]]] | None = None,
 ) -> list[Any]:
-    """The results of `work` for every unit, in their order; finished units are kept in the folder as JSON.
+    """The results of `work` for every unit, in their order; finished units stay in the folder as JSON.
 
     `elsewhere` does the units on other machines, in any order, instead of `jobs` processes on this one.
     """
-    missing = [unit for unit in units if not _unit_file(folder, unit).exists()]
+    files = {unit.name: folder / f"{unit.name}.json" for unit in units}
+    missing = [unit for unit in units if not files[unit.name].exists()]
     progress.begin(len(units) - len(missing), len(units))
     try:
-        here = ((unit, work(unit)) for unit in missing) if jobs == 1 else run_in_processes(missing, work, jobs)
-        for unit, result in here if elsewhere is None else elsewhere(missing, work):
+        local = ((unit, work(unit)) for unit in missing) if jobs == 1 else run_in_processes(missing, work, jobs)
+        for unit, result in local if elsewhere is None else elsewhere(missing, work):
             # Python writes a float so that it reads back as the same float; NaN is written as NaN.
-            write_text(_unit_file(folder, unit), json.dumps(result))
+            write_texts({files[unit.name]: json.dumps(result)})
             progress.advance()
     finally:
         progress.end()
-    return [json.loads(_unit_file(folder, unit).read_text(encoding="utf-8")) for unit in units]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files.values()]
 
 
-def _unit_file(folder: Path, unit: WorkUnit) -> Path:
-    return folder / f"{unit.name}.json"
+class UnitProgress:
+    """Progress on standard error: a bar on a terminal, elsewhere a line every ten seconds; silent without a command."""
 
+    def __init__(self, command: str = "") -> None:
+        self._command = command
+        self._bar: Any = None
 
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> list[str]:
-    """Lines of a table; numbers stand to the right of the first `text_columns`.
+    def begin(self, done: int, total: int) -> None:
+        self._done = self._begun = done
+        self._total = total
+        self._start = self._last = time.monotonic()
+        if self._command and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    >>> markdown_table(["method", "error"], [["accb", "1.2"]])
-    ['| method | error |', '|---|---:|', '| accb | 1.2 |']
-    """
-    rule = "|" + "---|" * text_columns + "---:|" * (len(header) - text_columns)
-    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(self._command, total=total, completed=done)
+            self._bar.start()
+        else:
+            self._print(f"{total} units of work" + (f", {done} of them done before" if done else ""))
 
+    def advance(self) -> None:
+        self._done += 1
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.advance(self._task)
+        elif now - self._last >= 10 and self._done < self._total:
+            left = (now - self._start) / (self._done - self._begun) * (self._total - self._done)
+            self._print(f"{self._done} of {self._total}, about {left:.0f} s left")
+            self._last = now
 
-def limits_table(limits: Sequence[Limit]) -> list[str]:
-    """Lines of the table of limits that ends a page."""
-    rows = [
-        [
-            limit.what,
-            limit.data,
-            format_number(limit.value) + ("" if limit.held is not False else " (missed)"),
-            f"{'at most' if limit.at_most else 'at least'} {limit.limit:g}",
-        ]
-        for limit in limits
-        if limit.limit is not None
-    ]
-    return ["", "**Limits**", "", *markdown_table(["", "data", "result", "limit"], rows, text_columns=2)]
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        else:
+            self._print(f"{self._done} of {self._total} units done")
+
+    def _print(self, text: str) -> None:
+        if self._command:
+            print(f"{self._command}: {text}", file=sys.stderr, flush=True)

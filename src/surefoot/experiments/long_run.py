@@ -8,16 +8,25 @@ differ and compares a policy for each, one for all, and partial pooling.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import FitWarning
-from surefoot.experiments.engine import Experiment, Limit, Parameters, Report, limits_table, make_method, markdown_table
-from surefoot.learning.methods import Method, method
+from surefoot.experiments.engine import (
+    Experiment,
+    Limit,
+    Parameters,
+    Report,
+    Row,
+    fit_quietly,
+    group_rows,
+    make_method,
+    markdown_table,
+    standard_error,
+)
+from surefoot.learning.methods import method
 from surefoot.policies import coin, never
 from surefoot.policies.policies import Policies, Policy
 from surefoot.reports import figures
@@ -35,8 +44,6 @@ FAMILY = ("ahead", "ro-ahead", "hb-ahead")
 ONE_EACH = "hb-ahead, one each"
 """A look-ahead from each participant's decision points alone."""
 REFERENCES = ("never", "coin", "always", "oracle-myopic")
-SHOWN = ("HeartSteps", "50 × 210")
-"""The study of the figure and the first sentences."""
 PARAMETERS = {"replicates": 20, "steps": 2000, "keep": 1700}
 QUICK = {"replicates": 3, "steps": 1500, "keep": 1200}
 
@@ -51,8 +58,8 @@ class StudyDesign(NamedTuple):
     ratio: float = 0.0
 
     @property
-    def size(self) -> str:
-        return f"{self.participants} × {self.decision_points}"
+    def study(self) -> str:
+        return f"{self.simulator}, {self.participants} × {self.decision_points}"
 
     @property
     def data(self) -> str:
@@ -67,63 +74,46 @@ class StudyDesign(NamedTuple):
         one_each = self.participants == EVALUATED and self.decision_points >= 42
         return (*FAMILY, *((ONE_EACH, *PAPER) if one_each else ()))
 
+    def collect(self, replicate: int, seed: int) -> Trajectories:
+        """The logs of the study under a coin."""
+        dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(7, replicate, use)) for use in range(2))
+        simulator = SIMULATORS[self.simulator](participants=self.participants)
+        logs = simulator.collect(coin(2), decision_points=self.decision_points, seed=dynamics)
+        if not self.ratio:
+            return logs
+        return contaminate(logs, mechanism=self.mechanism, ratio=self.ratio, seed=outliers).logs
 
-CLEAN = (("clean", 0.0),)
-SENSOR = (("sensor", 0.04), ("sensor", 0.1))
+
+SENSOR = (("clean", 0.0), ("sensor", 0.04), ("sensor", 0.1))
 PROMPTED = (("prompted", 0.04), ("prompted", 0.1))
 SIZES = ((50, 42), (50, 210), (200, 210))
 DESIGNS = (
     *(StudyDesign("HeartSteps", 50, points) for points in (10, 20)),
-    *(StudyDesign("HeartSteps", *size, *data) for size in SIZES for data in (*CLEAN, *SENSOR, *PROMPTED)),
-    *(StudyDesign("chain walk", *size, *data) for size in SIZES for data in (*CLEAN, *SENSOR)),
+    *(StudyDesign("HeartSteps", *size, *data) for size in SIZES for data in (*SENSOR, *PROMPTED)),
+    *(StudyDesign("chain walk", *size, *data) for size in SIZES for data in SENSOR),
 )
+SHOWN = "HeartSteps, 50 × 210"
+"""The study of the figure and of the first sentences."""
 
 
-class EarnedRow(NamedTuple):
-    """What one policy earned in one replicate."""
-
-    design: int
-    method: str
-    reward: float
-    difference: float
-    """From `never`, under the same random numbers."""
-    share_treated: float
-
-
-def run_designs(replicate: int, parameters: Parameters, designs: Sequence[StudyDesign] = DESIGNS) -> list[EarnedRow]:
-    """All designs of one replicate; a smaller study is the beginning of a larger one."""
+def run_designs(replicate: int, parameters: Parameters, designs: Sequence[StudyDesign] = DESIGNS) -> list[Row]:
+    """What every policy earns in every design; a smaller study is the beginning of a larger one."""
     rows = []
     references: dict[str, dict[str, tuple[float, float]]] = {}
-    for number, design in enumerate(designs):
+    for design in designs:
         simulator = SIMULATORS[design.simulator](participants=EVALUATED)
         if design.simulator not in references:
             references[design.simulator] = _earn(simulator, reference_policies(simulator), replicate, parameters)
-        logs = collect_logs(design, replicate, parameters["seed"])
-        learned = {name: _fit_quietly(_make(name), logs).policies_ for name in design.methods}
-        earned = {**references[design.simulator], **_earn(simulator, learned, replicate, parameters)}
-        nothing = earned["never"][0]
-        rows += [EarnedRow(number, name, reward, reward - nothing, share) for name, (reward, share) in earned.items()]
+        logs = design.collect(replicate, parameters["seed"])
+        learned = {}
+        for name in design.methods:
+            unfitted = make_method("hb-ahead", pooling="person") if name == ONE_EACH else make_method(name)
+            learned[name] = fit_quietly(unfitted, logs).policies_
+        earned = references[design.simulator] | _earn(simulator, learned, replicate, parameters)
+        for name, (reward, share) in earned.items():
+            measures = {"reward": reward, "difference": reward - earned["never"][0], "share_treated": share}
+            rows.append({"method": name, **measures, **design._asdict()})
     return rows
-
-
-def collect_logs(design: StudyDesign, replicate: int, seed: int) -> Trajectories:
-    """The logs of one study under a coin."""
-    dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(7, replicate, part)) for part in range(2))
-    simulator = SIMULATORS[design.simulator](participants=design.participants)
-    logs = simulator.collect(coin(2), decision_points=design.decision_points, seed=dynamics)
-    if not design.ratio:
-        return logs
-    return contaminate(logs, mechanism=design.mechanism, ratio=design.ratio, seed=outliers).logs
-
-
-def _make(name: str) -> Method:
-    return make_method("hb-ahead", pooling="person") if name == ONE_EACH else make_method(name)
-
-
-def _fit_quietly(unfitted: Method, logs: Trajectories) -> Method:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
-        return unfitted.fit(logs)
 
 
 def _earn(
@@ -135,165 +125,124 @@ def _earn(
     return {name: (float(run.reward.mean()), float(run.share_treated.mean())) for name, run in runs.items()}
 
 
-class EarnedSummary(NamedTuple):
-    """One method under one design, over the replicates."""
-
-    design: int
-    method: str
-    reward: float
-    difference: float
-    standard_error: float
-    """Of the mean difference."""
-    worst: float
-    """The lowest difference."""
-    low: float
-    """The 5 % quantile of the differences."""
-    share_treated: float
+EarnedTable = dict[tuple[StudyDesign, str], dict[str, float]]
 
 
-def summarise_earned(replicates: Sequence[Sequence[Any]]) -> dict[tuple[int, str], EarnedSummary]:
-    """Means, standard errors and worst replicates, in the order of the first replicate."""
-    groups: dict[tuple[int, str], list[EarnedRow]] = {}
-    for rows in replicates:
-        for row in (EarnedRow(*values) for values in rows):
-            groups.setdefault((row.design, row.method), []).append(row)
-    summaries = {}
-    for key, rows in groups.items():
-        differences = np.array([row.difference for row in rows])
-        summaries[key] = EarnedSummary(
-            *key,
-            reward=float(np.mean([row.reward for row in rows])),
-            difference=float(differences.mean()),
-            standard_error=_standard_error(differences),
-            worst=float(differences.min()),
-            low=float(np.quantile(differences, 0.05)),
-            share_treated=float(np.mean([row.share_treated for row in rows])),
-        )
-    return summaries
-
-
-def _standard_error(values: Any) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")
-
-
-class EarnedLimit(NamedTuple):
-    """The least that a method must reach on the least favourable data of a study."""
-
-    what: str
-    measure: str
-    least: float
-    simulator: str = "HeartSteps"
-    size: str = "50 × 210"
-    method: str = "hb-ahead"
+def summarise_earned(rows: list[Row]) -> EarnedTable:
+    """By design and method: means over replicates, the standard error, minimum and 5 % quantile of the differences."""
+    return {
+        (StudyDesign(*key[:-1]), key[-1]): {
+            "reward": float(values["reward"].mean()),
+            "difference": float(values["difference"].mean()),
+            "standard_error": standard_error(values["difference"]),
+            "worst": float(values["difference"].min()),
+            "low": float(np.quantile(values["difference"], 0.05)),
+            "share_treated": float(values["share_treated"].mean()),
+        }
+        for key, values in group_rows(rows, *StudyDesign._fields, "method").items()
+    }
 
 
 EARNED_LIMITS = (
-    EarnedLimit("mean difference", "difference", 5.0),
-    EarnedLimit("worst replicate", "worst", 0.0),
-    EarnedLimit("mean reward", "reward", 1503.0),
-    EarnedLimit("mean difference", "difference", 7.5, size="200 × 210"),
-    EarnedLimit("mean difference", "difference", 0.0, size="50 × 42"),
-    EarnedLimit("worst replicate", "worst", -20.0, size="50 × 42"),
-    *(EarnedLimit("mean difference", "difference", -1.0, size=size) for size in ("50 × 10", "50 × 20")),
-    *(EarnedLimit("5 % quantile", "low", -2.0, size=size) for size in ("50 × 10", "50 × 20")),
-    EarnedLimit("mean difference", "difference", -2.0, method=ONE_EACH),
-    *(EarnedLimit("mean reward", "reward", 89.5, simulator="chain walk", size=size) for size in ("50 × 42", "50 × 210")),
+    ("mean difference", "difference", 5.0, SHOWN, "hb-ahead"),
+    ("worst replicate", "worst", 0.0, SHOWN, "hb-ahead"),
+    ("mean reward", "reward", 1503.0, SHOWN, "hb-ahead"),
+    ("mean difference", "difference", 7.5, "HeartSteps, 200 × 210", "hb-ahead"),
+    ("mean difference", "difference", 0.0, "HeartSteps, 50 × 42", "hb-ahead"),
+    ("worst replicate", "worst", -20.0, "HeartSteps, 50 × 42", "hb-ahead"),
+    *(("mean difference", "difference", -1.0, f"HeartSteps, 50 × {points}", "hb-ahead") for points in (10, 20)),
+    *(("5 % quantile", "low", -2.0, f"HeartSteps, 50 × {points}", "hb-ahead") for points in (10, 20)),
+    ("mean difference", "difference", -2.0, SHOWN, ONE_EACH),
+    *(("mean reward", "reward", 89.5, f"chain walk, 50 × {points}", "hb-ahead") for points in (42, 210)),
 )
+"""(label, measure, least, study, method): the least that a method must reach on the least favourable data of a study."""
 
 
-def judge_earned(table: Mapping[tuple[int, str], EarnedSummary], designs: Sequence[StudyDesign] = DESIGNS) -> list[Limit]:
-    """Every limit with the least favourable of the data that it is about."""
+def judge_earned(table: EarnedTable) -> list[Limit]:
+    """Every limit with the least favourable data of its study."""
     limits = []
-    for limit in EARNED_LIMITS:
+    for label, measure, least, study, name in EARNED_LIMITS:
         values = {
-            design.data: float(getattr(table[number, limit.method], limit.measure))
-            for number, design in enumerate(designs)
-            if (design.simulator, design.size) == (limit.simulator, limit.size)
+            design.data: summary[measure]
+            for (design, policy), summary in table.items()
+            if (design.study, policy) == (study, name)
         }
         if values:
             worst = min(values, key=lambda data: values[data])
-            what = f"{limit.what}: {limit.simulator}, {limit.size}, {limit.method}"
-            limits.append(Limit(what, worst, values[worst], limit.least, at_most=False))
+            limits.append(Limit(f"{label}: {study}, {name}", worst, values[worst], least, at_most=False))
     return limits
 
 
-def draw_earned(table: Mapping[tuple[int, str], EarnedSummary], designs: Sequence[StudyDesign] = DESIGNS) -> Figure:
+def draw_earned(table: EarnedTable) -> Figure:
     """Long-run difference from never in the study that is shown, a panel for each kind of data."""
-    shown = [number for number, design in enumerate(designs) if (design.simulator, design.size) == SHOWN]
+    designs = list(dict.fromkeys(design for design, _ in table if design.study == SHOWN))
     names = [*REFERENCES[1:], *PAPER, *FAMILY]
-    figure, axes = figures.new_figure(1, len(shown), width=13, height=5.2, sharey=True, squeeze=False)
-    for panel, number in zip(axes[0], shown, strict=True):
+    figure, axes = figures.new_figure(1, len(designs), width=13, height=5.2, sharey=True, squeeze=False)
+    for panel, design in zip(axes[0], designs, strict=True):
         for height, name in enumerate(names):
             colour = figures.GREY if name in REFERENCES else figures.BLUE if name in FAMILY else figures.ORANGE
-            row = table[number, name]
-            bar = 1.96 * row.standard_error
-            panel.errorbar(row.difference, height, xerr=bar, fmt="o", color=colour, markersize=4, linewidth=1.2)
+            summary = table[design, name]
+            bar = 1.96 * summary["standard_error"]
+            panel.errorbar(summary["difference"], height, xerr=bar, fmt="o", color=colour, markersize=4, linewidth=1.2)
         panel.axvline(0, color=figures.INK, linewidth=0.8, linestyle="--")
         panel.set_xscale("symlog", linthresh=10)
         panel.set_xticks([-300, -30, 0, 10], ["−300", "−30", "0", "10"])
         panel.minorticks_off()
         panel.set_yticks(range(len(names)), names)
         panel.set_ylim(len(names) - 0.5, -0.5)
-        figures.label_axes(panel, x="steps per decision point\nmore than never", y="", title=designs[number].data)
+        figures.label_axes(panel, x="steps per decision point\nmore than never", y="", title=design.data)
     return figure
 
 
-def report_designs(replicates: list[Any], parameters: Parameters, designs: Sequence[StudyDesign] = DESIGNS) -> Report:
+def report_designs(rows: list[Row], parameters: Parameters) -> Report:
     """S7 over all replicates."""
-    table = summarise_earned(replicates)
-    limits = judge_earned(table, designs)
-    first = next(number for number, design in enumerate(designs) if (design.simulator, design.size) == SHOWN)
+    table = summarise_earned(rows)
+    designs = list(dict.fromkeys(design for design, _ in table))
+    first = next(design for design in designs if design.study == SHOWN)
     ours = table[first, "hb-ahead"]
     best = table[first, "oracle-myopic"]
-    lines = [
+    nothing = table[first, "never"]
+    page = [
         "**S7: what a policy earns in the long run, compared with never prompting**",
         "",
         "On HeartSteps every prompt tires people for about a day. Never prompting earns "
-        f"{table[first, 'never'].reward:,.0f} steps a decision point. The best policy that looks at the next outcome only "
-        f"earns {best.reward:,.0f}: it knows the truth and still loses {-best.difference:.0f} steps, because a prompt costs "
-        "later several times what it gains now. All of the paper's nine methods look at the next outcome only. `hb-ahead`, "
-        f"from the same {SHOWN[1]} logs, earns {ours.difference:+.1f} more than never, prompting at "
-        f"{100 * ours.share_treated:.0f} % of the decision points; no policy could earn more than about 9.",
+        f"{nothing['reward']:,.0f} steps a decision point. The best policy that looks at the next outcome only "
+        f"earns {best['reward']:,.0f}: it knows the truth and still loses {-best['difference']:.0f} steps, because a prompt "
+        "costs later several times what it gains now. All of the paper's nine methods look at the next outcome only. "
+        f"`hb-ahead`, from the same {SHOWN.removeprefix('HeartSteps, ')} logs, earns {ours['difference']:+.1f} more than "
+        f"never, prompting at {100 * ours['share_treated']:.0f} % of the decision points; no policy could earn more than "
+        "about 9.",
         "",
         f"Differences from `never` under the same random numbers, means over {parameters['replicates']} replicates ± "
         "standard error; the worst replicate in brackets. `ahead`, `ro-ahead` and `hb-ahead` learn one policy for "
         "everybody, the others one each.",
-        "",
     ]
-    for study in dict.fromkeys((design.simulator, design.size) for design in designs):
-        lines += [*_tabulate_study(study, table, designs), ""]
-    rows = [(number, *row[1:], *designs[row[0]]) for number, earned in enumerate(replicates) for row in earned]
-    names = ("replicate", *EarnedRow._fields[1:], *StudyDesign._fields)
+    for study in dict.fromkeys(design.study for design in designs):
+        shown = [design for design in designs if design.study == study]
+        lines = [["never (reward)", *(f"{table[design, 'never']['reward']:,.1f}" for design in shown)]]
+        for name in (*REFERENCES[1:], *PAPER, *FAMILY, ONE_EACH):
+            summaries = [table.get((design, name)) for design in shown]
+            if any(summaries):
+                lines.append([name, *(_format_difference(summary) for summary in summaries)])
+        page += ["", *markdown_table([study, *(design.data for design in shown)], lines)]
+    results = [
+        {"design": f"{design.study}, {design.data}", "method": name, **summary} for (design, name), summary in table.items()
+    ]
     return Report(
-        columns=dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)),
-        figure=draw_earned(table, designs),
+        rows=rows,
+        figure=draw_earned(table),
         description="Long-run reward compared with never prompting",
-        page="\n".join([*lines[:-1], *limits_table(limits)]) + "\n",
-        limits=limits,
-        results={"results": [{**row._asdict(), "design": _describe(designs[row.design])} for row in table.values()]},
+        page=page,
+        limits=judge_earned(table),
+        results={"results": results},
     )
 
 
-def _describe(design: StudyDesign) -> str:
-    return f"{design.simulator}, {design.size}, {design.data}"
-
-
-def _tabulate_study(
-    study: tuple[str, str], table: Mapping[tuple[int, str], EarnedSummary], designs: Sequence[StudyDesign]
-) -> list[str]:
-    """One line for each method, one column for each kind of data."""
-    numbers = [number for number, design in enumerate(designs) if (design.simulator, design.size) == study]
-    rows = [["never (reward)", *(f"{table[number, 'never'].reward:,.1f}" for number in numbers)]]
-    for name in (*REFERENCES[1:], *PAPER, *FAMILY, ONE_EACH):
-        if any((number, name) in table for number in numbers):
-            rows.append([name, *(_format_difference(table.get((number, name))) for number in numbers)])
-    return markdown_table([", ".join(study), *(designs[number].data for number in numbers)], rows)
-
-
-def _format_difference(row: EarnedSummary | None) -> str:
-    if row is None:
+def _format_difference(summary: Mapping[str, float] | None) -> str:
+    if summary is None:
         return "–"
-    return f"{format_signed(row.difference, 1)} ± {row.standard_error:.1f} ({format_signed(row.worst, 1)})"
+    error = f"{summary['standard_error']:.1f}"
+    return f"{format_signed(summary['difference'], 1)} ± {error} ({format_signed(summary['worst'], 1)})"
 
 
 S7 = Experiment(
@@ -311,7 +260,7 @@ S7 = Experiment(
 SPREADS = (0.0, 0.5, 1.0, 2.0)
 POINTS = (42, 105, 210)
 HARMED = 20.0
-"""A participant is harmed who loses more than so many steps a decision point compared with never prompting."""
+"""A participant is harmed who loses more than this many steps a decision point compared with never prompting."""
 CAUTIOUS = "partial, κ = 0.5"
 FITS: dict[str, dict[str, Any]] = {
     "person": {"pooling": "person", "caution": 0.0},
@@ -323,120 +272,98 @@ FITS: dict[str, dict[str, Any]] = {
 """`hb-ahead` with these; one each without caution, because with it such a policy does nothing."""
 
 
-class PeopleRow(NamedTuple):
-    """One fit of one replicate, or its means over the replicates."""
-
-    spread: float
-    decision_points: int
-    fit: str
-    coefficient_error: float
-    """Root mean square over people of the distance of their reward's coefficients from the truth."""
-    difference: float
-    """What its policy earns more than never, mean over people."""
-    harmed: float
-    """Share of people who lose more than 20 steps."""
-    standard_error: float = float("nan")
-    """Of the mean difference."""
-
-
-PeopleTable = Mapping[tuple[float, int, str], PeopleRow]
-
-
 def run_people(
-    replicate: int, parameters: Parameters, spreads: Iterable[float] = SPREADS, points: Iterable[int] = POINTS
-) -> list[PeopleRow]:
-    """One replicate of every spread; a smaller study is the beginning of a larger one."""
+    replicate: int, parameters: Parameters, spreads: Sequence[float] = SPREADS, points: Sequence[int] = POINTS
+) -> list[Row]:
+    """Every fit of every spread; a smaller study is the beginning of a larger one.
+
+    `coefficient_error` is the root mean square over people of the distance of their coefficients from the truth.
+    """
     rows = []
     for spread in spreads:
         people, dynamics, numbers = (
-            np.random.SeedSequence(parameters["seed"], spawn_key=(7, replicate, part)) for part in (3, 4, 5)
+            np.random.SeedSequence(parameters["seed"], spawn_key=(7, replicate, use)) for use in (3, 4, 5)
         )
         simulator = HeartSteps(participants=EVALUATED, spread=spread, seed=people)
         truth = np.broadcast_to(simulator.critic_coef, (EVALUATED, 8))
         for size in points:
             logs = simulator.collect(coin(2), decision_points=size, seed=dynamics)
-            fits = {name: _fit_quietly(method("hb-ahead", **options), logs) for name, options in FITS.items()}
+            fits = {name: fit_quietly(method("hb-ahead", **options), logs) for name, options in FITS.items()}
             policies = {"never": never(2), **{name: fitted.policies_ for name, fitted in fits.items()}}
             runs = simulator.run(policies, steps=parameters["steps"], keep=parameters["keep"], seed=numbers)
             for name, fitted in fits.items():
-                error = float(np.sqrt(((fitted.critic_coef_ - truth) ** 2).sum(axis=1).mean()))
                 gain = runs[name].reward - runs["never"].reward
-                rows.append(PeopleRow(spread, size, name, error, float(gain.mean()), float((gain < -HARMED).mean())))
+                measures = {
+                    "coefficient_error": float(np.sqrt(((fitted.critic_coef_ - truth) ** 2).sum(axis=1).mean())),
+                    "difference": float(gain.mean()),
+                    "harmed": float((gain < -HARMED).mean()),
+                }
+                rows.append({"spread": spread, "decision_points": size, "fit": name, **measures})
     return rows
 
 
-def summarise_people(replicates: Sequence[Sequence[Any]]) -> dict[tuple[float, int, str], PeopleRow]:
-    """Means over the replicates, in the order of the first."""
-    groups: dict[tuple[float, int, str], list[PeopleRow]] = {}
-    for rows in replicates:
-        for row in (PeopleRow(*values) for values in rows):
-            groups.setdefault(row[:3], []).append(row)
-    summaries = {}
-    for key, rows in groups.items():
-        error, difference, harmed = np.array([row[3:6] for row in rows]).T
-        means = (float(error.mean()), float(difference.mean()), float(harmed.mean()))
-        summaries[key] = PeopleRow(*key, *means, standard_error=_standard_error(difference))
-    return summaries
+PeopleTable = dict[tuple[Any, ...], dict[str, float]]
 
 
-def _compare_errors(spread: float, points: int, *others: str) -> Callable[[PeopleTable], float]:
-    """The error of partial pooling's coefficients relative to the better of the others."""
-
-    def measure(table: PeopleTable) -> float:
-        best = min(table[spread, points, other].coefficient_error for other in others)
-        return table[spread, points, "partial"].coefficient_error / best
-
-    return measure
-
-
-def _gain_on_pooled(spread: float) -> Callable[[PeopleTable], float]:
-    return lambda table: table[spread, 210, CAUTIOUS].difference - table[spread, 210, "all"].difference
+def summarise_people(rows: list[Row]) -> PeopleTable:
+    """By spread, decision points and fit: means over replicates, and the standard error of the difference."""
+    return {
+        key: {
+            **{name: float(values[name].mean()) for name in ("coefficient_error", "difference", "harmed")},
+            "standard_error": standard_error(values["difference"]),
+        }
+        for key, values in group_rows(rows, "spread", "decision_points", "fit").items()
+    }
 
 
-PEOPLE_LIMITS: tuple[tuple[str, Callable[[PeopleTable], float], float, bool], ...] = (
-    *(
-        (f"coefficients' error of the better, spread 1, {n} points", _compare_errors(1.0, n, "person", "all"), 0.85, True)
-        for n in (105, 210)
-    ),
-    ("coefficients' error of the better, spread 2, 210 points", _compare_errors(2.0, 210, "person", "all"), 0.7, True),
-    *((f"coefficients' error of pooled, spread 0, {n} points", _compare_errors(0.0, n, "all"), 1.2, True) for n in POINTS),
-    ("steps more than pooled, κ = 0.5, spread 1", _gain_on_pooled(1.0), 10.0, False),
-    ("steps more than pooled, κ = 0.5, spread 2", _gain_on_pooled(2.0), 80.0, False),
-    ("share harmed, κ = 0.5, spread 1", lambda table: table[1.0, 210, CAUTIOUS].harmed, 0.08, True),
+ERROR_LIMITS = (
+    *((1.0, points, ("person", "all"), 0.85) for points in (105, 210)),
+    (2.0, 210, ("person", "all"), 0.7),
+    *((0.0, points, ("all",), 1.2) for points in POINTS),
 )
-"""(what, how it is measured, limit, whether at most) of partial pooling."""
+"""(spread, decision points, others, most): the error of partial pooling's coefficients over the best of the others."""
+GAIN_LIMITS = ((1.0, 10.0), (2.0, 80.0))
+"""(spread, least): the steps that partial pooling with κ = 0.5 earns more than one policy for all, at 210 points."""
+MOST_HARMED = 0.08
+"""With κ = 0.5 at spread 1 and 210 points."""
 
 
 def judge_people(table: PeopleTable) -> list[Limit]:
-    """Every limit whose spreads and decision points were run."""
+    """Every limit whose spread and decision points were run."""
     limits = []
-    for what, measure, limit, at_most in PEOPLE_LIMITS:
-        try:
-            value = measure(table)
-        except KeyError:
-            continue
-        limits.append(Limit(what, "people differ", value, limit, at_most))
+    for spread, points, others, most in ERROR_LIMITS:
+        if (spread, points, "partial") in table:
+            better = min(table[spread, points, other]["coefficient_error"] for other in others)
+            ratio = table[spread, points, "partial"]["coefficient_error"] / better
+            rival = "the better" if len(others) > 1 else "pooled"
+            measure = f"coefficients' error of {rival}, spread {spread:g}, {points} points"
+            limits.append(Limit(measure, "people differ", ratio, most))
+    for spread, least in GAIN_LIMITS:
+        if (spread, 210, CAUTIOUS) in table:
+            gain = table[spread, 210, CAUTIOUS]["difference"] - table[spread, 210, "all"]["difference"]
+            measure = f"steps more than pooled, κ = 0.5, spread {spread:g}"
+            limits.append(Limit(measure, "people differ", gain, least, at_most=False))
+    if (1.0, 210, CAUTIOUS) in table:
+        harmed = table[1.0, 210, CAUTIOUS]["harmed"]
+        limits.append(Limit("share harmed, κ = 0.5, spread 1", "people differ", harmed, MOST_HARMED))
     return limits
 
 
 def draw_people(table: PeopleTable) -> Figure:
     """Coefficients' error and long-run difference by spread, at the largest number of decision points."""
-    most = max(row.decision_points for row in table.values())
+    most = max(points for _, points, _ in table)
+    spreads = list(dict.fromkeys(spread for spread, points, _ in table if points == most))
     figure, (errors, gains) = figures.new_figure(1, 2, width=11, height=4.4)
     colours = {"person": figures.GREY, "all": figures.ORANGE, "partial": figures.BLUE, CAUTIOUS: figures.SERIES[2]}
-
-    def select(name: str) -> list[PeopleRow]:
-        return [row for row in table.values() if row.fit == name and row.decision_points == most]
-
-    for name in ("person", "all", "partial"):
-        rows = select(name)
-        error = [row.coefficient_error for row in rows]
-        errors.plot([row.spread for row in rows], error, "o-", color=colours[name], label=name)
-    for name in ("person", "all", CAUTIOUS):
-        rows = select(name)
-        bars = [1.96 * row.standard_error for row in rows]
-        difference = [row.difference for row in rows]
-        gains.errorbar([row.spread for row in rows], difference, bars, fmt="o-", color=colours[name], label=name, capsize=3)
+    for name, colour in colours.items():
+        curve = [table[spread, most, name] for spread in spreads]
+        if name != CAUTIOUS:
+            error = [summary["coefficient_error"] for summary in curve]
+            errors.plot(spreads, error, "o-", color=colour, label=name)
+        if name != "partial":
+            bars = [1.96 * summary["standard_error"] for summary in curve]
+            difference = [summary["difference"] for summary in curve]
+            gains.errorbar(spreads, difference, bars, fmt="o-", color=colour, label=name, capsize=3)
     gains.axhline(0, color=figures.INK, linewidth=0.8, linestyle="--")
     unit = "steps per decision point"
     figures.label_axes(errors, x="spread between people", y=f"error ({unit})", title="Coefficients of the reward")
@@ -446,44 +373,39 @@ def draw_people(table: PeopleTable) -> Figure:
     return figure
 
 
-def report_people(replicates: list[Any], parameters: Parameters) -> Report:
+def report_people(rows: list[Row], parameters: Parameters) -> Report:
     """S7's people who differ, over all replicates."""
-    table = summarise_people(replicates)
-    limits = judge_people(table)
-    lines = [
+    table = summarise_people(rows)
+    page = [
         "**S7, people who differ: one policy each, one for all, or partial pooling**",
         "",
         f"`hb-ahead` on 50 people of HeartSteps whose coefficients differ; means over {parameters['replicates']} "
         "replicates, clean logs under a coin. One each is shown without caution: with κ = 3 it does nothing.",
     ]
-    for points in dict.fromkeys(row.decision_points for row in table.values()):
-        lines += ["", *_tabulate_points(table, points)]
-    rows = [(number, *row[:6]) for number, fits in enumerate(replicates) for row in fits]
-    names = ("replicate", *PeopleRow._fields[:6])
+    for points in dict.fromkeys(points for _, points, _ in table):
+        spreads = list(dict.fromkeys(spread for spread, size, _ in table if size == points))
+        lines = []
+        for name in ("person", "all", "partial"):
+            errors = [f"{table[spread, points, name]['coefficient_error']:,.0f}" for spread in spreads]
+            lines.append([f"error of the coefficients, {name}", *errors])
+        for name in FITS:
+            cells = []
+            for spread in spreads:
+                summary = table[spread, points, name]
+                difference = format_signed(summary["difference"], 1)
+                cells.append(f"{difference} ± {summary['standard_error']:.1f} ({100 * summary['harmed']:.0f} %)")
+            lines.append([f"steps more than never (harmed), {name}", *cells])
+        header = [f"{points} decision points", *(f"spread {spread:g}" for spread in spreads)]
+        page += ["", *markdown_table(header, lines)]
+    keys = ("spread", "decision_points", "fit")
     return Report(
-        columns=dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)),
+        rows=rows,
         figure=draw_people(table),
         description="Error and reward by how much people differ",
-        page="\n".join([*lines, *limits_table(limits)]) + "\n",
-        limits=limits,
-        results={"results": [row._asdict() for row in table.values()]},
+        page=page,
+        limits=judge_people(table),
+        results={"results": [{**dict(zip(keys, key, strict=True)), **summary} for key, summary in table.items()]},
     )
-
-
-def _tabulate_points(table: PeopleTable, points: int) -> list[str]:
-    """Error, difference from never and share harmed for every spread."""
-    spreads = dict.fromkeys(row.spread for row in table.values() if row.decision_points == points)
-    rows = []
-    for name in ("person", "all", "partial"):
-        errors = [f"{table[spread, points, name].coefficient_error:,.0f}" for spread in spreads]
-        rows.append([f"error of the coefficients, {name}", *errors])
-    for name in FITS:
-        cells = []
-        for spread in spreads:
-            row = table[spread, points, name]
-            cells.append(f"{format_signed(row.difference, 1)} ± {row.standard_error:.1f} ({100 * row.harmed:.0f} %)")
-        rows.append([f"steps more than never (harmed), {name}", *cells])
-    return markdown_table([f"{points} decision points", *(f"spread {spread:g}" for spread in spreads)], rows)
 
 
 S7_PEOPLE = Experiment(

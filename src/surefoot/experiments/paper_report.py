@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.atomic_files import atomic_write
-from surefoot.experiments.claims import Claim, filters_that_win, judge
-from surefoot.experiments.engine import keep_units, markdown_table, run_units, write_text
+from surefoot.atomic_files import atomic_write, write_texts
+from surefoot.experiments.engine import Row, UnitProgress, keep_units, markdown_table, run_units, write_frame
 from surefoot.experiments.paper import (
-    COLUMNS,
     DATA_SETS,
     ELRAR,
     FILTER_NAMES,
+    JUDGED,
     RATIOS,
     SCENES,
     STRENGTHS,
     SWEPT_TAUS,
     TYPES,
     Cell,
+    Claim,
     Results,
     Scene,
     Settings,
+    filters_that_win,
+    judge_claims,
     run_unit,
-    scene_title,
 )
-from surefoot.experiments.progress import UnitProgress
 from surefoot.inference.intervals import mean_interval
 from surefoot.reports.figures import BLUE, GREEN, GREY, LEGEND, ORANGE, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render, save_svg
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Floats = NDArray[np.float64]
 TITLES = {"linucb": "LinUCB", "accb": "ACCB", "saccb": "SACCB"}
 COLOURS = {"linucb": GREEN, "accb": BLUE, "saccb": ORANGE}
 BOLD = "bold where the 95 % intervals do not overlap"
@@ -61,29 +62,28 @@ LATEX = str.maketrans(
     {"%": r"\%", "ψ": r"$\psi$", "ν": r"$\nu$", "τ": r"$\tau$", "±": r"$\pm$", "–": "--", "&": r"\&", "_": r"\_"}
 )
 VERSIONS = ("surefoot", "numpy", "scipy", "array-api-compat", "matplotlib")
-PAPER_SCENES = (SCENES[0], SCENES[2])
 
 
 def run_paper(settings: Settings, out: Path, *, jobs: int, progress: UnitProgress) -> dict[str, Any]:
-    """Run the units, write everything, and return the summary; an interrupted run goes on where it stopped."""
+    """Run the units, write everything, and return the summary; an interrupted run continues."""
     start = time.monotonic()
     with keep_units(out, asdict(settings)) as folder:
-        work = partial(run_unit, settings=settings)
-        units = run_units(settings.units(), work, folder, jobs=jobs, progress=progress)
-        rows = [{column: row[column] for column in COLUMNS} for unit in units for row in unit]
-        return write_results(rows, settings, out, time.monotonic() - start)
+        units = run_units(settings.units(), partial(run_unit, settings=settings), folder, jobs=jobs, progress=progress)
+        rows = [row for unit in units for row in unit]
+        return _write_results(rows, settings, out, start)
 
 
-def write_results(rows: list[dict[str, Any]], settings: Settings, out: Path, elapsed: float) -> dict[str, Any]:
-    """Write runs, tables, figures, report and summary; give back the summary."""
+def _write_results(rows: list[Row], settings: Settings, out: Path, start: float) -> dict[str, Any]:
+    from pyarrow import Table as ArrowTable
+
     results = Results(rows)
-    claims = judge(results, settings)
-    _write_runs(rows, out)
-    tables = all_tables(results, settings)
+    claims = judge_claims(results, settings)
+    write_frame(ArrowTable.from_pylist(rows), out / "runs")
+    tables = list_tables(results, settings)
     for name, group in tables.items():
-        write_text(out / f"{name}.md", "\n".join(table.markdown() for table in group))
-        write_text(out / f"{name}.tex", "\n".join(table.latex() for table in group))
-    figure = sweep_figure(results, settings)
+        write_texts({out / f"{name}.md": "\n".join(table.markdown() for table in group)})
+        write_texts({out / f"{name}.tex": "\n".join(table.latex() for table in group)})
+    figure = draw_sweeps(results, settings)
     if figure is not None:
         # Without dates in the files two equal runs are equal byte for byte.
         for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
@@ -99,26 +99,12 @@ def write_results(rows: list[dict[str, Any]], settings: Settings, out: Path, ela
         "filters_above_the_robust_form": filters_that_win(results, settings),
         "parameters": asdict(settings),
         "versions": versions,
-        "elapsed_seconds": round(elapsed, 1),
+        "elapsed_seconds": round(time.monotonic() - start, 1),
     }
-    write_text(out / "report.html", _page(results, settings, claims, tables, versions))
-    # Last: a summary says that everything else is there.
-    write_text(out / "summary.json", json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+    write_texts({out / "report.html": _render_report(results, settings, claims, tables, versions)})
+    # Last: the summary shows that everything else is complete.
+    write_texts({out / "summary.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n"})
     return summary
-
-
-def _write_runs(rows: list[dict[str, Any]], out: Path) -> None:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
-    table = pa.table(
-        {name: pa.array([row[name] for row in rows], kinds[kind], from_pandas=True) for name, kind in COLUMNS.items()}
-    )
-    with atomic_write(out / "runs.parquet") as temporary:
-        parquet.write_table(table, temporary)
-    with atomic_write(out / "runs.csv") as temporary:
-        csv.write_csv(table, temporary)
 
 
 # Tables
@@ -129,6 +115,10 @@ class Entry(NamedTuple):
 
     text: str
     bold: bool = False
+
+    def latex(self) -> str:
+        plain = self.text.replace("‖ŵ − w*‖", "NORM").translate(LATEX).replace("NORM", r"$\|\hat w-w^*\|$")
+        return rf"\textbf{{{plain}}}" if self.bold else plain
 
 
 @dataclass(frozen=True)
@@ -145,166 +135,142 @@ class Table:
 
     def latex(self) -> str:
         """A table environment with its caption."""
-
-        def text(entry: Entry) -> str:
-            plain = entry.text.replace("‖ŵ − w*‖", "NORM").translate(LATEX).replace("NORM", r"$\|\hat w-w^*\|$")
-            return rf"\textbf{{{plain}}}" if entry.bold else plain
-
-        header = " & ".join(text(Entry(title)) for title in self.header)
-        rows = " \\\\\n".join(" & ".join(text(entry) for entry in row) for row in self.rows)
+        header = " & ".join(Entry(title).latex() for title in self.header)
+        rows = " \\\\\n".join(" & ".join(entry.latex() for entry in row) for row in self.rows)
         return (
-            f"\\begin{{table}}\n\\centering\n\\caption{{{text(Entry(self.caption))}}}\n"
+            f"\\begin{{table}}\n\\centering\n\\caption{{{Entry(self.caption).latex()}}}\n"
             f"\\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}\n"
             f"\\hline\n{header} \\\\\n\\hline\n{rows} \\\\\n\\hline\n"
             "\\end{tabular}\n\\end{table}\n"
         )
 
 
-def all_tables(results: Results, settings: Settings) -> dict[str, list[Table]]:
+class Sweep(NamedTuple):
+    """An experiment that sweeps one parameter: the words of its tables and of its column in the figure."""
+
+    parameter: str
+    title: str
+    header: str
+    axis: str
+    scale: float = 1.0
+
+    def values(self, scene: Scene) -> tuple[float, ...]:
+        return {"tau": SWEPT_TAUS[scene.data_set], "ratio": RATIOS, "strength": STRENGTHS}[self.parameter]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return ("accb",) if self.parameter == "tau" else TYPES
+
+    def cells(self, settings: Settings, scene: Scene, method: str) -> list[Cell]:
+        """A method along the sweep; a plain method has no threshold."""
+        swept = self.parameter != "tau" or method.startswith("ro-")
+        sweep = [{self.parameter: value} if swept else {} for value in self.values(scene)]
+        return [settings.cell(method, "", **swept_value) for swept_value in sweep]
+
+
+SWEEPS = {
+    "s4": Sweep("tau", "factor of the threshold", "τ = {:g}", "τ, factor of the threshold (log scale)"),
+    "s2": Sweep("ratio", "share of outliers", "ψ = {:g} %", "ψ, share of decision points with an outlier (%)", 100),
+    "s3": Sweep("strength", "strength of outliers", "ν = {:g}", "ν, strength of the outliers (× mean size)"),
+}
+"""In the order of the paper's columns."""
+
+
+def list_tables(results: Results, settings: Settings) -> dict[str, list[Table]]:
     """Tables by experiment, in the order they are read."""
-    ratios = {f"ψ = {100 * ratio:g} %": settings.cell("", ratio=ratio) for ratio in RATIOS}
-    strengths = {f"ν = {strength:g}": settings.cell("", strength=strength) for strength in STRENGTHS}
-    makers: dict[str, Callable[[], list[Table]]] = {
-        "s1": lambda: _compare_types(results, settings),
-        "s2": lambda: _sweep(results, "s2", "S2, share of outliers", ratios),
-        "s3": lambda: _sweep(results, "s3", "S3, strength of outliers", strengths),
-        "s4": lambda: _sweep_taus(results, settings),
+    return {
+        name: _compare_types(results, settings)
+        if name == "s1"
+        else [_tabulate_sweep(results, settings, name, scene) for scene in SCENES]
+        for name in settings.experiments
     }
-    return {name: makers[name]() for name in settings.experiments}
 
 
 def _compare_types(results: Results, settings: Settings) -> list[Table]:
-    """S1: three tables by type, then everything that was measured, scene by scene."""
+    """S1: a table for each type, then all measures, scene by scene."""
     setting = f"ψ = {100 * settings.ratio:g} %, ν = {settings.strength:g}"
+    cells: dict[str, Cell] = {}
     tables = []
     for kind in TYPES:
-        forms = list_forms(kind)
-        values = [[results.cell("s1", scene, settings.cell(*form)) for scene in SCENES] for form in forms]
-        columns = list(zip(*values, strict=True))
-        apart = [stand_apart(column) for column in columns]
-        rows = [
-            [Entry(_label(*form))]
-            + [Entry(_number(columns[s][row], scene), apart[s][row]) for s, scene in enumerate(SCENES)]
-            for row, form in enumerate(forms)
-        ]
+        forms = {
+            kind: settings.cell(kind),
+            **{f"filter-{kind} ({name})": settings.cell(f"filter-{kind}", name) for name in FILTER_NAMES},
+            f"ro-{kind}": settings.cell(f"ro-{kind}"),
+        }
+        cells |= forms
+        columns = [[results.cell("s1", scene, cell) for cell in forms.values()] for scene in SCENES]
+        best = [stand_apart(values) for values in columns]
+        rows = []
+        for row, label in enumerate(forms):
+            entries = [
+                Entry(_format_mean(column[row], scene), bold[row])
+                for scene, column, bold in zip(SCENES, columns, best, strict=True)
+            ]
+            rows.append([Entry(label), *entries])
         caption = f"S1, {TITLES[kind]}: ElrAR at {setting} (± 95 % interval; {BOLD})"
-        tables.append(Table(caption, ["method", *(scene_title(*scene) for scene in SCENES)], rows))
-    return tables + [_tabulate_measures(results, settings, scene, setting) for scene in SCENES]
+        tables.append(Table(caption, ["method", *map(str, SCENES)], rows))
+    for scene in SCENES:
+        rows = [
+            [Entry(label), *(_format_measure(results.cell("s1", scene, cell, name), name, scene) for name in MEASURES)]
+            for label, cell in cells.items()
+        ]
+        for policy in reference_policies(DATA_SETS[scene.data_set](participants=1)):
+            values = {name: results.reference(scene, policy, name) for name in MEASURES}
+            rows.append([Entry(policy), *(_format_measure(value, name, scene) for name, value in values.items())])
+        tables.append(Table(f"S1, {scene}: all measures at {setting}", ["method", *MEASURES.values()], rows))
+    return tables
 
 
-def _tabulate_measures(results: Results, settings: Settings, scene: Scene, setting: str) -> Table:
-    rows = []
-    for form in (form for kind in TYPES for form in list_forms(kind)):
-        values = [results.cell("s1", scene, settings.cell(*form), measure) for measure in MEASURES]
-        rows.append([Entry(_label(*form)), *_measure_entries(values, scene)])
-    for policy in reference_policies(DATA_SETS[scene[0]](participants=1)):
-        values = [results.reference(scene, policy, measure) for measure in MEASURES]
-        rows.append([Entry(policy), *_measure_entries(values, scene)])
-    return Table(f"S1, {scene_title(*scene)}: all measures at {setting}", ["method", *MEASURES.values()], rows)
+def _format_measure(values: Floats, measure: str, scene: Scene) -> Entry:
+    if np.isnan(values).all():
+        return Entry("–")
+    if measure in (ELRAR, "immediate_regret", "coefficient_error"):
+        return Entry(_format_mean(values, scene))
+    return Entry(f"{100 * np.nanmean(values):.1f} %")
 
 
-def list_forms(kind: str) -> list[tuple[str, str]]:
-    """(method, filter) of all forms of one type."""
-    return [(kind, ""), *((f"filter-{kind}", name) for name in FILTER_NAMES), (f"ro-{kind}", "")]
-
-
-def _measure_entries(values_by_measure: Sequence[NDArray[np.float64]], scene: Scene) -> list[Entry]:
-    entries = []
-    for measure, values in zip(MEASURES, values_by_measure, strict=True):
-        if np.isnan(values).all():
-            entries.append(Entry("–"))
-        elif measure in (ELRAR, "immediate_regret", "coefficient_error"):
-            entries.append(Entry(_number(values, scene)))
-        else:
-            entries.append(Entry(f"{100 * np.nanmean(values):.1f} %"))
-    return entries
-
-
-def _number(values: NDArray[np.float64], scene: Scene) -> str:
+def _format_mean(values: Floats, scene: Scene) -> str:
     """Mean ± half the width of the 95 % interval."""
     interval = mean_interval(values)
     digits = _digits(scene)
     return f"{interval.value:,.{digits}f} ± {interval.high - interval.value:,.{digits}f}"
 
 
-def stand_apart(rivals: Sequence[NDArray[np.float64]]) -> list[bool]:
+def stand_apart(rivals: Sequence[Floats]) -> list[bool]:
     """Of each rival, a value per replicate, whether its 95 % interval lies above those of all others."""
     intervals = [mean_interval(values) for values in rivals]
     return [interval.low > max(other.high for other in intervals if other is not interval) for interval in intervals]
 
 
 def _digits(scene: Scene) -> int:
-    return 0 if scene[0] == "heartsteps" else 1
+    return 0 if scene.data_set == "heartsteps" else 1
 
 
-def _sweep(results: Results, experiment: str, title: str, settings: dict[str, Cell]) -> list[Table]:
-    """Methods × settings, a table for each scene, the surely better of plain and robust in bold; cells lack a method."""
-    tables = []
-    for scene in SCENES:
-        rows = []
-        for kind in TYPES:
-            names = (kind, f"ro-{kind}")
-            pairs = [
-                [results.cell(experiment, scene, cell._replace(method=name)) for name in names] for cell in settings.values()
+def _tabulate_sweep(results: Results, settings: Settings, experiment: str, scene: Scene) -> Table:
+    """Methods × settings, the significantly better of plain and robust in bold."""
+    sweep = SWEEPS[experiment]
+    rows = []
+    for kind in sweep.types:
+        names = (kind, f"ro-{kind}")
+        curves = [[results.cell(experiment, scene, cell) for cell in sweep.cells(settings, scene, name)] for name in names]
+        best = [stand_apart(rivals) for rivals in zip(*curves, strict=True)]
+        for side, name in enumerate(names):
+            entries = [
+                Entry(f"{values.mean():,.{_digits(scene)}f}", bold[side])
+                for values, bold in zip(curves[side], best, strict=True)
             ]
-            rows += _compare(names, pairs, scene)
-        tables.append(Table(f"{title}, {scene_title(*scene)}: ElrAR ({BOLD})", ["method", *settings], rows))
-    return tables
-
-
-def _sweep_taus(results: Results, settings: Settings) -> list[Table]:
-    tables = []
-    for scene in SCENES:
-        plain = results.cell("s4", scene, settings.cell("accb"))
-        taus = SWEPT_TAUS[scene[0]]
-        pairs = [[plain, results.cell("s4", scene, settings.cell("ro-accb", tau=tau))] for tau in taus]
-        caption = f"S4, factor of the threshold, {scene_title(*scene)}: ElrAR ({BOLD})"
-        header = ["method", *(f"τ = {tau:g}" for tau in taus)]
-        tables.append(Table(caption, header, _compare(("accb", "ro-accb"), pairs, scene)))
-    return tables
-
-
-def _compare(names: Sequence[str], columns: Sequence[Sequence[NDArray[np.float64]]], scene: Scene) -> list[list[Entry]]:
-    """A row for each name, an entry for each column of their values."""
-    best = [stand_apart(rivals) for rivals in columns]
-    return [
-        [Entry(name)]
-        + [
-            Entry(f"{rivals[side].mean():,.{_digits(scene)}f}", apart[side])
-            for rivals, apart in zip(columns, best, strict=True)
-        ]
-        for side, name in enumerate(names)
-    ]
-
-
-def _label(method: str, filter_name: str) -> str:
-    return f"{method} ({filter_name})" if filter_name else method
+            rows.append([Entry(name), *entries])
+    header = ["method", *(sweep.header.format(sweep.scale * value) for value in sweep.values(scene))]
+    return Table(f"{experiment.upper()}, {sweep.title}, {scene}: ElrAR ({BOLD})", header, rows)
 
 
 # Figure
 
 
-class Sweep(NamedTuple):
-    """A column of the figure: what is swept, over which values, and how its axis reads."""
-
-    parameter: str
-    axis: str
-    scale: float = 1.0
-
-    def values(self, scene: Scene) -> tuple[float, ...]:
-        return {"tau": SWEPT_TAUS[scene[0]], "ratio": RATIOS, "strength": STRENGTHS}[self.parameter]
-
-
-SWEEPS = {
-    "s4": Sweep("tau", "τ, factor of the threshold (log scale)"),
-    "s2": Sweep("ratio", "ψ, share of decision points with an outlier (%)", 100),
-    "s3": Sweep("strength", "ν, strength of the outliers (× mean size)"),
-}
-"""In the order of the paper's columns."""
-
-
-def sweep_figure(results: Results, settings: Settings, scenes: Sequence[Scene] = PAPER_SCENES) -> Figure | None:
+def draw_sweeps(results: Results, settings: Settings, scenes: Sequence[Scene] = JUDGED) -> Figure | None:
     """One panel per scene and sweep that was run; nothing when no sweep was."""
+    from matplotlib.lines import Line2D
+
     columns = [name for name in SWEEPS if name in settings.experiments]
     if not columns:
         return None
@@ -319,23 +285,25 @@ def sweep_figure(results: Results, settings: Settings, scenes: Sequence[Scene] =
             oracle = results.reference(scene, "oracle-myopic").mean()
             panel.axhline(oracle, color=GREY, linewidth=1, linestyle=":", zorder=1)
             panel.set_ylim(min(low, oracle - 0.02 * abs(oracle)), max(high, oracle + 0.01 * abs(oracle)))
-    _add_legend(figure)
+    handles = []
+    for kind in TYPES:
+        handles.append(Line2D([], [], color=COLOURS[kind], linestyle="-", marker="o", label=f"Ro-{TITLES[kind]}"))
+        handles.append(Line2D([], [], color=COLOURS[kind], linestyle="--", marker="s", label=TITLES[kind]))
+    handles.append(Line2D([], [], color=GREY, linestyle=":", label="oracle-myopic"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=7, **LEGEND)
     return figure
 
 
 def _draw_sweep(axes: Axes, results: Results, settings: Settings, scene: Scene, experiment: str) -> None:
     sweep = SWEEPS[experiment]
     values = sweep.values(scene)
-    for kind in ("accb",) if sweep.parameter == "tau" else TYPES:
-        for robust in (False, True):
-            cell = settings.cell(f"ro-{kind}" if robust else kind)
-            cells = [cell._replace(**{sweep.parameter: value}) for value in values]  # type: ignore[arg-type]
-            if sweep.parameter == "tau" and not robust:
-                cells = [cell] * len(values)  # The plain method has no threshold.
+    positions = [sweep.scale * value for value in values]
+    for kind in sweep.types:
+        for name, style in ((kind, "s--"), (f"ro-{kind}", "o-")):
+            cells = sweep.cells(settings, scene, name)
             intervals = [mean_interval(results.cell(experiment, scene, cell)) for cell in cells]
-            positions = [sweep.scale * value for value in values]
             means = [interval.value for interval in intervals]
-            axes.plot(positions, means, "o-" if robust else "s--", color=COLOURS[kind], markersize=3.5, linewidth=1.4)
+            axes.plot(positions, means, style, color=COLOURS[kind], markersize=3.5, linewidth=1.4)
             low = [interval.low for interval in intervals]
             high = [interval.high for interval in intervals]
             axes.fill_between(positions, low, high, color=COLOURS[kind], alpha=0.15, linewidth=0)
@@ -344,69 +312,51 @@ def _draw_sweep(axes: Axes, results: Results, settings: Settings, scene: Scene, 
         ticks = [tau for tau in (0.1, 0.2, 0.5, 1, 2, 4, 8) if values[0] <= tau <= values[-1]]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
-    unit = "steps per decision point" if scene[0] == "heartsteps" else "points per step"
-    label_axes(axes, x=sweep.axis, y=f"ElrAR ({unit})", title=f"{experiment.upper()}: {scene_title(*scene)}")
-
-
-def _add_legend(figure: Figure) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = []
-    for kind in TYPES:
-        handles.append(Line2D([], [], color=COLOURS[kind], linestyle="-", marker="o", label=f"Ro-{TITLES[kind]}"))
-        handles.append(Line2D([], [], color=COLOURS[kind], linestyle="--", marker="s", label=TITLES[kind]))
-    handles.append(Line2D([], [], color=GREY, linestyle=":", label="oracle-myopic"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=7, **LEGEND)
+    unit = "steps per decision point" if scene.data_set == "heartsteps" else "points per step"
+    label_axes(axes, x=sweep.axis, y=f"ElrAR ({unit})", title=f"{experiment.upper()}: {scene}")
 
 
 # Report
 
 
-def _page(
+def _render_report(
     results: Results, settings: Settings, claims: list[Claim], tables: dict[str, list[Table]], versions: dict[str, str]
 ) -> str:
     drawings = []
     for scenes, caption in (
-        (PAPER_SCENES, "Both data sets, as in the paper; bands are 95 % intervals over replicates."),
-        ((SCENES[1],), "HeartSteps under sensor outliers: ElrAR hardly tells the methods apart here."),
+        (JUDGED, "Both data sets, as in the paper; bands are 95 % intervals over replicates."),
+        ((SCENES[1],), "HeartSteps under sensor outliers: ElrAR hardly distinguishes the methods here."),
     ):
-        figure = sweep_figure(results, settings, scenes)
+        figure = draw_sweeps(results, settings, scenes)
         if figure is not None:
             drawings.append((inline_svg(figure, caption), caption))
     references = {
-        scene_title(*scene): [
+        str(scene): [
             {
                 "name": name,
                 "reward": mean_interval(results.reference(scene, name)),
                 "treated": results.reference(scene, name, "share_treated").mean(),
                 "regret": results.reference(scene, name, "immediate_regret").mean(),
             }
-            for name in reference_policies(DATA_SETS[scene[0]](participants=1))
+            for name in reference_policies(DATA_SETS[scene.data_set](participants=1))
         ]
-        for scene in PAPER_SCENES
+        for scene in JUDGED
     }
+    # The command that gives these results again.
+    default = Settings()
+    words = ["surefoot reproduce", *(settings.experiments if settings.experiments != default.experiments else ())]
+    for name, value in asdict(settings).items():
+        if name != "experiments" and value != getattr(default, name):
+            words.append(f"--{name.replace('_', '-')} {value}")
     return render(
         "reproduction.html",
         title="Robust actor-critic contextual bandits: the experiments again",
         settings=settings,
-        command=_command(settings),
+        command=" ".join(words),
         claims=claims,
         tables=tables,
         figures=drawings,
         references=references,
         filters=filters_that_win(results, settings),
         versions=versions,
-        measure=ELRAR,
     )
-
-
-def _command(settings: Settings) -> str:
-    """The command that gives these results again."""
-    default = Settings()
-    words = ["surefoot reproduce"]
-    if settings.experiments != default.experiments:
-        words += settings.experiments
-    for name, value in asdict(settings).items():
-        if name != "experiments" and value != getattr(default, name):
-            words.append(f"--{name.replace('_', '-')} {value}")
-    return " ".join(words)

@@ -21,8 +21,7 @@ from surefoot.data.log_files import LogFile
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
-from surefoot.experiments.engine import run_units
-from surefoot.experiments.progress import NoProgress, UnitProgress
+from surefoot.experiments.engine import UnitProgress, run_units
 from surefoot.fitting.manifest import hash_arrays
 from surefoot.log_checks import check_logs, list_warnings
 from surefoot.numerics.parallel import count_cores
@@ -130,7 +129,7 @@ def rehearse(
     with _open_blocks(folder, manifest) as blocks:
         stage, spread, notes = _set_stage(study, plan, known)
         run = partial(
-            run_units, folder=blocks, jobs=jobs or count_cores(), progress=progress or NoProgress(), elsewhere=elsewhere
+            run_units, folder=blocks, jobs=jobs or count_cores(), progress=progress or UnitProgress(), elsewhere=elsewhere
         )
         tasks = [TuningTask(number, plan.tuning_trials) for number in range(len(stage.models))]
         stage = replace(stage, tuned=tuple(run(tasks, partial(tune, stage=stage))))
