@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import surefoot as sf
-from surefoot.audit.drift_checks import SURE
+from surefoot.audit.checks import SURE
 from surefoot.inference.drift import find_drift
 from surefoot.inference.wandering import find_wandering
 from surefoot.policies.features import critic_features

@@ -1,6 +1,9 @@
-"""How an audit shows itself: in a line, in a terminal, on a page; and what it hands on."""
+"""The audit of whole studies with known faults, and its result as line, text, page and tables."""
 
 import io
+import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +11,277 @@ from numpy.testing import assert_allclose
 from rich.console import Console
 
 import surefoot as sf
-from surefoot.audit import audit
-from surefoot.audit.checks import describe_effect
+from surefoot.atomic_files import json_text
+from surefoot.audit import Audit, audit
 from surefoot.audit.measures import Measures, Sensitivity
-from surefoot.audit.summary import print_audit
 from surefoot.inference.intervals import Interval
+from surefoot.log_checks.check import VERDICTS, Check, find_worst
 from surefoot.numerics import arrays
+
+HEARTSTEPS_V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
+
+
+def simulated(kind=sf.simulators.HeartSteps, seed=0, people=50, points=210):
+    return kind(participants=people).collect(sf.policies.coin(2), decision_points=points, seed=seed)
+
+
+def unfine(found):
+    return {check.name: check.verdict for check in found.checks if check.verdict != "fine"}
+
+
+@pytest.mark.parametrize("pooling", ["person", "all"])
+@pytest.mark.parametrize("seed", [0, 100])
+def test_prompted_outliers_are_found_and_the_fit_is_fine(pooling, seed):
+    made = sf.simulators.contaminate(simulated(seed=seed), mechanism="prompted", ratio=0.04, strength=5, seed=seed + 1)
+    fitted = sf.method("ro-accb", pooling=pooling).fit(made.logs)
+    found = audit(fitted)
+    assert (fitted.weights_[made.touched] == 0).mean() > 0.8
+    assert found.verdict == "fine", unfine(found)
+    # It is not blind to where they are: nearly all of what stands apart follows a prompt, and it says so.
+    action = found.check("depends on action")
+    assert action.numbers["all"]["low"] > 0.05
+    assert "read through the removed decision points once" in action.reason
+
+
+@pytest.mark.parametrize("kind", [sf.simulators.HeartSteps, sf.simulators.ChainWalk])
+@pytest.mark.parametrize("method", ["ro-accb", "ro-linucb", "accb"])
+def test_clean_data_are_never_unsafe(kind, method):
+    assert audit(sf.method(method).fit(simulated(kind, seed=3))).verdict != "unsafe"
+
+
+def test_small_clean_studies_do_not_cry_wolf():
+    for seed in range(20):
+        found = audit(sf.method("ro-saccb").fit(simulated(seed=seed, people=15, points=60)))
+        assert found.verdict != "unsafe"
+        assert len(unfine(found)) <= 2, unfine(found)
+
+
+def remade(reward, seed=0):
+    """HeartSteps states and actions of 30 people with another reward, a function of (action, rng, shape)."""
+    logs = simulated(seed=seed, people=30, points=120)
+    rng = np.random.default_rng(seed)
+    return logs.with_values(reward=reward(logs.action, rng, logs.reward.shape))
+
+
+def test_a_skewed_reward_being_cut_is_unsafe_and_its_logarithm_is_not():
+    def steps(action, rng, shape):
+        return np.exp(4 + 0.3 * action + 1.2 * rng.standard_normal(shape))
+
+    raw = remade(steps)
+    found = audit(sf.method("ro-accb").fit(raw))
+    assert found.verdict == "unsafe"
+    check = found.check("reward removed")
+    assert check.verdict == "unsafe"
+    assert "of the total reward, nearly all above the fit" in check.reason
+    assert "try log(x + 0." in check.remedy
+    after = audit(sf.method("ro-accb").fit(raw.with_values(reward=np.log(raw.reward))), raw_reward=raw.reward)
+    assert after.verdict == "fine", unfine(after)
+
+
+def test_heavy_but_symmetric_tails_are_not_unsafe():
+    found = audit(sf.method("ro-accb").fit(remade(lambda action, rng, shape: action + rng.standard_t(3, shape))))
+    assert found.verdict != "unsafe"
+
+
+def test_removal_near_the_cap_that_depends_on_the_action_is_seen():
+    """Sending makes the reward more variable: ordinary responses to sending are cut more often."""
+    found = audit(sf.method("ro-accb").fit(remade(lambda action, rng, shape: (1 + action) * rng.standard_normal(shape))))
+    check = found.check("depends on action")
+    assert check.verdict == "unsafe"
+    assert check.numbers["near"]["low"] > 0.05
+    assert "treatment effect itself" in check.remedy
+
+
+def test_removal_that_depends_on_time_or_person_is_seen():
+    logs = simulated(people=30, points=120)
+    place, rng = logs.time / 120, np.random.default_rng(0)
+    noise = rng.standard_normal(len(logs))
+    late = audit(sf.method("ro-accb").fit(logs.with_values(reward=(1 + 1.5 * (place > 0.7)) * noise)))
+    assert late.check("depends on time").verdict == "unsafe"
+    loud = audit(
+        sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=(1 + 4 * (logs.participant_index == 7)) * noise))
+    )
+    check = loud.check("depends on participant")
+    assert check.verdict == "look"
+    assert "participant 7's" in check.reason
+
+
+def test_an_effect_that_hangs_on_the_cap_is_seen():
+    """Sending works by rare long walks: with the cap a little higher the effect is another."""
+
+    def bouts(action, rng, shape):
+        return rng.standard_normal(shape) + action * (rng.random(shape) < 0.15) * rng.uniform(1.5, 6, shape)
+
+    assert audit(sf.method("ro-accb", pooling="all").fit(remade(bouts))).verdict in ("look", "unsafe")
+
+
+def test_missing_values_are_counted_by_column_and_person():
+    logs = simulated(people=10, points=40)
+    state, reward = logs.state.copy(), logs.reward.copy()
+    state[logs.participant_index == 3, 1] = np.nan
+    reward[(logs.participant_index == 4) & (logs.time < 10)] = np.nan
+    with pytest.warns(sf.FitWarning):
+        fitted = sf.method("ro-accb").fit(logs.with_values(state=state, reward=reward))
+    found = audit(fitted, implausible={"engagement": np.eye(10, dtype=int)[3] * 40})
+    assert found.check("missing values").verdict == "look"
+    assert "1 of 10 people have no usable decision point" in found.check("missing values").reason
+    table = found.people("pandas").set_index("participant")
+    assert table["missing engagement"].tolist() == [0, 0, 0, 40, 0, 0, 0, 0, 0, 0]
+    assert table["missing reward"].tolist() == [0, 0, 0, 0, 10, 0, 0, 0, 0, 0]
+    assert table["implausible engagement"][3] == 40
+    assert table["used"].tolist() == [40, 40, 40, 0, 30, 40, 40, 40, 40, 40]
+    assert (table["removed_above"] + table["removed_below"] == table["removed"]).all()
+    assert found.totals()["removed"] == (fitted.weights_ == 0).sum() == len(found.removed())
+
+
+def test_a_fit_without_a_cap_and_one_person_alone_can_be_audited():
+    found = audit(sf.method("accb").fit(simulated(people=5, points=60)))
+    assert "ridge has no limit" in found.check("depends on tau").reason
+    alone = audit(sf.method("ro-accb").fit(simulated(people=1, points=60)))
+    assert json.loads(json_text(alone.to_dict()))["verdict"] in VERDICTS
+    pooled = audit(sf.method("ro-accb", pooling="all").fit(simulated(people=1, points=60)))
+    assert json.loads(json_text(pooled.to_dict()))["sensitivity"][-1]["tau"] is None
+    assert find_worst(["fine", "unsafe", "look"]) == "unsafe"
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "unsaid"),
+    [
+        ("accb", "ridge has no limit: all 1000 decision points count", ("the cap", "the fences", "removal", "raise tau")),
+        ("ro-accb", "the cap removes", ("fences",)),
+        ("hb-accb", "the fences remove", ("the cap removes", "the cap cuts", "without the cap", "by the cap")),
+    ],
+)
+def test_every_critic_is_spoken_of_as_what_it_is(name, said, unsaid):
+    """Only the paper's critic has a cap; ridge removes nothing, so nothing is said about what was removed."""
+    found = audit(sf.method(name).fit(simulated(people=10, points=100)))
+    everything = " ".join([found.summary(), found.to_html(), *(check.reason + check.remedy for check in found.checks)])
+    assert said in " ".join(everything.split())
+    for words in unsaid:
+        assert words not in everything, words
+
+
+def describe_study(reward=""):
+    """The HeartSteps simulator's states, fatigue in units of 2 around 1."""
+    return sf.Study.parse(
+        '[columns]\nparticipant = "participant"\ntime = "time"\n[state.weather]\n[state.engagement]\n[state.fatigue]\n'
+        f'scaling = {{ centre = 1.0, scale = 2.0 }}\n[reward]\ncolumn = "steps"\n{reward}\n'
+    )
+
+
+def test_columns_that_give_the_action_away_and_lonely_codes_are_seen():
+    logs = simulated(people=10, points=60)
+    assert audit(sf.method("ro-accb").fit(logs)).check("suspect columns").verdict == "fine"
+    state = logs.state.copy()
+    state[::7, 2] = -50.0  # −99 before it was scaled as (value − 1) / 2
+    coded = audit(sf.method("ro-accb").fit(logs.with_values(state=state)), study=describe_study()).check("suspect columns")
+    assert coded.verdict == "look"
+    assert coded.reason == "state variable 'fatigue' holds -99 again and again, apart from all other values"
+    assert "missing = [-99]" in coded.remedy
+    rewards = audit(sf.method("accb").fit(logs.with_values(reward=np.where(logs.time % 9 == 0, -9999.0, logs.reward))))
+    assert "reward 'reward' holds -9999 again and again" in rewards.check("suspect columns").reason
+    leaked = logs.with_values(state=np.column_stack([logs.state[:, :2], logs.action + 0.01 * logs.state[:, 2]]))
+    found = audit(sf.method("accb", pooling="all").fit(leaked))
+    assert found.check("leaks").verdict == found.verdict == "unsafe"
+    assert "'fatigue' says which action was taken" in found.check("leaks").reason
+
+
+def test_a_log_reward_has_its_effect_in_percent_too():
+    logs = simulated(people=20, points=60)
+    log = logs.with_values(reward=np.random.default_rng(0).normal(0.06 * logs.action, 0.05))
+    found = audit(sf.method("accb", pooling="all").fit(log), study=describe_study('transform = "log(x + 0.5)"'))
+    low, value, high = (100 * (np.exp(part) - 1) for part in (found.effect.low, found.effect.value, found.effect.high))
+    assert found.check("depends on tau").reason.endswith(f"about +{value:.1f} % steps (+{low:.1f} % to +{high:.1f} %)")
+    plain = audit(sf.method("accb", pooling="all").fit(log), study=describe_study())
+    assert "% steps" not in plain.check("depends on tau").reason
+
+
+def test_removed_decision_points_are_named_as_logged_and_as_fitted():
+    logs = simulated(people=5, points=60)
+    steps = np.exp(logs.reward / 500)
+    log = logs.with_values(reward=np.log(steps + 0.5))
+    found = audit(sf.method("ro-accb").fit(log), raw_reward=steps, study=describe_study('transform = "log(x + 0.5)"'))
+    table = found.removed("pandas")
+    assert list(table.columns)[2:5] == ["action", "steps", "log(steps + 0.5)"]
+    assert set(table["action"]) <= {"nothing", "send"}
+    np.testing.assert_allclose(np.log(table["steps"] + 0.5), table["log(steps + 0.5)"])
+    np.testing.assert_allclose(table["expected"] + table["residual"], table["log(steps + 0.5)"])
+
+
+def test_a_result_shows_itself_on_a_screen_and_in_a_notebook(tmp_path):
+    found = audit(sf.method("ro-accb").fit(simulated(people=10, points=100)))
+    assert repr(found).startswith("<Audit: fine; 10 people, 1000 decision points used, ")
+    assert len(repr(found)) < 300
+    summary = found.summary()
+    assert repr(summary) == str(summary)
+    assert summary.splitlines()[-1] == "Verdict: fine"
+    assert max(map(len, summary.splitlines())) <= 80
+    page = found.to_html(tmp_path / "audit.html", title="Mine")
+    assert (tmp_path / "audit.html").read_text() == page
+    assert "<h1>Mine</h1>" in page
+    assert found._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    assert dir(sf.audit) == ["Audit", "Check", "Sensitivity", "audit"]
+
+
+def test_a_pooled_fit_that_rests_on_one_of_two_people_can_be_audited():
+    logs = simulated(people=2, points=60)
+    alone = logs.with_values(reward=np.where(logs.participant_index == 1, np.nan, logs.reward))
+    found = audit(sf.method("ro-accb", pooling="all").fit(alone))
+    assert "1 of 2 people have no usable decision point" in found.check("missing values").reason
+
+
+def test_what_does_not_fit_the_logs_is_refused():
+    fitted = sf.method("ro-accb").fit(simulated(people=5, points=60))
+    with pytest.raises(sf.InputError, match=r"raw_reward has shape \(3,\); the logs have 300 rows"):
+        audit(fitted, raw_reward=np.ones(3))
+    with pytest.raises(sf.InputError, match=r"implausible\['x'\] has shape"):
+        audit(fitted, implausible={"x": np.zeros(4, dtype=int)})
+    empty = simulated(people=3, points=20)
+    with pytest.warns(sf.FitWarning):
+        nothing = sf.method("ro-accb").fit_some(empty.with_values(reward=np.full(len(empty), np.nan)))
+    with pytest.raises(sf.InputError, match="no fit to audit"):
+        audit(nothing)
+
+
+@pytest.mark.skipif(not HEARTSTEPS_V1.exists(), reason=f"needs the HeartSteps V1 data, {HEARTSTEPS_V1}")
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+@pytest.mark.parametrize("pooling", ["person", "all"])
+def test_on_heartsteps_v1_raw_steps_are_unsafe_and_their_logarithm_is_not(pooling):
+    logs = sf.datasets.heartsteps_v1(HEARTSTEPS_V1).logs
+    steps, method = logs.reward, sf.method("ro-accb", pooling=pooling)
+    raw = audit(method.fit(logs), raw_reward=steps)
+    assert raw.verdict == "unsafe"
+    reasons = {check.name: check.reason for check in raw.checks if check.verdict == "unsafe"}
+    assert set(reasons) >= {"skewness", "reward removed"}
+    assert "nearly all above the fit" in reasons["reward removed"]
+    assert raw.check("reward removed").numbers["share"] > 0.5
+    assert raw.check("reward removed").remedy.startswith("the reward is skewed; try log(x + 0.5)")
+    log = audit(method.fit(logs.with_values(reward=np.log(steps + 0.5))), raw_reward=steps)
+    assert log.verdict == "look"
+    assert log.check("reward removed").verdict == log.check("skewness").verdict == "fine"
+    assert log.check("reward removed").numbers["share"] < 0.2
+
+
+def test_a_high_breakdown_fit_is_compared_with_the_papers_cap():
+    made = sf.simulators.contaminate(simulated(), mechanism="prompted", ratio=0.04, strength=5, seed=1)
+    fitted, capped = sf.method("hb-accb").fit(made.logs), sf.method("ro-accb").fit(made.logs)
+    found = audit(fitted)
+    assert found.verdict != "unsafe", unfine(found)
+    beside = found.check("against the paper's cap").numbers
+    assert beside["share"] == pytest.approx((fitted.weights_ == 0).mean())
+    assert beside["share_of_the_cap"] == pytest.approx((capped.weights_ == 0).mean())
+    assert beside["reward_of_the_cap"] == pytest.approx(audit(capped).check("reward removed").numbers["share"])
+    assert len(found.sensitivity) > 3
+
+
+@pytest.mark.skipif(not HEARTSTEPS_V1.exists(), reason=f"needs the HeartSteps V1 data, {HEARTSTEPS_V1}")
+@pytest.mark.filterwarnings("ignore::surefoot.errors.FitWarning")
+def test_on_heartsteps_v1_high_breakdown_keeps_the_steps_that_the_cap_throws_away():
+    logs = sf.datasets.heartsteps_v1(HEARTSTEPS_V1).logs
+    beside = audit(sf.method("hb-accb").fit(logs)).check("against the paper's cap").numbers
+    assert beside["reward"] < 0.05
+    assert beside["reward_of_the_cap"] > 0.4
+
 
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[reward]\ntransform = "log(x + 1)"\n'
 
@@ -69,14 +337,17 @@ def test_nothing_to_look_at_is_said():
 
 def test_the_summary_is_what_a_console_prints(found):
     console = Console(file=io.StringIO(), width=80, color_system=None)
-    print_audit(found, console)
+    found.print_summary(console)
     printed = "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
     assert str(found.summary()) == printed
-    own = Console(file=io.StringIO(), width=80, color_system=None)
-    found.print_summary(own)
-    assert own.file.getvalue() == console.file.getvalue()
     for check in found.checks:
         assert check.name in printed
+
+
+def test_checks_are_a_table_too(found):
+    table = found.to_frame().to_pydict()
+    assert table["name"] == [check.name for check in found.checks]
+    assert table["verdict"] == [check.verdict for check in found.checks]
 
 
 def test_the_page_has_title_and_source(found, tmp_path):
@@ -135,4 +406,54 @@ def test_everything_goes_into_json(found):
 def test_an_effect_is_also_said_in_percent_where_the_reward_is_a_logarithm(study, told):
     fitted = sf.method("accb").fit(make_logs(np.abs(make_logs().reward.reshape(4, 50))))
     measures = Measures.of(fitted, study=None if study is None else sf.Study.parse(study))
-    assert describe_effect(measures, Sensitivity(1.0, 0.0, Interval(0.2, 0.05, 0.1, 0.3), 0.5)) == told
+    assert measures.describe_effect(Interval(0.2, 0.05, 0.1, 0.3)) == told
+
+
+PEOPLE = 20
+POINTS = 60
+ROWS = PEOPLE * POINTS
+
+
+@pytest.fixture(scope="module")
+def pooled_measures():
+    logs = sf.simulators.HeartSteps(participants=PEOPLE).collect(sf.policies.coin(2), decision_points=POINTS, seed=0)
+    return Measures.of(sf.method("ro-accb", pooling="all").fit(logs))
+
+
+def make_grid(*fits):
+    return tuple(
+        Sensitivity(tau, 0.1, Interval(value, 1.0, value - 2, value + 2), send, is_audited=tau == 1)
+        for tau, value, send in (*fits, (np.inf, 9, 0))
+    )
+
+
+def test_counts_of_everybody(pooled_measures):
+    relative = np.where(np.arange(ROWS) % 2 == 0, 2.0, -2.0)
+    found = Audit(
+        replace(pooled_measures, removed=np.arange(ROWS) < 7, relative=relative, raw_reward=np.ones(ROWS)),
+        {"steps": np.arange(PEOPLE)},
+        (Check("a", "fine", "…"), Check("b", "look", "…")),
+        make_grid((1.0, 3, 0.5)),
+    )
+    first = pooled_measures.fitted.logs_.participant_index[:7]
+    lost = np.bincount(first, minlength=PEOPLE)
+    totals = found.totals()
+    assert (totals["people"], totals["decision_points"], totals["used"], totals["removed"]) == (PEOPLE, ROWS, ROWS, 7)
+    assert (totals["removed_above"], totals["removed_below"], totals["available"]) == (4, 3, ROWS)
+    assert totals["reward_share"] == pytest.approx(7 / ROWS)
+    assert totals["implausible steps"] == PEOPLE * (PEOPLE - 1) / 2
+    people = found.people("pyarrow").to_pydict()
+    assert people["removed"] == lost.tolist()
+    sizes = np.bincount(first, np.abs(pooled_measures.fitted.residuals_[:7]), minlength=PEOPLE)
+    assert_allclose(people["mean_removed_residual"], sizes / np.maximum(lost, 1))
+    assert_allclose(people["reward_share"], lost / POINTS)
+    assert people["missing reward"] == [0] * PEOPLE
+    assert found.verdict == "look"
+    assert found.effect.value == 3
+    assert found.check("b").verdict == "look"
+    plain = found.to_dict()
+    assert plain["verdict"] == "look"
+    assert [one["name"] for one in plain["checks"]] == ["a", "b"]
+    assert plain["sensitivity"][0]["effect"] == {"value": 3, "standard_error": 1.0, "low": 1, "high": 5}
+    assert plain["people"][0]["removed"] == lost[0]
+    assert plain["totals"] == totals

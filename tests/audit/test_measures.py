@@ -1,4 +1,7 @@
+"""The numbers behind an audit, against their definitions."""
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -6,9 +9,10 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import surefoot as sf
-from surefoot.audit.measures import Measures
+from surefoot.audit.measures import Measures, find_audited
+from surefoot.inference.sandwich import compute_influences
 from surefoot.numerics.skewness import medcouple, skewness
-from surefoot.policies.features import effects, policy_features
+from surefoot.policies.features import critic_features, effects, policy_features
 
 
 def literal_medcouple(values):
@@ -66,6 +70,7 @@ def test_sensitivity_refits_at_every_height_of_the_cap():
     for pooling in ("person", "all"):
         fit = fitted(pooling=pooling)
         grid = Measures.of(fit).sensitivity()
+        assert [row.is_audited for row in grid] == [False, False, True, False, False, False, False]
         assert [row.tau for row in grid] == [0.5, 0.75, 1.0, 1.5, 2.0, 4.0, np.inf]
         assert [row.removed for row in grid] == sorted((row.removed for row in grid), reverse=True)
         again = sf.method("accb", pooling=pooling).fit(fit.logs_)
@@ -75,3 +80,27 @@ def test_sensitivity_refits_at_every_height_of_the_cap():
         assert grid[-1].effect.low < effect < grid[-1].effect.high
         send = again.policies_.probabilities(fit.logs_.participant, fit.logs_.state)[:, 1]
         assert_allclose(grid[-1].send_rate, send.mean())
+
+
+@pytest.mark.parametrize("actions", [2, 3])
+def test_a_pooled_effect_has_the_error_of_its_coefficients(actions):
+    """c is the mean over decision points and actions of x(s, a) − x(s, 0), the effect cᵀw with the sandwich's error."""
+    logs = sf.simulators.HeartSteps(participants=12).collect(sf.policies.coin(2), decision_points=30, seed=4)
+    if actions == 3:
+        codes = np.random.default_rng(0).integers(0, 3, len(logs))
+        logs = sf.Trajectories.from_arrays(
+            logs.state.reshape(12, 30, -1),
+            codes.reshape(12, 30),
+            (logs.reward + 5 * codes).reshape(12, 30),
+            actions=["0", "1", "2"],
+        )
+    fitted = sf.method("ro-accb", pooling="all").fit(logs)
+    found = find_audited(Measures.of(fitted).sensitivity())
+    by_action = [critic_features(logs.state, np.full(len(logs), a), actions).mean(axis=0) for a in range(actions)]
+    c = np.mean(by_action[1:], axis=0) - by_action[0]
+    pull = compute_influences(fitted).critic @ c
+    error = np.sqrt(11 / 12 * (pull**2).sum())
+    expected = (c @ fitted.critic_coef_[0], error, *stats.t.interval(0.95, 11, c @ fitted.critic_coef_[0], error))
+    assert_allclose(found.effect, expected, rtol=1e-9)
+    send = 1 - fitted.policies_.probabilities(logs.participant, logs.state)[:, 0]
+    assert_allclose((found.removed, found.send_rate), ((fitted.weights_ == 0).mean(), send.mean()))

@@ -13,18 +13,10 @@ def found():
     return audit(sf.method("ro-accb").fit(logs))
 
 
-def draw(monkeypatch, chart, found):
-    """The figure that becomes a chart of the page."""
-    drawn = []
-    monkeypatch.setattr(page, "inline_svg", lambda figure, description: drawn.append(figure))
-    chart(found)
-    return drawn[0]
-
-
-def test_bars_over_time_are_the_intervals_of_the_audit(monkeypatch, found):
+def test_bars_over_time_are_the_intervals_of_the_audit(found):
     """Not ± 1.96 standard errors: with few people the intervals are longer, and lopsided."""
     measures, logs = found.measures, found.measures.fitted.logs_
-    (axes,) = draw(monkeypatch, page._draw_time, found).axes
+    (axes,) = page.draw_time(measures)[0].axes
     sent = next(bars for bars in axes.containers if bars.get_label() == "sent")
     segments = np.array([segment[:, 1] for segment in sent.lines[2][0].get_segments()])
     for tenth in (0, 4, 9):

@@ -7,7 +7,6 @@ import pytest
 
 import surefoot as sf
 from surefoot import audit, evaluation, explain
-from surefoot.audit import page as audit_report
 from surefoot.reports.reward_units import RewardUnit
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 
@@ -29,8 +28,8 @@ def pages():
     linear = explain.explain(sf.method("linucb").fit(logs), draws=20)
     found = evaluation.evaluate(logs, {NASTY: sf.policies.fixed([0.3, 0.7])})
     return {
-        "audit": audit_report.render_page(audit.audit(sf.method("ro-accb").fit(logs)), title=NASTY, source=NASTY),
-        "audit-ridge": audit_report.render_page(audit.audit(sf.method("accb").fit(logs)), title=NASTY),
+        "audit": audit.audit(sf.method("ro-accb").fit(logs)).to_html(title=NASTY, source=NASTY),
+        "audit-ridge": audit.audit(sf.method("accb").fit(logs)).to_html(title=NASTY),
         "explain": pooled.to_html(title=NASTY, source=NASTY),
         "explain-linucb": linear.to_html(),
         "evaluate": replace(found, unit=RewardUnit(NASTY)).to_html(title=NASTY),
@@ -134,5 +133,5 @@ def test_pages_and_commands_say_that_few_people_are_rough():
     fitted = sf.method("accb", pooling="all").fit(logs)
     found = sf.evaluation.evaluate(logs, {"mostly": sf.policies.fixed([0.2, 0.8])})
     assert "9 people: rough" in found.to_html(title="Value")
-    assert "9 people: rough" in audit_report.render_page(audit.audit(fitted), title="Audit")
+    assert "9 people: rough" in audit.audit(fitted).to_html(title="Audit")
     assert "9 people: rough" in explain.explain(fitted, draws=20).coefficients.how

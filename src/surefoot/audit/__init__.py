@@ -1,4 +1,4 @@
-"""The audit of a fit: what was left out, and whether that was safe."""
+"""The audit of a fit: which decision points it left out, and whether that was safe."""
 
 from surefoot.audit.fit_audit import Audit, audit
 from surefoot.audit.measures import Sensitivity

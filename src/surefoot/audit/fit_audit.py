@@ -1,35 +1,49 @@
-"""The audit of a fitted method."""
+"""The audit of a fitted method: its result as numbers, text, plots and page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
 
-from surefoot.audit.checks import judge, order_advice
-from surefoot.audit.findings import AuditFindings
-from surefoot.audit.measures import Measures
-from surefoot.audit.standing_still import check_standing_still
+from surefoot.audit.checks import check_standing_still, judge, order_advice
+from surefoot.audit.measures import Measures, Sensitivity, find_audited
+from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
+from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.learning.methods import Method
-from surefoot.log_checks import check_logs
-from surefoot.reports.summaries import ShownResult
+from surefoot.log_checks import Check, check_logs, find_worst
+from surefoot.reports.numbers import format_interval, format_percent, format_value
+from surefoot.reports.summaries import ShownResult, make_table, to_plain
 from surefoot.screening.screen import Screen
 from surefoot.study import Study, StudyLogs
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Console
+
+STYLES = {"fine": "green", "look": "yellow", "unsafe": "bold red"}
+PRINTED_PEOPLE = 5
+SHOWN_ROWS = 12
+SHOWN_PEOPLE = 200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit(AuditFindings, ShownResult):
+class Audit(ShownResult):
     """What a fit left out, and the verdict of every check.
 
     Attributes
     ----------
+    measures
+        The audited fit, with what it removed.
+    implausible
+        For each column the number of implausible values of every participant.
     checks
         One question each, with verdict, reason and remedy.
     sensitivity
@@ -40,15 +54,10 @@ class Audit(AuditFindings, ShownResult):
 
     page_title: ClassVar[str] = "Audit"
 
-    def print_summary(self, console: Console) -> None:
-        from surefoot.audit.summary import print_audit
-
-        print_audit(self, console)
-
-    def render_page(self, *, title: str, source: str) -> str:
-        from surefoot.audit.page import render_page
-
-        return render_page(self, title=title, source=source)
+    measures: Measures
+    implausible: dict[str, NDArray[np.int64]]
+    checks: tuple[Check, ...]
+    sensitivity: tuple[Sensitivity, ...]
 
     def __repr__(self) -> str:
         totals = self.totals()
@@ -56,6 +65,185 @@ class Audit(AuditFindings, ShownResult):
         return (
             f"<Audit: {self.verdict}; {totals['people']} people, {totals['used']} decision points used, "
             f"{totals['removed']} removed; {', '.join(unfine) or 'nothing to look at'}>"
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the checks: `fine`, `look` or `unsafe`."""
+        return find_worst(check.verdict for check in self.checks)
+
+    @property
+    def effect(self) -> Interval:
+        """The mean effect of sending in the audited fit."""
+        return find_audited(self.sensitivity).effect
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Parts of the audit that were left out because the critic has many coefficients, in sentences."""
+        return self.measures.list_omissions()
+
+    def check(self, name: str) -> Check:
+        """The check of that name."""
+        return next(check for check in self.checks if check.name == name)
+
+    def totals(self) -> dict[str, Any]:
+        """Counts over all people."""
+        counts = {name: int(values.sum()) for name, values in self._columns().items() if values.dtype.kind in "iu"}
+        people = len(self.measures.fitted.logs_.participants)
+        return {"people": people, **counts, "reward_share": self.measures.reward_share()[0]}
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        measures = self.measures
+        logs = measures.fitted.logs_
+        above = measures.removed & (np.where(measures.used, measures.relative, 0.0) > 0)
+        counted = {
+            "decision_points": np.ones(len(logs), dtype=bool),
+            "available": logs.available,
+            "used": measures.used,
+            "removed": measures.removed,
+            "removed_above": above,
+            "removed_below": measures.removed & ~above,
+        }
+        missing = {f"missing {name}": np.isnan(logs.state[:, j]) for j, name in enumerate(logs.state_names)}
+        missing[f"missing {logs.names.reward}"] = np.isnan(logs.reward)
+        counts = {name: measures.total(rows).astype(np.int64) for name, rows in counted.items()}
+        sizes = measures.total(np.where(measures.removed, np.abs(measures.fitted.residuals_), 0.0))
+        return {
+            **counts,
+            "mean_removed_residual": sizes / np.maximum(counts["removed"], 1),
+            "reward_share": measures.reward_share()[1],
+            **{name: measures.total(logs.available & rows).astype(np.int64) for name, rows in missing.items()},
+            **{f"implausible {name}": values for name, values in self.implausible.items()},
+        }
+
+    def people(self, backend: str | None = None) -> Any:
+        """One row per participant: counts, missing and implausible values by column, and what the critic removed."""
+        logs = self.measures.fitted.logs_
+        return make_frame({logs.names.participant: logs.participants, **self._columns()}, backend or logs.backend)
+
+    def to_frame(self, backend: str = "pyarrow") -> Any:
+        """One row per check: name, verdict, reason and remedy."""
+        names = ("name", "verdict", "reason", "remedy")
+        return make_frame({name: [getattr(check, name) for check in self.checks] for name in names}, backend)
+
+    def list_most_removed(self, most: int) -> list[dict[str, Any]]:
+        """The rows of `people` with the largest shares of removed decision points, in that order."""
+        table = self.people("pyarrow")
+        share = table["removed"].to_numpy() / np.maximum(table["used"].to_numpy(), 1)
+        rows: list[dict[str, Any]] = table.take(np.argsort(-share, kind="stable")[:most]).to_pylist()
+        return rows
+
+    def removed(self, backend: str | None = None, *, most: int | None = None) -> Any:
+        """Every decision point that the critic removed: participant, time, action, logged and expected reward.
+
+        A transformed reward is shown as it was logged and as it was fitted. With `most` at most that many, those furthest
+        from the fit first.
+        """
+        measures = self.measures
+        fitted = measures.fitted
+        logs = fitted.logs_
+        rows = logs.order[measures.removed[logs.order]]
+        if most is not None:
+            rows = rows[np.argsort(-np.abs(fitted.residuals_[rows]), kind="stable")[:most]]
+        raw = {} if measures.unit.transform == "none" else {measures.unit.column: measures.raw_reward[rows]}
+        data = {
+            logs.names.participant: logs.participant[rows],
+            logs.names.time: logs.time[rows],
+            logs.names.action: np.array(logs.action_names)[logs.action[rows]],
+            **raw,
+            str(measures.unit): logs.reward[rows],
+            "expected": logs.reward[rows] - fitted.residuals_[rows],
+            "residual": fitted.residuals_[rows],
+            "limit": np.sqrt(fitted.threshold_[fitted.unit_[rows]]),
+        }
+        return make_frame(data, backend or logs.backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return {
+            "verdict": self.verdict,
+            "left_out": list(self.left_out),
+            "totals": self.totals(),
+            "checks": to_plain(self.checks),
+            "sensitivity": to_plain(self.sensitivity),
+            "people": self.people("pyarrow").to_pylist(),
+        }
+
+    def describe_counts(self) -> str:
+        """The number of decision points that there are, can be used, and were removed."""
+        totals = self.totals()
+        removal = self.measures.fitted.critic_.removal
+        people = describe_roughness(totals["people"]) or f"{totals['people']} people"
+        counts = (
+            f"{people}, {totals['decision_points']} decision points: {totals['available']} available, "
+            f"{totals['used']} used, "
+        )
+        if removal is None:
+            return f"{counts}none removed"
+        return (
+            f"{counts}{totals['removed']} removed by {removal.name} ({totals['removed_above']} above the fit, "
+            f"{totals['removed_below']} below), holding {format_percent(totals['reward_share'])} of the total reward"
+        )
+
+    def print_summary(self, console: Console) -> None:
+        """Counts, checks, other limits, the people who lost most, and the verdict."""
+        console.print(self.describe_counts(), markup=False)
+        totals = self.totals()
+        for kind in ("missing ", "implausible "):
+            counts = [
+                f"{name.removeprefix(kind)} {totals[name]}" for name in totals if name.startswith(kind) and totals[name]
+            ]
+            if counts:
+                console.print(f"{kind.strip()} by column: {', '.join(counts)}", markup=False)
+        for check in self.checks:
+            console.print(f"\n[{STYLES[check.verdict]}]{check.verdict:<6}[/] [bold]{check.name}[/]")
+            console.print(Padding(Text(check.reason + (f"\n→ {check.remedy}" if check.remedy else "")), (0, 0, 0, 7)))
+        console.print()
+        if self.left_out:
+            console.print("[bold]Left out[/]")
+            for sentence in self.left_out:
+                console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+            console.print()
+        if self.measures.fitted.critic_.removal is not None:
+            self._print_removal(console)
+        console.print(f"Verdict: [{STYLES[self.verdict]}]{self.verdict}[/]")
+
+    def _print_removal(self, console: Console) -> None:
+        console.print(f"[bold]With {escape(self.measures.fitted.critic_.removal.name)} elsewhere[/]")
+        table = make_table("tau", "removed", "mean effect", "95 % interval", "send rate")
+        for row in self.sensitivity:
+            effect = (format_value(row.effect), format_interval(row.effect))
+            table.add_row(row.label, format_percent(row.removed), *effect, format_percent(row.send_rate))
+        console.print(table)
+        console.print("[bold]People who lost most[/]")
+        table = make_table("participant", "used", "removed", "above", "below", "share of reward")
+        for person in self.list_most_removed(PRINTED_PEOPLE):
+            counts = [str(person[name]) for name in ("used", "removed", "removed_above", "removed_below")]
+            name = escape(str(person[self.measures.fitted.logs_.names.participant]))
+            table.add_row(name, *counts, format_percent(person["reward_share"]))
+        console.print(table)
+
+    def plot(self) -> Figure:
+        """Histogram of the residuals in units of their limit, kept and removed."""
+        from surefoot.audit.page import draw_residuals
+
+        return draw_residuals(self.measures)[0]
+
+    def render_page(self, *, title: str, source: str) -> str:
+        from surefoot.audit.page import draw_charts
+        from surefoot.reports.render import render
+
+        return render(
+            "audit.html",
+            title=title,
+            source=source,
+            audit=self,
+            removal=self.measures.fitted.critic_.removal,
+            charts=draw_charts(self.measures, self.sensitivity),
+            people=self.list_most_removed(SHOWN_PEOPLE),
+            people_in_all=len(self.measures.fitted.logs_.participants),
+            removed=self.removed("pyarrow", most=SHOWN_ROWS).to_pylist(),
+            removed_in_all=int(self.measures.removed.sum()),
         )
 
 
@@ -74,13 +262,14 @@ def audit(
     fitted
         A method after `fit`.
     raw_reward
-        The reward of every row before a transform, in which shares of the total are counted; from `study.read`.
+        Rewards as they were logged, where the fit used transformed ones: shares of the total are counted in them; from
+        `study.read`.
     implausible
-        For each column how many of every participant's values were outside the plausible range; from `study.read`.
+        For each column the number of every participant's values outside the plausible range; from `study.read`.
     study
-        Says how states were scaled and the reward transformed, so that values and effects are named in their own units.
+        Says how states were scaled and the reward transformed, so that values and effects are shown in their own units.
     screen
-        What was marked missing before the fit; from `study.read`.
+        Values that were marked missing before the fit; from `study.read`.
 
     Returns
     -------

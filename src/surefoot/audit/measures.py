@@ -1,9 +1,10 @@
-"""What a fit left out, in numbers: the measures on which the audit's verdicts rest."""
+"""The numbers behind an audit: what a fit removed, and the same fit with its limit elsewhere."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +23,19 @@ from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import effects, policy_features
+from surefoot.reports.numbers import format_estimate
 from surefoot.reports.reward_units import RewardUnit
 from surefoot.study import Study
 
 NEAR = 1.5
-"""A removed decision point within so many times the limit is near: it could be an ordinary response. Beyond, it stands
+"""A removed decision point within this many times the limit is near: it could be an ordinary response. Beyond, it stands
 apart."""
 NORMAL_CAP = 1.776
-"""Where the cap lies for normal noise, in standard deviations: the scale of residuals where nothing limits them."""
+"""The cap for normal noise, in standard deviations: the scale of residuals without a limit."""
 TAUS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
-"""The fit's τ is multiplied by these to see how much hangs on it."""
+"""Factors of the fit's τ that show how much depends on it."""
 NEAR_TAUS = (0.75, 1.0, 1.5)
-"""By these where a fit takes long; the verdict compares no others."""
+"""The factors where a fit takes long; the verdict compares no others."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,25 @@ class Sensitivity:
         Mean over used decision points, and over actions other than nothing, of the expected gain over doing nothing.
     send_rate
         Mean probability of sending anything.
+    is_audited
+        Whether this is the fit under audit.
     """
 
     tau: float
     removed: float
     effect: Interval
     send_rate: float
+    is_audited: bool = False
+
+    @property
+    def label(self) -> str:
+        """τ, or `without` where there is no limit."""
+        return f"{self.tau:g}" if isfinite(self.tau) else "without"
+
+
+def find_audited(grid: tuple[Sensitivity, ...]) -> Sensitivity:
+    """The fit under audit among those with other limits."""
+    return next(row for row in grid if row.is_audited)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +84,6 @@ class Measures:
     removed: NDArray[np.bool_]
     relative: NDArray[np.float64]
     study: Study | None = None
-
-    @property
-    def unit(self) -> RewardUnit:
-        """What the fitted reward is counted in."""
-        return RewardUnit(self.fitted.logs_.names.reward) if self.study is None else self.study.reward_unit
 
     @classmethod
     def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None = None, study: Study | None = None) -> Measures:
@@ -89,10 +99,14 @@ class Measures:
         relative = fitted.residuals_ / limit[fitted.unit_]
         return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, study)
 
-    def total(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """How many of the rows each participant has."""
-        logs = self.fitted.logs_
-        return sum_by_participant(logs.participant_index, len(logs.participants), rows.astype(np.float64))
+    @property
+    def unit(self) -> RewardUnit:
+        return RewardUnit(self.fitted.logs_.names.reward) if self.study is None else self.study.reward_unit
+
+    @property
+    def people(self) -> int:
+        """People with a used decision point."""
+        return len(np.unique(self.fitted.logs_.participant_index[self.used]))
 
     @property
     def treated(self) -> NDArray[np.bool_]:
@@ -103,53 +117,60 @@ class Measures:
         """Removed, but not far beyond the limit."""
         return self.removed & (np.abs(np.where(self.used, self.relative, 0.0)) < NEAR)
 
-    def reward_share(self) -> tuple[float, NDArray[np.float64]]:
-        """Σ|reward| of removed decision points over that of all used ones, before any transform: over all, and per
-        participant."""
+    @property
+    def elapsed(self) -> NDArray[np.float64]:
+        """The share of the participant's decision points before every row."""
         logs = self.fitted.logs_
+        lengths = np.diff(logs.starts)
+        elapsed = np.empty(len(logs))
+        elapsed[logs.order] = (np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths)) / np.repeat(lengths, lengths)
+        return elapsed
+
+    def total(self, values: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Sum of the values, one for every row, over each participant's rows."""
+        logs = self.fitted.logs_
+        return sum_by_participant(logs.participant_index, len(logs.participants), values.astype(np.float64))
+
+    def reward_share(self) -> tuple[float, NDArray[np.float64]]:
+        """Σ|reward| of removed decision points over that of all used ones, before any transform: in all, and per
+        participant."""
         size = np.abs(np.where(self.used, self.raw_reward, 0.0))
-        lost = sum_by_participant(logs.participant_index, len(logs.participants), np.where(self.removed, size, 0.0))
-        whole = sum_by_participant(logs.participant_index, len(logs.participants), size)
-        everything = float(whole.sum())
-        return float(lost.sum()) / everything if everything > 0 else 0.0, lost / np.where(whole > 0, whole, 1.0)
+        lost = self.total(np.where(self.removed, size, 0.0))
+        earned = self.total(size)
+        everything = float(earned.sum())
+        return float(lost.sum()) / everything if everything > 0 else 0.0, lost / np.where(earned > 0, earned, 1.0)
 
     def rate_difference(self, events: NDArray[np.bool_], group: NDArray[np.bool_], other: NDArray[np.bool_]) -> Interval:
         """Rate of events among used rows of one group less that of another, with an interval over people."""
-        group, other = group & self.used, other & self.used
-        counts = [self.total(rows) for rows in (events & group, group, events & other, other)]
-        return difference_interval(*counts)
+        group = group & self.used
+        other = other & self.used
+        return difference_interval(*(self.total(rows) for rows in (events & group, group, events & other, other)))
+
+    def describe_effect(self, effect: Interval) -> str:
+        """The mean effect with its interval, and in the units of the untransformed reward where the transform allows it."""
+        untransformed = self.unit.describe_difference(effect)
+        return f"mean effect of sending {format_estimate(effect)}" + (f", {untransformed}" if untransformed else "")
 
     def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
         """The same method with another critic, as it would be audited."""
         again = _refit(self.fitted, make_critic(name, self.fitted.get_params(deep=False)))
-        return Measures.of(again, self.raw_reward, self.study), _measure_fit(self, again)
-
-    @property
-    def elapsed(self) -> NDArray[np.float64]:
-        """Of every row, which share of its participant's decision points lies before it."""
-        logs = self.fitted.logs_
-        place, lengths = np.empty(len(logs)), np.diff(logs.starts)
-        place[logs.order] = (np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths)) / np.repeat(lengths, lengths)
-        return place
+        return Measures.of(again, self.raw_reward, self.study), self._measure_fit(again)
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:
-        """The same method with its limit at other heights, and without; only itself where there is none."""
-        fitted, critic = self.fitted, self.fitted.critic_
+        """The same method with its limit at other heights, and without; only itself where there is no limit."""
+        critic = self.fitted.critic_
+        audited = replace(self._measure_fit(self.fitted), is_audited=True)
         if critic.removal is None:
-            return (_measure_fit(self, fitted),)
-        grid = []
-        for factor in self.factors:
-            again = fitted if factor == 1 else _refit(fitted, critic.at_strictness(factor))
-            grid.append(_measure_fit(self, again))
-        return (*grid, _measure_fit(self, _refit(fitted, critic.without_removal())))
-
-    @property
-    def factors(self) -> tuple[float, ...]:
-        """What the limit is multiplied by."""
-        return TAUS if count_coefficients(self.fitted) <= MOST_REFITTED else NEAR_TAUS
+            return (audited,)
+        factors = TAUS if count_coefficients(self.fitted) <= MOST_REFITTED else NEAR_TAUS
+        grid = [
+            audited if factor == 1 else self._measure_fit(_refit(self.fitted, critic.at_strictness(factor)))
+            for factor in factors
+        ]
+        return (*grid, self._measure_fit(_refit(self.fitted, critic.without_removal())))
 
     def list_omissions(self) -> tuple[str, ...]:
-        """What was left out because the critic has many coefficients, in sentences."""
+        """Parts of the audit that were left out because the critic has many coefficients, in sentences."""
         fitted = self.fitted
         coefficients = count_coefficients(fitted)
         if coefficients <= MOST_REFITTED:
@@ -166,54 +187,53 @@ class Measures:
             )
         return tuple(sentences)
 
-    @property
-    def people(self) -> int:
-        """People with a used decision point."""
-        return len(np.unique(self.fitted.logs_.participant_index[self.used]))
+    def _measure_fit(self, fitted: Method) -> Sensitivity:
+        logs = fitted.logs_
+        rows = np.flatnonzero(self.used)
+        mean_effects = effects(fitted.critic_coef_, logs.actions).mean(axis=1)
+        gain = np.zeros(len(logs))
+        total = np.zeros(1)
+        for block in list_blocks(len(rows), cells=logs.state.shape[1] + 1):
+            z = policy_features(logs.state[rows[block]])
+            gain[rows[block]] = np.einsum("rm,rm->r", z, mean_effects[fitted.unit_[rows[block]]])
+            total = total + z.sum(axis=0)
+        send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
+        return Sensitivity(
+            tau=float(fitted.critic_.strictness),
+            removed=float((fitted.weights_[rows] == 0).mean()),
+            effect=self._estimate_effect(fitted, gain, total / len(rows)),
+            send_rate=float(send.mean()),
+        )
+
+    def _estimate_effect(self, fitted: Method, gain: NDArray[np.float64], middle: NDArray[np.float64]) -> Interval:
+        """The mean of `gain` (rows of the logs, 0 if not used); `middle` is the mean of z = [s, 1] over used rows."""
+        actions = fitted.logs_.actions
+        mean = float(gain[self.used].mean())
+        if len(np.unique(fitted.logs_.action[self.used])) < actions:
+            # The effect of an action that was never taken, or always, is a guess that no interval describes.
+            return Interval(mean, np.nan, np.nan, np.nan)
+        # c with cᵀw the mean effect: z in every action's block [1, s], averaged over actions.
+        block = np.concatenate([middle[-1:], middle[:-1]])
+        contrast = np.concatenate([np.zeros_like(block), *[block / (actions - 1)] * (actions - 1)])
+        people = len(fitted.logs_.participants)
+        posterior = fitted.posterior_
+        if posterior is not None:
+            width = len(contrast)
+            covariance = posterior.population_covariance[:width, :width]
+            if posterior.walk:
+                # The mean of people's last coefficients is not β; the uncertainty of each one's walk adds to it.
+                covariance = covariance + posterior.covariance[:, :width, :width].mean(axis=0) / people
+            variance = max(float(contrast @ covariance @ contrast), 0.0)
+            return t_interval(mean, np.sqrt(variance), max(people - 1, 1))
+        if fitted.pooled_ and self.people > 1:
+            # Everybody shares the coefficients: their error, and not the spread over people, is uncertain.
+            spread = compute_influences(fitted, with_policy=False).critic @ contrast
+            count = len(spread)
+            return t_interval(mean, float(np.sqrt((spread**2).sum() * (count - 1) / count)), count - 1)
+        return ratio_interval(self.total(gain), self.total(self.used))
 
 
 def _refit(fitted: Method, critic: Critic) -> Method:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)  # The fit under audit has said it.
+        warnings.simplefilter("ignore", FitWarning)  # The fit under audit has given the warnings.
         return replace(fitted, critic=critic, filter=None).fit_some(fitted.logs_, start=fitted.coef_)
-
-
-def _measure_fit(measures: Measures, fitted: Method) -> Sensitivity:
-    logs, rows = fitted.logs_, np.flatnonzero(measures.used)
-    participant_index, people = logs.participant_index[rows], len(logs.participants)
-    each, gain, total = effects(fitted.critic_coef_, logs.actions).mean(axis=1), np.empty(len(rows)), np.zeros(1)
-    for some in list_blocks(len(rows), cells=logs.state.shape[1] + 1):
-        z = policy_features(logs.state[rows[some]])
-        gain[some] = np.einsum("rm,rm->r", z, each[fitted.unit_[rows[some]]])
-        total = total + z.sum(axis=0)
-    middle = total / len(rows)
-    effect = ratio_interval(sum_by_participant(participant_index, people, gain), measures.total(measures.used))
-    if fitted.pooled_ and len(np.unique(participant_index)) > 1:
-        # Everybody shares the coefficients: their error, and not the spread over people, is what is uncertain.
-        direction = _mean_contrast(middle, logs.actions)
-        spread = compute_influences(fitted, with_policy=False).critic @ direction
-        effect = t_interval(
-            gain.mean(), float(np.sqrt((spread**2).sum() * (len(spread) - 1) / len(spread))), len(spread) - 1
-        )
-    if fitted.posterior_ is not None:
-        direction = _mean_contrast(middle, logs.actions)
-        posterior, d = fitted.posterior_, len(direction)
-        known = posterior.population_covariance[:d, :d]
-        if posterior.walk:
-            # The mean of what people have come to is not β; what is not known of each one's way adds to it.
-            known = known + posterior.covariance[:, :d, :d].mean(axis=0) / people
-        variance = max(float(direction @ known @ direction), 0.0)
-        effect = t_interval(gain.mean(), np.sqrt(variance), max(people - 1, 1))
-    if len(np.unique(logs.action[rows])) < logs.actions:
-        # The effect of an action that was never taken, or always, is a guess that no interval describes.
-        effect = Interval(float(gain.mean()), np.nan, np.nan, np.nan)
-    send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
-    return Sensitivity(
-        float(fitted.critic_.strictness), float((fitted.weights_[rows] == 0).mean()), effect, float(send.mean())
-    )
-
-
-def _mean_contrast(z: NDArray[np.float64], actions: int) -> NDArray[np.float64]:
-    """c with cᵀw the mean effect: z = [s, 1] in every action's block [1, s], averaged over actions."""
-    block = np.concatenate([z[-1:], z[:-1]])
-    return np.concatenate([np.zeros_like(block), *[block / (actions - 1)] * (actions - 1)])

@@ -1,4 +1,4 @@
-"""The audit as a page: the verdicts, what stands behind them, and everybody's numbers."""
+"""The plots of an audit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surefoot.audit.findings import AuditFindings
-from surefoot.audit.summary import describe_counts
+from surefoot.audit.measures import Measures, Sensitivity, find_audited
 from surefoot.inference.intervals import ratio_interval
 from surefoot.reports.figures import (
     BLUE,
@@ -22,139 +21,130 @@ from surefoot.reports.figures import (
     new_figure,
     thin_out,
 )
-from surefoot.reports.render import inline_svg, render
+from surefoot.reports.render import inline_svg
 
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 5.2, 3.5
+WIDTH = 5.2
+HEIGHT = 3.5
 """Inches: on a telephone the figures are shown at two thirds of this and can still be read."""
 WIDEST = 4.0
-"""Residuals beyond so many limits are drawn at the edge."""
-SHOWN_ROWS, SHOWN_PEOPLE = 12, 200
+"""Residuals beyond this many limits are drawn at the edge."""
 
 
-def render_page(audit: AuditFindings, *, title: str, source: str = "") -> str:
-    """A self-contained HTML page."""
-    removal = audit.measures.fitted.critic_.removal
-    charts = [_draw_residuals(audit)]
-    if removal is not None:
-        charts += [_draw_people(audit), _draw_time(audit), _draw_effects(audit), _draw_send_rates(audit)]
-    return render(
-        "audit.html",
-        title=title,
-        source=source,
-        audit=audit,
-        counts=describe_counts(audit),
-        removal=removal,
-        charts=charts,
-        people=audit.list_most_removed(SHOWN_PEOPLE),
-        people_in_all=len(audit.measures.fitted.logs_.participants),
-        removed=audit.removed("pyarrow", most=SHOWN_ROWS).to_pylist(),
-        removed_in_all=int(audit.measures.removed.sum()),
-        infinite=np.inf,
-    )
+Picture = tuple["Figure", str, str]
+"""A figure, its description for readers who cannot see it, and the note below it."""
 
 
-def _draw_residuals(audit: AuditFindings) -> tuple[Markup, str]:
-    measures, removal = audit.measures, audit.measures.fitted.critic_.removal
-    values, edges = np.clip(measures.relative, -WIDEST, WIDEST), np.linspace(-WIDEST, WIDEST, 65)
+def draw_charts(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> list[tuple[Markup, str]]:
+    """The pictures of the page with their notes; of a critic without a limit the residuals only."""
+    pictures = [draw_residuals(measures)]
+    if measures.fitted.critic_.removal is not None:
+        pictures += [draw_people(measures), draw_time(measures)]
+        pictures += [draw_effects(measures, sensitivity), draw_send_rates(measures, sensitivity)]
+    return [(inline_svg(figure, description), note) for figure, description, note in pictures]
+
+
+def draw_residuals(measures: Measures) -> Picture:
+    """Kept and removed residuals in units of their limit."""
+    removal = measures.fitted.critic_.removal
+    values = np.clip(measures.relative, -WIDEST, WIDEST)
+    bins = np.linspace(-WIDEST, WIDEST, 65).tolist()
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    axes.hist(values[measures.used & ~measures.removed], bins=list(edges), color=BLUE, alpha=0.75, label="kept")
-    note = "How far rewards lie from what the fit expects, in the width that normal noise would have."
+    axes.hist(values[measures.used & ~measures.removed], bins=bins, color=BLUE, alpha=0.75, label="kept")
+    note = "Distance of rewards from the fit, in the width that normal noise would have."
     if removal is not None:
-        for mask, label, colour in (
-            (~measures.treated, "removed, nothing sent", GREY),
-            (measures.treated, "removed, sent", ORANGE),
-        ):
-            gone = values[measures.removed & mask]
-            axes.hist(gone, bins=list(edges), histtype="step", linewidth=1.5, color=colour, label=label)
+        outline = {"bins": bins, "histtype": "step", "linewidth": 1.5}
+        treated = measures.treated
+        axes.hist(values[measures.removed & ~treated], color=GREY, label="removed, nothing sent", **outline)
+        axes.hist(values[measures.removed & treated], color=ORANGE, label="removed, sent", **outline)
         axes.axvline(-1, color=INK, linewidth=0.8, linestyle="--", label=removal.name)
         axes.axvline(1, color=INK, linewidth=0.8, linestyle="--")
         note = "Artefacts stand apart. A tail that runs smoothly through the dashed line is a skewed reward being cut."
     axes.set_yscale("log")  # Matplotlib wants counts above 0 first, and all may have been removed.
-    label_axes(
-        axes,
-        x=f"residual, in {removal.unit if removal else 'caps of normal noise'} (± 4 and beyond at the edge)",
-        y="decision points (log scale)",
-        title="Residuals",
-    )
+    unit = "caps of normal noise" if removal is None else removal.unit
+    x = f"residual, in {unit} (± 4 and beyond at the edge)"
+    label_axes(axes, x=x, y="decision points (log scale)", title="Residuals")
     add_legend(figure, axes)
-    return inline_svg(figure, "Histogram of residuals in units of their limit, kept and removed"), note
+    return figure, "Histogram of residuals in units of their limit, kept and removed", note
 
 
-def _draw_people(audit: AuditFindings) -> tuple[Markup, str]:
-    measures = audit.measures
-    used, removed = measures.total(measures.used), measures.total(measures.removed)
-    everybody = 100 * removed[used > 0] / used[used > 0]
-    rank, share = thin_out(everybody)
+def draw_people(measures: Measures) -> Picture:
+    """Each participant's share of removed decision points."""
+    used = measures.total(measures.used)
+    removed = measures.total(measures.removed)
+    shares = 100 * removed[used > 0] / used[used > 0]
+    rank, shown = thin_out(shares)
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    axes.plot(rank, share, "o", color=BLUE, markersize=4, label="one participant")
-    axes.axhline(100 * removed.sum() / used.sum(), color=ORANGE, label="over all")
+    axes.plot(rank, shown, "o", color=BLUE, markersize=4, label="one participant")
+    axes.axhline(100 * removed.sum() / used.sum(), color=ORANGE, label="all people")
     axes.set_ylim(bottom=0)
     label_axes(axes, x="people, by share removed", y="decision points removed (%)", title="Removal by participant")
     add_legend(figure, axes)
-    note = "Somebody far above the others may have a broken sensor."
-    note += describe_sample(len(rank), len(everybody), "people")
-    return inline_svg(figure, "Share of decision points removed for every participant"), note
+    note = "A participant far above the others may have a broken sensor." + describe_sample(len(rank), len(shares), "people")
+    return figure, "Share of decision points removed for every participant", note
 
 
-def _draw_time(audit: AuditFindings) -> tuple[Markup, str]:
-    measures, elapsed = audit.measures, audit.measures.elapsed
+def draw_time(measures: Measures) -> Picture:
+    """Rates of removal over participants' time, by action."""
+    tenth = np.minimum((10 * measures.elapsed).astype(np.int64), 9)
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    for group, label, colour, aside in (
-        (measures.treated, "sent", ORANGE, 0.8),
-        (~measures.treated, "nothing sent", GREY, -0.8),
-    ):
-        found, middles = [], []
-        for tenth in range(10):
-            rows = measures.used & group & (elapsed >= tenth / 10) & (elapsed < (tenth + 1) / 10)
-            if rows.any():
-                found.append(ratio_interval(measures.total(rows & measures.removed), measures.total(rows)))
-                middles.append(10 * tenth + 5 + aside)
-        rates, ends = interval_bars(found, scale=100)
-        axes.errorbar(middles, rates, ends, fmt="o", color=colour, label=label, markersize=4, linewidth=1)
+    groups = ((measures.treated, "sent", ORANGE, 0.8), (~measures.treated, "nothing sent", GREY, -0.8))
+    for group, label, colour, offset in groups:
+        present = np.unique(tenth[measures.used & group])
+        rates = []
+        for number in present:
+            rows = measures.used & group & (tenth == number)
+            rates.append(ratio_interval(measures.total(rows & measures.removed), measures.total(rows)))
+        values, ends = interval_bars(rates, scale=100)
+        x = 10 * present + 5 + offset
+        axes.errorbar(x, values, ends, fmt="o", color=colour, label=label, markersize=4, linewidth=1)
     axes.set_ylim(bottom=0)
-    x = "part of the participant's study (%)"
-    label_axes(axes, x=x, y="decision points removed (%)", title="Removal over time, by action")
+    x_label = "part of the participant's study (%)"
+    label_axes(axes, x=x_label, y="decision points removed (%)", title="Removal over time, by action")
     add_legend(figure, axes)
-    alternative = "Share of decision points removed over time after sending and after nothing"
-    return inline_svg(figure, alternative), "Bars: 95 % intervals over people."
+    description = "Share of decision points removed over time after sending and after nothing"
+    return figure, description, "Bars: 95 % intervals over people."
 
 
-def _draw_effects(audit: AuditFindings) -> tuple[Markup, str]:
+def draw_effects(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> Picture:
+    """The mean effect at several limits."""
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    grid, limit = audit.sensitivity[:-1], audit.measures.fitted.critic_.removal.name
-    taus = [found.tau for found in grid]
-    values, ends = interval_bars([found.effect for found in grid])
+    *grid, unlimited = sensitivity
+    limit = measures.fitted.critic_.removal.name
+    taus = [row.tau for row in grid]
+    values, ends = interval_bars([row.effect for row in grid])
     axes.errorbar(taus, values, ends, fmt="o-", color=BLUE, markersize=4, linewidth=1, label=f"with {limit} there")
-    axes.axhline(audit.sensitivity[-1].effect.value, color=GREEN, linestyle="--", label=f"without {limit}")
-    axes.axvline(audit.measures.fitted.critic_.strictness, color=GREY, linewidth=0.8, label="this fit")
-    _set_logarithmic(axes, taus)
-    label_axes(
-        axes, x="τ (how high the limit is)", y=f"mean effect of sending\n({audit.measures.unit})", title="Effect and limit"
-    )
+    axes.axhline(unlimited.effect.value, color=GREEN, linestyle="--", label=f"without {limit}")
+    _finish_limits(axes, sensitivity)
+    label_axes(axes, x="τ (height of the limit)", y=f"mean effect of sending\n({measures.unit})", title="Effect and limit")
     add_legend(figure, axes)
-    return inline_svg(figure, "Mean treatment effect at several limits"), "Bars: 95 % intervals over people."
+    return figure, "Mean treatment effect at several limits", "Bars: 95 % intervals over people."
 
 
-def _draw_send_rates(audit: AuditFindings) -> tuple[Markup, str]:
+def draw_send_rates(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> Picture:
+    """Send rate and share removed at several limits."""
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
-    grid, limit = audit.sensitivity[:-1], audit.measures.fitted.critic_.removal.name
-    taus = [found.tau for found in grid]
-    axes.plot(taus, [100 * found.send_rate for found in grid], "o-", color=BLUE, label="send rate")
-    axes.plot(taus, [100 * found.removed for found in grid], "s-", color=ORANGE, label="decision points removed")
-    axes.axhline(100 * audit.sensitivity[-1].send_rate, color=GREEN, linestyle="--", label=f"send rate without {limit}")
-    axes.axvline(audit.measures.fitted.critic_.strictness, color=GREY, linewidth=0.8, label="this fit")
+    *grid, unlimited = sensitivity
+    limit = measures.fitted.critic_.removal.name
+    taus = [row.tau for row in grid]
+    axes.plot(taus, [100 * row.send_rate for row in grid], "o-", color=BLUE, label="send rate")
+    axes.plot(taus, [100 * row.removed for row in grid], "s-", color=ORANGE, label="decision points removed")
+    axes.axhline(100 * unlimited.send_rate, color=GREEN, linestyle="--", label=f"send rate without {limit}")
     axes.set_ylim(0, 100)
-    _set_logarithmic(axes, taus)
-    label_axes(axes, x="τ (how high the limit is)", y="decision points (%)", title="Sending and limit")
+    _finish_limits(axes, sensitivity)
+    label_axes(axes, x="τ (height of the limit)", y="decision points (%)", title="Sending and limit")
     add_legend(figure, axes)
-    return inline_svg(figure, "Send rate and share removed at several limits"), "At the logged states."
+    return figure, "Send rate and share removed at several limits", "At the logged states."
 
 
-def _set_logarithmic(axes: Axes, ticks: list[float]) -> None:
+def _finish_limits(axes: Axes, sensitivity: tuple[Sensitivity, ...]) -> None:
+    """A line at the audited fit, and a logarithmic axis with a tick at every limit."""
+    axes.axvline(find_audited(sensitivity).tau, color=GREY, linewidth=0.8, label="this fit")
     axes.set_xscale("log")
     axes.minorticks_off()
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    grid = sensitivity[:-1]
+    axes.set_xticks([row.tau for row in grid], [row.label for row in grid])

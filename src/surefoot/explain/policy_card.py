@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.audit.checks import describe_effect, find_own
 from surefoot.explain.coefficients import Coefficient
 from surefoot.explain.consequences import describe_consequence
 from surefoot.explain.differences import describe_difference
@@ -222,7 +221,7 @@ def _describe_data(explained: ExplainedPolicy) -> tuple[str, ...]:
             f"The coefficients of {logs.action_names[0]} are of the average over the logged actions."
         )
     if audit is not None:
-        effect = describe_effect(audit.measures, find_own(audit.measures, audit.sensitivity))
+        effect = audit.measures.describe_effect(audit.effect)
         sentences.append(f"At the logged states: {effect}.")
     return tuple(sentences)
 
