@@ -105,10 +105,10 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     With `replace` a folder that is there already goes when the new one is whole.
     """
     with refuse_unwritable(path):
-        there = path.exists() or path.is_symlink()
-        if there and not replace:
+        exists = path.exists() or path.is_symlink()
+        if exists and not replace:
             raise InputError(f"{path}: is already there; choose another folder or remove it")
-        if not there:
+        if not exists:
             check_output(path)
         target = path.resolve()
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -116,7 +116,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
         made.mkdir()
         try:
             yield made
-            if there:
+            if exists:
                 target.rename(temporary / "old")
             made.rename(target)
         finally:

@@ -279,7 +279,9 @@ def test_seal_and_restore_a_backup_from_before(trial, restore, tmp_path, later):
     for index in range(later):
         answer(copy, "p1", 1000 + index)
     (words,) = {
-        discrepancy.what for discrepancy in verify(copy.database, [seal]).discrepancies if "counted" not in discrepancy.what
+        discrepancy.problem
+        for discrepancy in verify(copy.database, [seal]).discrepancies
+        if "counted" not in discrepancy.problem
     }
     assert words.endswith("from an older backup, and what followed that backup is lost")
     account(copy.database)

@@ -175,7 +175,7 @@ def _verify_trial(database: Database, seals: list[Seal]) -> bool:
         f"({decision.decision_id})"
         for decision in replayed.differences
     ]
-    lines += [f"{discrepancy.where}: {discrepancy.what}" for discrepancy in checked.discrepancies]
+    lines += [f"{discrepancy.subject}: {discrepancy.problem}" for discrepancy in checked.discrepancies]
     for line in lines[:SHOWN_DIFFERENCES]:
         typer.echo(line)
     if len(lines) > SHOWN_DIFFERENCES:

@@ -262,14 +262,14 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
         raise InputError(f"this cannot be sent as JSON ({error}); give numbers, texts, True, False and None") from error
 
 
-def _plain(value: Any, place: str) -> Value:
+def _plain(value: Any, name: str) -> Value:
     """A value that JSON knows; NumPy's scalars become Python's."""
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{place} is {value}, which is not a finite number; give None where it is missing")
+        raise InputError(f"{name} is {value}, which is not a finite number; give None where it is missing")
     if not isinstance(value, Value):
-        raise InputError(f"{place} is of type {type(value).__name__}; give a number, a text, True, False or None")
+        raise InputError(f"{name} is of type {type(value).__name__}; give a number, a text, True, False or None")
     return value
 
 

@@ -204,9 +204,9 @@ class OutcomeQueue:
             raise QueueError(f"{self.folder}: cannot be used ({error.strerror}); see to the disk or name another") from error
 
 
-def _open_private(path: Path, more: int = 0) -> int:
+def _open_private(path: Path, flags: int = 0) -> int:
     new = not path.exists()
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | more, 0o600)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o600)
     if new:
         _sync_folder(path.parent)
     return file

@@ -53,13 +53,13 @@ LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "labelcolor": I
 
 
 def new_figure(
-    rows: int = 1, columns: int = 1, *, width: float = 9.0, height: float = 4.0, **more: Any
+    rows: int = 1, columns: int = 1, *, width: float = 9.0, height: float = 4.0, **subplots: Any
 ) -> tuple[Figure, Any]:
     """A figure and its axes that belong to no window and no global state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    made = figure.subplots(rows, columns, **more)
+    made = figure.subplots(rows, columns, **subplots)
     for axes in np.ravel(made):
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[:].set_color(GREY)
@@ -76,13 +76,13 @@ def thin_out(values: NDArray[Any], most: int = 300) -> tuple[NDArray[np.int64], 
     return chosen + 1, ordered[chosen]
 
 
-def describe_sample(shown: int, all_there: int, what: str) -> str:
+def describe_sample(shown: int, total: int, things: str) -> str:
     """A sentence for the note below a picture that does not show everything; empty where it does.
 
     >>> describe_sample(300, 100_000, "people")
     ' Shown are 300 of 100,000 people, evenly spaced.'
     """
-    return f" Shown are {shown:,} of {all_there:,} {what}, evenly spaced." if shown < all_there else ""
+    return f" Shown are {shown:,} of {total:,} {things}, evenly spaced." if shown < total else ""
 
 
 def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:

@@ -72,5 +72,5 @@ def save_svg(figure: Figure, path: Path, description: str) -> None:
     day, night = (" ".join(f"--{name}: {colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))
     style = f"<style>:root {{ {day} }} @media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}</style>"
     paper = '<rect width="100%" height="100%" fill="var(--paper)"/>'
-    opening, rest = str(inline_svg(figure, description)).split(">", 1)
-    write_texts({path: f"{opening}>{style}{paper}{rest}"})
+    opening, drawing = str(inline_svg(figure, description)).split(">", 1)
+    write_texts({path: f"{opening}>{style}{paper}{drawing}"})

@@ -38,10 +38,10 @@ class RewardUnit:
         """
         if not self.transform.startswith("log("):
             return ""
-        parts = [100 * math.expm1(part) for part in (difference.value, difference.low, difference.high)]
+        percents = [100 * math.expm1(end) for end in (difference.value, difference.low, difference.high)]
         # Two digits of the width, as for every estimate; without an interval a whole percent.
-        width = parts[2] - parts[1]
+        width = percents[2] - percents[1]
         decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 0
-        value, low, high = (f"{format_signed(part, decimals)} %" for part in parts)
-        told = f"about {value} {self.column}"
-        return told if math.isnan(parts[1]) else f"{told} ({low} to {high})"
+        value, low, high = (f"{format_signed(percent, decimals)} %" for percent in percents)
+        words = f"about {value} {self.column}"
+        return words if math.isnan(percents[1]) else f"{words} ({low} to {high})"

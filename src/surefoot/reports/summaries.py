@@ -37,8 +37,8 @@ def make_table(*names: str, text: int = 1) -> Table:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for place, name in enumerate(names):
-        table.add_column(name, justify="left" if place < text else "right")
+    for position, name in enumerate(names):
+        table.add_column(name, justify="left" if position < text else "right")
     return table
 
 

@@ -225,8 +225,8 @@ def _digest_day(trial: Trial, at: datetime) -> str | None:
 
 def make_row(trial: Trial, channel: str, occasion: str, kind: str, text: str, at: datetime) -> dict[str, Any]:
     """A message of the outbox."""
-    where = trial.settings.alerts.dashboard_url
-    lines = [text, "", f"Time: {at:%Y-%m-%d %H:%M} UTC", f"Dashboard: {where}" if where else "Look at the dashboard."]
+    address = trial.settings.alerts.dashboard_url
+    lines = [text, "", f"Time: {at:%Y-%m-%d %H:%M} UTC", f"Dashboard: {address}" if address else "Look at the dashboard."]
     message = {"kind": kind, "title": f"[{trial.settings.title}] {kind}", "text": "\n".join(lines) + "\n"}
     times = {"created_at": at, "due_at": at, "attempts": 0}
     return {"channel": channel, "occasion": occasion, "kind": kind, "content": json.dumps(message), **times}

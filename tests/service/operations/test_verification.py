@@ -76,7 +76,7 @@ def run(database, *statements):
 
 
 def found(database, *seals):
-    return [f"{one.where}: {one.what}" for one in verify(database, seals).discrepancies]
+    return [f"{discrepancy.subject}: {discrepancy.problem}" for discrepancy in verify(database, seals).discrepancies]
 
 
 FIRST = "participant_id = 'p0' AND decision_idx = 3"

@@ -129,4 +129,6 @@ def test_an_erasure_without_its_record_is_found(trial):
     blank = {"context": "{}", "state": "[]", "availability_reasons": "[]", "salt": None}
     with trial.database.transaction() as connection:
         connection.execute(sa.update(decisions).values(**blank))
-    assert [one.what for one in verify(trial.database).discrepancies] == ["was emptied without an erasure on record"] * 3
+    assert [discrepancy.problem for discrepancy in verify(trial.database).discrepancies] == [
+        "was emptied without an erasure on record"
+    ] * 3

@@ -92,11 +92,13 @@ class Viewer:
         return "?" + urlencode({**dict(parse_qsl(self.query)), **changes})
 
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
-        who = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts, "is_blind": self.is_blind}
-        who["pages"] = self.pages
+        viewer = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts, "is_blind": self.is_blind}
+        viewer["pages"] = self.pages
         settings = self.trial.settings
         frame = {"study": settings.title, "zone": settings.time_zone, "clock": clock.read_simulated_time()}
-        return HTMLResponse(render_template(template, link=self.link, who=who, token=self.token, **frame, **content), status)
+        return HTMLResponse(
+            render_template(template, link=self.link, who=viewer, token=self.token, **frame, **content), status
+        )
 
 
 def render_template(name: str, **content: Any) -> str:
@@ -235,9 +237,9 @@ async def find_acting_admin(request: Request) -> Viewer:
     return viewer
 
 
-def limit_rate(request: Request, who: str) -> None:
+def limit_rate(request: Request, caller: str) -> None:
     """The same limit as for the API."""
-    refuse_early(request.app.state.rate_limiter.seconds_to_wait(who))
+    refuse_early(request.app.state.rate_limiter.seconds_to_wait(caller))
 
 
 def limit_sign_ins(request: Request) -> None:

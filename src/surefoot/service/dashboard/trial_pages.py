@@ -185,7 +185,7 @@ def alerts_page(viewer: Reader, download: Download = "") -> Response:
     return viewer.page(
         "alerts",
         alerts=listed,
-        ways={name: where for name, where in ways.items() if where},
+        ways={name: address for name, address in ways.items() if address},
         messages=messages.list_messages(viewer.trial),
     )
 

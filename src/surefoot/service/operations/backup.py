@@ -209,7 +209,7 @@ def _erase_again(connection: sa.Connection, listed: Path, by: str) -> Erasure:
     return Erasure(sum(erasure.decisions for erasure in erased), sum(erasure.outcomes for erasure in erased))
 
 
-def _parse_erasure(line: str, where: str) -> tuple[str | None, datetime | None, str]:
+def _parse_erasure(line: str, location: str) -> tuple[str | None, datetime | None, str]:
     """Who was erased, what came before which moment (None: everything), and why."""
     try:
         erasure = json.loads(line)
@@ -217,4 +217,4 @@ def _parse_erasure(line: str, where: str) -> tuple[str | None, datetime | None, 
         # Somebody who was erased whole stays erased, also what came after the backup was made.
         return erasure["participant_id"], None if before is None else datetime.fromisoformat(before), str(erasure["reason"])
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{where}: not an erasure; surefoot backup and surefoot erase write the list") from error
+        raise InputError(f"{location}: not an erasure; surefoot backup and surefoot erase write the list") from error

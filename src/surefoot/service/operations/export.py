@@ -153,7 +153,7 @@ def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
     return pa.table(named)
 
 
-def _outcome_table(found: list[Any]) -> pa.Table:
+def _outcome_table(rows: list[Any]) -> pa.Table:
     import pyarrow as pa
 
     moment = pa.timestamp("us", "UTC")
@@ -166,15 +166,15 @@ def _outcome_table(found: list[Any]) -> pa.Table:
         "late": pa.bool_(),
         "echoed_probability": pa.float64(),
     }
-    return pa.table({name: pa.array([row[name] for row in found], kind) for name, kind in kinds.items()})
+    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
-def _make_action_table(found: list[Any]) -> pa.Table:
+def _make_action_table(rows: list[Any]) -> pa.Table:
     import pyarrow as pa
 
     text = pa.string()
     kinds = {"done_by": text, "done_at": pa.timestamp("us", "UTC"), "action": text, "subject": text, "detail": text}
-    return pa.table({name: pa.array([row[name] for row in found], kind) for name, kind in kinds.items()})
+    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
 SECTION = re.compile(r"^[ \t]*\[collection\][^\n]*\n(?:(?![ \t]*\[)[^\n]*\n)*", re.MULTILINE)

@@ -76,7 +76,7 @@ def read_seals(path: Path) -> list[Seal]:
     return seals
 
 
-def _parse_seal(line: str, where: str) -> Seal:
+def _parse_seal(line: str, location: str) -> Seal:
     try:
         fields: dict[str, Any] = json.loads(line)
         if fields.pop("format") != FORMAT:
@@ -86,9 +86,9 @@ def _parse_seal(line: str, where: str) -> Seal:
             moment, int(fields.pop("position")), str(fields.pop("hash")), str(fields.pop("study")), fields.pop("counts")
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{where}: not a seal; surefoot seal writes them") from error
+        raise InputError(f"{location}: not a seal; surefoot seal writes them") from error
     if moment.tzinfo is None:
-        raise InputError(f"{where}: the seal's time has no zone")
+        raise InputError(f"{location}: the seal's time has no zone")
     return seal
 
 
@@ -135,8 +135,8 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Discrepancy:
     """Something that is not as it was recorded."""
 
-    where: str
-    what: str
+    subject: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -213,21 +213,23 @@ class _Walk:
                 yield from (Discrepancy(f"seal of {seal.words}", words) for seal in seals)
 
     def _check_block(self, block: Any, before: bytes) -> Iterator[Discrepancy]:
-        where = f"ledger block {block.position}"
+        subject = f"ledger block {block.position}"
         if block.position != self.position + 1:
-            yield Discrepancy(where, f"follows block {self.position}: blocks between them were removed")
+            yield Discrepancy(subject, f"follows block {self.position}: blocks between them were removed")
         elif bytes(block.hash) != chain(before, digest_block(block.recorded_at, block.entries)):
-            yield Discrepancy(where, "was changed: its hash does not follow from what it holds and the hash before")
+            yield Discrepancy(subject, "was changed: its hash does not follow from what it holds and the hash before")
         if self._is_after_seals(block.position):
-            yield from self._check_date(where, block.recorded_at)
+            yield from self._check_date(subject, block.recorded_at)
 
     def _is_after_seals(self, position: int) -> bool:
         return self._last_seal is not None and position > self._last_seal.position
 
-    def _check_date(self, where: str, moment: datetime | None) -> Iterator[Discrepancy]:
+    def _check_date(self, subject: str, moment: datetime | None) -> Iterator[Discrepancy]:
         seal = self._last_seal
         if seal is not None and moment is not None and moment < seal.sealed_at - CLOCK_TOLERANCE:
-            yield Discrepancy(where, f"is dated {moment:%Y-%m-%d %H:%M} UTC but was recorded after the seal of {seal.words}")
+            yield Discrepancy(
+                subject, f"is dated {moment:%Y-%m-%d %H:%M} UTC but was recorded after the seal of {seal.words}"
+            )
 
     def _check_seals(self, block: Any) -> Iterator[Discrepancy]:
         for seal in self._seals.get(block.position, ()):
@@ -264,13 +266,13 @@ class _Walk:
         rows = {row[evidence.key[0]]: row for row in self._connection.execute(chosen).mappings()}
         for (key, *digests), after_seals in pending:
             row = rows.get(key[0])
-            where = evidence.describe(key)
+            subject = evidence.describe(key)
             if row is None:
-                yield Discrepancy(where, "was recorded and is no longer there")
+                yield Discrepancy(subject, "was recorded and is no longer there")
                 continue
-            yield from (Discrepancy(where, change) for change in _find_changes(evidence, row, key, digests))
+            yield from (Discrepancy(subject, change) for change in _find_changes(evidence, row, key, digests))
             if after_seals:
-                yield from self._check_date(where, row.get(evidence.moment))
+                yield from self._check_date(subject, row.get(evidence.moment))
 
 
 def _find_changes(evidence: Evidence, row: Any, key: list[Any], digests: list[str]) -> Iterator[str]:
