@@ -16,8 +16,7 @@ import numpy as np
 
 import surefoot as sf
 from surefoot.audit.checks import SURE
-from surefoot.inference.drift import find_drift
-from surefoot.inference.wandering import find_wandering
+from surefoot.inference.change import find_change
 from surefoot.policies.features import critic_features
 from surefoot.simulators.heartsteps import REWARD_SPREAD
 
@@ -59,8 +58,8 @@ def collect(kind, people, points, seed):
 
 def run_tests(logs):
     """p-values of the audit's tests: of effects that move alike, of all coefficients, and of people who wander."""
-    drift = find_drift(logs, logs.usable, np.ones(3))
-    return drift.effect_p_value, drift.p_value, find_wandering(logs, logs.usable, np.ones(3)).p_value
+    change = find_change(logs, logs.usable, np.ones(3))
+    return change.effect_p_value, change.p_value, change.wandering_p_value
 
 
 def measure_sizes():

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 import surefoot as sf
 from surefoot.audit import audit
 from surefoot.explain import explain
-from surefoot.inference import participant_bootstrap
+from surefoot.inference import participant_intervals
 from surefoot.learning import actor
 from surefoot.learning.methods import Method
 from tests.problems import three_actions
@@ -79,7 +79,7 @@ def test_an_audit_of_few_variables_leaves_nothing_out():
 
 
 def test_an_explanation_draws_nothing_that_takes_long(fitted, monkeypatch):
-    monkeypatch.setattr(participant_bootstrap, "MOST_WORK", 1e8)
+    monkeypatch.setattr(participant_intervals, "MOST_WORK", 1e8)
     fits = count_calls(monkeypatch, Method, "fit_critic")
     explained = explain(fitted)
     assert len(fits) == 0
@@ -120,7 +120,7 @@ def test_an_explanation_draws_nothing_that_takes_long(fitted, monkeypatch):
 def test_own_intervals_are_computed_for_as_many_people_as_time_allows(monkeypatch):
     fitted = sf.method("accb").fit(make_logs(people=6, points=20, variables=32))
     work_of_one = 10 * (20 + 66 / 3) * 66**2
-    monkeypatch.setattr(participant_bootstrap, "MOST_WORK", 2.5 * work_of_one)
+    monkeypatch.setattr(participant_intervals, "MOST_WORK", 2.5 * work_of_one)
     explained = explain(fitted, draws=10)
     assert explained.coefficients.own_people == 2
     assert "No intervals of their own for 4 people" in " ".join(explained.left_out)

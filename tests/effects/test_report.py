@@ -12,7 +12,7 @@ from surefoot import InputError
 from surefoot.data.frames import csv_text
 from surefoot.effects import Words, analyse, wcls
 from surefoot.effects.estimators import ESTIMATORS, estimate_robustly
-from surefoot.effects.report import EffectRow, adjust_for_multiplicity, describe_effect
+from surefoot.effects.report import describe_effect
 from surefoot.effects.sample_quality import assess_sample
 from tests.effects.trials import COLUMNS, make_trial
 
@@ -40,14 +40,6 @@ def test_average_and_moderated_effects_are_those_of_wcls(report):
 def test_the_multiplicity_of_what_was_asked_is_said(report):
     assert len(report.table) == 8 and "8 tests were asked" in report.notes[0]
     assert all(row.p_holm >= row.p for row in report.table)
-
-
-def test_holm_by_hand():
-    blank = EffectRow("a", "a", 0, 1, 0, 0, 0, 9, 0.0)
-    given = [EffectRow(*vars(blank).values()) for _ in range(4)]
-    for row, p in zip(given, (0.01, 0.04, 0.03, 0.005), strict=True):
-        object.__setattr__(row, "p", p)
-    assert [row.p_holm for row in adjust_for_multiplicity(given)] == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 def test_counts_and_shares_by_action_are_those_of_the_frame():

@@ -4,8 +4,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.explain import explain
-from surefoot.inference import participant_bootstrap as resampled
-from surefoot.inference.participant_bootstrap import bootstrap_coefficients
+from surefoot.inference import participant_intervals as resampled
+from surefoot.inference.participant_intervals import bootstrap_coefficients
 from surefoot.inference.sandwich import compute_influences
 from surefoot.numerics import random_streams
 from tests.studies import many

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from surefoot.inference.leaks import Series, correlate_with_outcome
+from surefoot.inference.leaks import correlate_with_outcome
 
 SIZES = [(20, 100), (40, 30), (3, 25), (1, 60)]
 
@@ -13,9 +13,7 @@ def correlate(values, outcome, action):
     """Of arrays (people, decision points)."""
     people, points = outcome.shape
     columns = np.column_stack([column.ravel() for column in values])
-    return correlate_with_outcome(
-        Series.of_rows(columns, outcome.ravel(), action.ravel(), np.repeat(np.arange(people), points))
-    )
+    return correlate_with_outcome(columns, outcome.ravel(), action.ravel(), np.repeat(np.arange(people), points))
 
 
 def walk(rng, people, points, rho):
@@ -147,8 +145,8 @@ def test_too_few_or_constant_values_say_nothing():
     assert correlate([np.ones_like(outcome), np.full_like(outcome, np.nan)], outcome, action).size.tolist() == [0.0, 0.0]
     assert correlate([rng.standard_normal(outcome.shape)], np.ones_like(outcome), action).size.tolist() == [0.0]
     assert correlate([outcome], outcome, np.zeros_like(action)).unsafe.all()
-    empty = Series.of_rows(np.zeros((0, 2)), np.zeros(0), np.zeros(0, dtype=int), np.zeros(0, dtype=int))
-    assert correlate_with_outcome(empty).size.tolist() == [0.0, 0.0]
+    empty = (np.zeros((0, 2)), np.zeros(0), np.zeros(0, dtype=int), np.zeros(0, dtype=int))
+    assert correlate_with_outcome(*empty).size.tolist() == [0.0, 0.0]
 
 
 def test_missing_outcomes_and_values_leave_the_last_known_ones():

@@ -5,7 +5,7 @@ from scipy import stats
 
 import surefoot as sf
 from surefoot.inference import sandwich
-from surefoot.inference.sandwich import Influences, _density_at, compute_influences, takes_refits
+from surefoot.inference.sandwich import Influences, compute_influences, estimate_density, takes_refits
 from surefoot.learning.actor import optimise
 from surefoot.learning.methods import actor_critic
 from surefoot.numerics import arrays
@@ -169,15 +169,15 @@ def test_covariances_and_half_widths_are_their_formulas():
     assert np.isfinite(Influences(critic, policy, 7).covariance("critic")).all()
 
 
-def test_the_density_at_the_cap_is_an_epanechnikov_kernel_of_silvermans_width():
+def test_theestimate_density_the_cap_is_an_epanechnikov_kernel_of_silvermans_width():
     distance = np.abs(np.random.default_rng(1).standard_normal(500))
     width = 2.34 * 0.7 * 500**-0.2
     gap = (distance - 1.5) / width
     expected = np.maximum(0.75 * (1 - gap**2) / width, 0.0)
-    assert_allclose(_density_at(distance, 1.5, 0.7), expected)
+    assert_allclose(estimate_density(distance, 1.5, 0.7), expected)
     assert 0 < (expected > 0).sum() < 500
     for cap, scale in ((np.inf, 1.0), (1.5, 0.0)):
-        assert (_density_at(distance, cap, scale) == 0).all()
+        assert (estimate_density(distance, cap, scale) == 0).all()
 
 
 def test_the_policys_correction_counts_the_variables_that_it_sees():

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 import surefoot as sf
-from surefoot.inference.sandwich import _density_at, _Rows, compute_influences
+from surefoot.inference.sandwich import Sandwich, compute_influences, estimate_density
 from surefoot.learning.forgetting import FORGOTTEN, discount_rows
 from surefoot.policies.features import critic_features
 
@@ -126,8 +126,9 @@ def test_influences_are_those_of_leaving_each_person_out(logs, name):
     own = compute_influences(found)
     without = np.where(logs.participant_index == 3, np.nan, logs.reward)
     again = sf.method(name, pooling="all", forgetting=RATE, actor_penalty=0.01).fit(logs.with_values(reward=without))
-    rows = _Rows.of(found)
-    near = _density_at(np.abs(rows.residual), rows.cap or np.inf, float(rows.residual[rows.weights > 0].std()))
+    rows = Sandwich(found)
+    cap = np.sqrt(found.threshold_[0])
+    near = estimate_density(np.abs(rows.residual), cap, float(rows.residual[rows.weights > 0].std()))
     assert_allclose(rows.at_cap, discount_rows(logs, RATE)[rows.rows] * near)
     if name == "accb":
         # The penalty is counted in quartiles that move a little with who is there.
@@ -153,7 +154,7 @@ def test_a_critic_without_weights_refuses_to_forget():
 
 
 def test_bootstrap_draws_keep_the_weights_of_the_rows_that_they_draw(logs):
-    from surefoot.inference.participant_bootstrap import bootstrap_coefficients
+    from surefoot.inference.participant_intervals import bootstrap_coefficients
 
     moved = logs.with_values(reward=logs.reward + 1000.0 * logs.time)
     steep, plain = (sf.method("linucb", forgetting=rate).fit(moved) for rate in (0.9, 1.0))

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from surefoot.audit.measures import NEAR, Measures, Sensitivity, find_audited
 from surefoot.data.trajectories import Trajectories
-from surefoot.inference.drift import LEAST_PEOPLE, PER, Drift, find_drift
+from surefoot.inference.change import LEAST_PEOPLE, LEAST_POINTS, PER, Change, find_change
 from surefoot.inference.intervals import Interval, wilson_interval
-from surefoot.inference.wandering import LEAST_POINTS, find_wandering
 from surefoot.learning.critics import Removal
 from surefoot.learning.horizon.consequences import SURE as SURE_OF_REACTION
 from surefoot.learning.horizon.consequences import PooledView
@@ -411,19 +410,18 @@ def check_drift(measures: Measures, effect: Interval) -> Check:
     fitted = measures.fitted
     logs = fitted.logs_
     rows = measures.used & ~measures.removed
-    drift = find_drift(logs, rows, fitted.critic_sees_)
-    wandering = find_wandering(logs, rows, fitted.critic_sees_)
+    change = find_change(logs, rows, fitted.critic_sees_)
     numbers = {
-        "people": drift.people,
-        "effect_change": drift.effect_change._asdict(),
-        "effect_p_value": drift.effect_p_value,
-        "p_value": drift.p_value,
-        "wandering_people": wandering.people,
-        "wandering_p_value": wandering.p_value,
+        "people": change.people,
+        "effect_change": change.effect_change._asdict(),
+        "effect_p_value": change.effect_p_value,
+        "p_value": change.p_value,
+        "wandering_people": change.wandering_people,
+        "wandering_p_value": change.wandering_p_value,
     }
-    if not drift.can_tell:
+    if not change.can_tell:
         reason = (
-            f"{drift.people} people have enough decision points to show a change; at least {LEAST_PEOPLE} are needed to "
+            f"{change.people} people have enough decision points to show a change; at least {LEAST_PEOPLE} are needed to "
             "tell whether coefficients move"
         )
         return Check(name, "fine", reason, "", numbers)
@@ -432,41 +430,43 @@ def check_drift(measures: Measures, effect: Interval) -> Check:
         action, feature = critic_feature_names(logs.state_names, logs.action_names)[number]
         return f"that of '{feature}' under '{action}'"
 
-    alike = min(drift.effect_p_value, drift.p_value) < ALIKE
-    wander = wandering.p_value < WANDERING
-    walk = f"p = {wandering.p_value:.2g}"
-    if not wandering.people:
+    alike = min(change.effect_p_value, change.p_value) < ALIKE
+    wander = change.wandering_p_value < WANDERING
+    walk = f"p = {change.wandering_p_value:.2g}"
+    if not change.wandering_people:
         walk = f"nobody has the {LEAST_POINTS} decision points that this takes"
     reason = (
-        f"the mean effect of sending changes by {format_estimate(drift.effect_change)} in {PER} decision points "
-        f"(p = {drift.effect_p_value:.2g})"
+        f"the mean effect of sending changes by {format_estimate(change.effect_change)} in {PER} decision points "
+        f"(p = {change.effect_p_value:.2g})"
     )
     if not alike and not wander:
         reason = (
-            f"no coefficient moves significantly over the study, in all people alike (p = {drift.p_value:.2g}) or in each "
+            f"no coefficient moves significantly over the study, in all people alike (p = {change.p_value:.2g}) or in each "
             f"individually ({walk}); {reason}"
         )
-        return Check(name, "fine", reason + _describe_doubt(drift, effect), "", numbers)
-    if drift.p_value < ALIKE:
-        reason += f"; coefficients move (p = {drift.p_value:.2g}), most of all {name_coefficient(drift.largest)}"
+        return Check(name, "fine", reason + _describe_doubt(change, effect), "", numbers)
+    if change.p_value < ALIKE:
+        reason += f"; coefficients move (p = {change.p_value:.2g}), most of all {name_coefficient(change.largest)}"
     if wander:
-        reason += f"; people's coefficients move individually ({walk}), most of all {name_coefficient(wandering.largest)}"
+        reason += (
+            f"; people's coefficients move individually ({walk}), most of all {name_coefficient(change.wandering_largest)}"
+        )
     if fitted.forgetting < 1 or (fitted.posterior_ is not None and fitted.posterior_.walk):
         return Check(name, "fine", f"{reason}; the fit allows for it, as it follows people", "", numbers)
     random_walk = "pooling = 'partial' and random_walk = 'estimate'"
     remedy = f"{random_walk}: people change individually, and forgetting would not help"
     if alike:
         # A rate that remembers half of a typical participant's decision points.
-        rate = round(1 - 2 / max(drift.points, 4.0), 3)
+        rate = round(1 - 2 / max(change.points, 4.0), 3)
         remedy = f"forgetting = {rate:g} or, where people change individually, {random_walk}"
     advice = f"the fit is an average over the study; to follow people as they change, write [method] {remedy}"
     return Check(name, "look", reason, advice, numbers)
 
 
-def _describe_doubt(drift: Drift, effect: Interval) -> str:
+def _describe_doubt(change: Change, effect: Interval) -> str:
     """Where an effect that fades to nothing, which is then twice its mean at first, would not have been noticed."""
-    study = drift.points / PER
-    hidden = drift.effect_change.low * study <= -2 * effect.value <= drift.effect_change.high * study
+    study = change.points / PER
+    hidden = change.effect_change.low * study <= -2 * effect.value <= change.effect_change.high * study
     return "; this does not distinguish an effect that lasts from one that fades to nothing" if hidden else ""
 
 

@@ -17,7 +17,7 @@ from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robu
 from surefoot.effects.result import ContrastResults, EffectResult, JointTest, Options, fit_analysis, lay_out_table
 from surefoot.effects.sample_quality import SampleQuality, assess_sample
 from surefoot.errors import InputError
-from surefoot.inference.intervals import Interval
+from surefoot.inference.intervals import Interval, adjust_p_values
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.screened_values import describe_flags
 from surefoot.reports.latex import latex_table
@@ -437,12 +437,13 @@ def analyse(
     chosen_words = words or Words(actions[1] if len(actions) == 2 else "treatment", main.points.analysis.outcome)
     chosen_words = replace(chosen_words, relative=main.is_relative, chance=ESTIMATORS[estimator].binary)
     table = [row for name, result in results.items() for row in _list_rows(name, result, at)]
+    adjusted = adjust_p_values(np.array([row.p for row in table])).tolist()
     tests = f"{len(table)} tests were asked; p (Holm) allows for that." if len(table) > 1 else "One test was asked."
     scale = f"Effects are on the scale {main.points.analysis.transform} of {main.points.analysis.outcome}."
     return EffectsReport(
         checks=check_logs(main.points.to_trajectories()) if checks is None else tuple(checks),
         results=results,
-        table=adjust_for_multiplicity(table),
+        table=tuple(replace(row, p_holm=p) for row, p in zip(table, adjusted, strict=True)),
         joint={
             name: result.joint_test([term for term in result.names if not term.endswith(INTERCEPT)])
             for name, result in results.items()
@@ -518,20 +519,6 @@ def _make_rows(analysis: str, contrast: ContrastResults) -> list[EffectRow]:
         )
         for j, name in enumerate(contrast.names)
     ]
-
-
-def adjust_for_multiplicity(rows: Sequence[EffectRow]) -> tuple[EffectRow, ...]:
-    """Holm's p-values over all rows.
-
-    >>> blank = EffectRow("", "", 0, 1, 0, 0, 0, 9, 0.01)
-    >>> [row.p_holm for row in adjust_for_multiplicity([replace(blank, p=0.04), replace(blank, p=0.03), blank])]
-    [0.06, 0.06, 0.03]
-    """
-    order = np.argsort([row.p for row in rows])
-    scaled = [rows[k].p * (len(rows) - rank) for rank, k in enumerate(order)]
-    highest = np.minimum(np.maximum.accumulate(scaled), 1.0)
-    adjusted = dict(zip(order.tolist(), highest.tolist(), strict=True))
-    return tuple(replace(row, p_holm=adjusted[k]) for k, row in enumerate(rows))
 
 
 def _analyse_complete_rows(frame: Any, results: Mapping[str, EffectResult], place: Place) -> tuple[EffectRow, ...]:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_interval, t_quantile
-from surefoot.inference.participant_bootstrap import bootstrap_coefficients, count_affordable
-from surefoot.inference.posterior_draws import draw_coefficients
+from surefoot.inference.participant_intervals import bootstrap_coefficients, count_affordable, draw_coefficients
 from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
 from surefoot.learning.methods import Method
 from surefoot.learning.pooling import Posterior

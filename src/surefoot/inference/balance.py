@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, stdtr
 
+from surefoot.inference.intervals import adjust_p_values
+
 Floats = NDArray[np.float64]
 FALSE_ALARMS = 1e-3
 """The bound on the share of sound logs in which any variable is called out of balance."""
@@ -61,26 +63,11 @@ class Imbalance:
 def find_imbalances(
     taken: NDArray[np.bool_], probability: Floats, variables: Mapping[str, Floats], person: NDArray[np.int64]
 ) -> list[Imbalance]:
-    """One entry for each variable that varies, in their order.
+    """One entry for each variable (NaN where unknown) that varies, in their order.
 
-    Parameters
-    ----------
-    taken
-        Whether the action was taken, at rows where it was drawn.
-    probability
-        The stated probability of that action, strictly between 0 and 1.
-    variables
-        Values known before the decision by name, NaN where unknown.
-    person
-        Whose the rows are.
+    The rows are those at which the action was drawn, with its stated probability strictly between 0 and 1. p-values are
+    adjusted for the number of variables.
 
-    Returns
-    -------
-    list of Imbalance
-        With p-values adjusted for the number of variables.
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> home = rng.integers(0, 2, 600).astype(float)
     >>> taken = rng.random(600) < np.where(home == 1, 0.8, 0.3)
@@ -90,12 +77,8 @@ def find_imbalances(
     """
     tested = [_test(name, taken, probability, values, person) for name, values in variables.items()]
     imbalances = [imbalance for imbalance in tested if imbalance is not None]
-    order = np.argsort([imbalance.p_value for imbalance in imbalances], kind="stable")
-    highest = 0.0
-    for rank, k in enumerate(order):
-        highest = max(highest, min(1.0, imbalances[k].p_value * (len(order) - rank)))
-        imbalances[k] = replace(imbalances[k], p_value=highest)
-    return imbalances
+    adjusted = adjust_p_values(np.array([imbalance.p_value for imbalance in imbalances]))
+    return [replace(imbalance, p_value=float(p)) for imbalance, p in zip(imbalances, adjusted, strict=True)]
 
 
 def _test(
@@ -103,8 +86,10 @@ def _test(
 ) -> Imbalance | None:
     """None where the variable does not vary."""
     known = ~np.isnan(values)
-    taken, probability = taken[known], probability[known]
-    values, person = values[known], person[known]
+    taken = taken[known]
+    probability = probability[known]
+    values = values[known]
+    person = person[known]
     if len(values) < 2 or np.ptp(values) <= ROUNDING * np.abs(values).max():
         return None
     variance = probability * (1 - probability)
@@ -122,7 +107,8 @@ def _test(
 def _log_ratio(taken: NDArray[np.bool_], probability: Floats, values: Floats) -> float:
     """The largest log Π q(A)/p(A) that Newton's method meets; every λ gives a lower bound of it."""
     stated = np.log(probability) - np.log1p(-probability)
-    largest, tilt = 0.0, 0.0
+    largest = 0.0
+    tilt = 0.0
     for _ in range(STEPS):
         tilted = expit(stated + tilt * values)
         change = ((taken - tilted) @ values) / max(float((tilted * (1 - tilted)) @ values**2), 1e-9)

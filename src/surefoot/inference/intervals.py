@@ -1,4 +1,4 @@
-"""Intervals that respect people: whoever gave many decision points is still one participant."""
+"""Intervals over people: a participant with many decision points is still one participant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 FEW_PEOPLE = 30
-"""Below so many people intervals are rough, and say so."""
+"""With fewer people intervals are rough, and are reported as such."""
 
 
 class Interval(NamedTuple):
@@ -94,7 +94,7 @@ def jackknife_interval(value: float, left_out: NDArray[np.float64]) -> Interval:
 
 
 def describe_roughness(people: int) -> str:
-    """What to say beside intervals over few people; nothing where there are enough.
+    """A remark on intervals over few people; empty where there are enough.
 
     >>> describe_roughness(9)
     '9 people: rough'
@@ -137,6 +137,18 @@ def difference_interval(top: NDArray[Any], bottom: NDArray[Any], top_2: NDArray[
     if not np.isfinite(left_out).all():
         return t_interval(value, error, people - 1)
     return jackknife_interval(value, left_out)
+
+
+def adjust_p_values(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Holm's adjustment for the number of tests.
+
+    >>> adjust_p_values(np.array([0.04, 0.03, 0.01]))
+    array([0.06, 0.06, 0.03])
+    """
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1)), 1.0)
+    return adjusted
 
 
 def sum_by_participant(participant_index: NDArray[np.int64], people: int, values: NDArray[Any]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from surefoot.learning.methods import PosteriorSampler
 from surefoot.learning.priors import list_coefficient_names
 
 OWN_POINTS = 2
-"""A participant's own estimate counts from so many usable decision points for each coefficient on."""
+"""Usable decision points for each coefficient that a participant's own estimate needs."""
 LEAST_PEOPLE = 3
 
 

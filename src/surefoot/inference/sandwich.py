@@ -1,4 +1,4 @@
-"""How far each participant pulls a pooled fit, critic and policy: what the intervals of its coefficients are made of.
+"""How far each participant pulls a pooled fit, critic and policy: the basis of the intervals of its coefficients.
 
 A participant's influence is what the solution would lose without them; the covariance of the coefficients is (n − 1)/n · Σ
 influence · influenceᵀ. With few people the fit is repeated without each of them (the jackknife): the policy is far from
@@ -11,8 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,9 @@ from surefoot.numerics.boltzmann import boltzmann
 from surefoot.numerics.engines import NUMPY
 from surefoot.policies.features import critic_features, effects, policy_features
 
+Floats = NDArray[np.float64]
+Total = Callable[[Floats], Floats]
+"""Sums (rows, …) by participant, or leaves every row by itself."""
 MOST_REFITTED = 120
 """A critic with more coefficients is not fitted again without each of few people."""
 
@@ -39,7 +41,7 @@ class RowInfluences(NamedTuple):
 
     row: NDArray[np.int64]
     """(rows) in the logs."""
-    policy: NDArray[np.float64]
+    policy: Floats
     """(rows, k·m)."""
 
 
@@ -47,16 +49,16 @@ class RowInfluences(NamedTuple):
 class Influences:
     """One row per participant with a usable decision point."""
 
-    critic: NDArray[np.float64]
+    critic: Floats
     """(people, d); NaN where the cap cuts so densely that the fit has no derivative."""
-    policy: NDArray[np.float64] | None
+    policy: Floats | None
     """(people, k·m); None when the policy has no coefficients of its own."""
     policy_features: int
     """How many coefficients of an action the policy learns: state variables that it sees, and the intercept."""
     rows: RowInfluences | None = None
     """Of every single row, where they are wanted and have a formula."""
 
-    def covariance(self, part: str) -> NDArray[np.float64]:
+    def covariance(self, part: str) -> Floats:
         """(n − 1)/n Σ influence influenceᵀ; of the policy times n/(n − m), NaN where people are no more than m features.
 
         θ bends where it follows w, which makes influences look too alike. With the factor its intervals cover 93–97 % at 9,
@@ -70,104 +72,9 @@ class Influences:
         correction = people / (people - free) if people > free else np.nan
         return np.asarray(influences.T @ influences * (people - 1) / people * correction)
 
-    def half_width(self, part: str) -> NDArray[np.float64]:
+    def half_width(self, part: str) -> Floats:
         """t · standard error of every coefficient, t with people − 1 degrees of freedom."""
         return np.asarray(t_quantile(len(self.critic) - 1) * np.sqrt(np.diagonal(self.covariance(part))))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The usable rows of a pooled fit, participant after participant."""
-
-    rows: NDArray[np.int64]
-    """Where they are in the logs."""
-    starts: NDArray[np.int64]
-    """Where each participant's begin."""
-    x: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    residual: NDArray[np.float64]
-    discount: NDArray[np.float64]
-    """How much a decision point counts, 1.0 unless it is forgotten."""
-    at_cap: NDArray[np.float64]
-    """A kernel estimate of the density of residuals at ± the cap: how readily a decision point is dropped or taken back."""
-    cap: float
-    fitted: Method
-
-    @cached_property
-    def base(self) -> NDArray[np.float64]:
-        """[1, s] as the critic sees it."""
-        seen = self.fitted.logs_.state[self.rows] * self.fitted.critic_sees_
-        return np.asarray(np.concatenate([np.ones((len(self.rows), 1)), seen], axis=1))
-
-    @cached_property
-    def z(self) -> NDArray[np.float64]:
-        """[s, 1] as the policy sees it, in the units of its penalty."""
-        state = self.fitted.logs_.state[self.rows]
-        return np.asarray(policy_features(self.fitted.scaling_.standardise(state[None], self.fitted.policy_sees_)[0]))
-
-    @classmethod
-    def of(cls, fitted: Method) -> _Rows:
-        logs = fitted.logs_
-        rows = logs.order[fitted.used_[logs.order]]
-        residual = fitted.residuals_[rows]
-        cap = float(np.sqrt(fitted.threshold_[0]))
-        seen = logs.state[rows] * fitted.critic_sees_
-        weights = fitted.weights_[rows]
-        owner = logs.participant_index[rows]
-        centre = fitted.list_centres(logs)
-        discount = discount_rows(logs, fitted.forgetting)[rows]
-        spread = float(residual[weights > 0].std()) if weights.any() else 0.0
-        return cls(
-            rows=rows,
-            starts=np.flatnonzero(np.diff(owner, prepend=-1)),
-            x=critic_features(seen, logs.action[rows], logs.actions, None if centre is None else centre[rows]),
-            weights=weights,
-            residual=residual,
-            discount=discount,
-            at_cap=discount * _density_at(np.abs(residual), cap, spread),
-            cap=cap if np.isfinite(cap) else 0.0,
-            fitted=fitted,
-        )
-
-    @property
-    def people(self) -> int:
-        return len(self.starts)
-
-    def list_grams(self, weight: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Blocks of people with Σ weight · x xᵀ over each one's rows, (people, d, d)."""
-        size, ends = self.x.shape[1], np.append(self.starts, len(self.x))
-        for block in list_blocks(self.people, cells=size**2):
-            rows = slice(ends[block.start], ends[block.stop])
-            starts = ends[block] - rows.start
-            yield block, _sum_products(self.x[rows], weight[rows], starts)
-
-    def sum_by_participant(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums over each participant's rows of (rows, …)."""
-        return np.asarray(np.add.reduceat(values, self.starts))
-
-
-def _sum_products(x: NDArray[np.float64], weight: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Σ weight · x xᵀ from each start to the next: an entry at a time where the rows may be many and the entries are few."""
-    size = x.shape[1]
-    products = np.empty((len(starts), size, size))
-    if size > FEW_FEATURES:
-        for place, rows in enumerate(np.split(np.arange(len(x)), starts[1:])):
-            products[place] = (x[rows] * weight[rows, None]).T @ x[rows]
-        return products
-    for i in range(size):
-        for j in range(i + 1):
-            products[:, i, j] = np.add.reduceat(weight * x[:, i] * x[:, j], starts)
-            products[:, j, i] = products[:, i, j]
-    return products
-
-
-def _density_at(distance: NDArray[np.float64], cap: float, scale: float) -> NDArray[np.float64]:
-    """Epanechnikov kernel weights K_h(|e| − c), h = 2.34 · scale · n^(−1/5): Silverman's rule for this kernel."""
-    width = 2.34 * scale * len(distance) ** -0.2
-    if not np.isfinite(cap) or width == 0:
-        return np.zeros_like(distance)
-    gap = (distance - cap) / width
-    return np.where(np.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0)
 
 
 def compute_influences(
@@ -175,36 +82,37 @@ def compute_influences(
 ) -> Influences:
     """Every participant's influence on a method fitted with pooling="all"; the policy's, and each row's, where wanted.
 
-    The critic solves Σ u x e = ζ w. Its derivative is not XᵀUX alone: moving w also moves decision points across the cap,
-    which adds −c f(±c) x xᵀ with f the density of residuals at the cap. Left out, the intervals of a capped fit to normal
-    noise would be a third too short. A participant n is left out exactly: influence = (H − H_n)⁻¹ g_n. With `analytic` few
-    people get the sandwich too, which takes no refits.
+    With `analytic` few people get the sandwich too, which takes no refits.
     """
     if not fitted.pooled_:
         raise InputError("the sandwich is for one fit to everybody; with one per participant use bootstrap_coefficients")
-    rows = _Rows.of(fitted)
-    if rows.people < 2:
+    sandwich = Sandwich(fitted)
+    people = len(sandwich.starts)
+    if people < 2:
         raise InputError("the sandwich needs at least 2 people with usable decision points")
+    policy_features = int(fitted.policy_sees_.sum()) + 1
+    with_policy = with_policy and isinstance(fitted, ACCB)
     if takes_refits(fitted) and not analytic:
-        return _leave_each_out(fitted, with_policy)
+        return Influences(*_leave_each_out(fitted, with_policy), policy_features)
     fitted.critic_.require_coefficients(f"an interval of one policy for {FEW_PEOPLE} people or more")
-    if not rows.weights.any():
-        return _know_nothing(fitted, rows)
-    critic = _solve_without_each(fitted, rows)
-    if not (with_policy and isinstance(fitted, ACCB)):
-        return Influences(critic, None, _count_policy_features(fitted))
-    equations = _PolicyEquations.of(fitted, rows)
-    row_influences = _estimate_rows(rows, equations) if with_rows else None
-    return Influences(
-        critic, equations.solve(critic, rows.sum_by_participant), _count_policy_features(fitted), row_influences
-    )
+    if not sandwich.weights.any():  # The critic left nothing to learn from.
+        unknown = np.full((people, fitted.coef_.shape[1]), np.nan) if isinstance(fitted, ACCB) else None
+        return Influences(np.full((people, sandwich.x.shape[1]), np.nan), unknown, policy_features)
+    critic = sandwich.solve_without_each()
+    if not with_policy:
+        return Influences(critic, None, policy_features)
+    equations = _PolicyEquations(sandwich)
+    rows = None
+    if with_rows and fitted.joint_ is None:
+        by_row = sandwich.solve_without_rows()
+        rows = None if by_row is None else RowInfluences(sandwich.rows, equations.solve(by_row, lambda values: values))
+    return Influences(critic, equations.solve(critic, sandwich.sum_by_participant), policy_features, rows)
 
 
 def takes_refits(fitted: Method) -> bool:
     """Whether the fit is repeated without each participant: where they are few, and the critic has not too many
     coefficients or no formula."""
-    logs = fitted.logs_
-    people = len(np.unique(logs.participant_index[fitted.used_]))
+    people = len(np.unique(fitted.logs_.participant_index[fitted.used_]))
     return people < FEW_PEOPLE and (count_coefficients(fitted) <= MOST_REFITTED or not fitted.critic_.has_coefficients)
 
 
@@ -213,85 +121,121 @@ def count_coefficients(fitted: Method) -> int:
     return int((fitted.critic_sees_.sum() + 1) * fitted.logs_.actions)
 
 
-def _solve_without_each(fitted: Method, rows: _Rows) -> NDArray[np.float64]:
-    """What w would lose without each participant, (people, d): (H − H_n)⁻¹ g_n."""
-    penalty = fitted.penalty_[0]
-    pull = (
-        np.stack([rows.sum_by_participant(rows.weights * rows.residual * column) for column in rows.x.T], axis=1)
-        - penalty * (fitted.critic_coef_[0] - fitted.prior_mean(fitted.logs_)) / rows.people
-    )
-    weight = rows.weights - rows.cap * rows.at_cap
-    if count_coefficients(fitted) > MOST_REFITTED:
-        # Too few rows for each coefficient lie at the cap to say where it cuts: it is taken to cut everywhere alike.
-        weight = rows.weights * (1 - rows.cap * rows.at_cap.sum() / rows.weights.sum())
-    squares = (rows.x * weight[:, None]).T @ rows.x
-    used = np.diagonal(squares) != 0  # A variable that the critic does not see has no row in the system.
-    hessian = squares + np.diag(penalty)
-    critic = np.zeros_like(pull)
-    if np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
-        return np.full_like(critic, np.nan)
-    for block, grams in rows.list_grams(weight):
-        others = (hessian - grams)[:, used][:, :, used]
-        critic[block, used] = np.linalg.solve(others, pull[block, used, None])[..., 0]
-    return np.asarray(critic)
+class Sandwich:
+    """The critic's equations Σ u x e = ζ w at the usable rows of a pooled fit, participant after participant.
 
-
-def _estimate_rows(rows: _Rows, equations: _PolicyEquations) -> RowInfluences | None:
-    """As `compute_influences`, with (H − h xxᵀ)⁻¹ g = H⁻¹ g / (1 − h xᵀH⁻¹x) for a single row.
-
-    None where there is no such formula: with a look ahead, or where the cap cuts too densely.
+    Their derivative is not XᵀUX alone: moving w also moves decision points across the cap, which adds −c f(±c) x xᵀ with f
+    the density of residuals at the cap. Left out, the intervals of a capped fit to normal noise would be a third too short.
     """
-    fitted = equations.fitted
-    if fitted.joint_ is not None:
-        return None
-    weight = rows.weights - rows.cap * rows.at_cap
-    penalty = fitted.penalty_[0]
-    hessian = (rows.x * weight[:, None]).T @ rows.x + np.diag(penalty)
-    used = np.diagonal(hessian) != 0
-    if not used.any() or np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
-        return None
-    toward = np.zeros_like(rows.x)
-    toward[:, used] = np.linalg.solve(hessian[np.ix_(used, used)], rows.x[:, used].T).T
-    left = np.maximum(1 - weight * (toward * rows.x).sum(axis=1), 1e-9)
-    critic = toward * (rows.weights * rows.residual / left)[:, None]
-    return RowInfluences(rows.rows, equations.solve(critic, lambda values: values))
+
+    def __init__(self, fitted: Method) -> None:
+        logs = fitted.logs_
+        self.fitted = fitted
+        self.rows = logs.order[fitted.used_[logs.order]]
+        self.starts = np.flatnonzero(np.diff(logs.participant_index[self.rows], prepend=-1))
+        seen = logs.state[self.rows] * fitted.critic_sees_
+        centre = fitted.list_centres(logs)
+        self.x = critic_features(seen, logs.action[self.rows], logs.actions, None if centre is None else centre[self.rows])
+        self.base = np.concatenate([np.ones((len(seen), 1)), seen], axis=1)
+        self.weights = fitted.weights_[self.rows]
+        self.residual = fitted.residuals_[self.rows]
+        self.discount = discount_rows(logs, fitted.forgetting)[self.rows]
+        cap = float(np.sqrt(fitted.threshold_[0]))
+        spread = float(self.residual[self.weights > 0].std()) if self.weights.any() else 0.0
+        # How readily a decision point is dropped or taken back.
+        self.at_cap = self.discount * estimate_density(np.abs(self.residual), cap, spread)
+        self.slope = self.weights - (cap if np.isfinite(cap) else 0.0) * self.at_cap
+
+    def sum_by_participant(self, values: Floats) -> Floats:
+        return np.asarray(np.add.reduceat(values, self.starts))
+
+    def solve_without_each(self) -> Floats:
+        """What w would lose without each participant, (people, d): (H − H_n)⁻¹ g_n."""
+        fitted = self.fitted
+        penalty = fitted.penalty_[0]
+        pulls = [self.sum_by_participant(self.weights * self.residual * column) for column in self.x.T]
+        away = fitted.critic_coef_[0] - fitted.prior_mean(fitted.logs_)
+        pull = np.stack(pulls, axis=1) - penalty * away / len(self.starts)
+        slope = self.slope
+        if count_coefficients(fitted) > MOST_REFITTED:
+            # Too few rows for each coefficient lie at the cap to say where it cuts: it is taken to cut everywhere alike.
+            slope = self.weights * (slope.sum() / self.weights.sum())
+        squares = (self.x * slope[:, None]).T @ self.x
+        used = np.diagonal(squares) != 0  # A variable that the critic does not see has no row in the system.
+        hessian = squares + np.diag(penalty)
+        critic = np.zeros_like(pull)
+        if np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
+            return np.full_like(critic, np.nan)
+        for block, squares_of_each in self._list_squares(slope):
+            others = (hessian - squares_of_each)[:, used][:, :, used]
+            critic[block, used] = np.linalg.solve(others, pull[block, used, None])[..., 0]
+        return np.asarray(critic)
+
+    def _list_squares(self, weight: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Blocks of people with Σ weight · x xᵀ over each participant's rows, (people, d, d)."""
+        size = self.x.shape[1]
+        ends = np.append(self.starts, len(self.x))
+        for block in list_blocks(len(self.starts), cells=size**2):
+            rows = slice(ends[block.start], ends[block.stop])
+            starts = ends[block] - rows.start
+            x = self.x[rows]
+            w = weight[rows]
+            squares = np.empty((len(starts), size, size))
+            if size > FEW_FEATURES:
+                for k, own_rows in enumerate(np.split(np.arange(len(x)), starts[1:])):
+                    squares[k] = (x[own_rows] * w[own_rows, None]).T @ x[own_rows]
+            else:  # An entry at a time where the rows may be many and the entries are few.
+                for i in range(size):
+                    for j in range(i + 1):
+                        squares[:, i, j] = np.add.reduceat(w * x[:, i] * x[:, j], starts)
+                        squares[:, j, i] = squares[:, i, j]
+            yield block, squares
+
+    def solve_without_rows(self) -> Floats | None:
+        """The same without each single row, (rows, d): (H − h xxᵀ)⁻¹ g = H⁻¹ g / (1 − h xᵀH⁻¹x).
+
+        None where the cap cuts too densely.
+        """
+        hessian = (self.x * self.slope[:, None]).T @ self.x + np.diag(self.fitted.penalty_[0])
+        used = np.diagonal(hessian) != 0
+        if not used.any() or np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
+            return None
+        toward = np.zeros_like(self.x)
+        toward[:, used] = np.linalg.solve(hessian[np.ix_(used, used)], self.x[:, used].T).T
+        remainder = np.maximum(1 - self.slope * (toward * self.x).sum(axis=1), 1e-9)
+        return np.asarray(toward * (self.weights * self.residual / remainder)[:, None])
 
 
-def _count_policy_features(fitted: Method) -> int:
-    return int(fitted.policy_sees_.sum()) + 1
+def estimate_density(distance: Floats, cap: float, scale: float) -> Floats:
+    """Epanechnikov kernel weights K_h(|e| − c), h = 2.34 · scale · n^(−1/5): Silverman's rule for this kernel."""
+    width = 2.34 * scale * len(distance) ** -0.2
+    if not np.isfinite(cap) or width == 0:
+        return np.zeros_like(distance)
+    gap = (distance - cap) / width
+    return np.where(np.abs(gap) < 1, 0.75 * (1 - gap**2) / width, 0.0)
 
 
-def _know_nothing(fitted: Method, rows: _Rows) -> Influences:
-    """Where the critic left nothing to learn from."""
-    critic = np.full((rows.people, rows.x.shape[1]), np.nan)
-    policy = np.full((rows.people, fitted.coef_.shape[1]), np.nan) if isinstance(fitted, ACCB) else None
-    return Influences(critic, policy, _count_policy_features(fitted))
-
-
-def _leave_each_out(fitted: Method, with_policy: bool) -> Influences:
-    """The jackknife: the pooled fit again without each of the few people, and without its policy where nobody asks."""
+def _leave_each_out(fitted: Method, with_policy: bool) -> tuple[Floats, Floats | None]:
+    """The jackknife: the pooled fit again without each of the few people, and without its policy where it is not wanted."""
     logs = fitted.logs_
-    with_policy = with_policy and isinstance(fitted, ACCB)
     critic = []
     policy = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)  # That an action is missing without somebody is part of the uncertainty.
+        warnings.simplefilter("ignore", FitWarning)  # An action missing without a participant is part of the uncertainty.
         for participant in np.unique(logs.participant_index[fitted.used_]):
-            rewards = np.where(logs.participant_index == participant, np.nan, logs.reward)
-            others = logs.with_values(reward=rewards)
+            others = logs.with_values(reward=np.where(logs.participant_index == participant, np.nan, logs.reward))
+            Learnable.of_logs(others).require(logs.names.reward)
             if with_policy:
-                Learnable.of_logs(others).require(logs.names.reward)
                 without = replace(fitted, filter=None).fit_some(others, start=fitted.coef_)
                 critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
                 policy.append(fitted.coef_[0] - without.coef_[0])
             else:
                 critic.append(fitted.critic_coef_[0] - _refit_critic(fitted, others))
-    return Influences(np.array(critic), np.array(policy) if with_policy else None, _count_policy_features(fitted))
+    return np.array(critic), np.array(policy) if with_policy else None
 
 
-def _refit_critic(fitted: Method, logs: Trajectories) -> NDArray[np.float64]:
+def _refit_critic(fitted: Method, logs: Trajectories) -> Floats:
     """The pooled critic's coefficients from other logs, (d,)."""
-    Learnable.of_logs(logs).require(logs.names.reward)
     discount = discount_rows(logs, fitted.forgetting)
     joint = fitted.horizon_.look(fitted.make_horizon_task(logs, discount, NUMPY))
     ((fits, rows),) = fitted.pooling_.list_blocks(logs)
@@ -301,112 +245,73 @@ def _refit_critic(fitted: Method, logs: Trajectories) -> NDArray[np.float64]:
     return np.asarray(result.fit.coef[0])
 
 
-@dataclass(frozen=True)
 class _PolicyEquations:
     """θ solves Σ (u s(θ, w) − ζθ) = 0: −J⁻¹ (own score + ∂score/∂w · the critic's influence), J the curvature.
 
-    On the boundary of the stochasticity constraint the multiplier λ and the constraint join the system. The units of the
-    penalty are held.
+    On the boundary of the stochasticity constraint, Σ share · (θᵀz)² = radius, the multiplier λ and the constraint join the
+    system. The units of the penalty are held.
     """
 
-    fitted: ACCB
-    count: float
-    scores: NDArray[np.float64]
-    """(rows, k·m): `count` times the score of each row."""
-    cross: NDArray[np.float64]
-    """(k·m, d): ∂score/∂w."""
-    curvature: NDArray[np.float64]
-    """(k·m, k·m)."""
-    constraint: _Constraint | None
-    """Where θ lies on the boundary."""
-
-    @classmethod
-    def of(cls, fitted: ACCB, rows: _Rows) -> _PolicyEquations:
+    def __init__(self, sandwich: Sandwich) -> None:
+        fitted = sandwich.fitted
+        rows = sandwich.rows
+        self.scaling = fitted.scaling_
         # In the units of the penalty, as it was found.
         theta = fitted.scaling_.to_standard(fitted.policies_.rule.coefficients())[0]
+        state = fitted.logs_.state[rows]
+        z = policy_features(fitted.scaling_.standardise(state[None], fitted.policy_sees_)[0])
+        k, self.features = theta.shape
         penalty = fitted.actor_penalty * fitted.scaling_.reward[0]
-        k, m = theta.shape
-        count = float(rows.discount.sum())
-        advantage = policy_features(fitted.logs_.state[rows.rows]) @ effects(fitted.critic_coef_[0], k + 1).T
-        probability = boltzmann(rows.z @ theta.T)
+        self.count = float(sandwich.discount.sum())
+        advantage = policy_features(state) @ effects(fitted.critic_coef_[0], k + 1).T
+        probability = boltzmann(z @ theta.T)
         slope = probability * (advantage - (probability * advantage).sum(axis=1, keepdims=True))
-        score = (slope[:, :, None] * rows.z[:, None, :]).reshape(len(rows.z), k * m)
-        shrink = np.full((1, m), penalty)
-        stakes = advantage * (rows.weights / count)[:, None]
-        _, gradient, curvature = gain_gradient_curvature(theta[None], rows.z[None], stakes[None], shrink)
-        cross = _cross_derivative(rows, probability, score) / count
-        scores = rows.weights[:, None] * score - rows.discount[:, None] * (penalty * theta.ravel())
-        constraint = None if fitted.radius is None else _Constraint.of(rows, theta, gradient[0], fitted.radius)
-        return cls(fitted, count, scores, cross, curvature[0], constraint)
+        score = (slope[:, :, None] * z[:, None, :]).reshape(len(z), -1)
+        self.scores = sandwich.weights[:, None] * score - sandwich.discount[:, None] * (penalty * theta.ravel())
+        """(rows, k·m): `count` times the score of each row."""
+        stakes = advantage * (sandwich.weights / self.count)[:, None]
+        shrink = np.full((1, self.features), penalty)
+        _, gradient, curvature = gain_gradient_curvature(theta[None], z[None], stakes[None], shrink)
+        self.curvature = curvature[0]
+        self.cross = _cross_derivative(sandwich, z, probability, score) / self.count
+        """(k·m, d): ∂score/∂w."""
+        self.multiplier: float | None = None
+        if fitted.radius is not None:
+            share = sandwich.weights / sandwich.weights.sum()
+            self.metric = np.kron(np.eye(k), (z * share[:, None]).T @ z)
+            self.normal = self.metric @ theta.ravel()
+            if theta.ravel() @ self.normal > (1 - 1e-6) * fitted.radius:
+                self.multiplier = float(theta.ravel() @ gradient[0]) / fitted.radius
+                logits = z @ theta.T
+                self.along = share[:, None] * (logits[:, :, None] * z[:, None, :]).reshape(len(z), -1)
+                self.excess = share * ((logits**2).sum(axis=1) - fitted.radius)
 
-    def solve(
-        self, critic: NDArray[np.float64], total: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
-        """What θ would lose without each participant, or row: `total` sums rows, `critic` is what w would lose."""
+    def solve(self, critic: Floats, total: Total) -> Floats:
+        """What θ would lose without each participant, or row; `critic` is what w would lose."""
         size = len(self.curvature)
         pull = total(self.scores) / self.count + critic @ self.cross.T
         system = self.curvature
-        if self.constraint is not None:
-            pull, system = self.constraint.join(pull, system, total)
+        if self.multiplier is not None:
+            pull = np.concatenate([pull - self.multiplier * total(self.along), total(self.excess)[:, None] / 2], axis=1)
+            bent = system - self.multiplier * self.metric
+            system = np.block([[bent, -self.normal[:, None]], [self.normal[None, :], np.zeros((1, 1))]])
         # A variable that the policy does not see, without a penalty, leaves a row of zeros.
-        seen = np.diagonal(self.curvature) != 0
-        free = np.concatenate([seen, np.ones(len(system) - size, dtype=bool)])
+        free = np.ones(len(system), dtype=bool)
+        free[:size] = np.diagonal(self.curvature) != 0
         solution = np.zeros_like(pull)
         solution[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
-        scaling = self.fitted.scaling_
-        features = self.fitted.logs_.state.shape[1] + 1
-        return np.asarray(scaling.to_raw(solution[:, :size].reshape(-1, size // features, features)).reshape(-1, size))
+        standard = solution[:, :size].reshape(len(solution), -1, self.features)
+        return np.asarray(self.scaling.to_raw(standard).reshape(-1, size))
 
 
-@dataclass(frozen=True)
-class _Constraint:
-    """θ on the boundary of the stochasticity constraint, Σ share · (θᵀz)² = radius."""
-
-    multiplier: float
-    metric: NDArray[np.float64]
-    normal: NDArray[np.float64]
-    along: NDArray[np.float64]
-    """(rows, k·m): what each row adds to the normal."""
-    excess: NDArray[np.float64]
-    """(rows): what each row adds to the constraint, twice."""
-
-    @classmethod
-    def of(cls, rows: _Rows, theta: NDArray[np.float64], gradient: NDArray[np.float64], radius: float) -> _Constraint | None:
-        """None where θ lies within."""
-        k, m = theta.shape
-        share = rows.weights / rows.weights.sum()
-        metric = np.kron(np.eye(k), (rows.z * share[:, None]).T @ rows.z)
-        normal = metric @ theta.ravel()
-        if not theta.ravel() @ normal > (1 - 1e-6) * radius:
-            return None
-        multiplier = float(theta.ravel() @ gradient) / radius
-        logits = rows.z @ theta.T
-        along = share[:, None] * (logits[:, :, None] * rows.z[:, None, :]).reshape(-1, k * m)
-        return cls(multiplier, metric, normal, along, share * ((logits**2).sum(axis=1) - radius))
-
-    def join(
-        self,
-        pull: NDArray[np.float64],
-        system: NDArray[np.float64],
-        total: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The equations with those of the constraint and its multiplier."""
-        size = total(self.excess) / 2
-        normal = self.normal
-        pull = np.concatenate([pull - self.multiplier * total(self.along), size[:, None]], axis=1)
-        return pull, np.block(
-            [[system - self.multiplier * self.metric, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]]
-        )
-
-
-def _cross_derivative(rows: _Rows, probability: NDArray[np.float64], score: NDArray[Any]) -> NDArray[np.float64]:
+def _cross_derivative(sandwich: Sandwich, z: Floats, probability: Floats, score: Floats) -> Floats:
     """∂/∂w of Σ u s, (k·m, d): through the advantages, ∂s_a/∂A_b = π_a (δ_ab − π_b) z, and through u at the cap."""
     k = probability.shape[1]
-    m = rows.z.shape[1]
-    size = rows.base.shape[1]
-    cross = score.T @ ((np.sign(rows.residual) * rows.at_cap)[:, None] * rows.x)
+    m = z.shape[1]
+    size = sandwich.base.shape[1]
+    cross = score.T @ ((np.sign(sandwich.residual) * sandwich.at_cap)[:, None] * sandwich.x)
     for a in range(k):
         for b in range(k):
-            bend = rows.weights * probability[:, a] * ((a == b) - probability[:, b])
-            cross[a * m : (a + 1) * m, (b + 1) * size : (b + 2) * size] += (rows.z * bend[:, None]).T @ rows.base
+            bend = sandwich.weights * probability[:, a] * ((a == b) - probability[:, b])
+            cross[a * m : (a + 1) * m, (b + 1) * size : (b + 2) * size] += (z * bend[:, None]).T @ sandwich.base
     return np.asarray(cross)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import find_codes, gives_away_action
 from surefoot.data.trajectories import Trajectories
-from surefoot.inference.leaks import FEWEST_ROWS, LOOK, Correlations, Series, correlate_with_outcome
+from surefoot.inference.leaks import FEWEST_ROWS, LOOK, Correlations, correlate_with_outcome
 from surefoot.log_checks.check import Check
 from surefoot.study import Study, StudyLogs
 
@@ -28,7 +28,7 @@ def check_leaks(read: StudyLogs, study: Study | None) -> Check:
     for j, name in enumerate(logs.state_names):
         values[:, j] = _blank_codes(logs.state[rows, j], *scaling.get(name, (0.0, 1.0)))
     outcome = _blank_codes(read.raw_reward[rows])
-    correlations = correlate_with_outcome(Series.of_rows(values, outcome, action, logs.participant_index[rows]))
+    correlations = correlate_with_outcome(values, outcome, action, logs.participant_index[rows])
     suspects = [name for j, name in enumerate(logs.state_names) if correlations.suspicious[j] and name not in telling]
     sizes = dict(zip(logs.state_names, correlations.size.tolist(), strict=True))
     numbers = {"action": telling, "outcome": {name: size for name, size in sizes.items() if size > 0}}

@@ -148,7 +148,7 @@ def _find_outcome_leaks(
     import pyarrow as pa
     from pyarrow import compute
 
-    from surefoot.inference.leaks import Series, correlate_with_outcome
+    from surefoot.inference.leaks import correlate_with_outcome
 
     if not names:
         return {}
@@ -168,7 +168,7 @@ def _find_outcome_leaks(
     ])  # fmt: skip
     action = np.unique(code_values(cells[roles["action"]])[order], return_inverse=True)[1]
     person = np.unique(code_values(cells[roles["participant"]])[order], return_inverse=True)[1]
-    correlations = correlate_with_outcome(Series.of_rows(values, outcome, action, person))
+    correlations = correlate_with_outcome(values, outcome, action, person)
     words = {}
     for j in np.flatnonzero(correlations.suspicious).tolist():
         nearly = "says" if correlations.unsafe[j] else "nearly says"
