@@ -40,7 +40,7 @@ from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
 SECONDS, PEOPLE = 1.5, 40
-CLIENTS = {1: 0.75, 8: 1.0, 32: 1.5}
+CLIENTS = {1: 0.5, 8: 1.0, 32: 1.5}
 """How many ask at once, and the share of the bare route's decisions per second that the service must reach."""
 STUDY = """\
 [columns]

@@ -10,6 +10,7 @@ import pytest
 from surefoot import InputError
 from surefoot.client import messages
 from surefoot.client.messages import Decision, Outcome, ask_decision
+from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import api_models
 
 WHEN = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -20,7 +21,7 @@ def literals(model, field):
 
 
 def test_words_and_limits_are_those_of_the_service():
-    assert set(get_args(messages.Source)) == literals(api_models.DecisionReply, "source")
+    assert set(get_args(messages.Source)) == literals(DecisionReply, "source")
     assert set(get_args(messages.Status)) == literals(api_models.OutcomeReceipt, "status") | {"refused"}
     described = api_models.Outcomes.model_json_schema()["properties"]["outcomes"]
     assert described["maxItems"] == messages.OUTCOMES_PER_BATCH

@@ -15,7 +15,7 @@ from surefoot.cli import app
 from surefoot.data import column_kinds
 from surefoot.data.column_kinds import Category, Number, StateValues, VariableKind, YesNo
 from surefoot.data.log_columns import LogColumn
-from surefoot.service.trial.context import context_to_state
+from surefoot.service.trial.states import context_to_state
 from surefoot.study.draft import draft_study
 
 HEADER = "participant,time,hour,rain,place,action,reward\n"

@@ -51,7 +51,7 @@ class Recorder:
 
 def alarm(trial, number=1, kind="policy-check", words="participant p-017 has 1000 at decision 3"):
     with trial.database.transaction() as connection:
-        raise_alert(trial.database, connection, kind=kind, occasion=f"test:{number}", message=words)
+        raise_alert(connection, kind=kind, occasion=f"test:{number}", message=words)
 
 
 @needs_openssl

@@ -15,8 +15,7 @@ from surefoot.service.operations.verification import make_seal, verify
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.erasure import Erasure, erase_expired
-from surefoot.service.trial.participants import register_participant
-from surefoot.service.trial.pauses import set_pause, withdraw
+from surefoot.service.trial.participants import register_participant, set_pause, withdraw
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import updates as update_module

@@ -10,11 +10,11 @@ export interface Activation {
 export interface DecisionReply {
   decision_id: string;
   action: number;
-  action_name: string;
   action_prob: number[];
-  policy_id: number | null;
   source: "warm-up" | "policy" | "fallback" | "unavailable";
   reasons: string[];
+  policy_id: number | null;
+  action_name: string;
   warnings?: string[];
 }
 

@@ -20,11 +20,11 @@ from surefoot.service.api.authentication import KeyLookups
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.middleware import RequestMiddleware
 from surefoot.service.api.validation_words import describe_validation_error
-from surefoot.service.database.faults import DATABASE_FAULTS, describe_fault
+from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import MessageSender
 from surefoot.service.operations.monitoring import Metrics, RequestCounters
-from surefoot.service.trial.api_errors import ApiError, error_body
-from surefoot.service.trial.context import context_to_state
+from surefoot.service.trial.api_models import ApiError, error_body
+from surefoot.service.trial.states import context_to_state
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
 from surefoot.service.updates.schedule import Schedule
 from surefoot.study import Study

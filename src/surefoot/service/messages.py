@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
+from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import alerts, decisions, messages, outcomes, updates
 from surefoot.service.trial.alerts import MEANINGS
 from surefoot.service.trial.trial import Trial
@@ -213,7 +214,7 @@ def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> Non
     ]
     if new:
         with trial.database.transaction() as connection:
-            connection.execute(trial.database.insert_new(messages), new)
+            connection.execute(insert_new(connection, messages), new)
 
 
 def _digest_day(trial: Trial, at: datetime) -> str | None:
@@ -310,7 +311,7 @@ def add_test_messages(trial: Trial, channels: list[Channel], at: datetime) -> No
     rows = [make_row(trial, channel.name, f"test:{at.isoformat()}", "test", text, at) for channel in channels]
     if rows:
         with trial.database.transaction() as connection:
-            connection.execute(trial.database.insert_new(messages), rows)
+            connection.execute(insert_new(connection, messages), rows)
 
 
 TICK_SECONDS = 5.0

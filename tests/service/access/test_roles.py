@@ -162,7 +162,7 @@ def test_staff_actions_leave_a_trail(browser):
     update(browser.trial)
     before = len(column(browser.trial, staff_actions.c.id))
     with browser.trial.database.transaction() as connection:
-        alerts.raise_alert(browser.trial.database, connection, kind="no-data", occasion="x", message="x")
+        alerts.raise_alert(connection, kind="no-data", occasion="x", message="x")
     sign_in(browser, "admin")
     form = {"token": token(browser.get("/")), "reason": "=cmd()", "live": "1"}
     for path in ("/participants/p0/pause", "/study/pause", "/policies/1/activate", "/alerts/1/close", "/alerts/1/close"):

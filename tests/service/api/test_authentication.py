@@ -7,7 +7,7 @@ from surefoot.service.access import keys
 from surefoot.service.access.keys import Caller
 from surefoot.service.api import authentication
 from surefoot.service.api.authentication import KeyLookups, parse_strict_json
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import ApiError
 from tests.service.support.client import request
 
 ROUTES = {

@@ -76,7 +76,7 @@ def seeded_alert(browser):
     from surefoot.service.trial.alerts import raise_alert
 
     with browser.trial.database.transaction() as connection:
-        raise_alert(browser.trial.database, connection, kind="no-data", occasion="test", message=NASTY)
+        raise_alert(connection, kind="no-data", occasion="test", message=NASTY)
 
 
 def closed(browser):

@@ -58,7 +58,7 @@ def test_a_file_holds_what_its_page_shows(seeded_browser):
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_formulas_are_neutralised(browser):
     with browser.trial.database.transaction() as connection:
-        raise_alert(browser.trial.database, connection, kind="no-data", occasion="x", message="=cmd|' /C calc'!A0")
+        raise_alert(connection, kind="no-data", occasion="x", message="=cmd|' /C calc'!A0")
     sign_in(browser, "admin")
     (row,) = read(download(browser, "/alerts"))
     assert row["message"] == "'=cmd|' /C calc'!A0"

@@ -3,11 +3,11 @@ from datetime import timedelta
 import pytest
 
 from surefoot.service.dashboard.participation import SPANS, describe_adherence, list_adherence_cells
-from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.outcomes import record_outcomes
-from surefoot.service.trial.participants import register_participant
-from surefoot.service.trial.pauses import withdraw
+from surefoot.service.trial.participants import register_participant, withdraw
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.dashboard.pages import sign_in

@@ -8,8 +8,9 @@ import pytest
 from surefoot.service.access import keys
 from surefoot.service.app import create_app
 from surefoot.service.dashboard.participation import SPANS, describe_adherence, list_unworn
+from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import decisions, outcomes, participants
-from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.dashboard.pages import sign_in

@@ -11,8 +11,7 @@ from surefoot.service.dashboard import participation, policy_pages, trial_pages
 from surefoot.service.database import clock
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
-from surefoot.service.trial.participants import register_participant
-from surefoot.service.trial.pauses import withdraw
+from surefoot.service.trial.participants import register_participant, withdraw
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import queries, updates
 from surefoot.study import Study

@@ -8,8 +8,7 @@ from sqlalchemy.engine import make_url
 
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
-from surefoot.service.database.schema import APPEND_ONLY, metadata, participants
-from surefoot.service.database.sqlite_statements import SqliteStatement
+from surefoot.service.database.schema import metadata, participants
 
 
 def test_the_tables_are_what_the_code_thinks(empty):
@@ -18,7 +17,6 @@ def test_the_tables_are_what_the_code_thinks(empty):
     with empty.snapshot() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     assert databases.schema_version(empty) == databases.newest_schema_version()
-    assert set(APPEND_ONLY) <= set(metadata.tables)
 
 
 def test_an_older_database_is_refused_with_the_remedy(empty):
@@ -37,37 +35,22 @@ def test_what_sqlite_has_committed_is_on_the_disk_and_what_it_erased_is_not(tmp_
     engine.dispose()
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_transaction_of_sqlites_driver_happens_whole_or_not_at_all(trial):
-    insert, select = SqliteStatement(sa.insert(participants)), SqliteStatement(sa.select(participants))
+def test_a_transaction_happens_whole_or_not_at_all(trial):
     row = {"id": "p1", "registered_at": now()}
-    with pytest.raises(sa.exc.IntegrityError), trial.database.driver_transaction() as driver:
-        insert.write(driver, [row])
-        insert.write(driver, [row])
-    with trial.database.driver_transaction() as driver:
-        assert select.fetch(driver, {}) == []
-        insert.write(driver, [row])
+    with pytest.raises(sa.exc.IntegrityError), trial.database.transaction() as connection:
+        connection.execute(sa.insert(participants), row)
+        connection.execute(sa.insert(participants), row)
+    with trial.database.transaction() as connection:
+        assert connection.execute(sa.select(participants)).all() == []
+        connection.execute(sa.insert(participants), row)
     with trial.database.autocommit() as connection:
         assert connection.execute(sa.select(participants)).mappings().all() == [row]
 
 
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_a_call_of_postgresqls_driver_is_a_transaction_and_outlives_a_lost_connection(trial):
-    call = trial.database.call_driver
-    register = "INSERT INTO participants VALUES (%s, 1) RETURNING id"
-    with pytest.raises(sa.exc.OperationalError):
-        call("SELECT pg_terminate_backend(pg_backend_pid())", ())
-    assert call(register, ["p1"]) == "p1", "the next call has another connection"
-    with pytest.raises(sa.exc.IntegrityError):
-        call(register, ["p1"])
-    with trial.database.autocommit() as connection:
-        assert connection.scalar(sa.select(participants.c.id)) == "p1"
-
-
 def test_a_postgresql_that_is_not_there_is_the_databases_fault():
     away = databases.connect("postgresql://nobody@127.0.0.1:1/none")
-    with pytest.raises(sa.exc.OperationalError):
-        away.call_driver("SELECT 1", ())
+    with pytest.raises(sa.exc.OperationalError), away.transaction():
+        pass
     away.close()
 
 

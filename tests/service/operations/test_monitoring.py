@@ -44,8 +44,10 @@ def test_a_full_disk_is_not_ready_and_is_logged(client, caplog):
     client.register("p1")
     assert client.get("/readyz").status_code == 200 and client.decide().status_code == 200
 
-    with client.trial.database.driver_transaction() as connection:
+    @sa.event.listens_for(client.trial.database.engine, "checkout")
+    def fill_disk(connection, *_):
         connection.execute("PRAGMA max_page_count = 1").close()
+
     large = {"weather": 0.5, "engagement": 1.0, "place": "x" * 200}
     statuses = {client.decide(index=index, context=large).status_code for index in range(1, 40)}
     assert statuses == {200, 503}, "the pages that are there are filled first"

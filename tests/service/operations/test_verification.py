@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from surefoot.service.access import keys
 from surefoot.service.database import databases, ledger, schema
 from surefoot.service.database.clock import now
-from surefoot.service.database.evidence import EVIDENCE
+from surefoot.service.database.ledger import EVIDENCE
 from surefoot.service.operations.verification import Seal, make_seal, verify
 from surefoot.service.trial.alerts import close_alert, raise_alert
-from surefoot.service.trial.pauses import set_pause
+from surefoot.service.trial.participants import set_pause
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, fill, update
@@ -33,7 +33,7 @@ def fill_trial(trial):
     set_pause(trial, "p1", paused=True, reason="in hospital", by="key abc")
     with trial.database.transaction() as connection:
         for occasion in ("first", "second"):
-            raise_alert(trial.database, connection, kind="no-data", occasion=occasion, message="silence")
+            raise_alert(connection, kind="no-data", occasion=occasion, message="silence")
     close_alert(trial.database, 2, "key abc")
     with trial.database.transaction() as connection:
         action = {"done_at": now(), "done_by": "key abc", "action": "exported", "subject": "decisions"}
@@ -118,8 +118,8 @@ MANIPULATIONS = {
     ),
     "decision inserted": (
         "INSERT INTO decisions SELECT 'f00', participant_id, 500, decided_at, received_at, study_id, available, "
-        "availability_reasons, context, state, source, fallback_reasons, policy_id, probabilities, random_key, uniform, "
-        f"action, probability, reply, salt FROM {ROW}",
+        "availability_reasons, context, state, action, probabilities, source, fallback_reasons, policy_id, random_key, "
+        f"uniform, probability, reply, salt FROM {ROW}",
         "decision f00 (participant_id p0, decision_idx 500): was inserted",
     ),
     "two decisions swapped": (
@@ -292,7 +292,7 @@ def test_every_column_of_the_evidence_is_hashed_or_left_out_on_purpose():
     left_out = {"updates": {"slot", "beat_at", "host", "process"}, "decisions": {"salt"}, "outcomes": {"salt"}}
     seen = {}
     for one in EVIDENCE.values():
-        seen.setdefault(one.table.name, set()).update(one.names())
+        seen.setdefault(one.table.name, set()).update(column.name for column in one.select().selected_columns)
     for name, columns in seen.items():
         assert columns | left_out.get(name, set()) == {column.name for column in schema.metadata.tables[name].c}, name
 

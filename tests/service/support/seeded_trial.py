@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from surefoot.service.database.clock import VARIABLE
+from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import alerts, decisions, outcomes, participants
-from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.updates import queries, updates
 from surefoot.service.updates.schedule import claim_job
 from tests.service.support.trials import STUDY
@@ -55,7 +56,7 @@ def seed(trial, clock, people=4, days=10):
     clock.set(BEGIN + timedelta(days=days, hours=1))
     with trial.database.transaction() as connection:
         for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("policy-check", NASTY)):
-            alerts.raise_alert(trial.database, connection, kind=kind, occasion=f"{kind}:test", message=words)
+            alerts.raise_alert(connection, kind=kind, occasion=f"{kind}:test", message=words)
     return queries.list_policies(trial)
 
 

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import sqlalchemy as sa
 
+from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import decisions, erasure, outcomes, participants
-from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.updates import queries, updates
 from tests.service.support.client import request

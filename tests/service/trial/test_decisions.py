@@ -1,4 +1,6 @@
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -6,11 +8,14 @@ import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations.verification import verify
-from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial import decisions as decisions_module
+from surefoot.service.trial.api_models import ApiError
+from surefoot.service.trial.participants import register_participant, set_pause, withdraw
 from surefoot.service.trial.replay import replay
+from surefoot.service.trial.trial import open_trial
 from tests.service.support.client import CONTEXT, WHEN
 from tests.service.support.seeded_trial import BEGIN, Clock
-from tests.service.support.trials import answer
+from tests.service.support.trials import answer, column
 
 
 def rows(trial, table=decisions):
@@ -62,17 +67,6 @@ def test_a_misspelt_context_variable_is_named_in_the_answer_and_in_every_retry(c
     away = client.decide(index=2, context={"wether": 1.0}, availability=False, reasons=["driving"]).json()
     assert len(away["warnings"]) == 1, "also where nothing depends on it"
     assert replay(client.trial.database).differences == [] == verify(client.trial.database).discrepancies
-
-
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_answers_from_before_there_were_warnings_replay(trial, monkeypatch):
-    register_participant(trial.database, "p0")
-    with monkeypatch.context() as patch:
-        patch.setattr("surefoot.service.trial.decisions.find_warnings", lambda study, context: None)
-        assert "warnings" not in answer(trial, "p0", 0)
-    assert "warnings" not in answer(trial, "p0", 0), "a retry repeats what was answered"
-    assert answer(trial, "p0", 1)["warnings"] == []
-    assert replay(trial.database).differences == []
 
 
 def test_unavailable_is_nothing_for_certain_with_a_row_and_reasons(client):
@@ -153,3 +147,76 @@ def test_a_value_of_another_type_is_refused_not_implausible(client, value, words
     assert reply.status_code == 422
     assert reply.json()["error"] == {"code": "wrong_type", "message": words, "field": f"context.{name}"}
     assert rows(client.trial) == []
+
+
+@pytest.fixture
+def workers(trial):
+    other = open_trial(trial.study, trial.database.url)
+    register_participant(trial.database, "p0")
+    answer(trial, "p0", 0)
+    yield trial, other
+    other.close()
+
+
+def test_what_another_worker_decided_counts(workers):
+    trial, other = workers
+    decided = answer(other, "p0", 3)
+    assert answer(trial, "p0", 3) == decided, "a retry at another worker"
+    answer(other, "p0", 5)
+    with pytest.raises(ApiError, match="decision 5 was asked for already"):
+        answer(trial, "p0", 4)
+    answer(trial, "p0", 6)
+    with pytest.raises(ApiError, match="another timestamp"):
+        answer(other, "p0", 6, context={})
+    assert sorted(column(trial, decisions.c.decision_idx)) == [0, 3, 5, 6]
+    assert replay(trial.database).differences == [] and verify(trial.database).discrepancies == []
+
+
+def test_workers_that_decide_at_the_same_moment_take_turns(workers, monkeypatch):
+    """Without turns both would read that the point is new, and the second would fail when it adds the point again."""
+    read_points = decisions_module.read_points
+
+    def read_slowly(connection, points):
+        known = read_points(connection, points)
+        time.sleep(0.3)
+        return known
+
+    monkeypatch.setattr(decisions_module, "read_points", read_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda trial: answer(trial, "p0", 1), workers)
+    assert first == second
+    assert sorted(column(workers[0], decisions.c.decision_idx)) == [0, 1]
+
+
+def test_what_staff_did_through_another_worker_counts_at_once(workers):
+    trial, other = workers
+    set_pause(other, "p0", paused=True, reason="ill", by="key abc")
+    assert answer(trial, "p0", 1)["reasons"] == ["paused: the participant"]
+    set_pause(other, "p0", paused=False, reason="well", by="key abc")
+    set_pause(other, None, paused=True, reason="the board asked", by="key abc")
+    assert answer(trial, "p0", 2)["reasons"] == ["paused: the study"]
+    set_pause(other, None, paused=False, reason="checked", by="key abc")
+    assert answer(trial, "p0", 3)["source"] == "warm-up"
+    withdraw(other, "p0", reason="moved", by="key abc")
+    with pytest.raises(ApiError, match="has withdrawn"):
+        answer(trial, "p0", 4)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("step", ["read_points", "record"])
+def test_a_connection_that_ends_in_the_middle_of_a_decision_is_503(client, monkeypatch, step):
+    client.register("p1")
+    original = getattr(decisions_module, step)
+
+    def end_connection(connection, *arguments):
+        process = connection.scalar(sa.text("SELECT pg_backend_pid()"))
+        with client.trial.database.autocommit() as other:
+            assert other.scalar(sa.text(f"SELECT pg_terminate_backend({process})"))
+        return original(connection, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decisions_module, step, end_connection)
+        reply = client.decide("p1")
+    assert (reply.status_code, reply.headers.get("retry-after") is not None) == (503, True), reply.text
+    assert column(client.trial, decisions.c.id) == [], "nothing was recorded"
+    assert client.decide("p1").status_code == 200

@@ -7,7 +7,7 @@ from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
 from surefoot.service.database.schema import alerts
 from surefoot.service.database.schema import policies as policy_rows
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import queries, trial_logs
 from surefoot.trial_rules import policy_checks, proposals

@@ -2,7 +2,8 @@
 
 import pytest
 
-from surefoot.service.trial.api_models import DecisionReply, DecisionRequest, Outcome
+from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.outcomes import record_outcomes
 from surefoot.service.trial.participants import register_participant

@@ -10,7 +10,7 @@ from surefoot.fitting import fit_study
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import updates as update_rows
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import queries, updates

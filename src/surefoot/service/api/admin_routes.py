@@ -11,9 +11,10 @@ from surefoot.service.api.file_replies import export_file, export_study
 from surefoot.service.api.routes import ERRORS, trial_of
 from surefoot.service.database.clock import now
 from surefoot.service.operations.export import FORMATS
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.alerts import count_safety
 from surefoot.service.trial.api_models import (
     Activation,
+    ApiError,
     ParticipantId,
     Pause,
     PolicyList,
@@ -22,8 +23,7 @@ from surefoot.service.trial.api_models import (
     UpdateStatus,
     Withdrawal,
 )
-from surefoot.service.trial.pauses import set_pause, withdraw
-from surefoot.service.trial.safety import count_safety
+from surefoot.service.trial.participants import set_pause, withdraw
 from surefoot.service.updates import queries, update_process
 from surefoot.service.updates.updates import UpdateRunningError
 

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from surefoot.service.access import keys
 from surefoot.service.access.keys import Caller, Role
 from surefoot.service.database.databases import Database
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import ApiError
 
 JSON = "application/json"
 JSON_TYPES = re.compile(r"\s*application/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)

@@ -11,7 +11,7 @@ import traceback
 from typing import Any
 
 from surefoot.service.operations.monitoring import RequestCounters, request_id
-from surefoot.service.trial.api_errors import ApiError, error_body
+from surefoot.service.trial.api_models import ApiError, error_body
 
 log = logging.getLogger("surefoot.service")
 access_log = logging.getLogger("surefoot.access")

@@ -12,8 +12,7 @@ from surefoot.service.api.authentication import AuthenticatedRoute
 from surefoot.service.api.routes import trial_of
 from surefoot.service.database import databases
 from surefoot.service.operations.monitoring import write_readiness
-from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.api_models import ErrorReply
+from surefoot.service.trial.api_models import ApiError, ErrorReply
 
 router = APIRouter(
     route_class=AuthenticatedRoute, tags=["public"], responses={500: {"model": ErrorReply}, 503: {"model": ErrorReply}}

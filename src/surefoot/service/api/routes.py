@@ -8,10 +8,10 @@ from fastapi import APIRouter, Request, Response
 
 from surefoot.service.api.authentication import AuthenticatedRoute, for_body, for_role
 from surefoot.service.api.group_commit import DecisionRecorder
+from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import outcomes, participants
-from surefoot.service.trial.api_errors import ApiError
 from surefoot.service.trial.api_models import (
-    DecisionReply,
+    ApiError,
     DecisionRequest,
     ErrorReply,
     Outcome,

@@ -28,10 +28,11 @@ from surefoot.service.access.keys import Caller, Role, find_caller
 from surefoot.service.access.sessions import ANONYMOUS, SESSION_SECONDS, Session, Sessions
 from surefoot.service.access.staff_trail import record_action, record_visit
 from surefoot.service.database import clock
-from surefoot.service.database.faults import DATABASE_FAULTS, describe_fault
+from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
+from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import ended_sessions, keys
 from surefoot.service.operations.export import FORMATS, FORMULA
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial
 
 COOKIE = "surefoot_session"
@@ -194,7 +195,7 @@ def end_session(trial: Trial, digest: bytes) -> None:
     """Sign a session out for good: its cookie is worth nothing from now on, wherever it is."""
     row = {"digest": digest, "ended_at": clock.now()}
     with trial.database.transaction() as connection:
-        connection.execute(trial.database.insert_new(ended_sessions), row)
+        connection.execute(insert_new(connection, ended_sessions), row)
 
 
 def _find_key_holder(trial: Trial, prefix: str, digest: bytes) -> Caller | None:

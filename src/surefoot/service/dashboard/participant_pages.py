@@ -37,10 +37,9 @@ from surefoot.service.dashboard.charts import POINT, SHARE, Series, draw_line, d
 from surefoot.service.dashboard.participation import find_unworn_points
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, participants
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.outcomes import CURRENT
-from surefoot.service.trial.pauses import find_status, set_pause, withdraw
-from surefoot.service.trial.point_query import PAUSED, WITHDRAWN
+from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status, set_pause, withdraw
 from surefoot.service.trial.trial import Trial
 from surefoot.trial_rules.choices import DOSE
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from surefoot.screening.not_worn import NotWorn
 from surefoot.service.database.schema import decisions, outcomes, participant_events, participants
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.outcomes import CURRENT
-from surefoot.service.trial.point_query import RESUMED, WITHDRAWN
-from surefoot.service.trial.safety import STATUSES
+from surefoot.service.trial.participants import RESUMED, WITHDRAWN, find_statuses
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import trial_logs
 from surefoot.trial_rules.choices import DOSE
@@ -342,7 +341,7 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
         decided = {row.participant_id: row for row in connection.execute(decision_query)}
         heard = {row.participant_id: row.last for row in connection.execute(outcome_query)}
         missing = _count_missing(connection, trial, at)
-        statuses = {row.participant_id: row.kind for row in connection.execute(STATUSES) if row.kind != RESUMED}
+        statuses = {person: status for person, status in find_statuses(connection).items() if status != RESUMED}
     people = []
     for row in known:
         counts = decided.get(row.id)

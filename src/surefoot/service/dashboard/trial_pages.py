@@ -42,12 +42,10 @@ from surefoot.service.dashboard.participation import (
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
 from surefoot.service.messages import make_channels
-from surefoot.service.trial.alerts import close_alert, count_warnings
-from surefoot.service.trial.api_errors import ApiError
+from surefoot.service.trial.alerts import close_alert, count_safety, count_warnings
+from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.outcomes import CURRENT
-from surefoot.service.trial.pauses import find_status
-from surefoot.service.trial.point_query import PAUSED, WITHDRAWN
-from surefoot.service.trial.safety import count_safety
+from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import queries, update_calendar, update_process
 from surefoot.service.updates.updates import UpdateRunningError

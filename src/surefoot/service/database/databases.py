@@ -1,11 +1,11 @@
-"""The database: engines for SQLite and PostgreSQL, the two kinds of transaction, migrations."""
+"""The database: engines for SQLite and PostgreSQL, transactions, faults, migrations."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from surefoot.errors import InputError
-from surefoot.service.database.faults import DatabaseMovedError
-from surefoot.service.database.ledger import PENDING, write_pending
+from surefoot.service.database.ledger import LOCK_LEDGER, PENDING, write_pending
 
 DEFAULT_URL = "sqlite:///surefoot.db"
 NO_TRIAL = (
@@ -30,6 +29,28 @@ CONNECTIONS = 10
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
+class DatabaseMovedError(Exception):
+    """The SQLite file that was opened is no longer at its path: what is written to it would be lost."""
+
+
+DATABASE_FAULTS = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sa.exc.InternalError,
+    sa.exc.TimeoutError,
+    DatabaseMovedError,
+)
+"""The database is away, full, read-only, too slow, or was moved: 503 with Retry-After. Anything else is a 500."""
+
+
+def describe_fault(error: Exception) -> str:
+    """The kind and the database's own code, never the message: that may hold values."""
+    cause = getattr(error, "orig", None)
+    code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
+    kind = type(error if cause is None else cause).__name__
+    return f"{kind} {code}" if code else kind
+
+
 @dataclass(frozen=True, eq=False)
 class Database:
     """One database, and how to read from it and write to it."""
@@ -39,8 +60,6 @@ class Database:
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _file: tuple[str, tuple[int, int] | None] | None = None
     """Of SQLite: the path, and the file that was there when it was opened."""
-    _options: dict[str, Any] = field(default_factory=dict)
-    """Of PostgreSQL's engines."""
 
     @property
     def name(self) -> str:
@@ -53,8 +72,15 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     @contextmanager
-    def autocommit(self) -> Iterator[sa.Connection]:
-        """For single statements that only read: no transaction around them."""
+    def autocommit(self, within: sa.Connection | None = None) -> Iterator[sa.Connection]:
+        """For single statements that only read: no transaction around them.
+
+        A function that is called `within` a transaction uses its connection: one that waits for a second connection can
+        wait for transactions that wait for it.
+        """
+        if within is not None:
+            yield within
+            return
         self._check_file()
         with self._quick.connect() as connection:
             yield connection
@@ -68,37 +94,19 @@ class Database:
             yield connection
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
-        """One transaction, with what it recorded in the ledger; committed, to the disk, when it ends without an error."""
+    def transaction(self, *, alone: bool = False) -> Iterator[sa.Connection]:
+        """One transaction, with what it recorded in the ledger; committed, to the disk, when it ends without an error.
+
+        While a transaction that is `alone` lasts, no other one adds to the ledger: what it has read stays true. SQLite's
+        transactions always are.
+        """
         self._check_file()
+        engine = self._alone if alone and not self.is_sqlite else self.engine
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
-        with self._turn if self.is_sqlite else nullcontext(), self.engine.begin() as connection:
+        with self._turn if self.is_sqlite else nullcontext(), engine.begin() as connection:
             connection.info.pop(PENDING, None)
             yield connection
-            write_pending(connection)
-
-    @contextmanager
-    def driver_transaction(self) -> Iterator[Any]:
-        """A transaction of SQLite's own driver, for `SqliteStatement`s; the ledger is the caller's."""
-        self._check_file()
-        with self._turn, _translate_errors(self.engine):
-            driver = self._writer.driver_connection
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-                yield driver
-                driver.execute("COMMIT")
-            finally:
-                driver.rollback()  # nothing after a commit
-
-    def call_driver(self, statement: str, given: Sequence[Any]) -> Any:
-        """The value of one statement of PostgreSQL's own driver, a transaction by itself; on the disk when this returns."""
-        with _translate_errors(self._direct), closing(self._direct.raw_connection()) as connection:
-            driver: Any = connection.driver_connection
-            try:
-                return driver.execute(statement, given, prepare=True).fetchone()[0]
-            finally:
-                if driver.closed:
-                    connection.invalidate()
+            write_pending(connection, locked=alone or self.is_sqlite)
 
     def _check_file(self) -> None:
         """SQLite goes on writing to a file that was renamed or deleted under it."""
@@ -107,37 +115,18 @@ class Database:
 
     @cached_property
     def _quick(self) -> sa.Engine:
-        options = {"begin": ""} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
-        return self.engine.execution_options(**options)
+        return self.engine.execution_options(begin="")
 
     @cached_property
     def _snapshot(self) -> sa.Engine:
-        options = {"begin": "BEGIN"} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        return self.engine.execution_options(**options)
+        return self.engine.execution_options(begin="BEGIN" if self.is_sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ")
 
     @cached_property
-    def _writer(self) -> Any:
-        """A connection to SQLite that stays, for whoever has the turn."""
-        return self.engine.raw_connection()
-
-    @cached_property
-    def _direct(self) -> sa.Engine:
-        """Connections that commit every statement, in a pool of their own: nothing is set or reset between two calls."""
-        options = {**self._options, "isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None}
-        return sa.create_engine(self.engine.url, **options)
-
-    def insert_new(self, table: sa.Table) -> Any:
-        """An INSERT that skips rows that exist already."""
-        from sqlalchemy.dialects import postgresql, sqlite
-
-        insert = sqlite.insert if self.is_sqlite else postgresql.insert
-        return insert(table).on_conflict_do_nothing()
+    def _alone(self) -> sa.Engine:
+        # One message to the server for both.
+        return self.engine.execution_options(begin=f"BEGIN; {LOCK_LEDGER}")
 
     def close(self) -> None:
-        if "_writer" in vars(self):
-            self._writer.close()
-        if "_direct" in vars(self):
-            self._direct.dispose()
         self.engine.dispose()
 
 
@@ -160,15 +149,18 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
     # A statement that comes again and again is planned once, not every time.
     limits += " -c plan_cache_mode=force_generic_plan"
     limits += f" {parsed.query.get('options', '')}"
-    options: dict[str, Any] = {
-        "pool_size": CONNECTIONS,
-        "max_overflow": 0,
-        "pool_timeout": POOL_SECONDS,
-        "pool_use_lifo": True,  # the connection that knows the statements already
-        "hide_parameters": True,
-        "connect_args": {"connect_timeout": POOL_SECONDS, "options": limits},
-    }
-    return Database(sa.create_engine(parsed, **options), text, _options=options)
+    engine = sa.create_engine(
+        parsed,
+        pool_size=CONNECTIONS,
+        max_overflow=0,
+        pool_timeout=POOL_SECONDS,
+        pool_use_lifo=True,  # the connection that has prepared the statements already
+        hide_parameters=True,
+        isolation_level="AUTOCOMMIT",  # transactions begin as `_begin_explicitly` says
+        connect_args={"connect_timeout": POOL_SECONDS, "options": limits},
+    )
+    _begin_explicitly(engine, "BEGIN")
+    return Database(engine, text)
 
 
 def _identify(path: str) -> tuple[int, int] | None:
@@ -177,16 +169,6 @@ def _identify(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-@contextmanager
-def _translate_errors(engine: sa.Engine) -> Iterator[None]:
-    """A driver's errors become SQLAlchemy's, which everybody else knows."""
-    kinds: Any = engine.dialect.loaded_dbapi.Error
-    try:
-        yield
-    except kinds as error:
-        raise sa.exc.DBAPIError.instance(None, None, error, kinds, hide_parameters=True) from error
 
 
 def lift_time_limit(connection: sa.Connection) -> None:
@@ -230,14 +212,19 @@ def _sqlite(url: sa.URL, create: bool) -> sa.Engine:
         ):
             connection.execute(f"PRAGMA {setting}").close()
 
+    # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
+    _begin_explicitly(engine, "BEGIN IMMEDIATE")
+    return engine
+
+
+def _begin_explicitly(engine: sa.Engine, default: str) -> None:
+    """Begin transactions by the statement in the execution option `begin`; an empty one begins none."""
+
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
-        how = connection.get_execution_options().get("begin", "BEGIN IMMEDIATE")
-        if how:
-            connection.exec_driver_sql(how)
-
-    return engine
+        statement = connection.get_execution_options().get("begin", default)
+        if statement:
+            connection.exec_driver_sql(statement)
 
 
 def _alembic(database: Database) -> Any:

@@ -3,30 +3,158 @@
 Each transaction that adds evidence adds one block: the digests of its rows, and
 hash = SHA-256(hash before ‖ SHA-256(time, digests)). Whoever changes, deletes or inserts a row afterwards must rewrite every
 hash after it, and a hash kept outside (`surefoot seal`) shows that.
+
+A row may have two digests. The first covers what must always stay: participant, time, draw. The second covers what a
+participant may have erased, with a random salt that is erased with it, so that nobody can try values until one fits.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
+from surefoot.service.database import schema
 from surefoot.service.database.clock import now
-from surefoot.service.database.evidence import EVIDENCE
-from surefoot.service.database.schema import Instant, ledger, to_microseconds
+from surefoot.service.database.column_types import to_microseconds
+from surefoot.service.database.schema import ledger, list_erasable
 
+SALT_BYTES = 16
 BEGINNING = bytes(32)
 """The hash before the first block."""
 PENDING = "surefoot_ledger"
-LAST = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
-INSERT = sa.insert(ledger)
-_EXTEND = sa.text("SELECT surefoot_extend_ledger(:recorded_at, :entries, :digest)").bindparams(
-    sa.bindparam("recorded_at", type_=Instant)
+LOCK_LEDGER = "SELECT pg_advisory_xact_lock(7355204)"
+"""In PostgreSQL one transaction at a time extends the chain; any number, the same for all."""
+COPIED_VALUES = ("reward", "expected", "value")
+"""Keys of an update's result that repeat, or follow from, what one participant sent: erased with it, and so not hashed. The
+decision and the outcome that they come from are."""
+LAST_BLOCK = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
+INSERT_BLOCK = sa.insert(ledger)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One kind of entry in the ledger: a row of a table is recorded as it exactly once.
+
+    Columns that are null are not hashed: one that a later schema version adds is null in earlier rows, whose digests hold.
+    """
+
+    kind: str
+    table: sa.Table
+    moment: str
+    """The column that says when the row was made."""
+    key: tuple[str, ...] = ("id",)
+    """Columns that name the row; the first is the table's primary key."""
+    columns: tuple[str, ...] | None = None
+    """Columns to hash besides the key; None: all that cannot be erased."""
+    only_if: str | None = None
+    """A column: the row is this kind of evidence once it is filled."""
+    forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """How a column is written before it is hashed, where not as it is."""
+
+    @cached_property
+    def content(self) -> dict[str, str | None]:
+        """The columns that may be erased, hashed apart with the row's salt."""
+        return list_erasable(self.table) if self.columns is None else {}
+
+    @cached_property
+    def _hashed(self) -> tuple[str, ...]:
+        if self.columns is not None:
+            return (*self.key, *self.columns)
+        return tuple(column.name for column in self.table.c if column.name not in self.content and column.name != "salt")
+
+    def identify(self, row: Mapping[Any, Any]) -> list[Any]:
+        """The row's name in the ledger."""
+        return [row[name] for name in self.key]
+
+    def digest(self, row: Mapping[Any, Any]) -> str:
+        """Of the columns that stay."""
+        return _hash([self.kind, {name: self.forms.get(name, _plain)(row[name]) for name in self._hashed}])
+
+    def digest_content(self, row: Mapping[Any, Any]) -> str:
+        """Of the columns that may be erased."""
+        return _hash([self.kind, row["salt"].hex(), {name: _plain(row[name]) for name in self.content}])
+
+    def blanks(self, row_id: Any) -> dict[str, str | None]:
+        """The content of an erased row."""
+        return {name: blank and blank.replace("{id}", str(row_id)) for name, blank in self.content.items()}
+
+    def select(self) -> sa.Select[Any]:
+        """The rows that are evidence of this kind."""
+        names = (*self._hashed, *self.content, *(("salt",) if self.content else ()))
+        query = sa.select(*(self.table.c[name] for name in dict.fromkeys(names)))
+        return query if self.only_if is None else query.where(self.table.c[self.only_if].is_not(None))
+
+    def describe(self, key: list[Any]) -> str:
+        """A row in words.
+
+        >>> EVIDENCE["decision"].describe(["5f0c", "p-017", 3])
+        'decision 5f0c (participant_id p-017, decision_idx 3)'
+        """
+        details = ", ".join(f"{name} {value}" for name, value in zip(self.key[1:], key[1:], strict=False))
+        return f"{self.kind} {key[0]}" + (f" ({details})" if details else "")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return to_microseconds(value)
+    return bytes(value).hex() if isinstance(value, bytes | memoryview) else value
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode
+
+
+def _hash(values: list[Any]) -> str:
+    values[-1] = {name: value for name, value in values[-1].items() if value is not None}
+    return hashlib.sha256(_encode(values).encode()).hexdigest()
+
+
+def without_copies(result: str) -> str:
+    """An update's result without values of single decision points.
+
+    >>> without_copies('{"used": 2, "removed_rows": [{"decision_idx": 1, "reward": 30.5}]}')
+    '{"removed_rows": [{"decision_idx": 1}], "used": 2}'
+    """
+    content = json.loads(result)
+    for name in ("removed_rows", "implausible_rows"):
+        if name in content:
+            content[name] = [{key: row[key] for key in row if key not in COPIED_VALUES} for row in content[name]]
+    return json.dumps(content, sort_keys=True)
+
+
+_KINDS = (
+    Evidence("study", schema.studies, "first_used"),
+    Evidence("secret", schema.secrets, "", ("name",)),
+    Evidence("key", schema.keys, "created_at", ("prefix",), ("digest", "role", "label", "created_at", "expires_at")),
+    Evidence("key revoked", schema.keys, "revoked_at", ("prefix",), ("revoked_at",), only_if="revoked_at"),
+    Evidence("participant", schema.participants, "registered_at"),
+    Evidence("participant event", schema.participant_events, "happened_at", ("id", "participant_id", "kind")),
+    Evidence("update", schema.updates, "created_at", columns=("started_by", "created_at")),
+    Evidence(
+        "update ended",
+        schema.updates,
+        "finished_at",
+        columns=("state", "finished_at", "findings", "result", "message"),
+        only_if="finished_at",
+        forms={"result": without_copies},
+    ),
+    Evidence("policy", schema.policies, "created_at"),
+    Evidence("activation", schema.activations, "activated_at", ("id", "policy_id")),
+    Evidence("decision", schema.decisions, "received_at", ("id", "participant_id", "decision_idx")),
+    Evidence("outcome", schema.outcomes, "received_at", ("id", "decision_id")),
+    Evidence("alert", schema.alerts, "raised_at", ("id", "occasion"), ("kind", "message", "raised_at")),
+    Evidence("alert closed", schema.alerts, "closed_at", ("id", "occasion"), ("closed_at",), only_if="closed_at"),
+    Evidence("staff action", schema.staff_actions, "done_at", ("id", "action")),
+    Evidence("erasure", schema.erasures, "erased_at", ("id", "participant_id")),
 )
+EVIDENCE = {evidence.kind: evidence for evidence in _KINDS}
 
 
 def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any]]) -> None:
@@ -35,10 +163,10 @@ def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any
 
 
 def make_entry(kind: str, row: Mapping[Any, Any]) -> list[Any]:
-    """What the ledger holds of a row: kind, key, digest, and the digest of what may be erased."""
+    """Kind, key, digest, and the digest of erasable content."""
     evidence = EVIDENCE[kind]
-    entry = [kind, evidence.identify(row), evidence.digest(row)]
-    return [*entry, evidence.digest_content(row)] if evidence.content else entry
+    content = [evidence.digest_content(row)] if evidence.content else []
+    return [kind, evidence.identify(row), evidence.digest(row), *content]
 
 
 def insert_recorded(connection: sa.Connection, kind: str, row: dict[str, Any]) -> Any:
@@ -50,48 +178,39 @@ def insert_recorded(connection: sa.Connection, kind: str, row: dict[str, Any]) -
     return added[0]
 
 
-def insert_new_recorded(
-    connection: sa.Connection, kind: str, insert_new: Any, rows: list[dict[str, Any]], known_by: str
-) -> None:
-    """Insert rows that are not there yet, and enter into the ledger those that were not; `known_by` is unique to each."""
-    evidence = EVIDENCE[kind]
+def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
+    """An INSERT that skips rows that exist already."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return insert(table).on_conflict_do_nothing()
+
+
+def insert_new_recorded(connection: sa.Connection, kind: str, rows: list[dict[str, Any]], known_by: str) -> None:
+    """Insert rows that do not exist yet, and enter those into the ledger; `known_by` names a column that is unique."""
+    table = EVIDENCE[kind].table
     by = {row[known_by]: row for row in rows}
-    key_column = next(iter(evidence.table.primary_key.columns))
-    added = connection.execute(
-        insert_new.returning(key_column.label("own"), evidence.table.c[known_by].label("known")), rows
-    )
-    record(connection, kind, [{**by[new.known], key_column.name: new.own} for new in added])
+    key_column = next(iter(table.primary_key.columns))
+    columns = (key_column.label("row_key"), table.c[known_by].label("known_by"))
+    added = connection.execute(insert_new(connection, table).returning(*columns), rows)
+    record(connection, kind, [{**by[new.known_by], key_column.name: new.row_key} for new in added])
 
 
-def write_pending(connection: sa.Connection) -> None:
-    """Add a block of what this transaction recorded: its last statement, so that others wait for no more than the commit."""
+def write_pending(connection: sa.Connection, *, locked: bool) -> None:
+    """Add a block of everything that this transaction recorded, at its end, so that others wait for the commit only."""
     entries = connection.info.pop(PENDING, None)
-    if entries:
-        extend(connection, entries)
-
-
-def extend(connection: sa.Connection, entries: list[list[Any]]) -> None:
-    """Add one block to the chain; one transaction at a time."""
-    block = make_block(entries)
-    if connection.dialect.name == "postgresql":
-        # One statement: it waits for its turn, reads the last hash and adds the block.
-        connection.execute(_EXTEND, block)
-    else:
-        connection.execute(INSERT, chain_block(connection.execute(LAST).mappings().first(), block))
-
-
-def make_block(entries: list[list[Any]]) -> dict[str, Any]:
-    """A block that has no place in the chain yet."""
+    if not entries:
+        return
+    if not locked:
+        connection.exec_driver_sql(LOCK_LEDGER)
     moment = now()
     text = json.dumps(entries, separators=(",", ":"))
-    return {"recorded_at": moment, "entries": text, "digest": digest_block(moment, text)}
-
-
-def chain_block(last: Mapping[Any, Any] | None, block: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a block that follows the last one; None: it is the first."""
-    position, before = (0, BEGINNING) if last is None else (last["position"], last["hash"])
-    kept = {name: block[name] for name in ("recorded_at", "entries")}
-    return {"position": position + 1, **kept, "hash": chain(before, block["digest"])}
+    last = connection.execute(LAST_BLOCK).first()
+    block = {
+        "position": 1 if last is None else last.position + 1,
+        "recorded_at": moment,
+        "entries": text,
+        "hash": chain(BEGINNING if last is None else last.hash, digest_block(moment, text)),
+    }
+    connection.execute(INSERT_BLOCK, block)
 
 
 def digest_block(moment: datetime, entries: str) -> bytes:

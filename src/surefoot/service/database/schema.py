@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
 import sqlalchemy as sa
+
+from surefoot.service.database import decision_record
+from surefoot.service.database.column_types import Instant, Serial
 
 metadata = sa.MetaData(
     naming_convention={
@@ -15,29 +15,6 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def to_microseconds(moment: datetime) -> int:
-    """Since 1970."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
-
-
-class Instant(sa.TypeDecorator[datetime]):
-    """A moment with a zone, kept as microseconds since 1970 in UTC: the same on every database, to the last digit."""
-
-    impl = sa.BigInteger
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
-        return None if value is None else to_microseconds(value)
-
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
-        return None if value is None else EPOCH + timedelta(microseconds=value)
-
-
-Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-"""SQLite numbers rows by itself only where the type is INTEGER."""
 
 secrets = sa.Table(
     "secrets",
@@ -114,26 +91,7 @@ activations = sa.Table(
 decisions = sa.Table(
     "decisions",
     metadata,
-    sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("participant_id", sa.String(64), sa.ForeignKey("participants.id"), nullable=False),
-    sa.Column("decision_idx", sa.Integer, nullable=False),
-    sa.Column("decided_at", Instant, nullable=False, comment="the client's timestamp"),
-    sa.Column("received_at", Instant, nullable=False),
-    sa.Column("study_id", sa.String(64), sa.ForeignKey("studies.id"), nullable=False),
-    sa.Column("available", sa.Boolean, nullable=False),
-    sa.Column("availability_reasons", sa.Text, nullable=False, comment="JSON list"),
-    sa.Column("context", sa.Text, nullable=False, comment="JSON as it was sent"),
-    sa.Column("state", sa.Text, nullable=False, comment="JSON: the policy's input, null where missing"),
-    sa.Column("source", sa.String(16), nullable=False),
-    sa.Column("fallback_reasons", sa.Text, nullable=False, comment="JSON list"),
-    sa.Column("policy_id", Serial, sa.ForeignKey("policies.id")),
-    sa.Column("probabilities", sa.Text, nullable=False, comment="JSON: of every action"),
-    sa.Column("random_key", sa.String(128), nullable=False, comment="from which the uniform number was drawn"),
-    sa.Column("uniform", sa.Double, nullable=False),
-    sa.Column("action", sa.Integer, nullable=False),
-    sa.Column("probability", sa.Double, nullable=False, comment="of the action taken"),
-    sa.Column("reply", sa.Text, nullable=False, comment="the reply, byte for byte"),
-    sa.Column("salt", sa.LargeBinary, comment="of the digest of reasons, context and state; null: they were erased"),
+    *decision_record.make_columns(),
     sa.UniqueConstraint("participant_id", "decision_idx", name="uq_decisions_point"),
     sa.Index("ix_decisions_received_at", "received_at"),
 )
@@ -143,12 +101,19 @@ outcomes = sa.Table(
     metadata,
     sa.Column("id", Serial, primary_key=True),
     sa.Column("decision_id", sa.String(32), sa.ForeignKey("decisions.id"), nullable=False, index=True),
-    sa.Column("fingerprint", sa.String(64), nullable=False, unique=True, comment="of decision, time and value"),
-    sa.Column("proximal_outcome", sa.Double, comment="null: known to be missing"),
+    sa.Column(
+        "fingerprint",
+        sa.String(64),
+        nullable=False,
+        unique=True,
+        comment="of decision, time and value",
+        info={"erased": "erased {id}"},
+    ),
+    sa.Column("proximal_outcome", sa.Double, comment="null: known to be missing", info={"erased": None}),
     sa.Column("observed_at", Instant, nullable=False, comment="the client's timestamp"),
     sa.Column("received_at", Instant, nullable=False),
     sa.Column("late", sa.Boolean, nullable=False),
-    sa.Column("echoed_probability", sa.Double),
+    sa.Column("echoed_probability", sa.Double, info={"erased": None}),
     sa.Column("salt", sa.LargeBinary, comment="of the digest of the value; null: it was erased"),
 )
 
@@ -241,9 +206,53 @@ messages = sa.Table(
     sa.UniqueConstraint("channel", "occasion", name="uq_messages_occasion"),
 )
 
-APPEND_ONLY = (
-    *("studies", "policies", "activations", "decisions", "outcomes", "participant_events"),
-    *("ledger", "staff_actions", "erasures"),
+APPEND_ONLY = (studies, policies, activations, participant_events, ledger, staff_actions, erasures)
+"""Tables whose rows the database itself refuses to change or delete."""
+ERASABLE = (decisions, outcomes)
+"""Tables in which content can be erased, and nothing else changed."""
+
+
+def list_erasable(table: sa.Table) -> dict[str, str | None]:
+    """The columns that an erasure empties, each with the value that it leaves; `{id}` stands for the row's."""
+    return {column.name: column.info["erased"] for column in table.c if "erased" in column.info}
+
+
+def _protect(table: sa.Table) -> None:
+    """Let the database itself refuse changes to evidence, except the erasure of all content of a row."""
+    name = table.name
+    erasable = list_erasable(table)
+    blanks = " AND ".join(_compare_blank(column, blank) for column, blank in {**erasable, "salt": None}.items())
+    kept = [column.name for column in table.c if column.name not in erasable and column.name != "salt"]
+    for dialect, same in (("sqlite", "IS"), ("postgresql", "IS NOT DISTINCT FROM")):
+        unchanged = " AND ".join(f"NEW.{column} {same} OLD.{column}" for column in kept)
+        when = f"WHEN (NOT ({blanks} AND {unchanged}))" if erasable else ""
+        for event, condition in (("UPDATE", when), ("DELETE", "")):
+            if dialect == "sqlite":
+                action = f"BEGIN SELECT RAISE(ABORT, '{name} is append-only'); END"
+            else:
+                action = "EXECUTE FUNCTION surefoot_append_only()"
+            trigger = f"CREATE TRIGGER {name}_no_{event.lower()} BEFORE {event} ON {name} FOR EACH ROW {condition} {action}"
+            _execute_after(table, dialect, trigger)
+    truncate = f"CREATE TRIGGER {name}_no_truncate BEFORE TRUNCATE ON {name} EXECUTE FUNCTION surefoot_append_only()"
+    _execute_after(table, "postgresql", truncate)
+
+
+def _compare_blank(column: str, blank: str | None) -> str:
+    if blank is None:
+        return f"NEW.{column} IS NULL"
+    text = f"'{blank}'".replace("{id}'", "' || OLD.id")
+    return f"NEW.{column} = {text}"
+
+
+def _execute_after(table: sa.Table, dialect: str, statement: str) -> None:
+    ddl = sa.DDL(statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
+    sa.event.listen(table, "after_create", ddl.execute_if(dialect=dialect))
+
+
+_append_only = sa.DDL(  # type: ignore[no-untyped-call]
+    "CREATE FUNCTION surefoot_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION '%% is append-only', TG_TABLE_NAME; END $$"
 )
-"""Tables whose rows the database itself refuses to change or delete. In decisions and outcomes content can be erased, and
-nothing else changed."""
+sa.event.listen(metadata, "before_create", _append_only.execute_if(dialect="postgresql"))
+for _table in (*APPEND_ONLY, *ERASABLE):
+    _protect(_table)

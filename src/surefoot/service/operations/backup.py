@@ -22,10 +22,11 @@ from surefoot.errors import InputError
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
+from surefoot.service.database.column_types import Instant
 from surefoot.service.database.databases import Database
-from surefoot.service.database.schema import Instant, erasures, metadata, participants
+from surefoot.service.database.schema import erasures, metadata, participants
 from surefoot.service.trial.erasure import Erasure, erase_content, scrub_database
-from surefoot.service.trial.pauses import withdraw_participant
+from surefoot.service.trial.participants import withdraw_participant
 from surefoot.service.trial.trial import read_newest_settings
 from surefoot.version import __version__
 

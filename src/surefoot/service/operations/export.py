@@ -17,8 +17,10 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.learning.pooling import find_pooling
 from surefoot.service.database.clock import now
-from surefoot.service.database.schema import activations, decisions, outcomes, policies, staff_actions, to_microseconds
-from surefoot.service.trial.decision_clock import count_times
+from surefoot.service.database.column_types import to_microseconds
+from surefoot.service.database.decision_record import export_columns
+from surefoot.service.database.schema import activations, decisions, outcomes, policies, staff_actions
+from surefoot.service.trial.states import count_times
 from surefoot.service.trial.trial import Trial, load_stored_study
 from surefoot.service.updates import trial_logs
 from surefoot.study import CollectionSection, Study
@@ -126,14 +128,7 @@ def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
     named = trial_logs.make_columns(study, rows)
     moment = pa.timestamp("us", "UTC")
     further: dict[str, Any] = {
-        "decision_id": [row["id"] for row in rows],
-        "decision_idx": pa.array([row["decision_idx"] for row in rows], pa.int64()),
-        "timestamp": pa.array([row["decided_at"] for row in rows], moment),
-        "received_at": pa.array([row["received_at"] for row in rows], moment),
-        "availability_reasons": ["; ".join(json.loads(row["availability_reasons"])) for row in rows],
-        "source": [row["source"] for row in rows],
-        "fallback_reasons": ["; ".join(json.loads(row["fallback_reasons"])) for row in rows],
-        "policy_id": pa.array([row["policy_id"] for row in rows], pa.int64()),
+        **export_columns(rows),
         "action_name": [study.actions.names[row["action"]] for row in rows],
         "outcome_timestamp": pa.array([row["observed_at"] for row in rows], moment),
         "outcomes_sent": pa.array([row["outcomes_sent"] for row in rows], pa.int64()),

@@ -19,10 +19,10 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
+from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import alerts, decisions, outcomes, participants, scheduled, updates
 from surefoot.service.messages import count_undelivered
-from surefoot.service.trial.policy_versions import LIVE
-from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.trial import LIVE, Trial
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """Of the request that is being answered; also in its reply, as X-Request-Id."""
@@ -168,4 +168,4 @@ def write_readiness(database: Database) -> None:
     with database.transaction() as connection:
         changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == JOB).values(taken_at=now()))
         if not changed.rowcount:
-            connection.execute(database.insert_new(scheduled), {"job": JOB, "taken_at": now()})
+            connection.execute(insert_new(connection, scheduled), {"job": JOB, "taken_at": now()})

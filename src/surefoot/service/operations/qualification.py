@@ -33,8 +33,7 @@ from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations.backup import back_up, restore
 from surefoot.service.operations.verification import verify
-from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.api_models import DecisionRequest, Outcome
+from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.erasure import ask_erasure, confirm_erasure
 from surefoot.service.trial.outcomes import record_outcomes

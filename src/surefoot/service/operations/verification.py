@@ -22,8 +22,7 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.evidence import EVIDENCE, Evidence
-from surefoot.service.database.ledger import BEGINNING, chain, digest_block
+from surefoot.service.database.ledger import BEGINNING, EVIDENCE, Evidence, chain, digest_block
 from surefoot.service.database.schema import decisions, erasures, ledger, outcomes, studies
 
 FORMAT = "surefoot-seal-1"

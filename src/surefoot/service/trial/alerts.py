@@ -1,10 +1,11 @@
-"""Alerts: what the trial team must know, once for each occasion."""
+"""Alerts for the trial team, once for each occasion, and counts for a safety board."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,13 +13,24 @@ from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded, record
-from surefoot.service.database.schema import alerts, decisions, keys
+from surefoot.service.database.schema import (
+    alerts,
+    decisions,
+    erasures,
+    keys,
+    participant_events,
+    participants,
+    updates,
+)
+from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_statuses
 from surefoot.service.trial.trial import Trial
 
 MINIMUM_DECISIONS = 20
 """A share of fewer decision points raises no alert."""
 KEY_WARNING_DAYS = 14
 WARNINGS_NAMED = 5
+REASONS = 50
+"""The newest reasons that a safety board sees."""
 MEANINGS = {
     "no-data": "No decision was asked for in a long time.",
     "fallbacks": "The fallback makes too many of the decisions.",
@@ -28,21 +40,21 @@ MEANINGS = {
     "key-expiry": "Keys will soon expire; make new ones.",
     "context": "An app sends context variables that the study does not know.",
 }
-"""What an alert of each kind means. Its own message may name participants, and stays on the dashboard."""
+"""What an alert of each kind means. Its message may name participants, and stays on the dashboard."""
 
 
-def raise_alert(database: Database, connection: sa.Connection, *, kind: str, occasion: str, message: str) -> None:
+def raise_alert(connection: sa.Connection, *, kind: str, occasion: str, message: str) -> None:
     """Add an alert unless this occasion has one."""
     row = {"occasion": occasion, "kind": kind, "message": message, "raised_at": now()}
-    insert_new_recorded(connection, "alert", database.insert_new(alerts), [row], "occasion")
+    insert_new_recorded(connection, "alert", [row], "occasion")
 
 
 def close_alert(database: Database, alert_id: int, by: str) -> bool:
     """Mark an alert as dealt with; False when there is none."""
     moment = now()
-    open_one = sa.update(alerts).where(alerts.c.id == alert_id, alerts.c.closed_at.is_(None)).values(closed_at=moment)
+    closing = sa.update(alerts).where(alerts.c.id == alert_id, alerts.c.closed_at.is_(None)).values(closed_at=moment)
     with database.transaction() as connection:
-        occasion = connection.scalar(open_one.returning(alerts.c.occasion))
+        occasion = connection.scalar(closing.returning(alerts.c.occasion))
         if occasion is None:
             return False
         record(connection, "alert closed", [{"id": alert_id, "occasion": occasion, "closed_at": moment}])
@@ -52,63 +64,112 @@ def close_alert(database: Database, alert_id: int, by: str) -> bool:
 
 def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
     """Raise the alerts that no single request would, at most once a day each."""
-    due = [_no_data_alert(trial, at), _fallback_alert(trial, at), _key_alert(trial, at), _context_alert(trial, at)]
+    with trial.database.autocommit() as connection:
+        messages = {
+            "no-data": _find_silence(trial, connection, at),
+            "fallbacks": _find_fallbacks(trial, connection, at),
+            "key-expiry": _find_ending_keys(connection, at),
+            "context": _find_unknown_context(trial, at),
+        }
     day = at.astimezone(trial.settings.zone).date().isoformat()
     with trial.database.transaction() as connection:
-        for kind, message in (alert for alert in due if alert is not None):
-            raise_alert(trial.database, connection, kind=kind, occasion=f"{kind}:{day}", message=message)
+        for kind, message in messages.items():
+            if message is not None:
+                raise_alert(connection, kind=kind, occasion=f"{kind}:{day}", message=message)
 
 
-def _no_data_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
+def _find_silence(trial: Trial, connection: sa.Connection, at: datetime) -> str | None:
     hours = trial.settings.alerts.no_data_hours
-    with trial.database.autocommit() as connection:
-        # What a clock that was once ahead has dated into the future is no news.
-        past = sa.select(decisions.c.received_at).where(decisions.c.received_at <= at)
-        last = connection.scalar(past.order_by(decisions.c.received_at.desc()).limit(1))
+    # Decisions that a clock ahead of time dated into the future are no news.
+    past = sa.select(decisions.c.received_at).where(decisions.c.received_at <= at)
+    last = connection.scalar(past.order_by(decisions.c.received_at.desc()).limit(1))
     # A study without any decision has not begun.
     if last is None or at - last <= timedelta(hours=hours):
         return None
-    return "no-data", f"no decision was asked for in the last {hours:g} hours; the last was at {last:%Y-%m-%d %H:%M} UTC"
+    return f"no decision was asked for in the last {hours:g} hours; the last was at {last:%Y-%m-%d %H:%M} UTC"
 
 
-def _key_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
-    """Keys that end soon: an app whose key has ended gets no decisions."""
-    soon = sa.select(keys.c.prefix).where(
-        keys.c.revoked_at.is_(None), keys.c.expires_at > at, keys.c.expires_at < at + timedelta(days=KEY_WARNING_DAYS)
-    )
-    with trial.database.autocommit() as connection:
-        prefixes = list(connection.scalars(soon.order_by(keys.c.expires_at)))
-    if not prefixes:
-        return None
-    words = f"key {', '.join(prefixes)} {'ends' if len(prefixes) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
-    return "key-expiry", f"{words}; make new ones with surefoot keys create"
-
-
-def _fallback_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
+def _find_fallbacks(trial: Trial, connection: sa.Connection, at: datetime) -> str | None:
     recent = sa.select(decisions.c.source, sa.func.count().label("number")).where(
         decisions.c.received_at > at - timedelta(hours=24), decisions.c.available
     )
-    with trial.database.autocommit() as connection:
-        counts = {row.source: row.number for row in connection.execute(recent.group_by(decisions.c.source))}
+    counts = {row.source: row.number for row in connection.execute(recent.group_by(decisions.c.source))}
     total = sum(counts.values())
     fallbacks = counts.get("fallback", 0)
     if total < MINIMUM_DECISIONS or fallbacks / total <= trial.settings.alerts.max_fallback_share:
         return None
-    return "fallbacks", f"{fallbacks} of {total} decisions of the last 24 hours were made by the fallback"
+    return f"{fallbacks} of {total} decisions of the last 24 hours were made by the fallback"
+
+
+def _find_ending_keys(connection: sa.Connection, at: datetime) -> str | None:
+    """Keys that end soon: an app whose key has ended gets no decisions."""
+    soon = sa.select(keys.c.prefix).where(
+        keys.c.revoked_at.is_(None), keys.c.expires_at > at, keys.c.expires_at < at + timedelta(days=KEY_WARNING_DAYS)
+    )
+    prefixes = list(connection.scalars(soon.order_by(keys.c.expires_at)))
+    if not prefixes:
+        return None
+    words = f"key {', '.join(prefixes)} {'ends' if len(prefixes) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
+    return f"{words}; make new ones with surefoot keys create"
 
 
 def count_warnings(trial: Trial, at: datetime) -> Counter[str]:
-    """How often each warning stood in an answer of the last 24 hours."""
-    answers = sa.select(decisions.c.reply).where(
+    """How often each warning was part of a reply in the last 24 hours."""
+    replies = sa.select(decisions.c.reply).where(
         decisions.c.received_at > at - timedelta(hours=24), decisions.c.reply.contains('"warnings": ["', autoescape=True)
     )
     with trial.database.autocommit() as connection:
-        return Counter(warning for reply in connection.scalars(answers) for warning in json.loads(reply)["warnings"])
+        return Counter(warning for reply in connection.scalars(replies) for warning in json.loads(reply)["warnings"])
 
 
-def _context_alert(trial: Trial, at: datetime) -> tuple[str, str] | None:
+def _find_unknown_context(trial: Trial, at: datetime) -> str | None:
     warnings = count_warnings(trial, at)
     if not warnings:
         return None
     listed = "; ".join(f"{warning} ({number:,} decisions)" for warning, number in warnings.most_common(WARNINGS_NAMED))
-    return "context", f"{listed}; mend the app or the study"
+    return f"{listed}; mend the app or the study"
+
+
+def count_safety(trial: Trial, at: datetime) -> dict[str, Any]:
+    """Counts for a safety board: over the whole study, nothing by arm, nothing that names a participant."""
+    day = decisions.c.received_at > at - timedelta(days=1)
+    events = sa.select(participant_events.c.kind, participant_events.c.reason).where(
+        participant_events.c.kind.in_((PAUSED, WITHDRAWN))
+    )
+    with trial.database.snapshot() as connection:
+
+        def count(*conditions: Any, of: Any = decisions.c.id) -> int:
+            return int(connection.scalar(sa.select(sa.func.count(sa.distinct(of))).where(*conditions)) or 0)
+
+        statuses = find_statuses(connection)
+        study_status = statuses.pop(None, None)
+        newest = connection.execute(events.order_by(participant_events.c.id.desc()).limit(REASONS))
+        return {
+            "at": at,
+            "participants": count(of=participants.c.id),
+            "withdrawn": sum(status == WITHDRAWN for status in statuses.values()),
+            "paused": sum(status == PAUSED for status in statuses.values()),
+            "erased": count(of=erasures.c.participant_id),
+            "study_paused": study_status == PAUSED,
+            "decisions": count(),
+            "available": count(decisions.c.available),
+            "decisions_last_day": count(day),
+            "fallbacks_last_day": count(day, decisions.c.source == "fallback"),
+            "most_prompts_in_a_day": _count_most_prompts(connection, at),
+            "open_alerts": count(alerts.c.closed_at.is_(None), of=alerts.c.id),
+            "refused_updates": count(updates.c.state == "refused", of=updates.c.id),
+            "reasons": [f"{row.kind}: {row.reason}" for row in newest],
+        }
+
+
+def _count_most_prompts(connection: sa.Connection, at: datetime, days: int = 7) -> int:
+    """The most that any one participant was sent in one of the last days, by the decision points' own time."""
+    most = 0
+    for back in range(days):
+        end = at - timedelta(days=back)
+        sent = sa.select(sa.func.count().label("number")).where(
+            decisions.c.action > 0, decisions.c.decided_at <= end, decisions.c.decided_at > end - timedelta(days=1)
+        )
+        by_participant = sent.group_by(decisions.c.participant_id).subquery()
+        most = max(most, connection.scalar(sa.select(sa.func.max(by_participant.c.number))) or 0)
+    return most

@@ -1,10 +1,11 @@
-"""Requests and replies of the API, as the OpenAPI description gives them."""
+"""Requests, replies and errors of the API, as the OpenAPI description gives them."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from fastapi import HTTPException
 from pydantic import (
     AwareDatetime,
     BaseModel,
@@ -25,6 +26,22 @@ from surefoot.errors import did_you_mean
 
 LARGEST = 2**53
 """Whole numbers beyond it lose digits as floats."""
+
+
+class ApiError(HTTPException):
+    """An honest 4xx or 5xx; the body is `{"error": {"code", "message", "field"}}`."""
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+        self.field = field
+
+
+def error_body(code: str, message: str, field: str | None = None) -> dict[str, Any]:
+    """The body of an error."""
+    return {"error": {"code": code, "message": message, "field": field}}
 
 
 def _text(value: Any) -> Any:
@@ -92,23 +109,6 @@ class DecisionRequest(RequestModel):
         return self
 
 
-class DecisionReply(BaseModel):
-    """The draw, recorded before it was sent."""
-
-    decision_id: str
-    action: int
-    action_name: str
-    action_prob: list[float]
-    """Of each action, in their order."""
-    policy_id: int | None
-    source: Literal["warm-up", "policy", "fallback", "unavailable"]
-    reasons: list[str]
-    """Why the fallback decided."""
-    warnings: Annotated[list[str], Field(default_factory=list)]
-    """What the client should mend: names in the context that the study does not know. Absent from the answers of releases
-    before there were warnings, which a retry repeats."""
-
-
 class Outcome(RequestModel):
     """What came after a decision point; null means that it is known to be missing."""
 
@@ -133,7 +133,7 @@ def _batch_or_one(given: Any) -> str:
 OutcomeOrBatch = Annotated[
     Annotated[Outcome, Tag("Outcome")] | Annotated[Outcomes, Tag("Outcomes")], Discriminator(_batch_or_one)
 ]
-"""Told apart by the field `outcomes`, so that errors are about what was meant."""
+"""The field `outcomes` tells which of the two is meant, so that errors are about that one."""
 
 
 class OutcomeReceipt(BaseModel):

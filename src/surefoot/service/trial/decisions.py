@@ -1,34 +1,47 @@
 """Decisions: one draw per decision point, recorded before it is answered.
 
-Those that arrive together share one transaction: `decide_batch` decides them all, or none.
+Requests that arrive together share one transaction, which reads, decides and records. It is alone: nobody else decides,
+pauses a participant or activates a policy between its reading and its commit.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from secrets import token_bytes
 from typing import Any
 
-from surefoot.data.column_kinds import Cell
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
 from surefoot.service.database.clock import now
-from surefoot.service.database.evidence import SALT_BYTES
-from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.context import Observation, check_types, contexts_to_states, find_warnings
-from surefoot.service.trial.derived import derive_now
-from surefoot.service.trial.point_query import Point
-from surefoot.service.trial.point_records import DecidedPoints
-from surefoot.service.trial.standing import Standing, check_consent, check_order, find_standings, find_stop
+from surefoot.service.database.decision_record import DecisionRecord, make_reply, to_json
+from surefoot.service.database.ledger import SALT_BYTES, record
+from surefoot.service.database.schema import activations, decisions, participant_events, participants
+from surefoot.service.trial.api_models import ApiError, DecisionRequest
+from surefoot.service.trial.participants import PAUSED, STATUSES, WITHDRAWN
+from surefoot.service.trial.states import Observation, check_types, contexts_to_states, derive_now, find_warnings
 from surefoot.service.trial.trial import Trial
-from surefoot.trial_rules.choices import Choice, LivePolicy, choose
+from surefoot.study import TrialSection
+from surefoot.trial_rules.choices import LivePolicy, choose, find_dose_stop
 from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
+
+Point = tuple[str, int]
+"""A participant and a decision_idx."""
+Row = Mapping[Any, Any]
+REPEATED = ("decided_at", "available", "availability_reasons", "source", "fallback_reasons", "context", "reply", "salt")
+"""Columns that a retry is compared with; all null where the decision point is new."""
+PROMPTS = 5000
+"""Newest prompts of a participant that the limits look at."""
+INSERT = sa.insert(decisions)
+"""Made once, so that every execution finds its compiled form."""
 
 
 def decide(trial: Trial, request: DecisionRequest) -> str:
-    """The reply to a request, as text: a new draw, or what was answered before."""
+    """The reply to a request, as text: a new draw, or the reply that was given before."""
     (reply,) = decide_batch(trial, [request])
     if isinstance(reply, Exception):
         raise reply
@@ -36,81 +49,124 @@ def decide(trial: Trial, request: DecisionRequest) -> str:
 
 
 def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str | Exception]:
-    """Replies in the order of the requests, committed together; what is wrong with one of them is its reply alone.
+    """Replies in the order of the requests, committed together; an error in one request is the reply to that one alone.
 
-    At most one new decision point of each participant: the order of two could not be told.
+    A batch holds at most one new decision point of each participant, because nothing would order two of them.
     """
     received = now()
-    points = [_point(request) for request in requests]
-    decided = trial.points.record(points, lambda found: _decide_points(trial, requests, found, received))
-    return [_reply(request, decided) for request in requests]
+    points = [(request.participant_id, request.decision_idx) for request in requests]
+    with trial.database.transaction(alone=True) as connection:
+        known = read_points(connection, points)
+        new, refused = _decide_points(trial, connection, requests, known, received)
+        rows = list(new.values())
+        if rows:
+            # The drivers take a shorter way for a row than for a list of one.
+            connection.execute(INSERT, rows if len(rows) > 1 else rows[0])
+            record(connection, "decision", rows)
+    return [
+        refused.get(point) or _repeat_reply(request, new.get(point, known[point]))
+        for request, point in zip(requests, points, strict=True)
+    ]
 
 
 def _decide_points(
-    trial: Trial, requests: Sequence[DecisionRequest], found: Mapping[Point, Any], received: datetime
-) -> DecidedPoints:
-    standings = find_standings(trial, found)
-    asked: dict[Point, DecisionRequest] = {}
-    wrong: dict[Point, Exception] = {}
+    trial: Trial,
+    connection: sa.Connection,
+    requests: Sequence[DecisionRequest],
+    known: Mapping[Point, Row],
+    received: datetime,
+) -> tuple[dict[Point, Row], dict[Point, ApiError]]:
+    """Rows of new decision points, and the errors of requests that are refused."""
+    standings = find_standings(trial.settings, connection, known)
+    accepted: dict[Point, DecisionRequest] = {}
+    refused: dict[Point, ApiError] = {}
     for request in requests:
-        point = _point(request)
-        if found[point]["reply"] is None and point not in asked:
+        point = (request.participant_id, request.decision_idx)
+        if known[point]["reply"] is None and point not in accepted:
             try:
                 _check_request(trial, request, standings.get(request.participant_id), received)
             except ApiError as error:
-                wrong[point] = error
+                refused[point] = error
             else:
-                asked[point] = request
-    derived = _derive(trial, asked, received)
-    contexts = [request.context for request in asked.values()]
-    first = next(iter(found.values()))
-    live = trial.read_live(None if first["live_id"] is None else (first["live_id"], first["live_since"]))
+                accepted[point] = request
+    derived = [
+        derive_now(trial.study, connection, *point, decided_at=request.timestamp, known_at=received)
+        for point, request in accepted.items()
+    ]
+    observations = contexts_to_states(trial.study, [request.context for request in accepted.values()], derived)
+    first = next(iter(known.values()))
+    live = trial.read_live(None if first["live_id"] is None else (first["live_id"], first["live_since"]), connection)
     new = {}
-    for (point, request), seen in zip(asked.items(), contexts_to_states(trial.study, contexts, derived), strict=True):
-        new[point] = _make_row(trial, request, standings[request.participant_id], seen, live, received)
-    return DecidedPoints(found, new, wrong)
+    for (point, request), observation in zip(accepted.items(), observations, strict=True):
+        new[point] = _draw(trial, request, standings[request.participant_id], observation, live, received)
+    return new, refused
 
 
-def _derive(trial: Trial, asked: Mapping[Point, DecisionRequest], received: datetime) -> list[dict[str, float]]:
-    """The derived states of each decision point."""
-    if not trial.study.derived_states:
-        return [{}] * len(asked)
-    with trial.database.autocommit() as connection:
-        return [
-            derive_now(trial.study, connection, *point, decided_at=request.timestamp, known_at=received)
-            for point, request in asked.items()
-        ]
+def _draw(
+    trial: Trial,
+    request: DecisionRequest,
+    standing: Standing,
+    observation: Observation,
+    live: LivePolicy | None,
+    received: datetime,
+) -> Row:
+    stop = standing.find_stop(trial.settings, request.timestamp) if request.availability else None
+    choice = choose(
+        trial.study,
+        request.participant_id,
+        observation.state,
+        request.availability,
+        observation.reasons,
+        stop,
+        live=live,
+        at=received,
+    )
+    key = random_key(request.participant_id, request.decision_idx)
+    uniform = draw_uniform(trial.secret, key)
+    action = draw_action(uniform, choice.probabilities)
+    decision: dict[str, Any] = {
+        "id": uuid.uuid4().hex,
+        "source": choice.source,
+        "fallback_reasons": list(choice.reasons),
+        "policy_id": choice.policy_id,
+        "probabilities": choice.probabilities,
+        "action": action,
+    }
+    warnings = find_warnings(trial.study, request.context)
+    return DecisionRecord(
+        **decision,
+        participant_id=request.participant_id,
+        decision_idx=request.decision_idx,
+        decided_at=request.timestamp,
+        received_at=received,
+        study_id=trial.study_id,
+        available=request.availability and stop is None,
+        availability_reasons=request.reasons,
+        context=request.context,
+        state=observation.state,
+        random_key=key,
+        uniform=uniform,
+        probability=choice.probabilities[action],
+        reply=make_reply(decision, trial.study.actions.names[action], warnings),
+        salt=token_bytes(SALT_BYTES),
+    ).to_row()
 
 
-def _point(request: DecisionRequest) -> Point:
-    return request.participant_id, request.decision_idx
-
-
-def _reply(request: DecisionRequest, decided: DecidedPoints) -> str | Exception:
-    point = _point(request)
-    if point in decided.wrong:
-        return decided.wrong[point]
-    try:
-        return _repeat(request, decided.new[point] if point in decided.new else decided.found[point])
-    except ApiError as error:
-        return error
-
-
-def _repeat(request: DecisionRequest, stored: Any) -> str:
-    """The answer that was given, if this is the same request; of what was erased only the time can tell."""
+def _repeat_reply(request: DecisionRequest, stored: Row) -> str | ApiError:
+    """The recorded reply, if this is the same request; after an erasure only the timestamp is compared."""
     if stored["salt"] is None and request.timestamp == stored["decided_at"]:
         return str(stored["reply"])
-    # Whom the service itself stopped had said to be available.
-    asked = stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]")
-    now_sent = (request.timestamp, request.availability, json.dumps(request.reasons), context_text(request.context))
-    if now_sent != (stored["decided_at"], asked, stored["availability_reasons"], stored["context"]):
-        raise ApiError(
-            409,
-            "decided_otherwise",
-            "it was decided for another timestamp, availability or context; a retry repeats the request as it was",
-            "decision_idx",
-        )
-    return str(stored["reply"])
+    # A client whose prompt the service stopped had sent availability = true.
+    was_available = stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]")
+    sent = (request.timestamp, request.availability, to_json(request.reasons), to_json(request.context))
+    if sent == (stored["decided_at"], was_available, stored["availability_reasons"], stored["context"]):
+        return str(stored["reply"])
+    return ApiError(
+        409,
+        "decided_otherwise",
+        "it was decided for another timestamp, availability or context; a retry repeats the request as it was",
+        "decision_idx",
+    )
 
 
 def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> None:
@@ -126,69 +182,116 @@ def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> No
 def _check_request(trial: Trial, request: DecisionRequest, standing: Standing | None, received: datetime) -> None:
     if standing is None:
         raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
-    check_consent(standing)
+    if standing.withdrawn:
+        raise ApiError(409, "withdrawn", "the participant has withdrawn; send nothing, and ask no more", "participant_id")
     check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
     check_types(trial.study, request.context)
-    check_order(trial.settings, standing, request.decision_idx, request.timestamp)
+    if standing.last_idx is None or standing.last_at is None:
+        return
+    if request.decision_idx < standing.last_idx:
+        message = f"decision points come in order: decision {standing.last_idx} was asked for already"
+        raise ApiError(409, "out_of_order", message, "decision_idx")
+    gap = trial.settings.decision_gap_minutes
+    if gap and request.timestamp - standing.last_at < timedelta(minutes=gap):
+        message = f"decision points of a participant are at least {gap:g} minutes apart"
+        raise ApiError(409, "too_soon", message, "timestamp")
 
 
-def _make_row(
-    trial: Trial,
-    request: DecisionRequest,
-    standing: Standing,
-    observation: Observation,
-    live: LivePolicy | None,
-    received: datetime,
-) -> dict[str, Any]:
-    stop = find_stop(trial.settings, standing, request.timestamp) if request.availability else None
-    asked = (request.participant_id, observation.state, request.availability, observation.reasons, stop)
-    choice = choose(trial.study, *asked, live=live, at=received)
-    key = random_key(request.participant_id, request.decision_idx)
-    number = draw_uniform(trial.secret, key)
-    action = draw_action(number, choice.probabilities)
-    decision_id = uuid.uuid4().hex
-    return {
-        "id": decision_id,
-        "participant_id": request.participant_id,
-        "decision_idx": request.decision_idx,
-        "decided_at": request.timestamp,
-        "received_at": received,
-        "study_id": trial.study_id,
-        "available": request.availability and stop is None,
-        "availability_reasons": json.dumps(request.reasons),
-        "context": context_text(request.context),
-        "state": json.dumps(observation.state),
-        "source": choice.source,
-        "fallback_reasons": json.dumps(choice.reasons),
-        "policy_id": choice.policy_id,
-        "probabilities": json.dumps(choice.probabilities),
-        "random_key": key,
-        "uniform": number,
-        "action": action,
-        "probability": choice.probabilities[action],
-        "reply": make_reply(
-            decision_id, action, choice, trial.study.actions.names, find_warnings(trial.study, request.context)
-        ),
-        "salt": token_bytes(SALT_BYTES),
-    }
+@dataclass(frozen=True)
+class Standing:
+    """What the service knows of a participant before the next decision point."""
+
+    paused: str | None = None
+    """`the study` or `the participant`; None when neither is paused."""
+    withdrawn: bool = False
+    last_idx: int | None = None
+    last_at: datetime | None = None
+    prompts: list[datetime] = field(default_factory=list)
+    """When anything was sent, by the decision points' own time, the newest first; empty without limits on prompts."""
+
+    def find_stop(self, settings: TrialSection, moment: datetime) -> str | None:
+        """Why nothing may be sent now, whatever a policy says; None when something may."""
+        if self.paused is not None:
+            return f"paused: {self.paused}"
+        return find_dose_stop(settings.dose, self.prompts, moment) if settings.dose.is_limited else None
 
 
-def make_reply(
-    decision_id: str, action: int, choice: Choice, action_names: tuple[str, ...], warnings: list[str] | None
-) -> str:
-    """The answer to a decision point, as text; `warnings` is None for one of before there were any."""
-    reply = {
-        "decision_id": decision_id,
-        "action": action,
-        "action_name": action_names[action],
-        "action_prob": choice.probabilities,
-        "policy_id": choice.policy_id,
-        "source": choice.source,
-        "reasons": choice.reasons,
-    }
-    return json.dumps(reply if warnings is None else {**reply, "warnings": warnings})
+def find_standings(settings: TrialSection, connection: sa.Connection, known: Mapping[Point, Row]) -> dict[str, Standing]:
+    """The standing of every registered participant, from the rows that `read_points` returned."""
+    registered = {row["participant_id"]: row for row in known.values() if row["known"] is not None}
+    prompts = _find_prompts(connection, registered) if settings.dose.is_limited else {}
+    standings = {}
+    for participant, row in registered.items():
+        paused = "the participant" if row["own_event"] == PAUSED else None
+        standings[participant] = Standing(
+            "the study" if row["study_event"] == PAUSED else paused,
+            withdrawn=row["own_event"] == WITHDRAWN,
+            last_idx=row["last_idx"],
+            last_at=row["last_at"],
+            prompts=prompts.get(participant, []),
+        )
+    return standings
 
 
-def context_text(context: dict[str, Cell]) -> str:
-    """A context as text that is equal for equal contexts."""
-    return json.dumps(context, sort_keys=True, allow_nan=False)
+def _find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, list[datetime]]:
+    sent = sa.select(decisions.c.participant_id, decisions.c.decided_at).where(
+        decisions.c.participant_id.in_(ids), decisions.c.action > 0
+    )
+    prompts: dict[str, list[datetime]] = {}
+    for row in connection.execute(sent.order_by(decisions.c.decision_idx.desc()).limit(PROMPTS * max(1, len(ids)))):
+        prompts.setdefault(row.participant_id, []).append(row.decided_at)
+    return prompts
+
+
+def read_points(connection: sa.Connection, points: Collection[Point]) -> dict[Point, Row]:
+    """One row per decision point: its participant, the last decision, an earlier reply to this point, the live policy."""
+    ordered = list(dict.fromkeys(points))
+    if connection.dialect.name == "postgresql":
+        given: dict[str, Any] = {"ids": [point[0] for point in ordered], "indices": [point[1] for point in ordered]}
+    else:
+        given = {"points": json.dumps(ordered)}
+    rows = connection.execute(QUERIES[connection.dialect.name], given).mappings()
+    return {(row["participant_id"], row["decision_idx"]): row for row in rows}
+
+
+def _unpack_for_sqlite() -> tuple[Any, Any, Any]:
+    points = sa.func.json_each(sa.bindparam("points", type_=sa.Text)).table_valued("value", name="points")
+    participant = sa.func.json_extract(points.c.value, sa.literal_column("'$[0]'"), type_=sa.Text)
+    return points, participant, sa.func.json_extract(points.c.value, sa.literal_column("'$[1]'"), type_=sa.Integer)
+
+
+def _unpack_for_postgresql() -> tuple[Any, Any, Any]:
+    ids = sa.bindparam("ids", type_=postgresql.ARRAY(sa.Text))
+    indices = sa.bindparam("indices", type_=postgresql.ARRAY(sa.Integer))
+    columns = (sa.column("participant_id", sa.Text), sa.column("decision_idx", sa.Integer))
+    points = sa.func.unnest(ids, indices).table_valued(*columns, name="points").render_derived()
+    return points, points.c.participant_id, points.c.decision_idx
+
+
+def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
+    earlier = decisions.alias("earlier")
+    stored = decisions.alias("stored")
+    first: Any = sa.literal_column("1")
+    last = sa.select(earlier).where(earlier.c.participant_id == participant)
+    last = last.order_by(earlier.c.decision_idx.desc()).limit(first)
+    kind = participant_events.c.kind
+    event = sa.select(kind).where(sa.or_(*(kind == status for status in STATUSES)))
+    event = event.order_by(participant_events.c.id.desc()).limit(first)
+    live = sa.select(activations).order_by(activations.c.id.desc()).limit(first)
+    same_point = sa.and_(stored.c.participant_id == participant, stored.c.decision_idx == index)
+    return sa.select(
+        participant.label("participant_id"),
+        index.label("decision_idx"),
+        participants.c.id.label("known"),
+        last.with_only_columns(earlier.c.decision_idx).scalar_subquery().label("last_idx"),
+        last.with_only_columns(earlier.c.decided_at).scalar_subquery().label("last_at"),
+        event.where(participant_events.c.participant_id == participant).scalar_subquery().label("own_event"),
+        event.where(participant_events.c.participant_id.is_(None)).scalar_subquery().label("study_event"),
+        live.with_only_columns(activations.c.policy_id).scalar_subquery().label("live_id"),
+        live.with_only_columns(activations.c.activated_at).scalar_subquery().label("live_since"),
+        *(stored.c[name] for name in REPEATED),
+    ).select_from(points.outerjoin(participants, participants.c.id == participant).outerjoin(stored, same_point))
+
+
+QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
+"""Made once, so that every execution finds its compiled form."""

@@ -15,15 +15,21 @@ from surefoot.errors import InputError
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database, lift_time_limit, lock_content
-from surefoot.service.database.evidence import COPIED_VALUES, EVIDENCE
-from surefoot.service.database.ledger import insert_recorded
-from surefoot.service.database.schema import decisions, outcomes, participant_events, participants, updates
-from surefoot.service.trial.pauses import withdraw_participant
+from surefoot.service.database.ledger import COPIED_VALUES, insert_recorded
+from surefoot.service.database.schema import (
+    decisions,
+    list_erasable,
+    outcomes,
+    participant_events,
+    participants,
+    updates,
+)
+from surefoot.service.trial.participants import withdraw_participant
 from surefoot.service.trial.trial import Trial, read_draw_secret
 
 ASKED = "erasure asked"
 CODE_HOURS = 24
-"""For so long an erasure that was asked for can be confirmed."""
+"""How long an erasure that was asked for can be confirmed."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,12 @@ def ask_erasure(database: Database, participant_id: str, *, reason: str, by: str
         row = {"participant_id": participant_id, "kind": ASKED, "reason": reason, "happened_at": moment, "done_by": by}
         event_id = insert_recorded(connection, "participant event", row)
         record_action(connection, by, "asked to erase", participant_id, reason)
-        points, outcome_count = (
-            sa.select(sa.func.count()).where(*conditions) for conditions in _select(participant_id, None)
-        )
-        numbers = int(connection.scalar(points) or 0), int(connection.scalar(outcome_count) or 0)
+        counts = [
+            int(connection.scalar(sa.select(sa.func.count()).where(*conditions)) or 0)
+            for conditions in _select(participant_id, None)
+        ]
     code = _make_code(database, participant_id, event_id)
-    return ErasureRequest(code, numbers[0], numbers[1], moment + timedelta(hours=CODE_HOURS))
+    return ErasureRequest(code, counts[0], counts[1], moment + timedelta(hours=CODE_HOURS))
 
 
 def confirm_erasure(database: Database, participant_id: str, code: str, *, by: str) -> Erasure:
@@ -110,15 +116,13 @@ def erase_content(
     lift_time_limit(connection)
     lock_content(connection)
     points, outcome_conditions = _select(participant_id, before)
-    blanks = {name: blank for name, blank in EVIDENCE["outcome"].content.items() if name != "fingerprint"}
     unique = sa.literal("erased ") + sa.cast(outcomes.c.id, sa.String)
+    blanks: dict[str, Any] = {**list_erasable(outcomes), "fingerprint": unique, "salt": None}
+    erase_outcomes = sa.update(outcomes).where(*outcome_conditions).values(**blanks)
+    erase_decisions = sa.update(decisions).where(*points).values(**list_erasable(decisions), salt=None)
     counts = {
-        "outcomes": connection.execute(
-            sa.update(outcomes).where(*outcome_conditions).values(fingerprint=unique, salt=None, **blanks)
-        ).rowcount,
-        "decisions": connection.execute(
-            sa.update(decisions).where(*points).values(salt=None, **EVIDENCE["decision"].content)
-        ).rowcount,
+        "outcomes": connection.execute(erase_outcomes).rowcount,
+        "decisions": connection.execute(erase_decisions).rowcount,
     }
     if any(counts.values()):
         _blank_copies(connection)

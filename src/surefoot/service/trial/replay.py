@@ -12,14 +12,12 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError
 from surefoot.service.database.databases import Database
+from surefoot.service.database.decision_record import LISTS, make_reply
 from surefoot.service.database.schema import decisions
-from surefoot.service.trial.context import context_to_state
-from surefoot.service.trial.decisions import make_reply
-from surefoot.service.trial.derived import derive_now
-from surefoot.service.trial.policy_versions import PolicyVersions
-from surefoot.service.trial.trial import load_stored_study, read_draw_secret
+from surefoot.service.trial.states import context_to_state, derive_now
+from surefoot.service.trial.trial import PolicyVersions, load_stored_study, read_draw_secret
 from surefoot.study import Study, TrialSection
-from surefoot.trial_rules.choices import Choice, fixed_probabilities, policy_probabilities, unavailable_probabilities
+from surefoot.trial_rules.choices import fixed_probabilities, policy_probabilities, unavailable_probabilities
 from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
 TOLERANCE = 1e-12
@@ -95,7 +93,7 @@ class _Recomputer:
                 ),
             ),
             ("limits", lambda: row["source"] == "unavailable" or _respects_limits(study, recorded)),
-            ("reply", lambda: _recompute_reply(row, recorded, study) == row["reply"]),
+            ("reply", lambda: _recompute_reply(row, study) == row["reply"]),
         )
         for name, holds in checks:
             try:
@@ -135,10 +133,10 @@ class _Recomputer:
         return policy_probabilities(study, version, row["participant_id"], json.loads(row["state"]))
 
 
-def _recompute_reply(row: Any, probabilities: list[float], study: Study) -> str:
-    choice = Choice(row["source"], probabilities, row["policy_id"], tuple(json.loads(row["fallback_reasons"])))
+def _recompute_reply(row: Any, study: Study) -> str:
+    values = {**row, **{name: json.loads(row[name]) for name in LISTS}}
     # Warnings are words, which decide nothing and may change from one release to the next: the ledger accounts for them.
-    return make_reply(row["id"], row["action"], choice, study.actions.names, json.loads(row["reply"]).get("warnings"))
+    return make_reply(values, study.actions.names[row["action"]], json.loads(row["reply"])["warnings"])
 
 
 def _are_close(left: Sequence[float | None], right: Sequence[float | None]) -> bool:

@@ -1,36 +1,80 @@
-"""A trial: the study, its database, its secret."""
+"""A trial: the study, its database, its secret, its policy versions."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets as random_source
+import tempfile
+import threading
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
+from surefoot.policies import policies
+from surefoot.policies.policies import Policies
 from surefoot.service.database import databases, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded
-from surefoot.service.trial.point_records import PointRecords
-from surefoot.service.trial.policy_versions import PolicyVersions
+from surefoot.service.database.schema import activations
 from surefoot.study import Study, TrialSection
 from surefoot.trial_rules.choices import LivePolicy, PolicyVersion
+
+VERSIONS_IN_MEMORY = 4
+LIVE = sa.select(activations.c.policy_id, activations.c.activated_at).order_by(activations.c.id.desc()).limit(1)
+"""The live policy and when it was activated."""
+
+
+class PolicyVersions:
+    """Reads versions from the database and remembers the last few; a version never changes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._known: dict[int, PolicyVersion | None] = {}
+
+    def live(self) -> tuple[int, datetime] | None:
+        """The live version's id and when it was activated; read from the database every time."""
+        with self._database.autocommit() as connection:
+            row = connection.execute(LIVE).first()
+        return None if row is None else (row.policy_id, row.activated_at)
+
+    def get(self, version: int, within: sa.Connection | None = None) -> PolicyVersion | None:
+        """A version, or None when what is stored cannot be read."""
+        with self._lock:
+            if version in self._known:
+                return self._known[version]
+        loaded = self.read(version, within)
+        with self._lock:
+            while len(self._known) >= VERSIONS_IN_MEMORY:
+                self._known.pop(next(iter(self._known)))
+            self._known[version] = loaded
+        return loaded
+
+    def read(self, version: int, within: sa.Connection | None = None) -> PolicyVersion | None:
+        """The same without remembering it, so that reading many versions does not push out the live one."""
+        with self._database.autocommit(within) as connection:
+            row = connection.execute(sa.select(schema.policies).where(schema.policies.c.id == version)).first()
+        try:
+            return None if row is None else PolicyVersion(version, row.study_id, policies_from_text(row.content))
+        except ValueError:
+            return None
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Everything that a request needs; what it remembers, the database has, and is asked whether it still holds."""
+    """Everything that a request needs; nothing in it can be out of date."""
 
     database: Database
     study: Study
     study_id: str
     secret: bytes = field(repr=False)
     policies: PolicyVersions
-    points: PointRecords
 
     @property
     def settings(self) -> TrialSection:
@@ -38,38 +82,28 @@ class Trial:
             raise InputError("the study has no [trial] section; add one to run it")
         return self.study.trial
 
-    def read_live(self, live: tuple[int, datetime] | None) -> LivePolicy | None:
-        """The live policy, from its id and when it went live."""
+    def read_live(self, live: tuple[int, datetime] | None, within: sa.Connection | None = None) -> LivePolicy | None:
+        """The live policy, from its id and when it was activated."""
         if live is None:
             return None
-        version = self.policies.get(live[0])
-        return LivePolicy(*live, version, version is not None and self.can_use(version))
+        version = self.policies.get(live[0], within)
+        return LivePolicy(*live, version, version is not None and self.can_use(version, within))
 
-    def can_use(self, version: PolicyVersion) -> bool:
-        """Whether a policy sees states and actions as the study has them now: names, kinds, levels and scaling."""
+    def can_use(self, version: PolicyVersion, within: sa.Connection | None = None) -> bool:
+        """Whether a policy was made for the study's states and actions: names, kinds, levels and scaling."""
         if version.study_id == self.study_id:
             return True
-        return _policy_inputs(load_stored_study(self.database, version.study_id)) == _policy_inputs(self.study)
+        learned_from = load_stored_study(self.database, version.study_id, within)
+        return _list_policy_inputs(learned_from) == _list_policy_inputs(self.study)
 
     def close(self) -> None:
         self.database.close()
 
 
-def _policy_inputs(study: Study) -> object:
-    state = [
-        (
-            name,
-            variable.kind,
-            variable.levels,
-            variable.scaling,
-            variable.use,
-            variable.derived,
-            variable.discount,
-            variable.start,
-        )
-        for name, variable in study.state.items()
-    ]
-    return state, study.actions.names
+def _list_policy_inputs(study: Study) -> object:
+    names = ("kind", "levels", "scaling", "use", "derived", "discount", "start")
+    states = [(name, *(getattr(variable, key) for key in names)) for name, variable in study.state.items()]
+    return states, study.actions.names
 
 
 def open_trial(study: Study, url: str | None = None) -> Trial:
@@ -81,10 +115,10 @@ def open_trial(study: Study, url: str | None = None) -> Trial:
     study_id = hashlib.sha256(study.text.encode()).hexdigest()
     with database.transaction() as connection:
         text = {"id": study_id, "text": study.text, "first_used": now()}
-        insert_new_recorded(connection, "study", database.insert_new(schema.studies), [text], "id")
+        insert_new_recorded(connection, "study", [text], "id")
         secret = {"name": "draws", "value": random_source.token_bytes(32)}
-        insert_new_recorded(connection, "secret", database.insert_new(schema.secrets), [secret], "name")
-    return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database), PointRecords(database))
+        insert_new_recorded(connection, "secret", [secret], "name")
+    return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database))
 
 
 def check_servable(study: Study) -> None:
@@ -113,19 +147,45 @@ def read_newest_settings(connection: sa.Connection) -> TrialSection:
     return TrialSection() if text is None else _parse_study(text).trial or TrialSection()
 
 
-def load_stored_study(database: Database, study_id: str) -> Study:
+def load_stored_study(database: Database, study_id: str, within: sa.Connection | None = None) -> Study:
     """A study as it was when decisions were made under it."""
-    return _parse_study(_read_study_text(database, study_id))
-
-
-def _read_study_text(database: Database, study_id: str) -> str:
-    with database.autocommit() as connection:
+    with database.autocommit(within) as connection:
         text = connection.scalar(sa.select(schema.studies.c.text).where(schema.studies.c.id == study_id))
     if text is None:
         raise InputError(f"the database holds no study {study_id[:12]}")
-    return str(text)
+    return _parse_study(text)
 
 
 @lru_cache(maxsize=16)
 def _parse_study(text: str) -> Study:
     return Study.restore(text)
+
+
+def policies_to_text(fitted: Policies) -> str:
+    """Policies in their own JSON format."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policies.json"
+        fitted.save(path)
+        return path.read_text(encoding="utf-8")
+
+
+def policies_from_text(content: str) -> Policies:
+    """What `policies_to_text` wrote, to the last bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policies.json"
+        path.write_text(content, encoding="utf-8")
+        return policies.load(path)
+
+
+def list_coefficients(fitted: Policies) -> list[dict[str, Any]]:
+    """One entry per participant, action and feature; above zero means that the action becomes more likely."""
+    participants = ["everyone"] if fitted.participants is None else fitted.participants.tolist()
+    names = fitted.rule.name_coefficients(fitted.state_names, fitted.action_names)
+    coef = fitted.rule.coefficients()
+    if coef is None:
+        return []
+    return [
+        {"participant_id": participant, "action": action, "feature": feature, "value": float(value)}
+        for participant, row in zip(participants, coef.reshape(len(participants), -1), strict=True)
+        for (action, feature), value in zip(names, row, strict=True)
+    ]

@@ -10,11 +10,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.data.column_kinds import Cell
-from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.context import Observation, check_types, context_to_state
-from surefoot.service.trial.derived import derive_now
-from surefoot.service.trial.point_query import read_points
-from surefoot.service.trial.standing import Standing, find_standings, find_stop
+from surefoot.service.trial.api_models import ApiError
+from surefoot.service.trial.decisions import Standing, find_standings, read_points
+from surefoot.service.trial.states import Observation, check_types, context_to_state, derive_now
 from surefoot.service.trial.trial import Trial
 from surefoot.trial_rules.choices import Choice, PolicyVersion, choose
 
@@ -85,11 +83,19 @@ def answer_question(trial: Trial, question: Question, at: datetime) -> Answer:
             index = 0 if standing.last_idx is None else standing.last_idx + 1
             derived |= derive_now(trial.study, connection, question.participant_id, index, decided_at=at, known_at=at)
     observation = context_to_state(trial.study, question.context, {**derived, **question.derived})
-    asked = trial.read_live(live if question.version is None else (question.version, at))
-    if question.version is not None and (asked is None or asked.version is None):
+    policy = trial.read_live(live if question.version is None else (question.version, at))
+    if question.version is not None and (policy is None or policy.version is None):
         raise ApiError(404, "unknown_policy", "there is no such policy, or it cannot be read")
-    what = (question.participant_id, observation.state, question.available, observation.reasons, None)
-    choice = choose(trial.study, *what, live=asked, at=at)
+    choice = choose(
+        trial.study,
+        question.participant_id,
+        observation.state,
+        question.available,
+        observation.reasons,
+        None,
+        live=policy,
+        at=at,
+    )
     version = None if choice.policy_id is None else trial.policies.get(choice.policy_id)
     return Answer(
         choice,
@@ -97,7 +103,7 @@ def answer_question(trial: Trial, question: Question, at: datetime) -> Answer:
         None if version is None else version.probabilities(question.participant_id, observation.state)[0].tolist(),
         [] if version is None else _list_terms(version, question.participant_id, observation),
         "" if version is None else version.policies.rule.how,
-        "the participant has withdrawn" if standing.withdrawn else find_stop(trial.settings, standing, at),
+        "the participant has withdrawn" if standing.withdrawn else standing.find_stop(trial.settings, at),
     )
 
 
@@ -105,13 +111,13 @@ def _find_standing(
     trial: Trial, connection: sa.Connection, participant_id: str
 ) -> tuple[Standing, tuple[int, datetime] | None]:
     """The participant's standing, and which policy is live since when."""
-    found = read_points(connection, [(participant_id, 0)])
-    (row,) = found.values()
+    known = read_points(connection, [(participant_id, 0)])
+    (row,) = known.values()
     live = None if row["live_id"] is None else (row["live_id"], row["live_since"])
-    known = find_standings(trial, found)
-    if participant_id and participant_id not in known:
+    standings = find_standings(trial.settings, connection, known)
+    if participant_id and participant_id not in standings:
         raise ApiError(404, "unknown_participant", "there is no such participant")
-    return known.get(participant_id, Standing()), live
+    return standings.get(participant_id, Standing()), live
 
 
 def _list_terms(version: PolicyVersion, participant_id: str, observation: Observation) -> list[Term]:

@@ -13,8 +13,7 @@ from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import policies
-from surefoot.service.trial.policy_versions import to_text
-from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.trial import Trial, policies_to_text
 from surefoot.service.updates.updates import activate
 from surefoot.study.policy_reading import check_policies
 
@@ -41,7 +40,7 @@ def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
         if newest is not None:
             raise InputError(f"the trial has policy {newest} already; pilot policies are for its start")
         row = {"update_id": None, "study_id": trial.study_id, "created_at": now(), "accepted": True}
-        policy_id = insert_recorded(connection, "policy", {**row, "content": to_text(fitted)})
+        policy_id = insert_recorded(connection, "policy", {**row, "content": policies_to_text(fitted)})
         record_action(connection, by, "loaded policies", f"policy {policy_id}")
         if live:
             activate(connection, policy_id, by)

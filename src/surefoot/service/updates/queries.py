@@ -9,9 +9,8 @@ import sqlalchemy as sa
 
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.schema import activations, policies, updates
-from surefoot.service.trial.api_errors import ApiError
-from surefoot.service.trial.policy_versions import LIVE, coefficients
-from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.api_models import ApiError
+from surefoot.service.trial.trial import LIVE, Trial, list_coefficients
 from surefoot.service.updates.updates import activate
 
 STATUS = sa.select(updates, policies.c.id.label("policy_id")).select_from(
@@ -45,7 +44,7 @@ def _describe_update(row: Any) -> dict[str, Any]:
 
 
 def list_policies(trial: Trial) -> list[dict[str, Any]]:
-    """All versions, newest first, with their coefficients and when they were live."""
+    """All versions, newest first, with their list_coefficients and when they were live."""
     columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
     with trial.database.snapshot() as connection:
         rows = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
@@ -69,7 +68,7 @@ def _describe_policy(trial: Trial, row: Any, history: Any, live: int | None) -> 
         "states": [] if made is None else list(made.state_names),
         "actions": [] if made is None else list(made.action_names),
         "people": None if made is None or made.participants is None else len(made.participants),
-        "coefficients": [] if made is None else coefficients(made),
+        "coefficients": [] if made is None else list_coefficients(made),
     }
 
 

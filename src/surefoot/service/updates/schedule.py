@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
+from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import scheduled, studies, updates
 from surefoot.service.trial.alerts import raise_alert, raise_periodic_alerts
 from surefoot.service.trial.erasure import erase_expired
@@ -114,7 +115,7 @@ def _next_attempt(trial: Trial, night: str, at: datetime) -> int | None:
 def _raise_night_alert(trial: Trial, night: str, attempts: int) -> None:
     message = f"the update of the night of {night} failed {attempts} times; {describe_live(trial)}"
     with trial.database.transaction() as connection:
-        raise_alert(trial.database, connection, kind="update", occasion=f"night:{night}:{attempts}", message=message)
+        raise_alert(connection, kind="update", occasion=f"night:{night}:{attempts}", message=message)
 
 
 def last_update_moment(trial: Trial, at: datetime) -> datetime | None:
@@ -137,5 +138,5 @@ def claim_job(trial: Trial, job: str, at: datetime) -> bool:
             return False
     with trial.database.transaction() as connection:
         row = {"job": job, "taken_at": at}
-        taken = trial.database.insert_new(scheduled).returning(scheduled.c.job)
+        taken = insert_new(connection, scheduled).returning(scheduled.c.job)
         return connection.scalar(taken, row) is not None

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from surefoot.data.log_files import LogRows
 from surefoot.service.database.schema import decisions
-from surefoot.service.trial.context import context_columns, read_values
-from surefoot.service.trial.decision_clock import ORDERED, read_times
-from surefoot.service.trial.outcomes import CURRENT, IS_WITHDRAWN
+from surefoot.service.trial.outcomes import CURRENT
+from surefoot.service.trial.participants import IS_WITHDRAWN
+from surefoot.service.trial.states import ORDERED, context_columns, count_times
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import finish_logs, measure_logs
 from surefoot.study.measured_logs import MeasuredLogs
@@ -47,14 +47,16 @@ def make_columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
     import pyarrow as pa
 
     roles = study.columns
+    ordered = [row["ordered_at"] for row in found]
+    indices = [row["decision_idx"] for row in found]
     return {
         roles.participant: pa.array([row["participant_id"] for row in found], pa.string()),
-        roles.time: pa.array(read_times(study, found)),
+        roles.time: pa.array(count_times(study, ordered, indices)),
         str(roles.available): pa.array([row["available"] for row in found], pa.bool_()),
         str(roles.probability): pa.array([row["probability"] for row in found], pa.float64()),
         study.actions.column: action_column(study, found),
         study.reward.column: pa.array([row["proximal_outcome"] for row in found], pa.float64()),
-        **context_columns(study, [read_values(study, json.loads(row["context"])) for row in found]),
+        **context_columns(study, [json.loads(row["context"]) for row in found]),
     }
 
 

@@ -22,9 +22,8 @@ from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, erasures, participant_events, policies, updates
 from surefoot.service.trial.alerts import raise_alert
-from surefoot.service.trial.point_query import WITHDRAWN
-from surefoot.service.trial.policy_versions import to_text
-from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.participants import WITHDRAWN
+from surefoot.service.trial.trial import Trial, policies_to_text
 from surefoot.service.updates import trial_logs
 from surefoot.service.updates.coefficient_intervals import coefficient_intervals
 from surefoot.study import StudyLogs
@@ -80,7 +79,7 @@ def interrupt_update(trial: Trial, connection: sa.Connection, update_id: int, li
     ended = {"state": "interrupted", "finished_at": now(), "message": "its process died", "findings": "[]", "result": "{}"}
     if _end_row(connection, update_id, ended, *seen):
         message = f"update {update_id} was interrupted; {live}"
-        raise_alert(trial.database, connection, kind="update", occasion=f"update:{update_id}", message=message)
+        raise_alert(connection, kind="update", occasion=f"update:{update_id}", message=message)
 
 
 def _end_row(connection: sa.Connection, update_id: int, ended: dict[str, Any], *seen: Any) -> bool:
@@ -247,7 +246,7 @@ def _publish_policy(
     finite = any(finding.passed for finding in proposal.findings if finding.check == "finite")
     if proposal.policies is not None and finite:
         row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
-        policy_id = int(insert_recorded(connection, "policy", {**row, "content": to_text(proposal.policies)}))
+        policy_id = int(insert_recorded(connection, "policy", {**row, "content": policies_to_text(proposal.policies)}))
         if accepted and trial.settings.activation == "automatic":
             activate(connection, policy_id, f"update {update_id}")
     return _write_end(
@@ -302,5 +301,5 @@ def _write_end(
         raise InputError(f"update {update_id} was presumed dead; nothing of it goes live")
     if alert is not None:
         kind = "policy-check" if state == "refused" else "update"
-        raise_alert(trial.database, connection, kind=kind, occasion=f"update:{update_id}", message=alert)
+        raise_alert(connection, kind=kind, occasion=f"update:{update_id}", message=alert)
     return state

@@ -13,14 +13,19 @@ LOCK = 7_355_203
 
 
 def upgrade() -> None:
-    """One transaction: an upgrade happens whole or not at all."""
+    """One transaction: an upgrade happens whole or not at all. An empty database gets today's tables."""
     database: Database = context.config.attributes["database"]
     with database.transaction() as connection:
         if not database.is_sqlite:
             lift_time_limit(connection)
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         context.configure(connection=connection, target_metadata=metadata, transactional_ddl=False)
-        context.run_migrations()
+        migrations = context.get_context()
+        if migrations.get_current_revision() is None:
+            metadata.create_all(connection)
+            migrations.stamp(context.script, "head")
+        else:
+            context.run_migrations()
 
 
 upgrade()

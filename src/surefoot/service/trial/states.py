@@ -1,0 +1,197 @@
+"""From a context and the participant's records to the state that a policy sees, by the code that reads log files.
+
+Where a day begins at a clock time (`day_boundary = "04:00"`), times are those of a wall clock in the trial's time zone.
+Elsewhere they count decision points. Either way they increase with `decision_idx`: neither a client's clock that goes back
+nor two decision points at the same moment change the order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from surefoot.data.column_kinds import Cell
+from surefoot.data.decision_points import join_values
+from surefoot.data.derived_states import derive_states
+from surefoot.data.problems import Problems
+from surefoot.errors import did_you_mean
+from surefoot.service.database.column_types import EPOCH, to_microseconds
+from surefoot.service.database.schema import decisions, outcomes
+from surefoot.service.trial.api_models import ApiError
+from surefoot.study import Study, TrialSection
+from surefoot.study.log_reader import join_states, transform_reward
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+_rank = sa.type_coerce(decisions.c.decided_at, sa.BigInteger) - decisions.c.decision_idx
+_latest = sa.func.max(_rank).over(partition_by=decisions.c.participant_id, order_by=decisions.c.decision_idx)
+ORDERED = sa.select(decisions.c.id, (_latest + decisions.c.decision_idx).label("ordered_at")).subquery("ordered_decisions")
+"""The time of every decision in microseconds since 1970: its own, or a microsecond per index after an earlier decision point
+that has a later time."""
+_newest = (
+    sa.select(outcomes.c.proximal_outcome)
+    .where(outcomes.c.decision_id == decisions.c.id, ~outcomes.c.late, outcomes.c.received_at <= sa.bindparam("known_at"))
+    .order_by(outcomes.c.observed_at.desc(), outcomes.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+PAST = (
+    sa.select(decisions.c.decision_idx, decisions.c.decided_at, decisions.c.action, _newest.label("outcome"))
+    .where(
+        decisions.c.participant_id == sa.bindparam("participant"),
+        decisions.c.decision_idx < sa.bindparam("before"),
+        decisions.c.received_at <= sa.bindparam("known_at"),
+    )
+    .order_by(decisions.c.decision_idx)
+)
+"""A participant's earlier decisions, each with the outcome that counted at a moment."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A context as the study reads it."""
+
+    state: list[float | None]
+    """After kinds, ranges and scaling; None where missing."""
+    reasons: list[str]
+    """Why no policy may decide on it: variables that are missing, implausible or unknown."""
+
+
+def contexts_to_states(
+    study: Study, contexts: Sequence[Mapping[str, Cell]], derived: Sequence[Mapping[str, float]]
+) -> list[Observation]:
+    """Read contexts together, which costs little more than one; nothing in them is an error here, only a reason.
+
+    `derived` has the derived states, which the service computes itself: one that a client sends is unknown.
+    """
+    if not contexts:
+        return []
+    kinds = study.state_kinds
+    readable = [{name: kind.from_json(context.get(name)) for name, (_, kind) in kinds.items()} for context in contexts]
+    read, outside = join_values({name: kinds[name][1].read_cells([cells[name] for cells in readable]) for name in kinds})
+    names = derived[0].keys()
+    state = join_states(study, read, {name: np.array([cells[name] for cells in derived]) for name in names})
+    observations = []
+    for position, (context, values, derived_values) in enumerate(zip(contexts, readable, derived, strict=True)):
+        reasons = [f"unknown: {name}" for name in context if name not in kinds]
+        for name in kinds:
+            if context.get(name) is None:
+                reasons.append(f"missing: {name}")
+            elif values[name] is None:
+                reasons.append(f"implausible: {name}")
+        reasons += [f"implausible: {name}" for name, rows in outside.items() if rows[position]]
+        reasons += [f"missing: {name}" for name, value in derived_values.items() if math.isnan(value)]
+        numbers = [None if math.isnan(value) else float(value) for value in state[position]]
+        observations.append(Observation(numbers, reasons))
+    return observations
+
+
+def context_to_state(study: Study, context: Mapping[str, Cell], derived: Mapping[str, float]) -> Observation:
+    """Read one context."""
+    return contexts_to_states(study, [context], [derived])[0]
+
+
+def find_warnings(study: Study, context: Mapping[str, Cell]) -> list[str]:
+    """Names in a context that the study does not take from clients, with the remedy."""
+    warnings = []
+    for name in sorted(context.keys() - study.state_kinds.keys()):
+        if name in study.derived_states:
+            problem = "is derived by the service from its own records; do not send it"
+        else:
+            problem = f"is not a state variable of the study{did_you_mean(name, study.state_kinds)}; it was not used"
+        warnings.append(f"context.{name} {problem}")
+    return warnings
+
+
+def check_types(study: Study, context: Mapping[str, Cell]) -> None:
+    """Refuse text where a number is meant, and the like."""
+    for name, (_, kind) in study.state_kinds.items():
+        value = context.get(name)
+        if value is not None and type(value) not in kind.json_types:
+            raise ApiError(422, "wrong_type", f"context.{name} is {kind.json_type}, or null", f"context.{name}")
+
+
+def context_columns(study: Study, contexts: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
+    """Contexts as columns of a log; null where a value is missing or not of the variable's kind."""
+    import pyarrow as pa
+
+    columns = {}
+    for name, (column, kind) in study.state_kinds.items():
+        missing = study.state[name].missing
+        values = [context.get(name) for context in contexts]
+        cells = [None if value in missing else kind.from_json(value) for value in values]
+        columns[column] = pa.array(cells, kind.arrow_type())
+    return columns
+
+
+def derive_now(
+    study: Study,
+    connection: sa.Connection,
+    participant: str,
+    decision_idx: int,
+    *,
+    decided_at: datetime,
+    known_at: datetime,
+) -> dict[str, float]:
+    """Every derived state of a participant at a decision point, from what had been recorded by `known_at`."""
+    if not study.derived_states:
+        return {}
+    past = connection.execute(PAST, {"participant": participant, "before": decision_idx, "known_at": known_at}).all()
+    indices = [*(row.decision_idx for row in past), decision_idx]
+    moments = [to_microseconds(moment) for moment in (*(row.decided_at for row in past), decided_at)]
+    time = count_times(study, order_moments(moments, indices).tolist(), indices)
+    action = np.array([*(float(row.action) for row in past), np.nan])
+    raw = np.array([*(np.nan if row.outcome is None else row.outcome for row in past), np.nan], dtype=np.float64)
+    if study.reward.range is not None:
+        raw = np.where((raw < study.reward.range[0]) | (raw > study.reward.range[1]), np.nan, raw)
+    earned = transform_reward(raw, study.reward, Problems(str, lambda row: participant))
+    derived = derive_states(study.derived_states, np.zeros(len(time), dtype=np.int64), time, action, earned, study.days)
+    return {name: float(values[-1]) for name, values in derived.items()}
+
+
+def order_moments(moments: Sequence[int], indices: Sequence[int]) -> NDArray[np.int64]:
+    """`ORDERED` for the decision points of one participant, in order.
+
+    >>> order_moments([1000, 400, 2000], [0, 1, 5])
+    array([1000, 1001, 2000])
+    """
+    index = np.array(indices, dtype=np.int64)
+    return np.asarray(np.maximum.accumulate(np.array(moments, dtype=np.int64) - index) + index)
+
+
+def count_times(study: Study, ordered: Sequence[int], indices: Sequence[int]) -> NDArray[Any]:
+    """Times of ordered moments: of a wall clock, or the decision points' own numbers."""
+    if not study.has_clock_days:
+        return np.array(indices, dtype=np.int64)
+    zone = (study.trial or TrialSection()).zone
+    times = [_read_wall_clock(int(moment), index, zone) for moment, index in zip(ordered, indices, strict=True)]
+    return np.array(times, dtype="datetime64[us]")
+
+
+def _read_wall_clock(moment: int, index: int, zone: ZoneInfo) -> datetime:
+    """The time that a wall clock shows; in the hour that comes twice in autumn it stands still the second time.
+
+    >>> str(_read_wall_clock(1774773000000000, 3, ZoneInfo("Europe/Zurich")))
+    '2026-03-29 10:30:00'
+    >>> str(_read_wall_clock(1792892400000000, 3, ZoneInfo("Europe/Zurich")))
+    '2026-10-25 02:59:59.000003'
+    """
+    local = (EPOCH + timedelta(microseconds=moment)).astimezone(zone)
+    if local.fold:
+        set_back = local.astimezone(UTC).replace(second=0, microsecond=0)
+        while (set_back - MINUTE).astimezone(zone).fold:
+            set_back -= MINUTE
+        # The index keeps decision points in this hour apart and in order.
+        local = (set_back - SECOND).astimezone(zone) + timedelta(microseconds=index % 1_000_000)
+    return local.replace(tzinfo=None)
