@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_args
 
 import griffe
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from surefoot import METHODS, Study, method
+from surefoot.screening import DETECTORS
 from surefoot.study.model import SET_BY_STUDY
-from surefoot.study.screen_section import DetectorSection
 
 PAGE = "reference/study-keys.md"
 INTRODUCTION = """# Every key of the study file
@@ -32,19 +33,19 @@ def write_page() -> str:
     return f"{INTRODUCTION}\n{sections}\n{_describe_parameters()}"
 
 
-def list_sections(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """Every section by its name in the file, outer ones first."""
+def list_sections(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, type[Any]]]:
+    """Every section by its name in the file, outer ones first; that of a detector is the detector's class."""
     if path:
         yield path, model
     for name, field in model.model_fields.items():
-        inner = list(_list_models(field.annotation))
         named = dict in _list_origins(field.annotation)
-        for one in inner:
-            yield from list_sections(one, f"{path}.{field.alias or name}".lstrip(".") + ".NAME" * named)
+        for inner in _list_models(field.annotation):
+            key = f"{path}.{field.alias or name}".lstrip(".") + ".NAME" * named
+            yield from [(key, inner)] if is_dataclass(inner) else list_sections(inner, key)
 
 
-def _list_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+def _list_models(annotation: Any) -> Iterator[type[Any]]:
+    if inspect.isclass(annotation) and (issubclass(annotation, BaseModel) or annotation in DETECTORS.values()):
         yield annotation
     for part in get_args(annotation):
         yield from _list_models(part)
@@ -54,29 +55,44 @@ def _list_origins(annotation: Any) -> set[Any]:
     return {getattr(annotation, "__origin__", None)}.union(*map(_list_origins, get_args(annotation)))
 
 
-def _describe(name: str, model: type[BaseModel]) -> str:
-    schema, meanings = model.model_json_schema(), read_meanings(model)
+def list_keys(model: type[Any]) -> dict[str, tuple[str, Any, bool, Any]]:
+    """For every field of a section its key in the file, its type, whether it is required, and its default."""
+    if is_dataclass(model):
+        parameters = {field.name: (field.name, field.type, False, field.default) for field in fields(model)}
+        return {"on": ("on", bool, False, True), **parameters}
+    return {
+        name: (
+            field.alias or name,
+            field.annotation,
+            field.is_required(),
+            None if field.is_required() else field.get_default(call_default_factory=True),
+        )
+        for name, field in model.model_fields.items()
+    }
+
+
+def _describe(name: str, model: type[Any]) -> str:
+    schema, meanings = TypeAdapter(model).json_schema(), read_meanings(model)
+    properties = {"on": {"type": "boolean"}, **schema["properties"]}
     rows = []
-    for key, field in model.model_fields.items():
-        name_in_file = field.alias or key
-        if key == "scaling" or not list(_list_models(field.annotation)):
-            value = _say_type(schema["properties"][name_in_file], schema)
-            rows.append(f"| `{name_in_file}` | {meanings.get(key, '')} | {value} | {_say_default(field)} |")
+    for field, (key, annotation, required, default) in list_keys(model).items():
+        if field == "scaling" or not list(_list_models(annotation)):
+            value = _say_type(properties[key], schema)
+            rows.append(f"| `{key}` | {meanings.get(field, '')} | {value} | {_say_default(required, default)} |")
     table = ["| key | meaning | value | if left out |", "|---|---|---|---|", *rows, ""] if rows else []
     return "\n".join([f"## `[{name}]`", "", _first_paragraph(model), "", *table])
 
 
-def _first_paragraph(model: type[BaseModel]) -> str:
-    described = model.detector if issubclass(model, DetectorSection) else model
-    return " ".join(inspect.cleandoc(described.__doc__ or "").split("\n\n")[0].split())
+def _first_paragraph(model: type[Any]) -> str:
+    return " ".join(inspect.cleandoc(model.__doc__ or "").split("\n\n")[0].split())
 
 
-def read_meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What the docstrings of a section, and of the detector that it sets up, say about its keys."""
+def read_meanings(model: type[Any]) -> dict[str, str]:
+    """The meaning of every key of a section, from docstrings."""
     meanings = {"on": "Whether it is used."}
-    for one in (*reversed(model.__mro__), *([model.detector] if issubclass(model, DetectorSection) else [])):
-        if one.__module__.startswith("surefoot"):
-            meanings |= read_attributes(one)
+    for kind in reversed(model.__mro__):
+        if kind.__module__.startswith("surefoot"):
+            meanings |= read_attributes(kind)
     return meanings
 
 
@@ -117,10 +133,9 @@ def _say_type(schema: dict[str, Any], whole: dict[str, Any]) -> str:
     return ", ".join([TYPES.get(schema.get("type", ""), "anything"), *limits])
 
 
-def _say_default(field: Any) -> str:
-    if field.is_required():
+def _say_default(required: bool, value: Any) -> str:
+    if required:
         return "required"
-    value = field.get_default(call_default_factory=True)
     return "–" if value in (None, (), {}, "") else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 

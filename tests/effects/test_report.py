@@ -179,6 +179,6 @@ def test_several_actions_are_told_one_by_one():
 def test_estimators_of_the_study_are_those_of_the_registry():
     from typing import get_args
 
-    from surefoot.study.effects_section import EffectsSection
+    from surefoot.study.trial_section import EffectsSection
 
     assert get_args(EffectsSection.model_fields["estimator"].annotation) == tuple(ESTIMATORS)

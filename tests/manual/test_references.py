@@ -10,7 +10,7 @@ from manual.foreign_hosts import list_foreign_loads
 
 import surefoot as sf
 from manual import api_reference, command_reference, repository_pages, study_reference
-from surefoot.study.screen_section import DETECTOR_SECTIONS
+from surefoot.screening import DETECTORS
 
 
 def list_public():
@@ -46,14 +46,14 @@ def test_the_command_reference_has_every_command_and_option():
 def test_every_key_of_the_study_file_says_what_it_means():
     sections = dict(study_reference.list_sections(sf.Study))
     assert {"columns", "state.NAME", "method.prior.NAME", "trial.guard_rails", "questionnaire.NAME"} <= sections.keys()
-    assert {f"screen.{name}" for name in DETECTOR_SECTIONS} <= sections.keys()
+    assert {f"screen.{name}" for name in DETECTORS} <= sections.keys()
     page = study_reference.write_page()
     assert "| `decimal` | With a comma" in page and '| `"."` or `","` | `"."` |' in page
     for name, model in sections.items():
         meanings = study_reference.read_meanings(model)
-        for key, field in model.model_fields.items():
-            inner = f"{name}.{field.alias or key}" in {other.removesuffix(".NAME") for other in sections}
-            assert inner or f"| `{field.alias or key}` | {meanings[key]} |" in page, f"[{name}] {key}"
+        for field, (key, *_) in study_reference.list_keys(model).items():
+            inner = f"{name}.{key}" in {other.removesuffix(".NAME") for other in sections}
+            assert inner or f"| `{key}` | {meanings[field]} |" in page, f"[{name}] {key}"
     for name in sf.METHODS:
         for key in sf.method(name).get_params(deep=False).keys() - set(study_reference.SET_BY_STUDY):
             assert f"| `{key}` |" in page

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from surefoot.learning.methods import Method
     from surefoot.policies.policies import Policies
     from surefoot.study import Study
-    from surefoot.study.effects_section import EffectsSection
+    from surefoot.study.trial_section import EffectsSection
 
 
 @app.command()
@@ -226,6 +226,8 @@ def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
     """The study's section with the options in place of its keys; new moderators also remove `at`."""
     from pydantic import ValidationError
 
+    from surefoot.study.toml_file import list_mistakes
+
     values = {name: PARSERS.get(name, lambda value: value)(value) for name, value in options.items() if value is not None}
     section = study.effects.model_dump(exclude_defaults=True)
     if "moderators" in values:
@@ -233,7 +235,6 @@ def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
     try:
         changed = study.model_validate({**study.model_dump(by_alias=True), "effects": {**section, **values}})
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(name) for name in first["loc"])
-        raise InputError(f"{key}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")) from error
+        key, words, _ = next(list_mistakes(error, type(study)))
+        raise InputError(f"{'.'.join(key)}: {words}".removeprefix(": ")) from error
     return changed.effects

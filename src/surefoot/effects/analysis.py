@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.log_columns import LogColumn
 from surefoot.data.mean_weights import READINGS
 from surefoot.errors import InputError
-from surefoot.study.log_sections import Reward
+from surefoot.study.log_description import Reward
 
 Floats = NDArray[np.float64]
 Terms = str | Sequence[str]

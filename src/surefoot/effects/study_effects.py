@@ -23,7 +23,7 @@ from surefoot.log_checks.screened_values import describe_flags
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
     from surefoot.study import Study, StudyLogs
-    from surefoot.study.effects_section import EffectsSection
+    from surefoot.study.trial_section import EffectsSection
 
 TAKEN = "probability of the action taken"
 

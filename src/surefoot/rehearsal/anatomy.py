@@ -19,7 +19,7 @@ from surefoot.rehearsal.state_parts import StatePart, YesNoPart
 from surefoot.rehearsal.varying import Varying, count_varying, map_varying
 from surefoot.simulators.simulator import Seed
 from surefoot.study import Study
-from surefoot.study.log_sections import Reward
+from surefoot.study.log_description import Reward
 
 Floats = NDArray[np.float64]
 

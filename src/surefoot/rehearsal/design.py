@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from surefoot.study.toml_types import Probability, Section
+from surefoot.study.toml_file import Probability, Section
 
 Count = Annotated[int, Field(ge=1)]
 FIRST_HOUR, LAST_HOUR, UPDATE_HOUR = 8, 20, 27

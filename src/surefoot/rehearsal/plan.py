@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from surefoot.errors import InputError
 from surefoot.rehearsal.candidates import Candidate, check_names, list_references
@@ -22,10 +21,8 @@ from surefoot.rehearsal.environments import (
 )
 from surefoot.rehearsal.pilot_effect import PilotEffect
 from surefoot.study import Study
-from surefoot.study.file_text import read_text
 from surefoot.study.model import MethodChoice
-from surefoot.study.toml_types import Finite, Probability, Section
-from surefoot.study.validation_errors import explain_error, explain_syntax
+from surefoot.study.toml_file import Finite, Probability, Section, parse_toml, read_text
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[Finite, Field(gt=0)]
@@ -180,12 +177,7 @@ class RehearsalPlan(Section):
     @classmethod
     def parse(cls, text: str, name: str = "rehearsal.toml") -> RehearsalPlan:
         """A plan from the text of its file; `name` is what messages call it."""
-        try:
-            return cls.model_validate(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise explain_syntax(error, text, name) from error
-        except ValidationError as error:
-            raise explain_error(error, text, name, cls) from error
+        return parse_toml(cls, text, name)
 
     def with_trials(self, trials: int) -> RehearsalPlan:
         """The same plan with another number of trials."""

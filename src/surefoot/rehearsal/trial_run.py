@@ -22,9 +22,9 @@ from surefoot.rehearsal.state_reading import StateReading
 from surefoot.rehearsal.trial_record import SOURCES, TrialRecord, UpdateRecord
 from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, TrialSection
+from surefoot.study.log_description import ScreenSection
 from surefoot.study.log_reader import finish_logs, restore_outcome
 from surefoot.study.measured_logs import MeasuredLogs
-from surefoot.study.screen_section import ScreenSection
 from surefoot.trial_rules.choices import (
     NEVER,
     WEEK,

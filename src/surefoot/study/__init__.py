@@ -1,8 +1,8 @@
 """Study: what is observed, what can be sent, what is optimised. One `study.toml` drives fit, audit, explain and evaluate."""
 
 from surefoot.study.collection_section import CollectionSection
+from surefoot.study.log_description import Actions, Columns, Reward, Scaling, StateVariable
 from surefoot.study.log_reader import StudyLogs
-from surefoot.study.log_sections import Actions, Columns, Reward, Scaling, StateVariable
 from surefoot.study.model import MethodChoice, ProbabilityLimits, Study
 from surefoot.study.trial_section import TrialSection
 

@@ -11,7 +11,7 @@ from pydantic import field_validator, model_validator
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.study.toml_types import Section
+from surefoot.study.toml_file import Section
 
 ROUNDING = 1e-3
 """Probabilities that differ by less are the same: logs round them."""

@@ -1,25 +1,319 @@
-"""What the columns of the logs mean, as the sections of `study.toml` say it together."""
+"""The meaning of the columns of the logs: the sections of `study.toml` that describe them, checked together."""
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+import codecs
+import math
+import re
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from surefoot.data.column_kinds import Number, VariableKind
+from surefoot.data.column_kinds import KINDS, Number, VariableKind
 from surefoot.data.decision_times import DayBoundary
-from surefoot.data.derived_states import DerivedState
+from surefoot.data.derived_states import DerivedState, find_derived_state
+from surefoot.data.file_settings import FileSettings
+from surefoot.data.log_columns import spell
 from surefoot.errors import did_you_mean
 from surefoot.reports.reward_units import RewardUnit
-from surefoot.screening.detectors import Role
+from surefoot.screening.careless import Careless
+from surefoot.screening.clock import Clock
+from surefoot.screening.codes import Codes
+from surefoot.screening.detectors import Detector, Role
+from surefoot.screening.level_shifts import LevelShifts
+from surefoot.screening.not_worn import NotWorn
+from surefoot.screening.screener import DETECTORS
+from surefoot.screening.stuck import Stuck
+from surefoot.screening.units import Units
 from surefoot.study.collection_section import CollectionSection
-from surefoot.study.log_sections import Actions, Columns, FileSection, Reward, StateVariable
-from surefoot.study.screen_section import QuestionnaireSection, ScreenSection
-from surefoot.study.toml_types import Section
+from surefoot.study.toml_file import Finite, KeyedError, Probability, Range, Section, Text, Words
+
+LOGARITHM = re.compile(r"log\(\s*x\s*(?:([+-])\s*(\d+(?:\.\d*)?|\.\d+))?\s*\)")
+Codings = tuple[str | int | float, ...]
+
+
+class FileSection(Section):
+    """How files of logs write things; only what differs from a plain CSV file."""
+
+    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """Between columns; by default a comma, and a tab in .tsv."""
+    header_rows: Annotated[int, Field(ge=1)] = 1
+    """Rows before the first decision point; the first names the columns, the others are not read. Qualtrics writes 3."""
+    ragged: bool = False
+    """Whether rows may end early: the cells that they leave out are missing. Empty fields beyond the header are ignored."""
+    decimal: Literal[".", ","] = "."
+    """With a comma a point separates thousands (1.234,5)."""
+    thousands: Literal[",", ".", " ", "'"] | None = None
+    """Between thousands, such as "," for 1,234.5."""
+    encoding: str = "utf-8"
+    """Such as cp1252 (Windows) or utf-16."""
+    time_format: str | None = None
+    """As in strptime, such as "%d.%m.%Y %H:%M"; by default numbers or ISO 8601."""
+    percent: Words = ()
+    """Columns whose numbers are percentages, with or without the sign: they are divided by 100."""
+    sheet: str | None = None
+    """Of an Excel workbook; by default the first."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _encoding_is_known(cls, name: str) -> str:
+        try:
+            codecs.lookup(name)
+        except LookupError as error:
+            raise ValueError(f"there is no encoding '{name}'; write 'utf-8', 'cp1252' or 'utf-16'") from error
+        return name
+
+    @field_validator("time_format")
+    @classmethod
+    def _format_names_the_day(cls, layout: str | None) -> str | None:
+        if layout is not None and not ("%d" in layout and re.search("%[mbB]", layout)):
+            raise ValueError(f"'{layout}' does not say where day and month stand; write it like '%d.%m.%Y %H:%M'")
+        return layout
+
+    @property
+    def settings(self) -> FileSettings:
+        return FileSettings(**self.model_dump())
+
+
+class Columns(Section):
+    """The columns with the participant, the time, the availability and the randomisation probability."""
+
+    participant: str
+    """The participant's id."""
+    time: str
+    """The time of the decision point."""
+    available: str | None = None
+    """Whether the participant could be treated; without it, always."""
+    probability: str | None = None
+    """The randomisation probability; without it, unknown."""
+    probability_of: Literal["action taken", "sending"] = "action taken"
+    """The event whose probability that column holds."""
+    missing: Words = ()
+    """Spellings of "missing" in addition to an empty cell, NA, NaN and null."""
+
+
+class Scaling(Section):
+    """(x − centre) / scale."""
+
+    centre: Finite = 0.0
+    """The value that becomes 0."""
+    scale: Annotated[Finite, Field(gt=0)] = 1.0
+    """The distance from the centre that becomes 1."""
+
+
+class StateVariable(Section):
+    """One state variable; a category becomes a 0/1 column for every level but the first."""
+
+    column: str = ""
+    """Its column of the log; by default the name of the variable."""
+    kind: str = "number"
+    """One of `surefoot.data.column_kinds.KINDS`."""
+    levels: Words = ()
+    """Of a category, the first as reference."""
+    missing: Codings = ()
+    """Values of this column that stand for "missing", such as -99."""
+    range: Range | None = None
+    """Values outside count as missing."""
+    scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
+    """`none`, or { centre = …, scale = … }."""
+    use: Literal["critic", "policy", "both"] = "both"
+    """Whether the critic, the policy or both see it."""
+    device: Text | None = None
+    """The device that measures it: the screen judges the columns of one device together."""
+    derived: str = ""
+    """Computed from the participant's own past instead of read from a column: one of
+    `surefoot.data.derived_states.DERIVED_STATES`."""
+    discount: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Of a derived state that forgets: the share of the past that is left after each decision point."""
+    start: Finite | None = None
+    """Of a derived state that is a mean: its value before the first outcome."""
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_is_known(cls, name: str) -> str:
+        if name not in KINDS:
+            raise ValueError(f"there is no kind '{name}'{did_you_mean(name, KINDS)}; choose from {list(KINDS)}")
+        return name
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> Self:
+        if not self.derived and self._memory_settings:
+            raise ValueError(
+                f"{next(iter(self._memory_settings))} belongs to a derived state; write derived = 'dose' or another"
+            )
+        if self.derived:
+            parameters = find_derived_state(self.derived).__dataclass_fields__
+            if self.column or self.kind != Number.name or self.range is not None:
+                raise ValueError(f"'{self.derived}' is computed, not read: leave out column, kind and range")
+            for name in self._memory_settings:
+                if name not in parameters:
+                    raise ValueError(f"{name} does not belong to derived = '{self.derived}'")
+        given = {"levels": bool(self.levels), "range": self.range is not None, "scaling": self.scaling is not None}
+        for setting in [name for name, is_given in given.items() if is_given]:
+            if setting not in KINDS[self.kind].takes:
+                others = " or ".join(f"'{name}'" for name, kind in KINDS.items() if setting in kind.takes)
+                raise ValueError(f"'{setting}' belongs to kind = {others}, not to '{self.kind}'")
+        self.variable_kind.check()
+        return self
+
+    @property
+    def _memory_settings(self) -> dict[str, float]:
+        given = {"discount": self.discount, "start": self.start}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @cached_property
+    def derived_state(self) -> DerivedState:
+        """The recursion that computes it."""
+        return find_derived_state(self.derived)(**self._memory_settings)
+
+    @cached_property
+    def variable_kind(self) -> VariableKind:
+        """The kind with its settings, which reads the column."""
+        scaling = self.scaling or Scaling()
+        return KINDS[self.kind](self.levels, self.range, scaling.centre, scaling.scale)
+
+
+class Actions(Section):
+    """The actions; the first is "nothing"."""
+
+    column: str = "action"
+    """The column of the log that holds them."""
+    names: Words = ("nothing", "send")
+    """One name for every action."""
+    values: tuple[str | int | float | bool, ...] | None = None
+    """The code of each action in the log, in the order of the names."""
+    probabilities: tuple[Probability, ...] | None = None
+    """The design's probability of each action at an available decision point, where the log holds none."""
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Self:
+        if len(self.names) < 2 or len(set(self.names)) < len(self.names):
+            raise ValueError("names must be at least two different names, the first of which means 'nothing'")
+        for name, given in (("values", self.values), ("probabilities", self.probabilities)):
+            if given is not None and len(given) != len(self.names):
+                raise ValueError(f"{name} must hold one entry for each of the {len(self.names)} actions; got {len(given)}")
+        if self.values is not None and len(set(self.texts or ())) < len(self.values):
+            raise ValueError("values must differ from each other")
+        if self.probabilities is not None and abs(sum(self.probabilities) - 1) > 1e-9:
+            raise ValueError(f"probabilities sum to {sum(self.probabilities):g}; they must sum to 1")
+        return self
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """`values` as they read in a CSV file."""
+        return None if self.values is None else tuple(map(spell, self.values))
+
+
+class Reward(Section):
+    """The reward, which the method optimises."""
+
+    column: str = "reward"
+    """The column of the log that holds it."""
+    missing: Codings = ()
+    """Values of this column that stand for "missing", such as -99."""
+    range: Range | None = None
+    """Values outside count as missing; applied before everything else."""
+    winsorise: Range | None = None
+    """Values outside are moved to the limit; applied before the transform."""
+    transform: str = "none"
+    """`none`, `sqrt`, `log(x)` or `log(x + c)`."""
+    device: Text | None = None
+    """The device that measures it: the screen judges the columns of one device together."""
+    zero: Literal["real", "unknown"] = "unknown"
+    """`real` where an outcome of 0 is behaviour: if zeros are rarer after an action, that is an effect of the action.
+    `unknown` where it may also be a device that was not worn."""
+    real_values: tuple[Finite, ...] = ()
+    """The same as `zero = "real"` for other values that many outcomes share."""
+
+    def is_real(self, value: float) -> bool:
+        """Whether the study says that outcomes with this value are behaviour."""
+        if value == 0 and self.zero == "real":
+            return True
+        return any(math.isclose(value, real, rel_tol=1e-5) for real in self.real_values)
+
+    @field_validator("transform")
+    @classmethod
+    def _transform_is_known(cls, transform: str) -> str:
+        if transform not in ("none", "sqrt") and LOGARITHM.fullmatch(transform.strip()) is None:
+            raise ValueError(f"'{transform}' is not a transform; write 'none', 'sqrt', or 'log(x + 0.5)' with your number")
+        return transform
+
+    @property
+    def offset(self) -> float | None:
+        """c of log(x + c); None for another transform."""
+        match = LOGARITHM.fullmatch(self.transform.strip())
+        return None if match is None else float(f"{match[1] or '+'}{match[2] or '0'}")
+
+
+class QuestionnaireSection(Section):
+    """Items that are answered in one go."""
+
+    items: Words
+    """Columns, in the order in which the items are asked."""
+    scores: Words = ()
+    """State variables computed from the items; they become missing with them."""
+    seconds: Text | None = None
+    """The column with the time that answering took."""
+
+    @model_validator(mode="after")
+    def _has_items(self) -> Self:
+        if len(self.items) < 2 or len(set(self.items)) < len(self.items):
+            raise ValueError(f"items needs at least two different columns; got {list(self.items)}")
+        return self
+
+
+def _read_switch(section: Any) -> Any:
+    """`on = false` makes a detector None; the other keys of its section are its parameters."""
+    if not isinstance(section, dict) or "on" not in section:
+        return section
+    if not isinstance(section["on"], bool):
+        raise ValueError(f"on must be true or false; got {section['on']!r}")
+    return {name: value for name, value in section.items() if name != "on"} if section["on"] else None
+
+
+def _check_detector(detector: DetectorType | None) -> DetectorType | None:
+    if detector is not None:
+        detector.check()
+    return detector
+
+
+DetectorType = TypeVar("DetectorType", bound=Detector)
+Switched = Annotated[DetectorType | None, BeforeValidator(_read_switch), AfterValidator(_check_detector)]
+
+
+class ScreenSection(Section):
+    """`[screen]` with a section for every detector; without it only the service's updates screen."""
+
+    on: bool = True
+    """Whether values are screened."""
+    columns: Words = ()
+    """State columns and the reward column that are screened; by default all that hold numbers."""
+    outcome: bool = True
+    """Whether flagged outcomes become missing; otherwise they are reported, and stay."""
+    devices: Words = ()
+    """Devices that `not_worn` judges; by default all that columns name."""
+    clock: Switched[Clock] = Clock()
+    codes: Switched[Codes] = Codes()
+    not_worn: Switched[NotWorn] = NotWorn()
+    stuck: Switched[Stuck] = Stuck()
+    units: Switched[Units] = Units()
+    careless: Switched[Careless] = Careless()
+    level_shifts: Switched[LevelShifts] = LevelShifts()
+
+    def detectors(self) -> tuple[Detector, ...]:
+        """The detectors that are on, in the order in which they run."""
+        detectors = (getattr(self, name) for name in DETECTORS)
+        return tuple(detector for detector in detectors if detector is not None)
+
+    @property
+    def enrolment(self) -> str | None:
+        """The column with the moment of enrolment."""
+        return None if self.clock is None else self.clock.enrolment
 
 
 class LogDescription(Section):
-    """What the columns of the logs mean."""
+    """The meaning of the columns of the logs."""
 
     file: FileSection = FileSection()
     columns: Columns
@@ -40,12 +334,12 @@ class LogDescription(Section):
         if twice:
             raise ValueError(f"column '{twice[0]}' is named twice; every role needs a column of its own")
         for name, variable in self.state.items():
-            if (variable.column or name) in (self.reward.column, self.actions.column):
-                what = "reward" if (variable.column or name) == self.reward.column else "action"
-                raise ValueError(
-                    f"state.{name}: its column is the {what}, which is known only after the decision; "
-                    "a state holds what was known before it, so leave this variable out"
-                )
+            column = variable.column or name
+            if column in (self.reward.column, self.actions.column):
+                role = "reward" if column == self.reward.column else "action"
+                reason = f"its column is the {role}, which is known only after the decision"
+                remedy = "a state holds what was known before it, so leave this variable out"
+                raise KeyedError(("state", name), f"{reason}; {remedy}")
         for name in self.state_names:
             if name in roles:
                 raise ValueError(f"state variable '{name}' has the name of another role's column; give it another name")
@@ -54,44 +348,47 @@ class LogDescription(Section):
         if self.columns.probability is not None and self.actions.probabilities is not None:
             raise ValueError("columns.probability and actions.probabilities both say the probability; keep one")
         if self.columns.probability_of == "sending" and len(self.actions.names) > 2:
-            raise ValueError(
-                "columns.probability_of: 'sending' says nothing about which of several actions was sent; "
-                "log the probability of the action taken"
-            )
+            reason = "'sending' says nothing about which of several actions was sent"
+            raise KeyedError(("columns", "probability_of"), f"{reason}; log the probability of the action taken")
         return self
 
     @model_validator(mode="after")
     def _screen_agrees(self) -> Self:
-        for name, one in self.questionnaire.items():
-            for score in one.scores:
+        for name, questionnaire in self.questionnaire.items():
+            for score in questionnaire.scores:
                 if score not in self.state or self.state[score].kind != Number.name:
                     near = did_you_mean(score, self.state)
-                    raise ValueError(f"questionnaire.{name}.scores: there is no number state variable '{score}'{near}")
+                    key = ("questionnaire", name, "scores")
+                    raise KeyedError(key, f"there is no number state variable '{score}'{near}")
         if self.screen is not None:
             self._check_screen(self.screen)
         return self
 
     def _check_screen(self, screen: ScreenSection) -> None:
-        numbers = {one.column or name: one for name, one in self.state.items() if one.kind == Number.name}
+        numbers = {
+            variable.column or name: variable for name, variable in self.state.items() if variable.kind == Number.name
+        }
         known = [*numbers, self.reward.column]
         for column in screen.columns:
             if column not in known:
                 near = did_you_mean(column, known)
-                raise ValueError(f"screen.columns: there is no number column '{column}'{near} in the study; it has {known}")
+                words = f"there is no number column '{column}'{near} in the study; it has {known}"
+                raise KeyedError(("screen", "columns"), words)
         named = [*(variable.device for variable in numbers.values()), self.reward.device]
         devices = [device for device in named if device is not None]
         for device in screen.devices:
             if device not in devices:
                 near = did_you_mean(device, devices)
                 remedy = f"write device = '{device}' where a number column or the reward comes from it, or leave it out"
-                raise ValueError(f"screen.devices: no column comes from device '{device}'{near}; {remedy}")
+                raise KeyedError(("screen", "devices"), f"no column comes from device '{device}'{near}; {remedy}")
         for name, variable in self.state.items():
             if variable.device is not None and variable.device not in devices:
-                what = f"device '{variable.device}' has nothing to judge: '{name}' is {variable.kind}"
-                raise ValueError(f"state.{name}.device: {what}; name the device of a number column, or leave it out")
+                reason = f"device '{variable.device}' has nothing to judge: '{name}' is {variable.kind}"
+                remedy = "name the device of a number column, or leave it out"
+                raise KeyedError(("state", name, "device"), f"{reason}; {remedy}")
 
     def extra_columns(self) -> dict[str, Role]:
-        """Columns that only the screen needs, and what they are: items outside the state, answering times, enrolment."""
+        """Columns that only the screen needs, with their roles: items outside the state, answering times, enrolment."""
         if self.screen is None or not self.screen.on:
             return {}
         known = {variable.column or name for name, variable in self.state.items()} | {self.reward.column}
@@ -104,11 +401,11 @@ class LogDescription(Section):
         return wanted if enrolment is None else {**wanted, enrolment: "enrolment"}
 
     def with_screen(self) -> Self:
-        """The same study, screened: as it says, or by every detector where it says nothing."""
+        """The same study, screened: by the detectors of its `[screen]`, or by all where it has none."""
         chosen = (self.screen or ScreenSection()).model_copy(update={"on": True})
         return self.model_copy(update={"screen": chosen})
 
-    @property
+    @cached_property
     def state_kinds(self) -> dict[str, tuple[str, VariableKind]]:
         """For every state variable that is read its column in the log and its kind."""
         return {
@@ -117,7 +414,7 @@ class LogDescription(Section):
             if not variable.derived
         }
 
-    @property
+    @cached_property
     def derived_states(self) -> dict[str, DerivedState]:
         """The state variables that are computed from the past."""
         return {name: variable.derived_state for name, variable in self.state.items() if variable.derived}
@@ -127,12 +424,12 @@ class LogDescription(Section):
         """Where a day of the logs ends; None where the study does not say."""
         return None
 
-    @property
+    @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The state's columns that are read from the log."""
         return tuple(column for name in self.state_kinds for column in self.columns_of(name))
 
-    @property
+    @cached_property
     def state_names(self) -> tuple[str, ...]:
         """The state's columns after categories became 0/1 columns, `location=home` and so on."""
         return tuple(name for variable in self.state for name in self.columns_of(variable))
@@ -148,12 +445,12 @@ class LogDescription(Section):
 
     @property
     def reward_unit(self) -> RewardUnit:
-        """What the fitted reward is counted in."""
+        """The unit of the fitted reward."""
         return RewardUnit(self.reward.column, self.reward.transform)
 
     @property
     def scaling(self) -> dict[str, tuple[float, float]]:
-        """For every column of the state with a scaling its centre and its scale."""
+        """Centre and scale of every column of the state with a scaling."""
         return {
             column: (variable.scaling.centre, variable.scaling.scale)
             for name, variable in self.state.items()
@@ -163,7 +460,7 @@ class LogDescription(Section):
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """What every column of the state is, in words."""
+        """Every column of the state in words."""
         return {
             column: f"derived: {variable.derived}" if variable.derived else variable.variable_kind.describe()
             for name, variable in self.state.items()

@@ -24,9 +24,8 @@ from surefoot.errors import InputError
 from surefoot.screening.detectors import Role
 from surefoot.screening.screen import Screen, as_seconds
 from surefoot.screening.screener import LearnedPatterns
-from surefoot.study.log_description import LogDescription
+from surefoot.study.log_description import LogDescription, Reward
 from surefoot.study.log_screen import screen_logs
-from surefoot.study.log_sections import Reward
 from surefoot.study.measured_logs import MeasuredLogs
 
 

@@ -12,8 +12,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import Screen, screen_values
 from surefoot.screening.screener import LearnedPatterns, Screener
-from surefoot.study.log_description import LogDescription
-from surefoot.study.screen_section import ScreenSection
+from surefoot.study.log_description import LogDescription, ScreenSection
 
 
 def screened_columns(study: LogDescription) -> dict[str, tuple[int, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -14,13 +13,10 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 from surefoot.data.decision_times import DayBoundary
 from surefoot.data.log_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
-from surefoot.study.effects_section import EffectsSection
-from surefoot.study.file_text import read_text
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
-from surefoot.study.toml_types import Finite, Probability, Section
-from surefoot.study.trial_section import TrialSection
-from surefoot.study.validation_errors import explain_error, explain_syntax
+from surefoot.study.toml_file import Finite, KeyedError, Probability, Section, explain_error, parse_toml, read_text
+from surefoot.study.trial_section import EffectsSection, TrialSection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,12 +143,7 @@ class Study(LogDescription):
     @classmethod
     def parse(cls, text: str, name: str = "study.toml") -> Study:
         """A study from the text of its file; `name` is what messages call it."""
-        try:
-            study = cls.model_validate(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise explain_syntax(error, text, name) from error
-        except ValidationError as error:
-            raise explain_error(error, text, name, cls) from error
+        study = parse_toml(cls, text, name)
         study._text = text
         return study
 
@@ -169,9 +160,8 @@ class Study(LogDescription):
     def _sections_agree(self) -> Study:
         for name, state in self.derived_states.items():
             if state.needs_days and self.days is None:
-                raise ValueError(
-                    f"state.{name}: '{state.name}' counts days; write [trial] day_boundary = 5 with your number"
-                )
+                words = f"'{state.name}' counts days; write [trial] day_boundary = 5 with your number"
+                raise KeyedError(("state", name), words)
         for use in ("critic", "policy"):
             if not self._columns_used_by(use):
                 raise ValueError(f"no state variable is used by the {use}; set use = '{use}' or 'both' for one")
@@ -188,10 +178,9 @@ class Study(LogDescription):
         for key, names in (("moderators", self.effects.moderators), ("controls", self.effects.controls), ("day", day)):
             for name in (part for term in names for part in ([term] if term in known else term.split(":"))):
                 if name not in known:
-                    raise ValueError(
-                        f"effects.{key}: '{name}' is not a state variable{did_you_mean(name, known)}; what is known before "
-                        f"the decision stands in a section [state.{name}]; there are {list(self.state)}"
-                    )
+                    problem = f"'{name}' is not a state variable{did_you_mean(name, known)}"
+                    remedy = f"what is known before the decision stands in a section [state.{name}]"
+                    raise KeyedError(("effects", key), f"{problem}; {remedy}; there are {list(self.state)}")
 
     def _check_trial(self, trial: TrialSection) -> None:
         for role in ("available", "probability"):
@@ -200,17 +189,20 @@ class Study(LogDescription):
                 remedy = f"write {role} = '{role}'"
                 if role == "probability" and self.actions.probabilities is not None:
                     remedy += " and remove actions.probabilities"
-                raise ValueError(f"columns.{role}: a study with a [trial] names this column; {remedy}")
+                raise KeyedError(("columns", role), f"a study with a [trial] names this column; {remedy}")
         if self.columns.probability_of != "action taken":
-            raise ValueError("columns.probability_of: a trial logs the probability of the action taken; leave this key out")
+            words = "a trial logs the probability of the action taken; leave this key out"
+            raise KeyedError(("columns", "probability_of"), words)
         for column in self.extra_columns():
             # What the app does not send with a decision, the service cannot screen.
-            raise ValueError(f"screen: a study with a [trial] screens its state only; make '{column}' a state variable")
+            words = f"a study with a [trial] screens its state only; make '{column}' a state variable"
+            raise KeyedError(("screen",), words)
         limits = self.probability_limits
         for name in ("warm_up_probability", "fallback_probability"):
             if not limits.minimum <= getattr(trial, name) <= limits.maximum:
                 bounds = f"{limits.minimum:g} to {limits.maximum:g}"
-                raise ValueError(f"trial.{name}: {getattr(trial, name):g} is outside the probability limits {bounds}")
+                words = f"{getattr(trial, name):g} is outside the probability limits {bounds}"
+                raise KeyedError(("trial", name), words)
 
     def _check_method(self) -> None:
         from surefoot.learning.methods import METHODS

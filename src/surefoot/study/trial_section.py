@@ -1,4 +1,4 @@
-"""The `[trial]` section of a study: how the decision service runs it."""
+"""The sections `[effects]` and `[trial]`: the primary analysis, and how the decision service runs the study."""
 
 from __future__ import annotations
 
@@ -8,26 +8,66 @@ from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from surefoot.study.toml_types import Probability, Section
+from surefoot.study.toml_file import Finite, Probability, Section, Words
 
 ClockTime = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
 Count = Annotated[int, Field(ge=1)]
 Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Address = Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", max_length=254)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Url = Annotated[str, Field(pattern=r"^https?://[^\s]+$")]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def check_daily_time(text: str) -> str:
-    """A time of day or `never`."""
+def _check_daily_time(text: str) -> str:
     if text != "never" and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
         raise ValueError(f"'{text}' is not a time of day; write '03:00', or 'never'")
     return text
 
 
+def parse_daily_time(text: str) -> time | None:
+    """The time of day; None for `never`."""
+    return None if text == "never" else time.fromisoformat(text)
+
+
+DailyTime = Annotated[str, AfterValidator(_check_daily_time)]
+
+
+class EffectsSection(Section):
+    """Which causal excursion effect is estimated; moderators and controls are state variables."""
+
+    estimator: Literal["wcls", "emee", "emee2", "dcee"] = "wcls"
+    """Continuous outcome; binary outcome (with and without weights); one distal outcome for each participant."""
+    outcome: str | None = None
+    """A column of the logs; by default the reward with its limits and its transform."""
+    outcome_words: str | None = None
+    """The outcome in sentences: "steps in the next half hour"."""
+    treatment_words: str | None = None
+    """The treatment in sentences, where there are two actions: "suggestion"."""
+    transform: str | None = None
+    """Of an outcome that is not the reward."""
+    moderators: Words = ()
+    """State variables by which the effect may differ."""
+    controls: Words = ()
+    """State variables that explain the outcome, for smaller standard errors."""
+    numerator: float | tuple[float, ...] | str | None = None
+    """p̃: a number, a number for each action but nothing, or a column that depends on the moderators only."""
+    lags: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    """How many decision points later the outcome is measured."""
+    future: Literal["observed", "none"] = "observed"
+    """Treatment between the decision and an outcome at a lag."""
+    missing_as: Finite | dict[str, Finite] | None = None
+    """The value of a missing outcome, or {outcome or state variable = value}, where the study defines it."""
+    at: tuple[dict[str, Finite], ...] = ()
+    """Values of the moderators at which the effect is estimated."""
+    day: str | None = None
+    """The state variable over which the effect is drawn; `day` where there is one."""
+
+
 class GuardRails(Section):
-    """What a new policy must satisfy before it goes live."""
+    """Conditions that a new policy must satisfy before it is put to use."""
 
     max_removed: Probability = 0.2
     """Largest share of the decision points used that the robust critic may have removed."""
@@ -43,35 +83,30 @@ class GuardRails(Section):
 
 
 class Alerts(Section):
-    """When the trial team is told that something is wrong, and how: passwords and secrets come from the environment."""
+    """When and how the trial team is alerted; passwords and secrets come from the environment."""
 
     no_data_hours: Hours = 24
-    """No decision for so long."""
+    """Hours without a decision after which the team is alerted."""
     max_fallback_share: Probability = 0.2
-    """Share of the available decision points of the last 24 hours that the fallback decided."""
+    """Largest share of the available decision points of the last 24 hours that the fallback may have decided."""
     email: tuple[Address, ...] = ()
-    """Who gets alerts by e-mail."""
+    """Addresses that receive alerts by e-mail."""
     sender: Address | None = None
-    """From whom; the first of `email` if it is not given."""
+    """The sender's address; by default the first of `email`."""
     smtp_host: str | None = None
-    """The mail server that takes them."""
+    """The mail server."""
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = 587
-    """Where that server listens."""
+    """The mail server's port."""
     smtp_security: Literal["starttls", "tls", "none"] = "starttls"
-    """`tls` from the first byte, as port 465 wants it; `none` only for a mail server on this machine."""
-    webhook: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
-    """A URL that gets alerts as JSON, signed with SUREFOOT_WEBHOOK_SECRET."""
+    """`tls` from the first byte, as port 465 requires; `none` only for a mail server on this machine."""
+    webhook: Url | None = None
+    """A URL that receives alerts as JSON, signed with SUREFOOT_WEBHOOK_SECRET."""
     max_per_hour: Count = 20
-    """Messages by each way; when more is to be told, the last of them tells all of it."""
-    digest_time: str = "08:00"
+    """Messages per channel; when there are more alerts, the last message lists all of them."""
+    digest_time: DailyTime = "08:00"
     """When the daily digest is sent, or `never`."""
-    dashboard_url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
-    """Where the dashboard is, for messages to point to."""
-
-    @field_validator("digest_time")
-    @classmethod
-    def _is_a_time(cls, text: str) -> str:
-        return check_daily_time(text)
+    dashboard_url: Url | None = None
+    """The address of the dashboard, for links in messages."""
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Self:
@@ -88,28 +123,28 @@ class Alerts(Section):
     @property
     def digest_at(self) -> time | None:
         """The time of the daily digest; None for never."""
-        return None if self.digest_time == "never" else time.fromisoformat(self.digest_time)
+        return parse_daily_time(self.digest_time)
 
 
 class Limits(Section):
-    """What one client may ask of the service."""
+    """Limits for the requests of one client."""
 
     body_kilobytes: Annotated[int, Field(ge=1, le=16_384)] = 256
     """The largest request."""
     requests_per_second: Count = 100
-    """Of one key, on average, at one worker; twice as many may come at once."""
-    future_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10
+    """Requests of one key to one worker, on average; twice as many may come at once."""
+    future_minutes: NotNegative = 10
     """How far ahead of the server's clock a timestamp may be."""
 
 
 class Dose(Section):
-    """How much may be sent to one participant, enforced by the service: beyond it the probability of sending is 0."""
+    """Limits for prompts to one participant, enforced by the service: beyond them the probability of sending is 0."""
 
     prompts_per_day: Count | None = None
     """In any 24 hours."""
     prompts_per_week: Count | None = None
     """In any 7 days."""
-    minimum_gap_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    minimum_gap_minutes: NotNegative = 0
     """Between two prompts."""
 
     @property
@@ -118,74 +153,46 @@ class Dose(Section):
 
 
 class TrialSection(Section):
-    """How the study is run: warm-up, nightly updates, fallback, guard rails, outcomes, alerts.
-
-    Attributes
-    ----------
-    title
-        What pages and exports call the study.
-    warm_up_decision_points
-        Complete decision points that a participant (pooled: the study) needs before a learned policy decides.
-    warm_up_probability
-        Of sending anything; several actions share it equally.
-    fallback_probability
-        Of sending anything, where no policy can decide.
-    update_time
-        Hour and minute of the nightly update, or `never`.
-    time_zone
-        Of the update time and of "today".
-    policy_days
-        A policy that went live longer ago is stale: the fallback decides.
-    day_boundary
-        Decision points a day, or, for logs with timestamps, the clock time at which a day begins: what a night is.
-    max_gap
-        With a long-run horizon: decision points this far apart still count as consecutive.
-    outcome_hours
-        How long after its decision point an outcome counts; a later one is recorded as late.
-    activation
-        Whether an update that passed the guard rails goes live by itself.
-    decision_gap_minutes
-        Decision points of a participant that follow sooner are refused; 0: the study has no such rule.
-    learn_from_withdrawn
-        Whether what a participant gave before withdrawing still counts in later updates.
-    keep_days
-        Contexts and outcomes that came longer ago are erased, every day; None: they are kept.
-    key_days
-        A new API key is good for so many days.
-    dose
-        `[trial.dose]`: how much may be sent.
-    guard_rails
-        `[trial.guard_rails]`: what an update must pass.
-    alerts
-        `[trial.alerts]`: what somebody should hear of.
-    limits
-        `[trial.limits]`: how much a key may ask.
-    """
+    """How the service runs the study: warm-up, nightly updates, fallback, guard rails, outcomes, alerts."""
 
     title: str = "Surefoot study"
+    """The study's name on pages and in exports."""
     warm_up_decision_points: Count = 42
+    """Complete decision points that a participant (pooled: the study) needs before a learned policy decides."""
     warm_up_probability: Probability = 0.5
+    """Of sending anything; several actions share it equally."""
     fallback_probability: Probability = 0.5
-    update_time: str = "03:00"
+    """Of sending anything, where no policy can decide."""
+    update_time: DailyTime = "03:00"
+    """Hour and minute of the nightly update, or `never`."""
     time_zone: str = "UTC"
+    """Of the update time and of "today"."""
     policy_days: Annotated[float, Field(gt=0)] = 14
+    """Days after which a live policy is stale: the fallback decides."""
     day_boundary: Annotated[int, Field(ge=1)] | ClockTime | None = None
+    """Decision points a day, or, for logs with timestamps, the clock time at which a day begins."""
     max_gap: Count = 1
+    """With a long-run horizon: the largest distance of decision points that still count as consecutive."""
     outcome_hours: Hours = 48
+    """Hours after its decision point in which an outcome counts; a later one is recorded as late."""
     activation: Literal["automatic", "manual"] = "automatic"
-    decision_gap_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    """Whether an update that passed the guard rails is put to use without a person."""
+    decision_gap_minutes: NotNegative = 0
+    """Decision points of a participant that follow sooner are refused; 0: the study has no such rule."""
     learn_from_withdrawn: bool = False
-    keep_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Whether the data of a participant before withdrawing still count in later updates."""
+    keep_days: Hours | None = None
+    """Days after which contexts and outcomes are erased; None: they are kept."""
     key_days: Annotated[float, Field(gt=0, le=36_500)] = 365
+    """Days after which a new API key expires."""
     dose: Dose = Dose()
+    """`[trial.dose]`: limits for prompts."""
     guard_rails: GuardRails = GuardRails()
+    """`[trial.guard_rails]`: conditions for new policies."""
     alerts: Alerts = Alerts()
+    """`[trial.alerts]`: messages to the team."""
     limits: Limits = Limits()
-
-    @field_validator("update_time")
-    @classmethod
-    def _is_a_time(cls, text: str) -> str:
-        return check_daily_time(text)
+    """`[trial.limits]`: limits for requests."""
 
     @field_validator("time_zone")
     @classmethod
@@ -218,4 +225,4 @@ class TrialSection(Section):
     @property
     def update_at(self) -> time | None:
         """The time of the nightly update; None for never."""
-        return None if self.update_time == "never" else time.fromisoformat(self.update_time)
+        return parse_daily_time(self.update_time)

@@ -31,7 +31,7 @@ def test_the_export_counts_its_rows_and_is_read_back_by_the_study(client, study,
 
 def test_the_export_goes_straight_into_the_primary_analysis(trial, study, tmp_path):
     from surefoot.effects import analyse_study
-    from surefoot.study.effects_section import EffectsSection
+    from surefoot.study.trial_section import EffectsSection
 
     fill(trial, people=10, points=10)
     export_decisions(trial, tmp_path / "decisions.csv", "csv")

@@ -164,3 +164,9 @@ def test_a_study_with_a_screen_goes_to_another_process():
     study = sf.Study.parse(STUDY + "[screen]\n[screen.stuck]\nthreshold = 0.8\n")
     again = pickle.loads(pickle.dumps(study))  # noqa: S301 - our own
     assert again.model_dump() == study.model_dump()
+
+
+def test_every_detector_has_a_section():
+    screen = sf.Study.parse(STUDY + "[screen]\n").screen
+    assert [detector.name for detector in screen.detectors()] == list(sf.screening.DETECTORS)
+    assert all(isinstance(getattr(screen, name), detector) for name, detector in sf.screening.DETECTORS.items())
