@@ -273,7 +273,7 @@ MISTAKES = [
     Mistake(
         "long-run values of people who react differently, in the result's `notes`",
         lambda: read_note(sf.simulators.HeartSteps(participants=80, spread=2.0), 100),
-        "people differ in how they react (what one half of a participant's decision points shows recurs in the other, p = P): the long-run values are corrected for this, and their intervals are wider",
+        "people differ in how they react (the two halves of a participant's decision points show the same deviations, p = P): the long-run values are corrected for this, and their intervals are wider",
     ),
     Mistake(
         "a critic that is neither a name nor a regressor",
