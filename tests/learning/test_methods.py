@@ -83,7 +83,8 @@ def test_linucb_scores_are_the_literal_ones(make, name, dirty):
         for s in states:
             features = [literal.critic_features(s, a, logs.actions) for a in range(logs.actions)]
             scores = [f @ w + 2.0 * scale * np.sqrt(f @ inverse @ f) for f in features]
-            assert_allclose(fitted.policies_[participant].rule.scores(s), scores, rtol=1e-9)
+            score = fitted.policies_[participant].rule.scorer()
+            assert_allclose([score(action, s) for action in range(len(scores))], scores, rtol=1e-9)
             assert fitted.policies_[participant].probabilities([s])[0].argmax() == np.argmax(scores)
 
 

@@ -207,7 +207,7 @@ MISTAKES = [
     Mistake(
         "evaluate with policies in another format",
         command("evaluate", "logs.csv", "--policies", "policies.txt", before=write("policies.txt")),
-        "policies.txt: policies are kept as .json or .parquet",
+        "policies.txt: policies are saved as .json or .parquet",
     ),
     Mistake(
         "evaluate with a folder that is not a fit",

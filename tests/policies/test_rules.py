@@ -78,7 +78,7 @@ def test_a_tie_goes_to_the_lower_action():
 
 def test_stacked_rules_decide_like_each_of_them():
     one, other = Boltzmann(RNG.standard_normal((LANES, 1, 4))), Boltzmann(RNG.standard_normal((LANES, 1, 4)))
-    both = Boltzmann.stack([one, other])
+    both = Boltzmann.join([one, other])
     assert both.batch == (2, LANES)
     state, uniform = RNG.standard_normal((3, LANES)), RNG.random(LANES)
     together = both.chooser()(np.broadcast_to(state[:, None], (3, 2, LANES)), uniform)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import erfc, inf, pi, sqrt
+from math import inf, pi
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +66,13 @@ def probability_of_largest(mean: Array, covariance: Array) -> Array:
     """
     xp = array_namespace(mean)
     size = mean.shape[-1]
+    if size == 1:
+        # One value against zero; of a single decision, too, this takes few operations.
+        variance = covariance[..., 0]
+        known = variance <= 0
+        unsure = xp.clip(mean / xp.sqrt(xp.where(known, 1.0, variance)), -CERTAIN, CERTAIN)
+        limit = xp.where(known, xp.where(mean > 0, CERTAIN, -CERTAIN), unsure)
+        return normal_cdf(xp.concat([-limit, limit], axis=-1))
     means = xp.reshape(mean, (-1, size))
     covariances = xp.reshape(covariance, (-1, size, size))
     torch_block = max(1, TORCH_CELLS // ((size + 1) * NODES[inf].number ** (size // 2)))
@@ -77,19 +84,6 @@ def probability_of_largest(mean: Array, covariance: Array) -> Array:
     return xp.reshape(xp.concat(blocks, axis=0), (*mean.shape[:-1], size + 1))
 
 
-def scalar_probability_of_largest(mean: Sequence[float], covariance: Sequence[Sequence[float]]) -> list[float]:
-    """`probability_of_largest` of one problem in plain numbers; of one variable without an array's overhead.
-
-    >>> scalar_probability_of_largest([0.0], [[4.0]])
-    [0.5, 0.5]
-    """
-    if len(mean) == 1 and covariance[0][0] > 0:
-        limit = min(max(mean[0] / sqrt(covariance[0][0]), -CERTAIN), CERTAIN)
-        return [erfc(limit / sqrt(2.0)) / 2, erfc(-limit / sqrt(2.0)) / 2]
-    probabilities: list[float] = probability_of_largest(np.array(mean), np.array(covariance)).tolist()
-    return probabilities
-
-
 def _compare(mean: Array, covariance: Array) -> Array:
     """`probability_of_largest` for (n, d) and (n, d, d)."""
     xp = array_namespace(mean)
@@ -97,8 +91,6 @@ def _compare(mean: Array, covariance: Array) -> Array:
     values = xp.permute_dims(xp.concat([xp.zeros_like(mean[:, :1]), mean], axis=1), (1, 0))
     spread = _measure_differences(covariance)
     limits, correlation = _standardise(values, spread)
-    if size == 2:
-        return xp.permute_dims(normal_cdf(limits[0]), (1, 0))
     if is_torch_namespace(xp):
         # A GPU's recorded step cannot choose problems by their values: all get the most nodes.
         wins = xp.clip(_orthant_probability(limits, correlation, NODES[inf]), 0.0, 1.0)

@@ -81,10 +81,7 @@ class Policy:
 
     def rules_for(self, participants: NDArray[Any]) -> DecisionRule:
         """The same rule for every participant."""
-        arrays = {
-            name: np.broadcast_to(values, (len(participants), *values.shape)) for name, values in self.rule.arrays().items()
-        }
-        return type(self.rule)(**arrays)
+        return self.rule.repeat(len(participants))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,19 +136,19 @@ class Policies:
 
     def with_anybody(self, rule: DecisionRule, *, instead_of: NDArray[np.bool_]) -> Policies:
         """The same policies and one for anybody else, which some of the participants get too."""
-        personal = self.rule.arrays()
-        shared = rule.arrays()
-        mixed = {name: np.where(_broadcast(instead_of, personal[name]), shared[name], personal[name]) for name in personal}
-        return replace(self, rule=type(rule)(**mixed), anybody=rule)
+
+        def mix(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+            personal, shared = arrays
+            return np.where(instead_of.reshape(-1, *[1] * (personal.ndim - 1)), shared, personal)
+
+        return replace(self, rule=self.rule.join([self.rule, rule], mix), anybody=rule)
 
     @cached_property
     def _rules(self) -> DecisionRule:
         """Everybody's and, last, that for anybody else."""
         if self.anybody is None:
             return self.rule
-        personal = self.rule.arrays()
-        shared = self.anybody.arrays()
-        return type(self.rule)(**{name: np.concatenate([personal[name], shared[name][None]]) for name in personal})
+        return self.rule.join([self.rule, self.anybody.repeat(1)], np.concatenate)
 
     def _rows(self, participants: ArrayLike) -> NDArray[np.int64]:
         if self.participants is None:
@@ -287,13 +284,13 @@ def load(path: str | Location) -> Policies:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "policies.json"
     ...     sf.method("accb").fit(logs).policies_.save(path)
-    ...     found = load(path)
-    >>> found.participants, found.state_names
+    ...     policies = load(path)
+    >>> policies.participants, policies.state_names
     (array([0, 1]), ('weather', 'engagement', 'fatigue'))
     """
     path = locate(path)
     if path.suffix not in (".json", ".parquet"):
-        raise InputError(f"{path}: policies are kept as .json or .parquet")
+        raise InputError(f"{path}: policies are saved as .json or .parquet")
     if not path.exists():
         raise InputError(f"{path}: there is no such file; check the name and the folder")
     try:
@@ -321,11 +318,6 @@ def _read_anybody(header: dict[str, Any]) -> DecisionRule:
         if arrays[name].shape != tuple(shape) or not np.isfinite(arrays[name]).all():
             raise ValueError("its numbers are not complete and finite")
     return find_rule(header["kind"])(**arrays)
-
-
-def _broadcast(chosen: NDArray[np.bool_], like: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """(people,) with as many axes as an array of (people, …)."""
-    return chosen.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _read_json(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:

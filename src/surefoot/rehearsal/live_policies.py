@@ -66,5 +66,5 @@ class LivePolicies:
         groups = []
         for kind in {type(rule): None for rule in rules.values()}:
             trials = [trial for trial, rule in rules.items() if type(rule) is kind]
-            groups.append((trials, kind.stack([rules[trial] for trial in trials])))
+            groups.append((trials, kind.join([rules[trial] for trial in trials])))
         return groups

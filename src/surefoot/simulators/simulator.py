@@ -520,7 +520,7 @@ def stack_rules(rules: Mapping[Key, DecisionRule]) -> list[tuple[list[Key], Deci
     groups = []
     for kind in dict.fromkeys(type(rule) for rule in rules.values()):
         keys = [key for key, rule in rules.items() if type(rule) is kind]
-        groups.append((keys, kind.stack([rules[key] for key in keys])))
+        groups.append((keys, kind.join([rules[key] for key in keys])))
     return groups
 
 

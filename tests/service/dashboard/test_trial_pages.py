@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from manual import dashboard_charts
-from surefoot.policies.rules.decision_rule import RULES, DecisionRule, find_rule
+from surefoot.policies.rules import RULES, DecisionRule, find_rule
 from surefoot.service.access import keys
 from surefoot.service.dashboard import participation, policy_pages, trial_pages
 from surefoot.service.database import clock
