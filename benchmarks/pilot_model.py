@@ -4,13 +4,13 @@ import sys
 import time
 
 import surefoot as sf
-from surefoot.data.log_files import LogRows
+from surefoot.data.log_table import LogTable
 from surefoot.study.log_reader import parse_logs
 
 
 def main(path):
     found = sf.datasets.heartsteps_v1(path)
-    pilot = parse_logs(found.study, LogRows.of(found.frame, "participant"))
+    pilot = parse_logs(found.study, LogTable.of(found.frame, "participant"))
     began = time.process_time()
     model = sf.rehearsal.fit_pilot(pilot, found.study, per_day=5)
     print(f"{model}, fitted in {time.process_time() - began:.1f} CPU s; {model.choice.log_likelihood}")

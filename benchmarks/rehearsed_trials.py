@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import surefoot as sf
-from surefoot.data.log_files import LogRows
+from surefoot.data.log_table import LogTable
 from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.experiments.engine import UnitProgress
 from surefoot.rehearsal.plan import RehearsalPlan
@@ -62,7 +62,7 @@ screen = false
 def read_pilot(path):
     """HeartSteps V1, to be continued with `saccb` for all together and probabilities from 0.1 to 0.9."""
     found = sf.datasets.heartsteps_v1(path)
-    pilot = parse_logs(found.study, LogRows.of(found.frame, "participant"))
+    pilot = parse_logs(found.study, LogTable.of(found.frame, "participant"))
     study = found.study.with_method(MethodChoice(name="saccb", pooling="all"))
     limits = study.probability_limits.model_copy(update={"minimum": 0.1, "maximum": 0.9})
     return pilot, study.model_copy(update={"probability_limits": limits})

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import surefoot as sf
 from surefoot.audit import audit
 from surefoot.cli import app
+from surefoot.data.column_kinds import KINDS, StateValues, VariableKind, register_kind
 from surefoot.evaluation import ESTIMATORS, Estimator, evaluate, register_estimator
 from surefoot.explain import explain
 from surefoot.learning.critics import CRITICS, Removal, RemovingCritic, register_critic
@@ -19,6 +20,8 @@ from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import FILTERS, Filter, register_filter
 from surefoot.learning.penalty_units import PENALTY_UNITS, AbsoluteUnits
 from surefoot.learning.pooling import POOLINGS, PersonPooling, register_pooling
+from surefoot.service.trial.states import context_to_state
+from surefoot.study.draft import draft_study
 from tests.studies import many
 
 STUDY = """
@@ -242,3 +245,94 @@ def test_a_unit_of_penalties_is_found_by_its_name(logs):
         PENALTY_UNITS.unregister("tenfold")
     same = sf.method("linucb", penalty_units="absolute", critic_penalty=30.0).fit(logs)
     assert_array_equal(fitted.critic_coef_, same.critic_coef_)
+
+
+@dataclass(frozen=True)
+class Cyclic(VariableKind):
+    """A number on a circle, such as the hour of the day."""
+
+    name: ClassVar[str] = "cyclic"
+    json_type: ClassVar[str] = "a number on the circle"
+    period: float = 24.0
+
+    def check(self):
+        if not self.period > 0:
+            raise ValueError(f"period is {self.period}; it must be above 0")
+
+    def state_columns(self, variable):
+        return (f"{variable}: sine", f"{variable}: cosine")
+
+    def read(self, column):
+        angle = 2 * np.pi * column.numbers() / self.period
+        return StateValues(np.column_stack([np.sin(angle), np.cos(angle)]))
+
+    def from_json(self, value):
+        return float(value) if isinstance(value, int | float) and 0 <= value <= self.period else None
+
+    @classmethod
+    def recognize(cls, summary):
+        return cls() if "hour" in summary.name and summary.numbers is not None else None
+
+
+@pytest.fixture
+def cyclic():
+    yield register_kind(Cyclic)
+    KINDS.unregister("cyclic")
+
+
+@pytest.fixture
+def hours(tmp_path):
+    rows = [
+        f"{person},{t},{5 * t % 24},{('yes', 'no')[t * t % 7 % 2]},{t * t % 5 % 2},{(3 * t + person) * 7 % 11}\n"
+        for person in range(4)
+        for t in range(60)
+    ]
+    (tmp_path / "logs.csv").write_text("participant,time,hour,rain,action,reward\n" + "".join(rows))
+    return tmp_path / "logs.csv"
+
+
+def test_a_kind_of_column_goes_through_init_study_screen_fit_explain_and_service(cyclic, hours, tmp_path):
+    drafted = draft_study(hours).text
+    assert 'kind = "cyclic"' in drafted
+    path = tmp_path / "study.toml"
+    path.write_text(drafted.replace('kind = "cyclic"', 'kind = "cyclic"\nsettings = { period = 12 }'))
+    study = sf.Study.load(path)
+    columns = ("hour: sine", "hour: cosine")
+    assert study.state_names[:2] == columns
+    assert study.descriptions[columns[0]] == "cyclic"
+    read = study.read(hours)
+    angle = 2 * np.pi * (5 * read.logs.time % 24) / 12
+    assert_allclose(read.logs.state[:, 0], np.sin(angle))
+    assert "hour" not in [column.name for column in read.screen.screener.layout.columns]
+    fitted = sf.fit_study(hours, path, tmp_path / "out")
+    assert fitted.manifest["missing"]["hour"] == 0
+    assert sf.policies.load(tmp_path / "out" / "policies.json").state_names[:2] == columns
+    explanation = explain(study.method().fit(read.logs), study=study, draws=5)
+    assert "hour" in explanation.card().markdown()
+    assert "values flagged" in run("screen", hours, "--study", path)
+    assert "hour" in run("explain", hours, "--study", path)
+    seen = context_to_state(study, {"hour": 3, "rain": True}, {})
+    assert_allclose(seen.state[:2], [1, 0], atol=1e-12)
+    assert context_to_state(study, {"hour": 13, "rain": True}, {}).reasons == ["implausible: hour"]
+
+
+def test_a_kind_of_column_is_given_as_an_object(cyclic, hours):
+    roles = {"participant": "participant", "time": "time", "action": "action", "reward": "reward"}
+    logs = sf.Trajectories.from_csv(hours, state={"hour": Cyclic(period=6)}, **roles)
+    assert_allclose(logs.state[:, 1], np.cos(2 * np.pi * (5 * logs.time % 24) / 6))
+    assert sf.Trajectories.from_csv(hours, state={"hour": "cyclic"}, **roles).state_names == logs.state_names
+    with pytest.raises(sf.InputError, match=r"state\['hour'\]: period is -1; it must be above 0"):
+        sf.Trajectories.from_csv(hours, state={"hour": Cyclic(period=-1)}, **roles)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("settings = { perod = 6 }", r"kind 'cyclic' has no setting 'perod' \(did you mean 'period'\?\); it has"),
+        ("settings = { period = -6 }", "period is -6; it must be above 0"),
+        ('levels = ["a", "b"]', "'levels' belongs to kind = 'category', not to 'cyclic'"),
+    ],
+)
+def test_wrong_settings_of_a_kind_are_refused_in_the_study_file(cyclic, line, words):
+    with pytest.raises(sf.InputError, match=words):
+        sf.Study.parse(f'[columns]\nparticipant = "p"\ntime = "t"\n[state.hour]\nkind = "cyclic"\n{line}\n')

@@ -1,22 +1,13 @@
-"""One reader for columns: kinds of state variables, and what adding one takes."""
-
-import json
-from dataclasses import dataclass
-from typing import ClassVar
+"""One reader for columns: kinds of state variables."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from typer.testing import CliRunner
+from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot.cli import app
-from surefoot.data import column_kinds
-from surefoot.data.column_kinds import Category, Number, StateValues, VariableKind, YesNo
+from surefoot.data.column_kinds import Category, Number, YesNo
 from surefoot.data.log_columns import LogColumn
-from surefoot.service.trial.states import context_to_state
-from surefoot.study.draft import draft_study
 
 HEADER = "participant,time,hour,rain,place,action,reward\n"
 
@@ -99,50 +90,6 @@ def test_kinds_describe_themselves():
     )
     assert YesNo().describe() == "yes/no"
     assert Category(levels=("other", "home")).describe() == "category, compared with other"
-
-
-@dataclass(frozen=True)
-class Hour(VariableKind):
-    """An hour of the day on a circle."""
-
-    name: ClassVar[str] = "hour"
-    json_type: ClassVar[str] = "an hour from 0 to 24"
-
-    def state_columns(self, variable):
-        return (f"{variable}: sine", f"{variable}: cosine")
-
-    def read(self, column):
-        angle = 2 * np.pi * column.numbers() / 24
-        return StateValues(np.column_stack([np.sin(angle), np.cos(angle)]))
-
-    def from_json(self, value):
-        return float(value) if isinstance(value, int | float) and 0 <= value <= 24 else None
-
-    @classmethod
-    def recognize(cls, summary):
-        return cls() if "hour" in summary.name and summary.numbers is not None else None
-
-
-def test_a_new_kind_is_one_class_and_one_line(logs, tmp_path, monkeypatch):
-    """It is drafted by init, read from the study file, fitted, described, and read from a context of the service."""
-    monkeypatch.setitem(column_kinds.KINDS, "hour", Hour)
-    study_file = tmp_path / "study.toml"
-    study_file.write_text(draft_study(logs).text)
-    study = sf.Study.load(study_file)
-    assert study.state["hour"].kind == "hour"
-    assert study.state_names[:2] == ("hour: sine", "hour: cosine")
-    assert study.descriptions["hour: sine"] == "hour"
-    result = CliRunner().invoke(
-        app, ["fit", str(logs), "--study", str(study_file), "--out", str(tmp_path / "out"), "--json"]
-    )
-    assert json.loads(result.stdout)["missing"]["hour"] == 0
-    policies = sf.policies.load(tmp_path / "out" / "policies.json")
-    assert policies.state_names[:2] == ("hour: sine", "hour: cosine")
-    seen = context_to_state(study, {"hour": 6, "rain": True, "place": "home"}, {})
-    assert_allclose(seen.state[:2], [1, 0], atol=1e-12)
-    assert context_to_state(study, {"hour": 25, "rain": True, "place": "home"}, {}).reasons == ["implausible: hour"]
-    with pytest.raises(sf.InputError, match="'levels' belongs to kind = 'category', not to 'hour'"):
-        sf.Study.parse(study_file.read_text().replace('kind = "hour"', 'kind = "hour"\nlevels = ["a", "b"]'))
 
 
 def test_an_unknown_kind_names_the_nearest():

@@ -4,14 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from surefoot.data.derived_states import (
-    DERIVED_STATES,
-    DayInStudy,
-    Dose,
-    OutcomeMean,
-    TimeSincePrompt,
-    derive_states,
-)
+from surefoot.data.derived_states import DERIVED_STATES, DayInStudy, Dose, OutcomeMean, TimeSincePrompt, derive_states
 
 
 def literal(kind, actions, outcomes, times, per_day):

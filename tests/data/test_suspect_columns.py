@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-import surefoot as sf
-from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.column_kinds import ColumnSummary
 from surefoot.data.suspect_columns import (
+    find_alike_ids,
     find_codes,
-    find_suspect_codes,
     gives_away_action,
     is_afterwards,
     is_index,
@@ -89,21 +88,13 @@ def test_columns_called_like_an_index_or_like_what_comes_afterwards():
     assert not any(map(is_afterwards, ("mood", "steps_before", "postcode", "afternoon", "temperature")))
 
 
-def test_logs_with_suspect_columns_are_told_in_words():
-    action = RNG.integers(0, 2, (10, 60))
-    reward = RNG.exponential(50, (10, 60)).round()
-    temperature = with_code(RNG.normal(15, 5, 600), -99).reshape(10, 60)
-    state = np.stack([action * 2.0, reward * 3, (temperature - 15) / 7, RNG.normal(size=(10, 60))], axis=2)
-    reward[:, :3] = 999
-    logs = sf.Trajectories.from_arrays(
-        state, action, np.log(reward + 0.5), state_names=["dose", "steps2", "temperature", "mood"]
-    )
-    suspicions = find_suspect_codes(logs, scaling={"temperature": (15.0, 7.0)}, raw_reward=reward.ravel())
-    assert [str(suspicion) for suspicion in suspicions] == [
-        "state variable 'temperature' holds -99 again and again, apart from all other values; "
-        "if it stands for missing, write missing = [-99] in its section",
-        "reward 'reward' holds 999 again and again, apart from all other values; "
-        "if it stands for missing, write missing = [999] in its section",
+def test_ids_that_differ_in_case_blanks_or_leading_zeros_are_alike():
+    assert find_alike_ids(["P01", "p01", "P 01", "P1", "Ｐ01"]) == [
+        ("P01", other) for other in ("p01", "P 01", "P1", "Ｐ01")
     ]
-    honest = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=60, seed=1)
-    assert find_suspect_codes(honest) == []
+    assert find_alike_ids(["1-11", "11-1", "a.05", "a.5", "10", "100", "ann", "anne", "P1", "P10"]) == []
+    assert find_alike_ids(np.arange(5).tolist()) == []
+
+
+def test_values_of_any_size_are_compared():
+    assert find_codes(np.array([-1.7e308, 1.7e308, 1e300, 0.0] * 10 + [-99.0] * 5)) == []

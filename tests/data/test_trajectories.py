@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+import surefoot as sf
 from surefoot import InputError, Trajectories
-from surefoot.data.frames import positions
+from surefoot.data.frames import find_positions
+from surefoot.data.trajectories import join_logs
 
 ROLES = {"participant": "participant", "time": "t", "state": ["s1", "s2"], "action": "a", "reward": "r"}
 
@@ -266,11 +268,11 @@ def test_with_values_replaces_and_checks():
 
 def test_unknown_people_are_named():
     logs = read(frame())
-    assert positions(logs.participants, ["b", "a"]).tolist() == [1, 0]
+    assert find_positions(logs.participants, ["b", "a"]).tolist() == [1, 0]
     with pytest.raises(InputError, match="unknown participant 'c'"):
-        positions(logs.participants, ["c"])
+        find_positions(logs.participants, ["c"])
     with pytest.raises(InputError, match="text"):
-        positions(logs.participants, [1])
+        find_positions(logs.participants, [1])
 
 
 @settings(max_examples=50, deadline=None)
@@ -301,3 +303,49 @@ def test_blocks_hold_every_row_once_in_time_order(lengths, cells, seed):
             assert_array_equal(logs.time[inside], np.arange(lengths[participant]))
             seen += inside.tolist()
     assert sorted(seen) == list(range(len(logs)))
+
+
+@pytest.fixture(scope="module")
+def collected():
+    return sf.simulators.HeartSteps(participants=6).collect(sf.policies.coin(2), decision_points=40, seed=5)
+
+
+def test_joined_logs_hold_the_decision_points_of_both(collected):
+    later_rows = (collected.time >= 25) | (collected.participant == 2)
+    joined = join_logs(collected[~later_rows], collected[later_rows])
+    assert_array_equal(joined.participants, collected.participants)
+    assert len(joined) == len(collected)
+    for name in ("time", "state", "action", "probability", "reward", "participant"):
+        assert_array_equal(getattr(joined, name)[joined.order], getattr(collected, name)[collected.order])
+
+
+def test_a_later_decision_point_replaces_one_that_waits_for_its_outcome(collected):
+    waiting = (collected.participant == 3) & (collected.time == 39)
+    earlier = collected.with_values(reward=np.where(waiting, np.nan, collected.reward))
+    joined = join_logs(earlier, collected[waiting])
+    assert_array_equal(joined.reward[joined.order], collected.reward[collected.order])
+
+
+def test_decision_points_that_were_learned_from_already_are_named(collected):
+    again = collected[(collected.participant == 3) & (collected.time >= 38)]
+    with pytest.raises(sf.InputError, match=r"2 of the later decision points .* already: participant '3' at 38, '3' at 39;"):
+        join_logs(collected, again)
+
+
+def test_later_logs_with_other_columns_are_refused(collected):
+    other = sf.simulators.ChainWalk(2).collect(sf.policies.coin(2), decision_points=5, seed=0)
+    with pytest.raises(sf.InputError, match="the later logs have other state variables"):
+        join_logs(collected, other)
+    named = sf.Trajectories.from_arrays(
+        np.zeros((1, 2, 3)), np.zeros((1, 2)), np.zeros((1, 2)), participants=["ann"], state_names=collected.state_names
+    )
+    with pytest.raises(sf.InputError, match="the later logs have other participants"):
+        join_logs(collected, named)
+
+
+def test_participants_are_selected_by_their_ids(collected):
+    selected = collected.select(participants=[4, 1])
+    assert selected.participants.tolist() == [1, 4]
+    assert_array_equal(selected.reward, collected[np.isin(collected.participant, (1, 4))].reward)
+    with pytest.raises(InputError, match="unknown participant 9"):
+        collected.select(participants=[1, 9])

@@ -193,7 +193,7 @@ def test_a_file_is_read_parsed_and_sorted_once(name, table, tmp_path, monkeypatc
     from typer.testing import CliRunner
 
     from surefoot.cli import app
-    from surefoot.data import log_files, log_formats, validation
+    from surefoot.data import file_formats, log_columns, trajectories
     from surefoot.learning import methods
 
     path = tmp_path / name
@@ -211,11 +211,11 @@ def test_a_file_is_read_parsed_and_sorted_once(name, table, tmp_path, monkeypatc
         monkeypatch.setattr(where, attribute, counted)
 
     count("read", Path, "open", lambda file, *_: file == path)
-    count("decode", log_formats, "decode_text")
-    count("parse", log_formats, "text_table" if name.endswith("csv") else "parquet_table")
-    count("participants", log_files, "read_participants")
+    count("decode", file_formats, "decode_text")
+    count("parse", file_formats, "read_text" if name.endswith("csv") else "_read_parquet_table")
+    count("participants", log_columns.LogColumn, "participants")
     count("method", methods, "method")
-    count("sort", validation.np, "lexsort")
+    count("sort", trajectories.np, "lexsort")
     monkeypatch.setattr(pq, "ParquetFile", _only_bytes(pq.ParquetFile, path))
     arguments = ["fit", str(path), "--study", str(tmp_path / "study.toml"), "--out", str(tmp_path / "fitted")]
     assert CliRunner().invoke(app, arguments).exit_code == 0

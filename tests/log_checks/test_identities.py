@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.cli import app
-from surefoot.data.row_identities import find_alike_ids
 from surefoot.log_checks import check_logs
 from surefoot.log_checks.identities import NAME
 from tests.log_checks.logs import find_check
@@ -176,11 +175,3 @@ def test_every_command_names_both_spellings(command, tmp_path):
     result = CliRunner().invoke(app, [command, str(path), *map(str, (*study, *arguments))])
     assert result.exit_code == 0, result.output
     assert "participants 'P01' and 'p01'" in " ".join(result.output.split())
-
-
-def test_what_is_alike():
-    assert find_alike_ids(["P01", "p01", "P 01", "P1", "Ｐ01"]) == [
-        ("P01", other) for other in ("p01", "P 01", "P1", "Ｐ01")
-    ]
-    assert find_alike_ids(["1-11", "11-1", "a.05", "a.5", "10", "100", "ann", "anne", "P1", "P10"]) == []
-    assert find_alike_ids(np.arange(5).tolist()) == []

@@ -58,7 +58,7 @@ MISTAKES = [
     Mistake(
         "A key with a typing mistake",
         key("range = [0, 10]", "rnage = [0, 10]"),
-        "study.toml: line 8, key 'state.mood.rnage': unknown key (did you mean 'range'?); valid here are column, kind, levels, missing, range, scaling, use, device, derived, discount, start",
+        "study.toml: line 8, key 'state.mood.rnage': unknown key (did you mean 'range'?); valid here are column, kind, levels, settings, missing, range, scaling, use, device, derived, discount, start",
     ),
     Mistake(
         "A role without a column",

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 import surefoot as sf
-from surefoot.data.log_files import LogRows
+from surefoot.data.log_table import LogTable
 from surefoot.study.log_reader import parse_logs
 
 V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
@@ -95,10 +95,10 @@ def read_frame(frame, study):
 
     return parse_logs(
         study,
-        LogRows.of(pa.table({name: pa.array(values, from_pandas=True) for name, values in frame.items()}), "participant"),
+        LogTable.of(pa.table({name: pa.array(values, from_pandas=True) for name, values in frame.items()}), "participant"),
     )
 
 
 def read_v1():
     found = sf.datasets.heartsteps_v1(V1)
-    return parse_logs(found.study, LogRows.of(found.frame, "participant")), found.study
+    return parse_logs(found.study, LogTable.of(found.frame, "participant")), found.study

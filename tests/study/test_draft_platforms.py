@@ -284,10 +284,11 @@ def test_every_command_works_at_once(shape, tmp_path):
 
 
 def test_rows_that_end_early_are_read_with_empty_fields(tmp_path):
-    from surefoot.data.text_files import ColumnChoice, TextShape, text_table
+    from surefoot.data.file_formats import read_text
+    from surefoot.data.log_columns import FileSettings
 
     rows = [row[:-1] if number % 50 == 4 else row for number, row in enumerate(ROWS)]
     data = write(tmp_path / "logs.csv", rows, above=QUALTRICS).read_bytes()
-    shape = TextShape(",", header_rows=3, ragged=True)
-    table = text_table(tmp_path / "logs.csv", data, ColumnChoice(["steps", "t"]), shape)
+    settings = FileSettings(",", header_rows=3, ragged=True)
+    table = read_text(tmp_path / "logs.csv", data, settings, ["steps", "t"])
     assert table["steps"].to_pylist() == [row[7] if len(row) > 7 else "" for row in rows]

@@ -1,61 +1,131 @@
-"""Kinds of state variables: each class reads a column or a JSON value, says what it is, and recognises itself in a log.
+"""Kinds of state variables: a kind reads a column or a JSON value, describes itself, and recognises itself in a log.
 
-A new kind is a class here and a line in `KINDS`; the study file, `surefoot init`, fits and the service then know it.
+A new kind is one class under `@register_kind`, also from outside the package: the study file, `surefoot init`, the screen,
+fits, explanations and the service then know it.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from surefoot.data.column_summaries import ColumnSummary, quote
-from surefoot.data.log_columns import NO, YES, LogColumn
+from surefoot.data.log_columns import (
+    MISSING,
+    NO,
+    PLAIN,
+    YES,
+    FileSettings,
+    LogColumn,
+    first_failure,
+    is_number,
+    is_text,
+    settle_missing,
+)
 from surefoot.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from surefoot.registry import Registry
 
 Cell = float | int | bool | str | None
 MOST_LEVELS = 12
-GRID_POINTS, FEW_VALUES = 15, 3
-"""Points along a number, from its 5 % to its 95 % point; a number that takes so few values is put to each of them."""
+GRID_POINTS = 15
+"""Points along a number, from its 5 % to its 95 % quantile."""
+FEW_VALUES = 3
+"""A number with no more distinct values is set to each of them."""
 
 
-@dataclass(frozen=True)
-class StateValues:
-    """What a state variable's column says: (rows, state columns), NaN where missing."""
+@dataclass(frozen=True, eq=False)
+class ColumnSummary:
+    """A column at first sight, for drafting a study: its numbers if it holds numbers, else its distinct texts."""
+
+    name: str
+    rows: int
+    missing: int
+    numbers: NDArray[np.float64] | None
+    """Its finite numbers; None for a column of anything else."""
+    levels: list[str]
+    """Its texts, the most frequent first; empty for numbers and for other types."""
+
+    @classmethod
+    def of(cls, name: str, cells: pa.Array, settings: FileSettings = PLAIN) -> ColumnSummary:
+        cells = LogColumn(name, settle_missing(cells, MISSING), settings=settings).plain_numbers()
+        if is_text(cells.type) and cells.null_count < len(cells) and first_failure(cells, pa.float64()) is None:
+            cells = cells.cast(pa.float64())
+        if is_number(cells.type):
+            values = cells.cast(pa.float64(), safe=False).drop_null().to_numpy(zero_copy_only=False)
+            values = values[np.isfinite(values)] / (100 if name in settings.percent else 1)
+            return cls(name, len(cells), cells.null_count, values, [])
+        if not (is_text(cells.type) or pa.types.is_boolean(cells.type)):
+            return cls(name, len(cells), cells.null_count, None, [])
+        texts, indices = LogColumn(name, cells).distinct()
+        counts = np.bincount(indices[indices >= 0], minlength=len(texts))
+        order = np.argsort(-counts, kind="stable")
+        return cls(name, len(cells), cells.null_count, None, [texts[code] for code in order if counts[code]])
+
+    def without(self, codes: Sequence[float]) -> ColumnSummary:
+        """The same column with some numbers counted as missing."""
+        if self.numbers is None or not codes:
+            return self
+        numbers = self.numbers[~np.isin(self.numbers, codes)]
+        return replace(self, numbers=numbers, missing=self.missing + len(self.numbers) - len(numbers))
+
+    @cached_property
+    def is_constant(self) -> bool:
+        """Whether it has fewer than two distinct values."""
+        if self.numbers is None:
+            return len(self.levels) < 2
+        return self.numbers.size == 0 or bool(self.numbers.min() == self.numbers.max())
+
+    def shape(self) -> tuple[float, float, float]:
+        """Mean, standard deviation and skewness; not finite if the values are too large or all the same."""
+        values = np.empty(0) if self.numbers is None else self.numbers
+        with np.errstate(all="ignore"):
+            mean = values.mean()
+            deviation = values.std()
+            return float(mean), float(deviation), float(np.mean(((values - mean) / deviation) ** 3))
+
+
+class StateValues(NamedTuple):
+    """The values of a state variable."""
 
     values: NDArray[np.float64]
+    """(rows, state columns), NaN where missing."""
     implausible: NDArray[np.bool_] | None = None
-    """Rows whose value lay outside the plausible range and counts as missing; None without a range."""
+    """Rows whose value was outside the plausible range and counts as missing; None without a range."""
 
 
 class VariableSetting(NamedTuple):
-    """A value that a state variable can be put to, to see what a policy then does."""
+    """A value to which a state variable is set, to see what a policy then does."""
 
     label: str
     """Its name; empty for a point on an axis of numbers."""
     shown: float
-    """Its place on the axis, in the variable's own units."""
+    """Its position on the axis, in the variable's own unit."""
     columns: tuple[float, ...]
-    """What the state's columns hold then."""
+    """The values of the state's columns."""
 
 
 @dataclass(frozen=True)
 class VariableKind(ABC):
-    """A kind of state variable with its settings; the study file has one key for each setting."""
+    """A kind of state variable with its settings.
+
+    `levels`, `range` and `scaling` are keys of the study file; further fields of a subclass go under its key `settings`.
+    """
 
     name: ClassVar[str]
     takes: ClassVar[tuple[str, ...]] = ()
-    """Which of the settings below it takes."""
+    """Which of `levels`, `range` and `scaling` it takes."""
+    is_measured: ClassVar[bool] = False
+    """Whether it is a measurement in one column, which the screen can judge."""
     json_type: ClassVar[str]
     """How a context spells it, in words."""
-    json_types: ClassVar[tuple[type, ...]]
+    json_types: ClassVar[tuple[type, ...]] = (int, float)
     """The types of such values; a value of another type is a mistake of the client, not an implausible measurement."""
 
     levels: tuple[str, ...] = ()
@@ -64,7 +134,7 @@ class VariableKind(ABC):
     scale: float = 1.0
 
     def check(self) -> None:  # noqa: B027 - most kinds have nothing to check
-        """Raise ValueError when the settings do not make sense together."""
+        """Raise ValueError if the settings do not make sense together."""
 
     def state_columns(self, variable: str) -> tuple[str, ...]:
         """The names of the columns that the variable becomes."""
@@ -72,80 +142,82 @@ class VariableKind(ABC):
 
     @abstractmethod
     def read(self, column: LogColumn) -> StateValues:
-        """Numbers from a column of a log; what cannot be read is reported to the column's problems."""
+        """Numbers from a column of a log; cells that cannot be read are reported to the column's problems."""
 
     @abstractmethod
     def from_json(self, value: Cell) -> float | str | None:
-        """A value of a context as a cell that `read` understands; None where it is not of this kind."""
+        """A value of a context as a cell that `read` understands; None if it is not of this kind."""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What a form lets somebody choose from; empty for what is written."""
+        """The options of a form; empty for a field of text."""
         return self.levels
 
     def from_text(self, text: str) -> Cell:
-        """What somebody chose or wrote in a form, as a context spells it; the text itself where it is not of this kind."""
+        """The text of a form as a context spells it; the text itself if it is not of this kind."""
         return text
 
     def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
-        """What `read` makes of a column of cells that `from_json` made; kinds of numbers do it without Arrow."""
-        import pyarrow as pa
-
+        """`read` for cells from `from_json`; kinds of numbers do it without Arrow."""
         return self.read(LogColumn(self.name, pa.array(cells, self.arrow_type())))
 
     def arrow_type(self) -> pa.DataType:
-        """The type of a column of cells that `from_json` made."""
-        import pyarrow as pa
-
+        """The type of a column of cells from `from_json`."""
         return pa.float64()
 
     def describe(self) -> str:
-        """What the variable is, in words."""
+        """The variable in words."""
         return self.name
 
     def describe_unit(self, column: str) -> str:
-        """What one more in one of its state columns is, in words."""
+        """One unit of one of its state columns in words."""
         return f"1 more of {column}"
 
     def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
-        """Where to put the variable, all its columns together, given the values (rows, columns) that were logged.
+        """Values to which the variable is set, given the logged values (rows, columns).
 
-        Unless a kind knows better: what was logged, evenly spaced. A combination that never occurred is not among it.
+        By default evenly spaced logged values, so that no combination of columns is invented.
         """
         distinct = np.unique(values, axis=0)
-        chosen = distinct[np.unique(np.linspace(0, len(distinct) - 1, min(len(distinct), GRID_POINTS)).round().astype(int))]
+        positions = np.unique(np.linspace(0, len(distinct) - 1, min(len(distinct), GRID_POINTS)).round().astype(int))
         return [
-            VariableSetting(", ".join(f"{value:.6g}" for value in row), float(place), tuple(row))
-            for place, row in enumerate(chosen.tolist())
+            VariableSetting(", ".join(f"{value:.6g}" for value in row), float(position), tuple(row))
+            for position, row in enumerate(distinct[positions].tolist())
         ]
 
     def describe_values(self, values: NDArray[np.float64]) -> str:
-        """Which values were logged, in words; (rows, columns)."""
+        """The logged values (rows, columns) in words."""
         return f"{len(np.unique(values, axis=0))} different values were logged"
 
     @classmethod
     def of_column(cls, column: LogColumn) -> Self:
-        """The kind with what must be known of the column to read it."""
+        """The kind with the settings that reading the column needs."""
         return cls()
 
     @classmethod
     @abstractmethod
     def recognize(cls, summary: ColumnSummary) -> Self | None:
-        """The kind with the settings that the column suggests, if it looks like one."""
+        """The kind with the settings that the column suggests; None if it does not look like one."""
 
     def draft(self, summary: ColumnSummary) -> list[str]:
         """Further lines of the variable's section in a first study file."""
         return []
 
 
+KINDS: Registry[type[VariableKind]] = Registry("kind")
+"""Kinds by their names in the study file; those registered later are recognised first, because they are more special."""
+register_kind = KINDS.register
+
+
+@register_kind
 @dataclass(frozen=True)
 class Number(VariableKind):
     """A number, with a plausible range and a scaling."""
 
     name: ClassVar[str] = "number"
     takes: ClassVar[tuple[str, ...]] = ("range", "scaling")
+    is_measured: ClassVar[bool] = True
     json_type: ClassVar[str] = "a number"
-    json_types: ClassVar[tuple[type, ...]] = (int, float)
 
     def read(self, column: LogColumn) -> StateValues:
         return self._read_numbers(column.numbers())
@@ -185,14 +257,12 @@ class Number(VariableKind):
 
     def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
         distinct = np.unique(values)
-        few = len(distinct) <= FEW_VALUES
+        if len(distinct) <= FEW_VALUES:
+            shown = [(self.centre + self.scale * value, value) for value in distinct.tolist()]
+            return [VariableSetting(f"{number:.6g}", number, (value,)) for number, value in shown]
         low, high = np.quantile(values, (0.05, 0.95))
-        grid = distinct if few else np.linspace(low, high, GRID_POINTS)
-        shown = self.centre + self.scale * grid
-        return [
-            VariableSetting(f"{place:.6g}" if few else "", place, (value,))
-            for place, value in zip(shown.tolist(), grid.tolist(), strict=True)
-        ]
+        grid = np.linspace(low, high, GRID_POINTS).tolist()
+        return [VariableSetting("", self.centre + self.scale * value, (value,)) for value in grid]
 
     def describe_values(self, values: NDArray[np.float64]) -> str:
         low, high = self.centre + self.scale * np.quantile(values, (0.05, 0.95))
@@ -213,6 +283,85 @@ class Number(VariableKind):
         return lines
 
 
+@register_kind
+@dataclass(frozen=True)
+class Category(VariableKind):
+    """One 0/1 column for every level but the first, which is the reference."""
+
+    name: ClassVar[str] = "category"
+    takes: ClassVar[tuple[str, ...]] = ("levels",)
+    json_type: ClassVar[str] = "one of its levels as text"
+    json_types: ClassVar[tuple[type, ...]] = (str,)
+
+    def check(self) -> None:
+        if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):
+            raise ValueError("a category needs at least two different levels, for example levels = ['other', 'home']")
+
+    def state_columns(self, variable: str) -> tuple[str, ...]:
+        return tuple(f"{variable}={level}" for level in self.levels[1:])
+
+    def read(self, column: LogColumn) -> StateValues:
+        meaning = {level: float(code) for code, level in enumerate(self.levels)}
+        remedy = f"declared levels are {list(self.levels)}: add it, or leave the cell empty (missing)"
+        code = column.codes(meaning, self.levels, "'{}' was never declared", remedy)
+        return StateValues(np.where(np.isnan(code)[:, None], np.nan, code[:, None] == np.arange(1, len(self.levels))))
+
+    def from_json(self, value: Cell) -> str | None:
+        return value if isinstance(value, str) and value in self.levels else None
+
+    def arrow_type(self) -> pa.DataType:
+        return pa.large_string()
+
+    def describe(self) -> str:
+        return f"{self.name}, compared with {self.levels[0]}"
+
+    def describe_unit(self, column: str) -> str:
+        variable, _, level = column.partition("=")
+        return f"{variable} ({level} rather than {self.levels[0]})"
+
+    def _shares(self, values: NDArray[np.float64]) -> list[float]:
+        """The share of each level in the logs."""
+        others = values.mean(axis=0)
+        return [float(1 - others.sum()), *others.tolist()]
+
+    def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
+        """The logged levels: one column is 1 and all others 0, or all 0 for the reference."""
+        one_hot = np.eye(len(self.levels))[:, 1:].tolist()
+        logged = [code for code, share in enumerate(self._shares(values)) if share > 0]
+        return [VariableSetting(self.levels[code], float(j), tuple(one_hot[code])) for j, code in enumerate(logged)]
+
+    def describe_values(self, values: NDArray[np.float64]) -> str:
+        shares = zip(self.levels, self._shares(values), strict=True)
+        return ", ".join(f"{level} {100 * share:.0f} %" for level, share in shares) + " of decision points"
+
+    @classmethod
+    def of_column(cls, column: LogColumn) -> Self:
+        """With the levels that occur, in alphabetical order; those that differ in case alone are one."""
+        texts, indices = column.distinct()
+        levels = sorted(join_cases(sorted(texts[code] for code in np.unique(indices[indices >= 0]))))
+        if not 2 <= len(levels) <= MOST_LEVELS:
+            problem = f"column '{column.name}' holds {len(levels)} different values where a category has 2 to {MOST_LEVELS}"
+            remedy = "name its levels with Category(levels=(…)), or choose another kind"
+            raise InputError(f"{problem}; {remedy}", column=column.name)
+        return cls(levels=tuple(levels))
+
+    @classmethod
+    def recognize(cls, summary: ColumnSummary) -> Self | None:
+        # Text that hardly repeats is a remark, not a category.
+        levels = tuple(join_cases(summary.levels))
+        if summary.numbers is None and 2 <= len(levels) <= min(MOST_LEVELS, summary.rows // 2):
+            return cls(levels=levels)
+        return None
+
+    def draft(self, summary: ColumnSummary) -> list[str]:
+        lines = [f"levels = [{', '.join(map(quote, self.levels))}] # the first is the reference"]
+        others = [level for level in summary.levels if level not in self.levels]
+        if others:
+            lines.append(f"# Read as one with these, which differ in case alone: {', '.join(map(quote, others))}.")
+        return lines
+
+
+@register_kind
 @dataclass(frozen=True)
 class YesNo(VariableKind):
     """1 for yes, 0 for no."""
@@ -253,84 +402,10 @@ class YesNo(VariableKind):
         return cls() if summary.levels and all(level.lower() in (*YES, *NO) for level in summary.levels) else None
 
 
-@dataclass(frozen=True)
-class Category(VariableKind):
-    """One 0/1 column for every level but the first, which is the reference."""
-
-    name: ClassVar[str] = "category"
-    takes: ClassVar[tuple[str, ...]] = ("levels",)
-    json_type: ClassVar[str] = "one of its levels as text"
-    json_types: ClassVar[tuple[type, ...]] = (str,)
-
-    def check(self) -> None:
-        if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):
-            raise ValueError("a category needs at least two different levels, for example levels = ['other', 'home']")
-
-    def state_columns(self, variable: str) -> tuple[str, ...]:
-        return tuple(f"{variable}={level}" for level in self.levels[1:])
-
-    def read(self, column: LogColumn) -> StateValues:
-        meaning = {level: float(code) for code, level in enumerate(self.levels)}
-        remedy = f"declared levels are {list(self.levels)}: add it, or leave the cell empty (missing)"
-        code = column.codes(meaning, self.levels, "'{}' was never declared", remedy)
-        return StateValues(np.where(np.isnan(code)[:, None], np.nan, code[:, None] == np.arange(1, len(self.levels))))
-
-    def from_json(self, value: Cell) -> str | None:
-        return value if isinstance(value, str) and value in self.levels else None
-
-    def arrow_type(self) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.large_string()
-
-    def describe(self) -> str:
-        return f"{self.name}, compared with {self.levels[0]}"
-
-    def describe_unit(self, column: str) -> str:
-        variable, _, level = column.partition("=")
-        return f"{variable} ({level} rather than {self.levels[0]})"
-
-    def _shares(self, values: NDArray[np.float64]) -> list[float]:
-        """How often each level was logged."""
-        others = values.mean(axis=0)
-        return [float(1 - others.sum()), *others.tolist()]
-
-    def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
-        """Level by level, those that were logged: one column is 1 and all others 0, or all 0 for the reference."""
-        one_hot = np.eye(len(self.levels))[:, 1:].tolist()
-        logged = [code for code, share in enumerate(self._shares(values)) if share > 0]
-        return [VariableSetting(self.levels[code], float(place), tuple(one_hot[code])) for place, code in enumerate(logged)]
-
-    def describe_values(self, values: NDArray[np.float64]) -> str:
-        shares = zip(self.levels, self._shares(values), strict=True)
-        return ", ".join(f"{level} {100 * share:.0f} %" for level, share in shares) + " of decision points"
-
-    @classmethod
-    def of_column(cls, column: LogColumn) -> Self:
-        """With the levels that occur, in alphabetical order; those that differ in case alone are one."""
-        texts, indices = column.distinct()
-        used = [text for code, text in enumerate(texts) if (indices == code).any()]
-        levels = sorted(join_cases(sorted(used)))
-        if not 2 <= len(levels) <= MOST_LEVELS:
-            problem = f"column '{column.name}' holds {len(levels)} different values where a category has 2 to {MOST_LEVELS}"
-            remedy = "name its levels with Category(levels=(…)), or choose another kind"
-            raise InputError(f"{problem}; {remedy}", column=column.name)
-        return cls(levels=tuple(levels))
-
-    @classmethod
-    def recognize(cls, summary: ColumnSummary) -> Self | None:
-        # Text that hardly repeats is a remark, not a category.
-        levels = tuple(join_cases(summary.levels))
-        if summary.numbers is None and 2 <= len(levels) <= min(MOST_LEVELS, summary.rows // 2):
-            return cls(levels=levels)
-        return None
-
-    def draft(self, summary: ColumnSummary) -> list[str]:
-        lines = [f"levels = [{', '.join(map(quote, self.levels))}] # the first is the reference"]
-        others = [level for level in summary.levels if level not in self.levels]
-        if others:
-            lines.append(f"# Read as one with these, which differ in case alone: {', '.join(map(quote, others))}.")
-        return lines
+def recognize_kind(summary: ColumnSummary) -> VariableKind | None:
+    """The kind that a column seems to be."""
+    kinds = (KINDS.find(name).recognize(summary) for name in reversed(list(KINDS)))
+    return next((kind for kind in kinds if kind is not None), None)
 
 
 def join_cases(texts: Sequence[str]) -> list[str]:
@@ -345,11 +420,6 @@ def join_cases(texts: Sequence[str]) -> list[str]:
     return list(by_case.values())
 
 
-KINDS: dict[str, type[VariableKind]] = {kind.name: kind for kind in (Number, Category, YesNo)}
-"""The kinds by the names that the study file has for them."""
-
-
-def recognize_kind(summary: ColumnSummary) -> VariableKind | None:
-    """The kind that a column seems to be. Later ones are asked first: they are more special."""
-    found = (kind.recognize(summary) for kind in reversed(KINDS.values()))
-    return next((kind for kind in found if kind is not None), None)
+def quote(text: str) -> str:
+    """A text as TOML writes it: JSON's strings are TOML's basic strings."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,22 +1,38 @@
-"""How a file writes things, found by looking at its bytes: what `surefoot init` puts into `[file]`."""
+"""How a file writes things, detected from its bytes: `surefoot init` puts it into `[file]`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from surefoot.data.file_settings import PLAIN, FileSettings
+from surefoot.data.file_formats import (
+    EXCEL,
+    MOST_HEADER_ROWS,
+    SEPARATORS,
+    TEXT,
+    choose_separator,
+    decode_text,
+    fits_header,
+    has_suffix,
+    is_import_row,
+    read_records,
+    unpack,
+    usual_separator,
+)
 from surefoot.data.log_columns import (
     EUROPEAN_NUMBER,
     MISSING,
     MISSING_ANSWERS,
     MISSING_SIGNS,
+    PLAIN,
     THOUSANDS,
+    FileSettings,
     first_failure,
     is_text,
     settle_missing,
@@ -24,19 +40,14 @@ from surefoot.data.log_columns import (
     value_family,
     whole_array,
 )
-from surefoot.data.log_files import LogFile
-from surefoot.data.log_formats import find_format, find_shape, unpack, usual_separator
-from surefoot.data.text_files import MOST_HEADER_ROWS, SEPARATORS, decode_text, is_import_row, read_records
+from surefoot.data.log_table import LogFile
 from surefoot.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")
 MONTH_NAMES = ("%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%d-%b-%y", "%d. %b %Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
-LOOKED_AT = 50
-"""So many lines are looked at to find the separator and the header."""
+EXAMINED_LINES = 50
+"""Lines that are examined to find the separator and the header."""
 LINES_SHOWN = 3
 OTHER_SEPARATORS = ("~", "^", " ")
 ANY_NUMBER = r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?\s*%?"
@@ -45,59 +56,43 @@ MISSING_CELLS = {word.lower() for word in (*MISSING, *MISSING_SIGNS, *MISSING_AN
 PERCENT_NAME = r"(?i)prob|propens|chance"
 
 
-@dataclass(frozen=True)
-class DetectedFile:
-    """How a file writes things, and what somebody should check about that."""
-
-    settings: FileSettings
-    warnings: tuple[str, ...] = ()
-
-
-def detect_settings(file: LogFile) -> DetectedFile:
-    """The settings with which a file can be read."""
+def detect_settings(file: LogFile) -> tuple[FileSettings, list[str]]:
+    """The settings with which a file can be read, and warnings about them."""
     settings = PLAIN
     warnings: list[str] = []
-    kind = find_format(file.path)
-    if kind.is_text:
-        data = unpack(file.path, file.data)
-        settings = replace(settings, encoding=_detect_encoding(data))
-        text = decode_text(file.path, data, settings.encoding)
+    if has_suffix(file.path, TEXT):
+        encoding = _detect_encoding(unpack(file.path, file.data))
+        text = decode_text(file.path, file.data, encoding)
         usual = usual_separator(file.path)
         separator = _detect_separator(text, usual)
-        beginning = [fields for _, fields in islice(read_records(text, separator), LOOKED_AT)]
-        settings = replace(settings, separator=None if separator == usual else separator)
-        settings = replace(settings, header_rows=count_header_rows(beginning))
+        records = [fields for _, fields in islice(read_records(text, separator), EXAMINED_LINES)]
+        settings = FileSettings(
+            separator=None if separator == usual else separator, header_rows=count_header_rows(records), encoding=encoding
+        )
         settings, warnings = _detect_ragged(file, text, settings)
-    elif not kind.typed:
-        table, _ = file.table(settings=settings)
-        rows = table.slice(0, LOOKED_AT).to_pylist()
+    elif has_suffix(file.path, EXCEL):
+        table, _ = file.read_cells(settings)
+        rows = table.slice(0, EXAMINED_LINES).to_pylist()
         cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
         settings = replace(settings, header_rows=count_header_rows([table.column_names, *cells]))
     if settings.header_rows > 1:
         further = "row 2 belongs" if settings.header_rows == 2 else f"rows 2 to {settings.header_rows} belong"
         verb = "is" if settings.header_rows == 2 else "are"
         warnings.append(f"{further} to the header and {verb} not read (header_rows in [file])")
-    table, _ = file.table(settings=settings)
-    settings, ambiguous = _detect_numbers(table, settings)
-    return DetectedFile(settings, (*warnings, *ambiguous))
+    table, _ = file.read_cells(settings)
+    settings, doubts = _detect_numbers(table, settings)
+    return settings, warnings + doubts
 
 
 def detect_time_format(cells: pa.Array) -> list[str]:
-    """The formats of strptime that fit all of a column's times; none for numbers and for ISO 8601."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    """The formats of strptime that fit all times of a column; none for numbers and for ISO 8601."""
     cells = cells.drop_null()
     if not is_text(cells.type) or not len(cells):
         return []
     if any(first_failure(cells, kind) is None for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))):
         return []
-    return [
-        day + clock
-        for day in (*DAYS, *MONTH_NAMES)
-        for clock in CLOCKS
-        if pc.strptime(cells, format=day + clock, unit="us", error_is_null=True).null_count == 0
-    ]
+    formats = [day + clock for day in (*DAYS, *MONTH_NAMES) for clock in CLOCKS]
+    return [layout for layout in formats if not pc.strptime(cells, format=layout, unit="us", error_is_null=True).null_count]
 
 
 def _detect_encoding(data: bytes) -> str:
@@ -113,8 +108,8 @@ def _detect_encoding(data: bytes) -> str:
 
 
 def _detect_separator(text: bytes, usual: str) -> str:
-    """The one that cuts most of the first lines into as many fields as the first, and into most of them."""
-    beginning = b"\n".join(text.splitlines()[:LOOKED_AT])
+    """The one that cuts most of the first lines into as many fields as the first, and into most fields."""
+    beginning = b"\n".join(text.splitlines()[:EXAMINED_LINES])
     for candidates in (SEPARATORS, OTHER_SEPARATORS):
         fields = {separator: _count_fields(beginning, separator) for separator in candidates}
         most = max(fields.values())
@@ -124,14 +119,14 @@ def _detect_separator(text: bytes, usual: str) -> str:
 
 
 def _count_fields(text: bytes, separator: str) -> int:
-    """How many fields the first line has, if most others have as many; those of R may have one more."""
+    """The number of fields of the first line, if most others have as many; those of R may have one more."""
     lengths = np.array([len(record) for _, record in read_records(text, separator)])
     usual = max(np.sum(lengths == lengths[0]), np.sum(lengths[1:] == lengths[0] + 1))
     return int(lengths[0]) if usual >= len(lengths) / 2 else 1
 
 
 def count_header_rows(records: Sequence[Sequence[str]]) -> int:
-    """How many of the first rows of a file name its columns.
+    """The number of rows that name the columns.
 
     Beyond the first: up to the row with which Qualtrics ends its header, and rows of words above columns of numbers.
 
@@ -141,75 +136,74 @@ def count_header_rows(records: Sequence[Sequence[str]]) -> int:
     for number, fields in enumerate(records[1:MOST_HEADER_ROWS], 2):
         if is_import_row(fields):
             return number
-    rows = 1
     below = records[MOST_HEADER_ROWS:]
-    numeric = [
-        column for column in range(len(records[0])) if _is_numeric([row[column] for row in below if column < len(row)])
-    ]
+    numeric = []
+    for column in range(len(records[0])):
+        words = _list_words([row[column] for row in below if column < len(row)])
+        if len(words) > 1 and all(re.fullmatch(ANY_NUMBER, word) for word in words):
+            numeric.append(column)
+    rows = 1
     while rows < min(MOST_HEADER_ROWS, len(records)) and len(below) >= MOST_HEADER_ROWS:
-        cells = [records[rows][column].strip() for column in numeric if column < len(records[rows])]
-        words = [cell for cell in cells if cell.lower() not in MISSING_CELLS]
+        words = _list_words([records[rows][column] for column in numeric if column < len(records[rows])])
         if len(words) < 2 or any(re.fullmatch(ANY_NUMBER, word) for word in words):
             break
         rows += 1
     return rows
 
 
-def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether cells hold numbers, apart from missing ones."""
-    words = [cell.strip() for cell in cells if cell.strip().lower() not in MISSING_CELLS]
-    return len(words) > 1 and all(re.fullmatch(ANY_NUMBER, word) for word in words)
+def _list_words(cells: Sequence[str]) -> list[str]:
+    """Cells without those that are missing."""
+    return [cell.strip() for cell in cells if cell.strip().lower() not in MISSING_CELLS]
 
 
 def _detect_ragged(file: LogFile, text: bytes, settings: FileSettings) -> tuple[FileSettings, list[str]]:
-    """Whether fields are left out at the end of some rows; a file that cannot be read even so is refused."""
+    """Whether some rows leave out fields at their end; a file that cannot be read even so is refused."""
     try:
-        file.table(settings=settings)
+        file.read_cells(settings)
     except InputError:
-        shape = find_shape(file.path, replace(settings, ragged=True))
-        records = list(read_records(text, shape.separator))
+        ragged = choose_separator(file.path, replace(settings, ragged=True))
+        records = list(read_records(text, ragged.separator))
         width = len(records[0][1])
-        ragged = [line for line, fields in records if len(fields) != width]
+        uneven = [line for line, fields in records if len(fields) != width]
         short = [line for line, fields in records if len(fields) < width]
-        readable = all(shape.fits(fields, width) and "\n" not in fields[-1] for _, fields in records)
-        if not ragged or not readable or len(short) > len(records) / 2:
+        readable = all(fits_header(fields, width, ragged) and "\n" not in fields[-1] for _, fields in records)
+        if not uneven or not readable or len(short) > len(records) / 2:
             raise
         if short == [records[-1][0]] and not text.endswith((b"\n", b"\r")):
             problem = f"{file.path}: line {short[0]}: the file ends in the middle of this row"
             raise InputError(f"{problem}; get the whole file, or delete the row") from None
-        lines = ", ".join(map(str, ragged[:LINES_SHOWN])) + (", …" if len(ragged) > LINES_SHOWN else "")
-        problem = f"{len(ragged):,} rows have fewer or more fields than the header (line {lines})"
+        lines = ", ".join(map(str, uneven[:LINES_SHOWN])) + (", …" if len(uneven) > LINES_SHOWN else "")
+        problem = f"{len(uneven):,} rows have fewer or more fields than the header (line {lines})"
         return replace(settings, ragged=True), [f"{problem}; left out fields count as missing (ragged in [file])"]
     return settings, []
 
 
 def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettings, list[str]]:
-    """Decimal commas, what stands between thousands, and columns of percentages."""
-    columns = {
-        name: [cell for cell in cells if cell.lower() not in MISSING_CELLS] for name, cells in _distinct_texts(table).items()
-    }
+    """Decimal sign, separator of thousands and columns of percentages, and warnings about them."""
+    columns: dict[str, list[str]] = {}
+    for name in table.column_names:
+        cells = settle_missing(whole_array(table[name]), MISSING)
+        if value_family(cells.type) in ("text", "numbers"):
+            columns[name] = _list_words([spell(cell) for cell in cells.unique().drop_null().to_pylist()])
     percent = tuple(name for name, cells in columns.items() if _is_percent(name, cells))
     numbers = [[cell.rstrip(" %") for cell in cells] for cells in columns.values() if cells]
     # A file has one decimal sign: that of most columns. Lists of answers (3,1) look like decimals too.
-    commas = [cells for cells in numbers if _has_decimals(cells, EUROPEAN_NUMBER, ",")]
-    points = [cells for cells in numbers if _has_decimals(cells, ENGLISH_NUMBER, r"\.")]
-    point = bool(points)
-    comma = len(commas) > len(points)
-    detected = replace(settings, decimal="," if comma else ".", percent=percent)
-    dotted = [] if comma or point else _list_dotted(numbers)
+    commas = sum(_has_decimals(cells, EUROPEAN_NUMBER, ",") for cells in numbers)
+    points = sum(_has_decimals(cells, ENGLISH_NUMBER, r"\.") for cells in numbers)
+    detected = replace(settings, decimal="," if commas > points else ".", percent=percent)
+    dotted = [] if commas or points else _list_dotted(numbers)
     if dotted:
         value = dotted[0].replace(".", "")
-        return replace(detected, decimal=","), [
-            f"{dotted[0]} is read as {value}; delete decimal = ',' in [file] if it is not"
-        ]
+        warning = f"{dotted[0]} is read as {value}; delete decimal = ',' in [file] if it is not"
+        return replace(detected, decimal=","), [warning]
     for thousands, between in THOUSANDS.items():
         grouped = _list_grouped(numbers, between, detected.decimal)
         if thousands != detected.decimal and grouped:
             # A group of three digits after a comma may be decimals, unless something says otherwise.
-            sure = thousands != "," or point or any(re.search(r",.*[,.]", cell) for cell in grouped)
+            sure = thousands != "," or points or any(re.search(r",.*[,.]", cell) for cell in grouped)
             value = re.sub(between, "", grouped[0])
-            problem = f"{grouped[0]} is read as {value} (thousands in [file]); write decimal = ',' if it is a decimal comma"
-            return replace(detected, thousands=thousands), [] if sure else [problem]
+            warning = f"{grouped[0]} is read as {value} (thousands in [file]); write decimal = ',' if it is a decimal comma"
+            return replace(detected, thousands=thousands), [] if sure else [warning]
     return detected, []
 
 
@@ -220,7 +214,7 @@ def _has_decimals(cells: Sequence[str], number: str, sign: str) -> bool:
 
 
 def _list_dotted(columns: Sequence[Sequence[str]]) -> list[str]:
-    """Numbers with points between thousands: whole numbers beside those with three digits behind every point.
+    """Numbers with points between thousands: in columns of whole numbers and of three digits behind every point.
 
     >>> _list_dotted([["860", "5.440", "11.200"], ["0.125", "0.250"]])
     ['5.440', '11.200']
@@ -229,26 +223,14 @@ def _list_dotted(columns: Sequence[Sequence[str]]) -> list[str]:
     for cells in columns:
         grouped = [cell for cell in cells if re.fullmatch(r"[-+]?[1-9]\d{0,2}(\.\d{3})+", cell)]
         ungrouped = [cell for cell in cells if re.fullmatch(r"[-+]?\d{1,3}", cell)]
-        rounded = [cell for cell in grouped if cell.endswith("0")]
-        if len(grouped) + len(ungrouped) == len(cells) and (
-            (rounded and ungrouped) or any(cell.count(".") > 1 for cell in grouped)
-        ):
+        is_rounded = bool(ungrouped) and any(cell.endswith("0") for cell in grouped)
+        if len(grouped) + len(ungrouped) == len(cells) and (is_rounded or any(cell.count(".") > 1 for cell in grouped)):
             dotted += grouped
     return dotted
 
 
-def _distinct_texts(table: pa.Table) -> dict[str, list[str]]:
-    """What occurs in every column of text or numbers, as text."""
-    columns = {name: settle_missing(whole_array(table[name]), MISSING) for name in table.column_names}
-    return {
-        name: [spell(cell) for cell in cells.unique().drop_null().to_pylist()]
-        for name, cells in columns.items()
-        if value_family(cells.type) in ("text", "numbers")
-    }
-
-
 def _is_percent(name: str, cells: Sequence[str]) -> bool:
-    """Whether all cells have the sign, or are numbers up to 100 in a column that is called like a probability."""
+    """Whether all cells have the sign, or are numbers up to 100 in a column with the name of a probability."""
     if not cells:
         return False
     if all(re.fullmatch(r"[-+]?[\d.,]+\s*%", cell) for cell in cells):

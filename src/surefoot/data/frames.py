@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import io
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.data.text_files import match_names
+from surefoot.data.file_formats import match_names
 from surefoot.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[pa.Table, str]:
@@ -20,7 +19,6 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
     Further columns whose names the pattern `also` finds come with them, unless they mix types.
     """
     import narwhals as nw
-    import pyarrow as pa
 
     try:
         table = nw.from_native(frame, eager_only=True)
@@ -52,7 +50,6 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
 def make_frame(data: dict[str, Any], backend: str) -> Any:
     """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing."""
     import narwhals as nw
-    import pyarrow as pa
 
     # Through Arrow, so that every library receives the same types.
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in data.items()})
@@ -95,8 +92,6 @@ def match_columns(values: Any, names: tuple[str, ...]) -> NDArray[Any]:
 
 def csv_text(table: Any) -> str:
     """An Arrow table as CSV."""
-    import io
-
     from pyarrow import csv
 
     buffer = io.BytesIO()
@@ -104,23 +99,24 @@ def csv_text(table: Any) -> str:
     return buffer.getvalue().decode()
 
 
-def positions(participants: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64]:
-    """Where each wanted id stands among the sorted `participants`; an id that is not there is an error."""
+def find_positions(participants: NDArray[Any], wanted: ArrayLike) -> NDArray[np.int64]:
+    """The position of each wanted id among the sorted `participants`; an unknown id is refused."""
     ids = np.asarray(wanted)
     # A series of pandas holds text as objects.
     ids = np.asarray(ids.tolist()) if ids.dtype == object else ids
     text = participants.dtype.kind == "U"
     if ids.dtype.kind != participants.dtype.kind and not (ids.dtype.kind in "iu" and not text):
-        kinds = ("text", "whole numbers") if text else ("whole numbers", "text or something else")
-        raise InputError(f"the ids of participants are {kinds[0]} here, not {kinds[1]}; got {ids.ravel()[0].item()!r}")
-    found = np.minimum(np.searchsorted(participants, ids), len(participants) - 1)
-    unknown = np.flatnonzero(participants[found] != ids)
+        expected, given = ("text", "whole numbers") if text else ("whole numbers", "text or something else")
+        raise InputError(f"the ids of participants are {expected} here, not {given}; got {ids.ravel()[0].item()!r}")
+    positions = np.minimum(np.searchsorted(participants, ids), len(participants) - 1)
+    unknown = np.flatnonzero(participants[positions] != ids)
     if unknown.size:
-        row, participant = int(unknown[0]), ids.ravel()[unknown[0]].item()
+        row = int(unknown[0])
+        participant = ids.ravel()[row].item()
         raise InputError(
             f"row {row}: unknown participant {participant!r}; correct the id, or fit again with this participant",
             row=row,
             column="participant",
             participant=participant,
         )
-    return found.astype(np.int64)
+    return positions.astype(np.int64)

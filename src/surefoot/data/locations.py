@@ -12,18 +12,16 @@ from typing import Any, TypeVar
 
 from surefoot.errors import InputError
 
-SIGN = "://"
-"""What a URL has and a path has not."""
 AT_ONCE = 32
-"""How many files of a store are asked for at once: each answer may take some hundredths of a second."""
-Found = TypeVar("Found")
+"""Simultaneous requests to a store, which may take some hundredths of a second each."""
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, order=True)
 class Url:
-    """A file or a folder of a store; what is here of `Path`'s methods does what it does there.
+    """A file or a folder of a store, with the methods of `Path` that are used here.
 
-    A store may have neither renaming, locks nor folders of their own: a folder is there while a file is in it.
+    A store may have neither renaming, locks nor folders of its own: a folder exists while a file is in it.
     """
 
     url: str
@@ -66,10 +64,10 @@ class Url:
             return bool(store.exists(path))
 
     def rglob(self, pattern: str) -> list[Url]:
-        """In one request for the whole folder, in the order of the names."""
+        """Files of the folder in the order of their names, with one request."""
         with self._reach() as (store, path):
-            found = [self / file.removeprefix(path).lstrip("/") for file in sorted(store.find(path))]
-        return [file for file in found if PurePosixPath(file.name).match(pattern)]
+            files = [self / file.removeprefix(path).lstrip("/") for file in sorted(store.find(path))]
+        return [file for file in files if PurePosixPath(file.name).match(pattern)]
 
     def size(self) -> int:
         with self._reach() as (store, path):
@@ -87,7 +85,7 @@ class Url:
         return self.read_bytes().decode(encoding)
 
     def read_files(self) -> dict[str, bytes]:
-        """The content of all files of a folder by their names, asked for at once."""
+        """The content of all files of a folder by their names, requested together."""
         with self._reach() as (store, path):
             files = store.find(path)
             content = store.cat(files) if files else {}
@@ -97,26 +95,25 @@ class Url:
         with self._reach() as (store, path):
             try:
                 store.pipe_file(path, data)
-            except FileNotFoundError:  # Stores of objects need no folder, and to ask for one costs a request.
+            except FileNotFoundError:  # Object stores need no folder, and checking for one costs a request.
                 store.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
                 store.pipe_file(path, data)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files of this folder, and folders in it with all that is in them."""
+        """Remove files and folders of this folder."""
         with self._reach() as (store, path):
             if names:
                 store.rm([f"{path}/{name}" for name in names], recursive=True)
 
     def check_top(self) -> None:
-        """Refuse a place whose bucket, or whatever is at the top, is not there: writing would make one of a wrong name."""
+        """Refuse a URL whose bucket does not exist: writing would create one with a mistyped name."""
         with self._reach() as (store, path):
             top = path[: len(path) - len(path.lstrip("/"))] + path.lstrip("/").split("/")[0]
             if top != path and not store.exists(top):
                 raise InputError(f"{self}: there is no {top} there; make it first, or check the name")
 
     def connect(self) -> tuple[Any, str]:
-        """The store as fsspec's object, and what this place is called there."""
-        protocol = self.url.split(SIGN)[0]
+        """The store as fsspec's object, and the path in it."""
         try:
             from fsspec.core import url_to_fs
             from fsspec.registry import known_implementations
@@ -125,6 +122,7 @@ class Url:
         try:
             store, path = url_to_fs(self.url)
         except ImportError as error:
+            protocol = self.url.split("://")[0]
             module = known_implementations[protocol]["class"].split(".")[0]
             package = f"'fsspec[{protocol}]'" if module == "fsspec" else module
             raise InputError(f"{self}: {error}; install it with: pip install {package}") from error
@@ -134,33 +132,33 @@ class Url:
 
     @contextmanager
     def _reach(self) -> Iterator[tuple[Any, str]]:
-        """The store, without what it remembers of its lists: others write there too. Its refusals name the place."""
+        """The store without its cached listings, because others write there too; its errors name the URL."""
         store, path = self.connect()
         store.invalidate_cache()
         try:
             yield store, path
         except (FileNotFoundError, InputError):
             raise
-        except Exception as error:  # Every store has errors of its own.
+        except Exception as error:  # Every store has its own errors.
             raise OSError(errno.EIO, f"{error}; check address, credentials and network", str(self)) from error
 
 
 Location = Path | Url
 
 
-def locate(where: str | Location) -> Location:
-    """What has `://` is a URL, all else a path.
+def locate(address: str | Location) -> Location:
+    """A URL if the text has `://`, else a path.
 
     >>> locate("s3://trial/logs/"), str(locate("logs/"))
     (Url(url='s3://trial/logs'), 'logs')
     """
-    if isinstance(where, str) and SIGN in where:
-        return Url(where.rstrip("/"))
-    return where if isinstance(where, Url) else Path(where)
+    if isinstance(address, str) and "://" in address:
+        return Url(address.rstrip("/"))
+    return address if isinstance(address, Url) else Path(address)
 
 
 def find_store(location: Location) -> tuple[Path | str, Any]:
-    """What pyarrow takes as the name of a file or folder, and as its file system."""
+    """The path and the file system as pyarrow takes them."""
     if isinstance(location, Url):
         store, path = location.connect()
         return path, store
@@ -168,12 +166,12 @@ def find_store(location: Location) -> tuple[Path | str, Any]:
 
 
 def find_size(file: Location) -> int:
-    """Bytes; 0 where the store does not tell."""
+    """Bytes; 0 if the store does not know."""
     return file.size() if isinstance(file, Url) else file.stat().st_size
 
 
-def map_files(work: Callable[[Location], Found], files: Sequence[Location]) -> Iterator[Found]:
-    """What some work finds in each of the files, in their order; a store is asked for several at once."""
+def map_files(work: Callable[[Location], Result], files: Sequence[Location]) -> Iterator[Result]:
+    """Apply a function to every file, in order; files of a store are requested together."""
     if not any(isinstance(file, Url) for file in files):
         yield from map(work, files)
         return
@@ -182,6 +180,6 @@ def map_files(work: Callable[[Location], Found], files: Sequence[Location]) -> I
 
 
 def list_parquet(folder: Any) -> list[Location]:
-    """The Parquet files of a folder and of those in it, in the order of their names; hidden ones are left alone."""
-    found = sorted(folder.rglob("*.parquet"))
-    return [file for file in found if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)]
+    """The Parquet files of a folder and its folders in the order of their names, without hidden ones."""
+    files = sorted(folder.rglob("*.parquet"))
+    return [file for file in files if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)]

@@ -1,30 +1,27 @@
-"""One column of a log: its cells, as text (CSV) or typed (Parquet, data frames), and how a message names one of them."""
+"""One column of a log: cells as text (CSV) or typed (Parquet, data frames), read as numbers, codes, times or ids."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from surefoot.data.file_settings import PLAIN, FileSettings
-from surefoot.data.problems import MOST_SHOWN, Problems
 from surefoot.errors import InputError, did_you_mean
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
-"""How files spell "missing", in addition to an empty cell; a study may add spellings of its own."""
+"""Spellings of "missing" in addition to an empty cell; a study may add its own."""
 MISSING_SIGNS = (
     *(".", "..", "...", "-", "--", "---", "–", "—", "na", "n/a", "n.a.", "nan", "<na>", "#na", "#n/a", "null", "(null)"),
     *("missing", "undefined", "not available", "no data", "#null!", "#value!", "#div/0!", "#ref!", "#name?", "#num!"),
 )
-"""What files write for "missing" in any column, in any case of letters; read so where the study says so."""
+"""What files write for "missing" in any column, in any case; read as missing if the study says so."""
 MISSING_ANSWERS = (
     *("none", "nil", "?", "*", "empty", "blank", "unknown", "inf", "-inf", "infinity", "-infinity", "error", "dk", "k.a."),
     *("refused", "declined", "skip", "skipped", "expired", "condition_skipped", "no answer", "no response", "no_response"),
@@ -33,16 +30,14 @@ MISSING_ANSWERS = (
 """What stands for "missing" among numbers; in a column of words it may be a level or an action."""
 YES = ("1", "1.0", "true", "yes", "t", "y")
 NO = ("0", "0.0", "false", "no", "f", "n")
-LOOKED_AT = 1000
-"""Rows in which a column that says yes or no does so at least once."""
-NUMBER = r"[-+]?\d+(\.\d+)?"
-DECIMAL_POINT = r"^[-+]?\d*\.(\d{1,2}|\d{4,})$"
+YES_NO_ROWS = 1000
+"""A column of yes and no has one of them among its first rows."""
 EUROPEAN_NUMBER = r"^[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][-+]?\d+)?$"
 THOUSANDS = {",": ",", " ": "[ \u00a0\u202f\u2009]", "'": "['’]"}
-"""What stands between thousands, with its other forms: spaces that do not break a line, a typographer's apostrophe."""
+"""Separators of thousands with their variants: spaces that do not break a line, a typographic apostrophe."""
 MINUS = "\u2212"
-"""The sign of mathematics, which some programs write instead of a hyphen."""
-HABITS = {
+"""The mathematical sign, which some programs write instead of a hyphen."""
+NUMBER_HABITS = {
     r"^[-+]?\d{1,3}(,\d{3})+(\.\d+)?$": "write it without thousands separators, or thousands = ',' in [file]",
     r"^[-+]?\d{1,3}(['’\s]\d{3})+([.,]\d+)?$": "write it without thousands separators, or name them in [file] as thousands",
     r"^[-+]?[\d.]*,\d+$": "write decimals with a point and no thousands separators, or decimal = ',' in [file]",
@@ -50,7 +45,132 @@ HABITS = {
     r"^[-+]?[\d.,]*\d\s*[^\d\s.,].*$": "write the number alone, without a unit or a remark",
     r"^[^\w\s.,+-]\s*[-+]?[\d.,]+$": "write the number alone, without a sign before it",
 }
-"""Ways to write numbers that are read only when the study says so, with the remedy; `{}` is the column."""
+"""Ways to write numbers that are read only if the study says so, with the remedy; `{}` is the column."""
+TIME_HABITS = {
+    r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}": (
+        "is not a time in ISO 8601",
+        "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file] where all times have one format",
+    ),
+    r"^(\d{1,2}[ .-]+[A-Za-z]{3,}|[A-Za-z]{3,9}[.,]? ).*\d": (
+        "is not a time in ISO 8601",
+        "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file], such as '%d-%b-%Y %H:%M'",
+    ),
+    r"^\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?$": (
+        "is a time of day without a day",
+        "write both in one column (2015-07-22T16:30:00)",
+    ),
+}
+"""Ways to write times that are read only if the study says so, or not at all, with problem and remedy."""
+MOST_SHOWN = 20
+"""Problems named in one error."""
+
+Place = Callable[[int], str]
+"""The name of a row in messages: `row 17` of a frame, `line 19` of a file."""
+Explain = Callable[[pa.Array, str], tuple[pa.Array, str, str]]
+"""(cells, first wrong text) → the cells that are wrong in the same way, the problem, the remedy."""
+
+
+@dataclass(frozen=True)
+class FileSettings:
+    """How a file writes columns, numbers and times: `[file]` in a study. The defaults are those of a plain CSV file.
+
+    Attributes
+    ----------
+    separator
+        Between columns of a text file; by default a comma, and a tab in `.tsv`.
+    header_rows
+        Rows before the first decision point; the first names the columns, the others are not read.
+    ragged
+        Whether rows of a text file may end early: the fields left out are missing. Empty fields at their end are ignored.
+    decimal
+        A point or a comma.
+    thousands
+        Separator of thousands; by default none, and a point if the decimal sign is a comma.
+    encoding
+        Of a text file.
+    time_format
+        A format of strptime such as `%d.%m.%Y %H:%M`; by default numbers or ISO 8601.
+    percent
+        Columns of percentages, with or without the sign: they are divided by 100.
+    sheet
+        Of an Excel workbook; by default the first.
+    """
+
+    separator: str | None = None
+    header_rows: int = 1
+    ragged: bool = False
+    decimal: str = "."
+    thousands: str | None = None
+    encoding: str = "utf-8"
+    time_format: str | None = None
+    percent: tuple[str, ...] = ()
+    sheet: str | None = None
+
+
+PLAIN = FileSettings()
+
+
+def frame_row(row: int) -> str:
+    """The name of a row of a data frame, from 0."""
+    return f"row {row}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A mistake in a column, in one row or in several."""
+
+    row: int
+    column: str
+    rows: int
+    reason: str
+    remedy: str
+
+
+class Problems:
+    """Mistakes in the cells of a log; `raise_any` raises one error that names the first twenty.
+
+    >>> problems = Problems()
+    >>> problems.report("mood", [3, 7], "'fine' is not a number", "correct it")
+    >>> problems.raise_any()
+    Traceback (most recent call last):
+    surefoot.errors.InputError: row 3, column 'mood': 'fine' is not a number (and 1 more row); correct it
+    """
+
+    def __init__(self, place: Place = frame_row, participant: Callable[[int], Any] | None = None) -> None:
+        self.place = place
+        self.participant = participant
+        self._problems: list[Problem] = []
+        self._rows: dict[str, set[int]] = {}
+
+    def report(self, column: str, rows: Sequence[int] | NDArray[np.int64], reason: str, remedy: str) -> None:
+        """Report rows of a column that are wrong for one reason; a cell is reported only once."""
+        known = self._rows.setdefault(column, set())
+        new = [int(row) for row in rows if int(row) not in known]
+        if new:
+            known.update(new)
+            self._problems.append(Problem(new[0], column, len(new), reason, remedy))
+
+    def raise_any(self, column: str | None = None) -> None:
+        """Raise the error if anything was reported, or anything about one column."""
+        if self._problems if column is None else self._rows.get(column):
+            self.stop()
+
+    def stop(self) -> NoReturn:
+        """Raise the error about everything reported so far, in the order of the rows."""
+        problems = sorted(self._problems, key=lambda problem: problem.row)
+        lines = [self._describe(problem) for problem in problems[:MOST_SHOWN]]
+        if len(problems) > MOST_SHOWN:
+            lines.append(f"These are the first {MOST_SHOWN} of {len(problems)} problems.")
+        first = problems[0]
+        participant = None if self.participant is None else self.participant(first.row)
+        raise InputError("\n".join(lines), row=first.row, column=first.column, participant=participant)
+
+    def _describe(self, problem: Problem) -> str:
+        participant = "" if self.participant is None else f", participant {self.participant(problem.row)!r}"
+        others = "" if problem.rows == 1 else f" (and {problem.rows - 1:,} more row{'s' if problem.rows > 2 else ''})"
+        return (
+            f"{self.place(problem.row)}, column '{problem.column}'{participant}: {problem.reason}{others}; {problem.remedy}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,96 +189,87 @@ class LogColumn:
     def is_text(self) -> bool:
         return is_text(self.cells.type)
 
-    def report(self, rows: Sequence[int] | NDArray[np.int64], what: str, remedy: str) -> None:
-        self.problems.report(self.name, rows, what, remedy)
+    def report(self, rows: Sequence[int] | NDArray[np.int64], reason: str, remedy: str) -> None:
+        self.problems.report(self.name, rows, reason, remedy)
+
+    def _refuse_type(self, needed: str) -> NoReturn:
+        raise InputError(f"column '{self.name}' has type {self.cells.type}{needed}", column=self.name)
 
     def numbers(self) -> NDArray[np.float64]:
-        """Numbers and yes/no values as float64, missing as NaN; text is read as numbers with a decimal point."""
-        import pyarrow as pa
-
+        """Numbers and yes/no values as float64, missing as NaN."""
         cells = self.cells
-        if self.is_text and self.has_yes_no():
+        if self.is_text and self._has_yes_no():
             return self.yes_no()
         if self.is_text:
-            cells = self.plain_numbers().cast(pa.float64(), self._not_a_number)
-        known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
-        if not any(test(cells.type) for test in known):
-            raise InputError(
-                f"column '{self.name}' has type {cells.type} where numbers are needed; convert it", column=self.name
-            )
+            cells = self.cast(self.plain_numbers(), pa.float64(), self._explain_number)
         if pa.types.is_boolean(cells.type):
             cells = cells.cast(pa.int8())
+        if not (is_number(cells.type) or pa.types.is_null(cells.type)):
+            self._refuse_type(" where numbers are needed; convert it")
         # Nulls of floats become NaN.
         floats = cells if pa.types.is_float64(cells.type) else cells.cast(pa.float64(), safe=False)
         values: NDArray[np.float64] = floats.to_numpy(zero_copy_only=False)
         return values / 100 if self.name in self.settings.percent else values
 
-    def plain_numbers(self) -> LogColumn:
-        """Text in which numbers have a decimal point, no thousands separators and no percent sign; others as they are."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if not self.is_text:
-            return self
+    def plain_numbers(self) -> pa.Array:
+        """The cells, with a decimal point and without thousands separators and percent signs in texts that are numbers."""
         cells = self.cells
+        if not self.is_text:
+            return cells
+        decimal = self.settings.decimal
+        thousands = self.settings.thousands
         if pc.any(pc.starts_with(cells, MINUS)).as_py():
             cells = pc.replace_substring_regex(cells, rf"^{MINUS}([\d.,])", r"-\1")
         if self.name in self.settings.percent:
             cells = pc.replace_substring_regex(cells, r"\s*%$", "")
-        if self.settings.thousands is not None:
-            cells = _join_thousands(cells, self.settings.thousands, self.settings.decimal)
-        if self.settings.decimal == ",":
-            pointed = pc.fill_null(pc.match_substring_regex(cells, DECIMAL_POINT), False)
+        if thousands is not None:
+            between = THOUSANDS.get(thousands, re.escape(thousands))
+            grouped = pc.match_substring_regex(cells, rf"^[-+]?\d{{1,3}}({between}\d{{3}})+({re.escape(decimal)}\d*)?$")
+            cells = pc.if_else(grouped, pc.replace_substring_regex(cells, between, ""), cells)
+        if decimal == ",":
+            pointed = pc.fill_null(pc.match_substring_regex(cells, r"^[-+]?\d*\.(\d{1,2}|\d{4,})$"), False)
             rows = np.flatnonzero(pointed.to_numpy(zero_copy_only=False))
             if rows.size:
-                remedy = "write it so, or decimal = '.' in [file]"
-                self.report(rows, f"'{cells[int(rows[0])]}' is not a number with a decimal comma", remedy)
+                reason = f"'{cells[int(rows[0])]}' is not a number with a decimal comma"
+                self.report(rows, reason, "write it so, or decimal = '.' in [file]")
                 cells = pc.if_else(pointed, pa.scalar(None, cells.type), cells)
-            european = pc.replace_substring(pc.replace_substring(cells, ".", ""), ",", ".")
-            cells = pc.if_else(pc.match_substring_regex(cells, EUROPEAN_NUMBER), european, cells)
-        return replace(self, cells=cells)
+            english = pc.replace_substring(pc.replace_substring(cells, ".", ""), ",", ".")
+            cells = pc.if_else(pc.match_substring_regex(cells, EUROPEAN_NUMBER), english, cells)
+        return cells
 
-    def _not_a_number(self, cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
-        import pyarrow.compute as pc
-
-        # One habit of the file, not as many mistakes as it has numbers.
-        for habit, remedy in HABITS.items():
+    def _explain_number(self, cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
+        reason = f"'{text}' is not a number"
+        for habit, remedy in NUMBER_HABITS.items():
             if re.match(habit, text):
-                return pc.match_substring_regex(cells, habit), f"'{text}' is not a number", remedy.format(self.name)
-        remedy = "correct it or leave it empty (missing)"
+                # A habit of the file is one mistake, however many numbers it has.
+                return pc.match_substring_regex(cells, habit), reason, remedy.format(self.name)
         if text.lower() in (*MISSING_SIGNS, *MISSING_ANSWERS):
             remedy = f"leave it empty, or write missing = ['{text}'] in [columns] if it stands for missing"
-        return pc.equal(cells, text), f"'{text}' is not a number", remedy
+            return pc.equal(cells, text), reason, remedy
+        return pc.equal(cells, text), reason, "correct it or leave it empty (missing)"
 
-    def cast(self, kind: pa.DataType, explain: Callable[[pa.Array, str], tuple[pa.Array, str, str]]) -> pa.Array:
-        """The cells as that type; of one that cannot be, `explain` says which are like it, what is wrong, and the remedy."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        cells, found = self.cells, 0
-        while (row := first_failure(cells, kind)) is not None:
-            if (found := found + 1) > MOST_SHOWN:
-                self.problems.stop()
-            wrong, what, remedy = explain(cells, cells[row].as_py())
+    def cast(self, cells: pa.Array, kind: pa.DataType, explain: Explain) -> pa.Array:
+        """Cast the cells, and report those that cannot be cast."""
+        for _ in range(MOST_SHOWN):
+            row = first_failure(cells, kind)
+            if row is None:
+                return cells.cast(kind)
+            wrong, reason, remedy = explain(cells, cells[row].as_py())
             wrong = pc.fill_null(wrong, False)
-            self.report(np.flatnonzero(wrong.to_numpy(zero_copy_only=False)), what, remedy)
+            self.report(np.flatnonzero(wrong.to_numpy(zero_copy_only=False)), reason, remedy)
             cells = pc.if_else(wrong, pa.scalar(None, cells.type), cells)
+        if first_failure(cells, kind) is not None:
+            self.problems.stop()
         return cells.cast(kind)
 
     def distinct(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The texts that occur, and for every row the place of its text among them, −1 where it is missing.
-
-        Whole numbers and yes/no values are written as text; a float that is whole loses its `.0`.
-        """
-        import pyarrow as pa
-
-        cells, kind = self.cells, self.cells.type
+        """The distinct values as text and, for every row, the position of its text among them, −1 where it is missing."""
+        kind = self.cells.type
         plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
         if not (self.is_text or any(test(kind) for test in plain)):
-            raise InputError(
-                f"column '{self.name}' has type {kind} where text or whole numbers are needed; convert it", column=self.name
-            )
-        encoded = cells.cast(pa.large_string()).dictionary_encode() if pa.types.is_null(kind) else cells.dictionary_encode()
+            self._refuse_type(" where text or whole numbers are needed; convert it")
+        cells = self.cells.cast(pa.large_string()) if pa.types.is_null(kind) else self.cells
+        encoded = cells.dictionary_encode()
         values = encoded.dictionary.to_pylist()
         indices: NDArray[np.int64] = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
         missing = [code for code, value in enumerate(values) if isinstance(value, float) and math.isnan(value)]
@@ -166,77 +277,192 @@ class LogColumn:
             indices = np.where(np.isin(indices, missing), -1, indices)
         return [spell(value) for value in values], indices
 
-    def codes(self, meaning: Mapping[str, float], known: Iterable[str], what: str, remedy: str) -> NDArray[np.float64]:
-        """What every cell's text means, NaN where it is missing; `{}` in `what` is a text without a meaning.
+    def codes(self, meaning: Mapping[str, float], known: Iterable[str], reason: str, remedy: str) -> NDArray[np.float64]:
+        """The meaning of every cell's text, NaN where it is missing; `{}` in `reason` is a text without a meaning.
 
-        The nearest of the `known` texts is suggested for it.
-        TRUE, True and true are one word, unless two of the meanings differ in nothing but case.
+        The message suggests the nearest of the `known` texts.
+        TRUE, True and true are one word, unless two of the meanings differ in case alone.
         """
         texts, indices = self.distinct()
         in_any_case: dict[str, set[float]] = {}
         for text, code in meaning.items():
             in_any_case.setdefault(text.lower(), set()).add(code)
-
-        def find(text: str) -> float | None:
+        values = np.full(len(texts) + 1, np.nan)
+        # An empty cell of a typed file is not text, but may have a meaning too.
+        values[-1] = np.nan if self.is_text else meaning.get("", np.nan)
+        for position, text in enumerate(texts):
             # Whole numbers in a column with missing cells are often exported as 1.0.
-            code = meaning.get(text, meaning.get(re.sub(r"\.0+$", "", text)))
-            same = in_any_case.get(text.lower(), set())
-            return next(iter(same)) if code is None and len(same) == 1 else code
+            value = meaning.get(text, meaning.get(re.sub(r"\.0+$", "", text)))
+            alike = in_any_case.get(text.lower(), set())
+            if value is None and len(alike) == 1:
+                value = next(iter(alike))
+            if value is not None:
+                values[position] = value
+            elif (rows := np.flatnonzero(indices == position)).size:
+                self.report(rows, reason.format(text) + did_you_mean(text, known), remedy)
+        return np.asarray(values[indices])
 
-        found = [find(text) for text in texts]
-        for code, text in enumerate(texts):
-            if found[code] is None and (rows := np.flatnonzero(indices == code)).size:
-                self.report(rows, what.format(text) + did_you_mean(text, known), remedy)
-        codes = np.array([np.nan if code is None else code for code in found], dtype=np.float64)
-        # An empty cell of a file with types is not text, but may have a meaning too.
-        empty = np.nan if self.is_text else meaning.get("", np.nan)
-        values: NDArray[np.float64] = np.append(codes, empty)[indices]
-        return values
-
-    def has_yes_no(self) -> bool:
-        """Whether a column of text says yes or no, in words, wherever it says something."""
-        first = next((text.lower() for text in self.cells.slice(0, LOOKED_AT).to_pylist() if text), "")
+    def _has_yes_no(self) -> bool:
+        """Whether a column of text holds words for yes and no only."""
+        first = next((text.lower() for text in self.cells.slice(0, YES_NO_ROWS).to_pylist() if text), "")
         if first not in (*YES, *NO) or first[0].isdigit():
-            # Numbers are not looked at one by one.
+            # Numbers are not examined one by one.
             return False
         return {text.lower() for text in self.cells.unique().drop_null().to_pylist()} <= {*YES, *NO}
 
     def yes_no(self) -> NDArray[np.float64]:
         """1.0 for yes, 0.0 for no, NaN for missing."""
-        if not self.is_text:
-            values = self.numbers()
-            odd = np.flatnonzero(~np.isnan(values) & (values != 0) & (values != 1))
-            if odd.size:
-                self.report(odd, f"{values[odd[0]]:g} is neither yes nor no", "write 1 or 0")
-            return values
-        meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
-        return self.codes(meaning, (), "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
+        if self.is_text:
+            meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
+            return self.codes(meaning, (), "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
+        values = self.numbers()
+        odd = np.flatnonzero(~np.isnan(values) & (values != 0) & (values != 1))
+        if odd.size:
+            self.report(odd, f"{values[odd[0]]:g} is neither yes nor no", "write 1 or 0")
+        return values
 
-    def refuse_missing(self) -> None:
-        """Report cells that hold nothing: null, NaN or empty text."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    def actions(self, names: Sequence[str], values: Sequence[str] | None = None) -> NDArray[np.float64]:
+        """Action codes by the values that stand for them or, if none are given, by number, by name or by yes/no."""
+        meaning: dict[str, float] = {}
+        if values is None:
+            yes_no = {**dict.fromkeys(NO, 0.0), **dict.fromkeys(YES, 1.0)} if len(names) == 2 else {}
+            meaning = yes_no | {str(code): float(code) for code in range(len(names))}
+        known = list(names if values is None else values)
+        meaning |= {text: float(code) for code, text in enumerate(known)}
+        remedy = f"declared are {known}: add it to the actions, or correct the row"
+        return self.codes(meaning, known, "action '{}' was never declared", remedy)
 
+    def _require_cells(self) -> None:
+        """Refuse null, NaN and empty text, and raise everything reported about the column."""
         if self.is_text:
             missing = pc.equal(self.cells, "")
         else:
             missing = pc.is_null(self.cells, nan_is_null=pa.types.is_floating(self.cells.type))
         rows = np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
         self.report(rows, "missing", "every decision point needs one (fill it in or drop the row)")
+        self.problems.raise_any(self.name)
+
+    def participants(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The sorted ids and, for every row, the position of its participant among them."""
+        cells = self.cells
+        self._require_cells()
+        if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or self.is_text):
+            self._refuse_type("; a participant's id is a whole number or text")
+        if self.is_text:
+            # NumPy's text ends at zero characters: two participants would become one.
+            wrong = np.flatnonzero(pc.match_substring(cells, "\0").to_numpy(zero_copy_only=False))
+        else:
+            row = first_failure(cells, pa.int64())
+            wrong = np.array([] if row is None else [row], dtype=np.int64)
+        if wrong.size:
+            reason = f"{cells[int(wrong[0])].as_py()!r} is not a participant's id"
+            self.report(wrong, reason, "ids are whole numbers or text")
+            self.problems.stop()
+        encoded = (cells if self.is_text else cells.cast(pa.int64())).dictionary_encode()
+        distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if self.is_text else np.int64)
+        participants, position = np.unique(distinct, return_inverse=True)
+        return participants, position.astype(np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+
+    def times(self) -> NDArray[Any]:
+        """Decision times as int64, float64 or (dates, timestamps, ISO 8601 text) datetime64; with a zone they become UTC."""
+        cells = self.cells
+        self._require_cells()
+        if self.is_text:
+            cells = self._parse_instants() if self.settings.time_format is None else self._parse_format()
+        elif pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type):
+            cells = to_microseconds(cells, self.name)
+        elif not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+            self._refuse_type("; a decision time is a number, a date or a timestamp")
+        values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+        return values
+
+    def _parse_instants(self) -> pa.Array:
+        """ISO 8601 text: all without a zone, or all with one (the zones may differ), which gives UTC."""
+        cells = self.cells
+        if first_failure(cells.slice(0, 1), pa.float64()) is None:
+            self.cast(cells, pa.float64(), _explain_time_number)
+            self.problems.raise_any(self.name)
+            raise InputError(
+                f"column '{self.name}': times are text; convert them to numbers or to ISO 8601", column=self.name
+            )
+        zoned = pc.match_substring_regex(cells, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$").to_numpy(zero_copy_only=False)
+        odd = np.flatnonzero(zoned != zoned[0])
+        if odd.size:
+            has = "has no" if zoned[0] else "has a"
+            reason = f"'{cells[int(odd[0])]}' {has} time zone, unlike the rows before it"
+            self.report(odd, reason, "give all times a zone, or none")
+            cells = pc.if_else(pa.array(zoned != zoned[0]), cells[0], cells)
+        times = self.cast(cells, pa.timestamp("us", "UTC" if zoned[0] else None), _explain_time)
+        self.problems.raise_any(self.name)
+        return times.cast(pa.timestamp("us"))
+
+    def _parse_format(self) -> pa.Array:
+        layout = self.settings.time_format
+        times = pc.strptime(self.cells, format=layout, unit="us", error_is_null=True)
+        wrong = np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False))
+        if wrong.size:
+            reason = f"'{self.cells[int(wrong[0])]}' does not fit time_format '{layout}'"
+            self.report(wrong, reason, "correct it, or the format in [file]")
+            self.problems.stop()
+        return times
 
 
-def _join_thousands(cells: pa.Array, thousands: str, decimal: str) -> pa.Array:
-    """Numbers without what stands between their thousands.
+def _explain_time_number(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
+    reason = f"'{text}' is not a number, unlike the times before it"
+    return pc.equal(cells, text), reason, "write all times as numbers, or all in ISO 8601"
 
-    >>> import pyarrow as pa
-    >>> _join_thousands(pa.array(["1,234.5", "12,5", "home, sweet home"]), ",", ".").to_pylist()
-    ['1234.5', '12,5', 'home, sweet home']
-    """
-    import pyarrow.compute as pc
 
-    between = THOUSANDS.get(thousands, re.escape(thousands))
-    grouped = pc.match_substring_regex(cells, rf"^[-+]?\d{{1,3}}({between}\d{{3}})+({re.escape(decimal)}\d*)?$")
-    return pc.if_else(grouped, pc.replace_substring_regex(cells, between, ""), cells)
+def _explain_time(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
+    for habit, (problem, remedy) in TIME_HABITS.items():
+        if re.match(habit, text):
+            return pc.match_substring_regex(cells, habit), f"'{text}' {problem}", remedy
+    return pc.equal(cells, text), f"'{text}' is not a time", "write times as numbers or in ISO 8601 (2015-07-22T16:30:00)"
+
+
+def type_participants(cells: pa.Array) -> pa.Array:
+    """Ids in a text file: whole numbers if all are plain whole numbers (`1.0` too, `007` not), else text."""
+    if not is_text(cells.type) or cells.null_count == len(cells):
+        return cells
+    if not pc.all(pc.match_substring_regex(cells, r"^(0|-?[1-9]\d{0,17})(\.0+)?$"), min_count=0).as_py():
+        return cells
+    return pc.replace_substring_regex(cells, r"\.0+$", "").cast(pa.int64())
+
+
+def type_times(column: LogColumn) -> pa.Array:
+    """Times in a text file: numbers if all are numbers, else text."""
+    if not column.is_text or column.settings.time_format is not None:
+        return column.cells
+    plain = column.plain_numbers()
+    kinds = (pa.int64(), pa.float64())
+    return next((plain.cast(kind) for kind in kinds if first_failure(plain, kind) is None), column.cells)
+
+
+def to_microseconds(cells: pa.Array, name: str) -> pa.Array:
+    """Dates and timestamps of any unit as timestamps in microseconds; those with a zone become UTC."""
+    zone = cells.type.tz if pa.types.is_timestamp(cells.type) else None
+    try:
+        cells = cells.cast(options=pc.CastOptions(pa.timestamp("us", zone), allow_time_truncate=True))
+    except pa.ArrowException as error:
+        raise InputError(f"column '{name}': {error}; correct the times", column=name) from error
+    # Arrow stores an instant with a zone in UTC; dropping the label keeps the instant.
+    return cells.cast(pa.timestamp("us"))
+
+
+def settle_missing(cells: pa.Array, spellings: Sequence[str]) -> pa.Array:
+    """The cells without dictionaries and surrounding blanks, null where they spell "missing"."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    numbers = [float(word) for word in spellings if re.fullmatch(r"[-+]?\d+(\.\d+)?", word)]
+    if is_text(cells.type):
+        cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+        # A column of whole numbers with missing cells is often exported as 1.0.
+        words = [*spellings, *(f"{number:g}.0" for number in numbers)]
+        missing = pc.is_in(cells, pa.array(words, pa.large_string()))
+    elif numbers and is_number(cells.type):
+        missing = pc.is_in(cells.cast(pa.float64(), safe=False), pa.array(numbers, pa.float64()))
+    else:
+        return cells
+    return pc.if_else(missing, pa.scalar(None, cells.type), cells)
 
 
 def spell(value: Any) -> str:
@@ -252,30 +478,8 @@ def spell(value: Any) -> str:
     return str(value)
 
 
-def settle_missing(cells: pa.Array, spellings: Sequence[str]) -> pa.Array:
-    """Text without surrounding blanks; text and numbers are missing where they are spelled so."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    numbers = [float(word) for word in spellings if re.fullmatch(NUMBER, word)]
-    if is_text(cells.type):
-        cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
-        # A column of whole numbers with missing cells is often exported as 1.0.
-        words = [*spellings, *(f"{number:g}.0" for number in numbers)]
-        missing = pc.is_in(cells, pa.array(words, pa.large_string()))
-    elif numbers and value_family(cells.type) == "numbers":
-        missing = pc.is_in(cells.cast(pa.float64(), safe=False), pa.array(numbers, pa.float64()))
-    else:
-        return cells
-    return pc.if_else(missing, pa.scalar(None, cells.type), cells)
-
-
 def whole_array(column: Any) -> pa.Array:
     """One array from the chunks that a file was read in."""
-    import pyarrow as pa
-
     if not isinstance(column, pa.ChunkedArray):
         return column
     try:
@@ -286,9 +490,8 @@ def whole_array(column: Any) -> pa.Array:
         ) from error
 
 
-def first_failure(cells: pa.Array, kind: pa.DataType | str) -> int | None:
-    """The first row that cannot be cast to that type; None when all can. Halves the rows until one is left."""
-    import pyarrow as pa
+def first_failure(cells: pa.Array, kind: pa.DataType) -> int | None:
+    """The first row that cannot be cast to that type, by halving; None if all can."""
 
     def fails(part: pa.Array) -> bool:
         try:
@@ -299,32 +502,35 @@ def first_failure(cells: pa.Array, kind: pa.DataType | str) -> int | None:
 
     if not fails(cells):
         return None
-    first, size = 0, len(cells)
+    first = 0
+    size = len(cells)
     while size > 1:
         half = size // 2
         if fails(cells.slice(first, half)):
             size = half
         else:
-            first, size = first + half, size - half
+            first += half
+            size -= half
     return first
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a type is one of Arrow's kinds of text."""
-    import pyarrow as pa
-
+    """Whether a type is one of Arrow's types of text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's types of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def value_family(kind: pa.DataType) -> str:
     """What columns of several files must have in common to be one column."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_null(kind):
         return "nothing"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if is_number(kind):
         return "numbers"
     if pa.types.is_timestamp(kind):
         return "times" if kind.tz is None else "times with a zone"

@@ -1,46 +1,54 @@
-"""Columns that are not what they seem: codes for "missing", columns that give away the action, or the reward.
+"""Columns and ids that are not what they seem: codes for "missing", columns that reveal the action, ids that look alike,
+availability that was not named.
 
-One place for `surefoot init`, which leaves such columns out, and for fits, audits and screening, which warn of them.
+`surefoot init` leaves such columns out; fits, audits, screening and the checks of logs warn of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import unicodedata
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from surefoot.data.column_summaries import ColumnSummary
-from surefoot.data.log_columns import MISSING_ANSWERS, MISSING_SIGNS, LogColumn, is_text
-from surefoot.data.trajectories import Trajectories
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from surefoot.data.column_kinds import ColumnSummary, YesNo
+from surefoot.data.log_columns import MISSING_ANSWERS, MISSING_SIGNS, LogColumn, is_text, whole_array
+from surefoot.data.log_table import ColumnNames, UnnamedAvailability
+from surefoot.errors import FitWarning
 
 PROBABILITIES = (
     r"^(p|pi|pr|prob|probs|probability|propensity|p?score)[._ -]?"
     r"(of[._ -])?(a|action|arm|treat\w*|sen[dt]\w*|rand\w*)?[._ -]?\d*$",
     r"^(rand\w*|treat\w*|action|send|sent|a\d?|arm\w*|assign\w*)[._ -]?(p|pr|prob|probability|propensity)$",
 )
-"""How columns of probabilities are usually called."""
+"""Usual names of columns of probabilities."""
 INDEX = r"^(|unnamed: ?\d+|index|row([._ -]?(number|name|names|id|no))?|x\d?|\.\.\.\d+|_c\d+|level_\d+)$"
-"""How the number of a row is called by the programs that write it."""
+"""Names that programs give to the number of a row."""
 AFTERWARDS = (
     r"(^|[._ -])(after|post|next|later|future|follow[._ -]?up|respon\w+|outcome|result|click\w*|opened|dismissed|answered|"
     r"thumbs\w*|reaction|completed|engaged)([._ -]|\d|$)"
 )
-"""What such columns hold is usually known only after the decision."""
+"""Names of columns that are usually known only after the decision."""
+AVAILABILITY = r"(^|[^A-Za-z])([aA]vail|AVAIL|[eE]ligib|ELIGIB)|[a-z](Avail|Eligib)"
+UNAVAILABILITY = r"(?i)(un|in|not|non|no)[._ -]?(avail|eligib)"
+"""Names of columns that say whether somebody could be treated, and of columns that say the opposite."""
+AVAILABLE_OR_NOT = f"{AVAILABILITY}|{UNAVAILABILITY.replace('(?i)', '(?i:', 1)})"
+SUMMARIES = r"(?i)(grand )?(total|sum|mean|average|overall|all|median|subtotal|gesamt|summe|mittelwert)s?"
+"""Names of rows that summarise others."""
 CODES = (-1, *(sign * (10**digits - 1) for digits in range(1, 7) for sign in (1, -1)), 77, 777, 88, 888)
-"""What questionnaires and devices write for "missing"."""
+"""Numbers that questionnaires and devices write for "missing"."""
 LEAST_RECURRING = 5
+LEAST_REPEATED = 3
 FEW_VALUES = 12
-"""In a column with fewer different values every value is common."""
+"""In a column with fewer distinct values every value is common."""
 STANDS_OUT = 5.0
 NEIGHBOURS = 5
-"""A value stands out that is so many times as common as the values next to it, so many on either side."""
+"""A value stands out if it is `STANDS_OUT` times as common as its `NEIGHBOURS` next values on either side."""
 PLATFORMS = {
     "REDCap": (
         r"^(redcap_\w+|record_id)$",
@@ -57,43 +65,30 @@ PLATFORMS = {
         r"\w*[tT]imeStamp\w*|timeZoneOffset|deltaUTC)$",
     ),
 }
-"""Columns by which a platform is known, and those in which it says which form, event or survey a row comes from."""
-LEAST_REPEATED = 3
+"""Columns that identify a platform, and columns in which it says which form, event or survey a row comes from."""
 MOST_WORDS = 3
 MOST_WORD_ROWS = 0.2
-"""Among numbers so few different words, in so few of the rows, stand for "missing", whatever they say."""
-MOST_ROWS = 20_000
+"""So few distinct words, in so small a share of the rows, stand for "missing" among numbers."""
 FEWEST_ROWS = 30
 GIVES_AWAY = 0.9
-"""A column that removes this share of the mistakes of the best constant guess of the action gives the action away."""
+"""A column reveals the action if it removes this share of the errors of the best constant guess."""
+FEW_ROWS = 10
+"""Among fewer rows everybody may have one."""
+SHOWN_PAIRS = 3
 
 
-@dataclass(frozen=True)
-class MissingWords:
+class MissingWords(NamedTuple):
     """The words that stand for "missing" in a column of text."""
 
     signs: tuple[str, ...] = ()
     """Those that do so in any column."""
     among_numbers: tuple[str, ...] = ()
-    """Those that do so because all else is numbers."""
-
-
-@dataclass(frozen=True)
-class Suspicion:
-    """What is suspect about a column, in words that go after its name."""
-
-    column: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.column} {self.what}; {self.remedy}"
+    """Those that do so because all other cells are numbers."""
 
 
 def find_missing_words(cells: pa.Array) -> MissingWords:
-    """Words of a column that mean that nothing is known.
+    """Words of a column that stand for "missing".
 
-    >>> import pyarrow as pa
     >>> find_missing_words(pa.array(["3", "4", "watch off", "5", "n/a", "4", "3", "6"]))
     MissingWords(signs=('n/a',), among_numbers=('watch off',))
     """
@@ -102,17 +97,17 @@ def find_missing_words(cells: pa.Array) -> MissingWords:
     texts, indices = LogColumn("", cells).distinct()
     rows = dict(zip(texts, np.bincount(indices[indices >= 0], minlength=len(texts)).tolist(), strict=True))
     words = [text for text in texts if not is_finite_number(text)]
-    signs = [word for word in words if word.lower() in MISSING_SIGNS]
+    signs = tuple(word for word in words if word.lower() in MISSING_SIGNS)
     others = [word for word in words if word not in signs]
     numbers = sum(rows.values()) - sum(rows[word] for word in words)
     if numbers <= sum(rows[word] for word in others):
-        return MissingWords(tuple(signs))
+        return MissingWords(signs)
     answers = [word for word in others if word.lower() in MISSING_ANSWERS]
     unknown = [word for word in others if word not in answers]
     few = len(unknown) <= MOST_WORDS and sum(rows[word] for word in unknown) <= MOST_WORD_ROWS * numbers
     if few and not any(re.search(r"\d", word) for word in unknown):
         answers += unknown
-    return MissingWords(tuple(signs), tuple(answers))
+    return MissingWords(signs, tuple(answers))
 
 
 def is_finite_number(text: str) -> bool:
@@ -124,34 +119,48 @@ def is_finite_number(text: str) -> bool:
 
 
 def find_codes(values: NDArray[np.float64]) -> list[float]:
-    """Values that occur again and again, at an end, and lie apart from everything else; and negative numbers that
-    questionnaires and devices write for "missing", wherever they lie, if they stand out.
+    """Codes for "missing": lonely ones, and negative numbers of `CODES` that stand out, wherever they lie.
 
     >>> find_codes(np.array([20.5, 21, 19, 22, 18.5, -99, -99, -99, 20] * 4))
     [-99.0]
     """
-    lonely = _find_lonely_codes(values)
+    lonely = find_lonely_codes(values)
     recurring = find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
     return lonely + [code for code in recurring if code < 0 and code not in lonely]
 
 
-def _find_lonely_codes(values: NDArray[np.float64]) -> list[float]:
-    """Values that occur again and again at an end and lie apart, one after the other."""
+def find_lonely_codes(values: NDArray[np.float64]) -> list[float]:
+    """Smallest and largest values that are repeated and lie apart from all others."""
     codes: list[float] = []
     values = values[np.isfinite(values)]
     while values.size >= FEWEST_ROWS:
         distinct, counts = np.unique(values, return_counts=True)
-        code = next((end for end in (0, -1) if len(distinct) > 3 and _lies_apart(distinct, counts, end)), None)
-        if code is None:
+        end = next((end for end in (0, -1) if len(distinct) > 3 and _lies_apart(distinct, counts, end)), None)
+        if end is None:
             break
-        codes.append(float(distinct[code]))
-        values = values[values != distinct[code]]
+        codes.append(float(distinct[end]))
+        values = values[values != distinct[end]]
     return codes
 
 
+def _lies_apart(distinct: NDArray[np.float64], counts: NDArray[np.int64], end: int) -> bool:
+    others = distinct[1:] if end == 0 else distinct[:-1]
+    if counts[end] < LEAST_REPEATED:
+        return False
+    with np.errstate(over="ignore"):
+        gap = np.min(np.abs(others - distinct[end]))
+        width = np.ptp(others)
+        widest_step = np.diff(others).max()
+    if distinct[end] not in CODES:
+        # Any other value: further from the others than they are from each other, and more common than most of them.
+        return bool(gap / 2 > width and counts[end] >= np.median(counts))
+    # A negative code in a measurement that cannot be negative need not be far away.
+    measured = width > 100 or np.mean(others != np.round(others)) > 0.5
+    return bool(gap > min(width / 2, 1.5 * widest_step) or (measured and distinct[end] < 0 <= others.min()))
+
+
 def find_recurring_codes(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[float]:
-    """Numbers that questionnaires and devices write for "missing", neither the least nor the greatest value unless
-    negative, that are much more common than the values next to them; of many distinct values with their counts.
+    """Numbers of `CODES` that stand out among many distinct values; not the largest value unless it is negative.
 
     >>> steps = np.array([-99.0] * 20 + [-3.0, 99.0, 100.0] + list(range(1, 60)))
     >>> find_recurring_codes(*np.unique(steps, return_counts=True))
@@ -159,79 +168,69 @@ def find_recurring_codes(distinct: NDArray[np.float64], counts: NDArray[np.int64
     """
     if len(distinct) < FEW_VALUES:
         return []
-    listed = np.flatnonzero(np.isin(distinct, CODES) & (counts >= LEAST_RECURRING))
     inside = (distinct < 0) | (np.arange(len(distinct)) < len(distinct) - 1)
-    return [float(distinct[place]) for place in listed if inside[place] and stands_out(counts, int(place))]
+    listed = np.flatnonzero(np.isin(distinct, CODES) & (counts >= LEAST_RECURRING) & inside)
+    return [float(distinct[position]) for position in listed if stands_out(counts, int(position))]
 
 
-def stands_out(counts: NDArray[np.int64], place: int) -> bool:
-    """Whether a value is much more common than the values next to it; counts are in the order of the values."""
-    around = np.r_[max(place - NEIGHBOURS, 0) : place, place + 1 : min(place + NEIGHBOURS + 1, len(counts))]
-    return bool(counts[place] >= STANDS_OUT * np.median(counts[around]))
-
-
-def _lies_apart(distinct: NDArray[np.float64], counts: NDArray[np.int64], end: int) -> bool:
-    rest = distinct[1:] if end == 0 else distinct[:-1]
-    if counts[end] < LEAST_REPEATED:
-        return False
-    gap, width = np.min(np.abs(rest - distinct[end])), np.ptp(rest)
-    if distinct[end] not in CODES:
-        # Whatever its value: further from the others than they are from each other, and more often than each of them.
-        return bool(gap > 2 * width and counts[end] >= np.median(counts))
-    # A negative code in a measurement that cannot be negative need not be far away.
-    measured = width > 100 or np.mean(rest != np.round(rest)) > 0.5
-    return bool(gap > min(width / 2, 1.5 * np.diff(rest).max()) or (measured and distinct[end] < 0 <= rest.min()))
+def stands_out(counts: NDArray[np.int64], position: int) -> bool:
+    """Whether a value is much more common than its neighbours; counts are in the order of the values."""
+    before = counts[max(position - NEIGHBOURS, 0) : position]
+    after = counts[position + 1 : position + NEIGHBOURS + 1]
+    return bool(counts[position] >= STANDS_OUT * np.median(np.concatenate([before, after])))
 
 
 def gives_away_action(values: NDArray[Any], action: NDArray[np.int64]) -> bool:
-    """Whether a column (numbers with NaN, or codes of text) says which action was taken, also by being missing."""
+    """Whether a column (numbers with NaN, or codes of text) reveals the action, also by being missing."""
     if len(action) < FEWEST_ROWS:
         return False
     missing = np.isnan(values)
     groups = np.unique(np.where(missing, np.inf, values), return_inverse=True)[1]
     if groups.max() >= len(action) // 10:
-        # A measurement: does it lie on one side of a point where something was sent, and on the other where not?
-        groups = np.where(missing, 2, _best_split(values, action > 0))
-    right = np.zeros((groups.max() + 1, action.max() + 1))
-    np.add.at(right, (groups, action), 1)
-    base = right.sum(axis=0).max() / len(action)
-    least = np.sort(right.sum(axis=0))[::-1][1:2].sum()
-    accuracy = right.max(axis=1).sum() / len(action)
-    return bool(least >= 5 and accuracy - base >= GIVES_AWAY * (1 - base))
+        # A measurement reveals the action if one threshold separates sent from not sent.
+        groups = np.where(missing, 2, _split_best(values, action > 0))
+    table = np.zeros((groups.max() + 1, action.max() + 1))
+    np.add.at(table, (groups, action), 1)
+    totals = np.sort(table.sum(axis=0))[::-1]
+    base = totals[0] / len(action)
+    accuracy = table.max(axis=1).sum() / len(action)
+    return bool(totals[1:2].sum() >= 5 and accuracy - base >= GIVES_AWAY * (1 - base))
 
 
-def _best_split(values: NDArray[np.float64], sent: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """1 above the point that parts sent from not sent best, 0 below."""
+def _split_best(values: NDArray[np.float64], sent: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """1 above the threshold that separates sent from not sent best, 0 below."""
     order = np.argsort(values)
     ahead = np.cumsum(np.where(sent[order], 1.0, -1.0) * ~np.isnan(values[order]))
-    # A point within equal values parts nothing.
+    # A threshold among equal values separates nothing.
     ends = np.append(values[order][1:] != values[order][:-1], True)
-    place = int(np.argmax(np.where(ends, np.abs(ahead - ahead[-1] / 2), -1)))
-    above: NDArray[np.int64] = (values > values[order][place]).astype(np.int64)
+    best = int(np.argmax(np.where(ends, np.abs(ahead - ahead[-1] / 2), -1)))
+    above: NDArray[np.int64] = (values > values[order][best]).astype(np.int64)
     return above
 
 
 def looks_like_probability(name: str) -> bool:
-    """Whether a column is called like a probability."""
+    """Whether a column has the name of a probability."""
     return any(re.match(pattern, name, re.IGNORECASE) for pattern in PROBABILITIES)
 
 
 def is_probability(summary: ColumnSummary) -> bool:
-    """Whether a column is called like a probability and holds numbers from 0 to 1."""
+    """Whether a column has the name of a probability and holds numbers from 0 to 1."""
     numbers = summary.numbers
-    named = looks_like_probability(summary.name)
-    return named and numbers is not None and bool(numbers.size and numbers.min() >= 0 and numbers.max() <= 1)
+    if numbers is None or not numbers.size or not looks_like_probability(summary.name):
+        return False
+    return bool(numbers.min() >= 0 and numbers.max() <= 1)
 
 
 def is_index(summary: ColumnSummary) -> bool:
     """Whether a column counts the rows."""
     numbers = summary.numbers
-    counts = numbers is not None and numbers.size > 1 and summary.missing == 0 and bool((np.diff(numbers) == 1).all())
-    return counts and re.match(INDEX, summary.name, re.IGNORECASE) is not None
+    if numbers is None or numbers.size < 2 or summary.missing or not re.match(INDEX, summary.name, re.IGNORECASE):
+        return False
+    return bool((numbers[1:] == numbers[:-1] + 1).all())
 
 
 def find_platform(name: str, columns: Sequence[str]) -> str | None:
-    """The platform that wrote a column to tell rows apart; None where it may hold a measurement.
+    """The platform that wrote a column to tell rows apart; None if it may hold a measurement.
 
     >>> find_platform("redcap_event_name", ["record_id", "redcap_event_name"]), find_platform("Status", ["id", "Status"])
     ('REDCap', None)
@@ -243,42 +242,87 @@ def find_platform(name: str, columns: Sequence[str]) -> str | None:
 
 
 def is_afterwards(name: str) -> bool:
-    """Whether a column is called like something that is known only after the decision."""
+    """Whether a column has a name of something that is known only after the decision."""
     return re.search(AFTERWARDS, name, re.IGNORECASE) is not None
 
 
-def find_suspect_codes(
-    logs: Trajectories,
-    *,
-    scaling: Mapping[str, tuple[float, float]] | None = None,
-    raw_reward: NDArray[np.float64] | None = None,
-) -> list[Suspicion]:
-    """Values of states and rewards, at available decision points, that may stand for "missing".
+def find_alike_ids(participants: Sequence[Any]) -> list[tuple[str, str]]:
+    """Pairs of ids that differ in case, blanks or leading zeros alone.
 
-    `scaling` gives the centre and the scale of columns of the state and `raw_reward` the rewards before their transform, so
-    that values are named as they are in the logs. Of many rows a sample is looked at.
+    >>> find_alike_ids(["P01", "P1", "P10", "p10 "])
+    [('P01', 'P1'), ('P10', 'p10 ')]
     """
-    rows = np.flatnonzero(logs.available)
-    rows = rows[:: -(-len(rows) // MOST_ROWS) or 1]
-    suspicions = []
-    for j, column in enumerate(logs.state_names):
-        centre, scale = (scaling or {}).get(column, (0.0, 1.0))
-        # Rounded, because scaling back does not give a code to the last bit.
-        suspicions += _suspect_codes(f"state variable '{column}'", np.round(logs.state[rows, j] * scale + centre, 9))
-    reward = (logs.reward if raw_reward is None else raw_reward)[rows]
-    return suspicions + _suspect_codes(f"reward '{logs.names.reward}'", reward)
+    by_spelling: dict[str, str] = {}
+    pairs = []
+    for participant in (name for name in participants if isinstance(name, str)):
+        plain = re.sub(r"\s+", "", unicodedata.normalize("NFKC", participant)).casefold()
+        first = by_spelling.setdefault(re.sub(r"(?<![\d.])0+(?=\d)", "", plain), participant)
+        if first != participant:
+            pairs.append((str(first), str(participant)))
+    return pairs
 
 
-def _suspect_codes(name: str, values: NDArray[np.float64]) -> list[Suspicion]:
-    apart = _find_lonely_codes(values)
-    recurring = find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
-    words = dict.fromkeys([*apart, *recurring], "more often than the values next to it")
-    words |= dict.fromkeys(apart, "apart from all other values")
-    return [
-        Suspicion(
-            name,
-            f"holds {code:.6g} again and again, {why}",
-            f"if it stands for missing, write missing = [{code:.6g}] in its section",
-        )
-        for code, why in words.items()
-    ]
+def list_id_doubts(participants: Sequence[Any]) -> list[tuple[str, str]]:
+    """(reason, remedy) of ids that may be one participant, and of ids that are no participant."""
+    doubts = []
+    pairs = find_alike_ids(participants)
+    if pairs:
+        shown = ", ".join(f"{first!r} and {second!r}" for first, second in pairs[:SHOWN_PAIRS])
+        others = f" and {len(pairs) - SHOWN_PAIRS} more pairs" if len(pairs) > SHOWN_PAIRS else ""
+        reason = f"participants {shown}{others} differ in case, blanks or leading zeros alone, and count as different people"
+        doubts.append((reason, "write each id in one way, if they are one participant"))
+    for participant in (name for name in participants if isinstance(name, str) and re.fullmatch(SUMMARIES, name)):
+        doubts.append((f"participant {str(participant)!r} seems to sum up others", "delete such rows"))
+    return doubts
+
+
+def numbers_rows(participants: int, rows: int) -> bool:
+    """Whether everybody has exactly one row, as if row numbers were taken for participants."""
+    return participants == rows >= FEW_ROWS
+
+
+def is_availability(summary: ColumnSummary) -> bool:
+    """Whether a column has the name of availability and holds yes and no."""
+    named = re.search(AVAILABILITY, summary.name) and not re.search(UNAVAILABILITY, summary.name)
+    return bool(named) and YesNo.recognize(summary) is not None and not summary.is_constant
+
+
+def is_unavailability(summary: ColumnSummary) -> bool:
+    """Whether a column says yes where somebody could not be treated."""
+    return bool(re.search(UNAVAILABILITY, summary.name)) and YesNo.recognize(summary) is not None
+
+
+def find_unnamed_availability(
+    table: pa.Table, named: Collection[str], action: NDArray[np.float64]
+) -> tuple[UnnamedAvailability, ...]:
+    """Columns of availability that have no role; `action` is that of every row."""
+    unnamed = []
+    for name in (name for name in table.column_names if name not in named):
+        cells = whole_array(table[name])
+        summary = ColumnSummary.of(name, cells)
+        if is_availability(summary) or is_unavailability(summary):
+            says_no = LogColumn(name, cells).yes_no() == float(is_unavailability(summary))
+            unnamed.append(UnnamedAvailability(name, int(says_no.sum()), int(np.sum(says_no & (action > 0)))))
+    return tuple(unnamed)
+
+
+def list_doubts(participants: NDArray[Any], rows: int, names: ColumnNames) -> list[tuple[str, str, str]]:
+    """(verdict, reason, remedy) of everything doubtful about rows and ids; the verdicts are those of checks."""
+    doubts = [("look", reason, remedy) for reason, remedy in list_id_doubts(participants.tolist())]
+    if numbers_rows(len(participants), rows):
+        reason = f"every participant of column '{names.participant}' has exactly one row, so it seems to number the rows"
+        doubts.append(("unsafe", reason, "name the column that says whose each decision point is"))
+    for column in names.unnamed:
+        reason = f"column '{column.name}' seems to say when nothing could be sent ({column.rows:,} rows), but is not named"
+        if column.sent:
+            reason += f"; something was sent in {column.sent:,} of these rows"
+            doubts.append(("look", reason, "name it as available if it says so"))
+        else:
+            doubts.append(("unsafe", f"{reason}, so that nothing counts as chosen there", "name it as available"))
+    return doubts
+
+
+def warn_of_doubts(participants: NDArray[Any], rows: int, names: ColumnNames) -> None:
+    """A `FitWarning` for each of them, at the line that called a function of this package."""
+    for _, reason, remedy in list_doubts(participants, rows, names):
+        warnings.warn(f"{reason}; {remedy}", FitWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""Trajectories: the one data container. People × decision points, ragged, validated once, never changed."""
+"""Trajectories: people × decision points, ragged, validated once, never changed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.data.column_kinds import VariableKind
-from surefoot.data.column_roles import ColumnNames
-from surefoot.data.decision_points import read_decision_points
-from surefoot.data.file_settings import PLAIN, FileSettings
-from surefoot.data.frames import arrow_table, make_frame
-from surefoot.data.log_files import LogFile, LogRows, list_files, name_file
-from surefoot.data.log_roles import LogRoles, name_actions
-from surefoot.data.problems import Problems
-from surefoot.data.row_identities import find_unnamed_availability, warn_of_doubts
-from surefoot.data.validation import validate_actions, validate_times, validate_values
-from surefoot.errors import InputError
+from surefoot.data.column_kinds import KINDS, Category, ColumnSummary, Number, StateValues, VariableKind, YesNo
+from surefoot.data.frames import arrow_table, find_positions, make_frame
+from surefoot.data.log_columns import PLAIN, FileSettings, LogColumn, Problems
+from surefoot.data.log_table import ColumnNames, LogFile, LogLayout, LogTable, list_files, name_file
+from surefoot.data.mean_weights import READINGS, require_reading, take_probability
+from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability, warn_of_doubts
+from surefoot.errors import InputError, did_you_mean
 
 PADDED_TO = 16
 """A participant's decision points are padded to a multiple of this. It depends on the participant alone, so that the
 rounding of a fit does not depend on who else is in the block."""
 BLOCK_CELLS = 2**17
 """Padded decision points in a block: large enough for NumPy to be worth its calls, small enough for a processor's cache."""
+MANY_ROWS = 10
+"""More rows than that, if they are a large share too, are not slips of single rows."""
+SHOWN_POINTS = 3
+COLUMNS = ("time", "state", "available", "action", "probability", "reward")
+"""What every decision point has."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -68,7 +69,7 @@ class Trajectories:
     starts
         Where each participant begins in `order`, with the total at the end; derived.
     sorted_rows
-        `order`, where it is known already.
+        `order`, if it is known already.
 
     Examples
     --------
@@ -98,7 +99,7 @@ class Trajectories:
         object.__setattr__(self, "order", order)
         lengths = np.bincount(self.participant_index, minlength=len(self.participants))
         object.__setattr__(self, "starts", np.concatenate([[0], np.cumsum(lengths)]))
-        for name in (one.name for one in fields(self)):
+        for name in (column.name for column in fields(self)):
             value = getattr(self, name)
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, name, _freeze(value))
@@ -107,7 +108,7 @@ class Trajectories:
         return len(self.participant_index)
 
     def __getitem__(self, rows: Any) -> Trajectories:
-        """Some decision points, and the people who have them: places of rows, a mask or a slice.
+        """Some decision points, and the people who have them: positions of rows, a mask or a slice.
 
         >>> import surefoot as sf
         >>> logs = sf.simulators.ChainWalk(3).collect(sf.policies.coin(2), decision_points=4, seed=0)
@@ -122,10 +123,19 @@ class Trajectories:
             raise InputError(f"rows of these {len(self)} decision points cannot be chosen: {error}") from None
         if chosen.ndim != 1:
             raise InputError(f"rows have shape {np.shape(rows)}; give a list of rows, a mask or a slice")
-        kept, index = np.unique(self.participant_index[chosen], return_inverse=True)
-        columns = ("time", "state", "available", "action", "probability", "reward")
-        some = {name: getattr(self, name)[chosen] for name in columns}
-        return replace(self, participants=self.participants[kept], participant_index=index, **some)
+        people, index = np.unique(self.participant_index[chosen], return_inverse=True)
+        columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
+        return replace(self, participants=self.participants[people], participant_index=index, **columns)
+
+    def select(self, *, participants: ArrayLike) -> Trajectories:
+        """The decision points of some participants, by their ids.
+
+        >>> import surefoot as sf
+        >>> logs = sf.simulators.ChainWalk(3).collect(sf.policies.coin(2), decision_points=4, seed=0)
+        >>> logs.select(participants=[0, 2])
+        Trajectories(2 people, 8 decision points, state ['position'], actions ['left', 'right'])
+        """
+        return self[np.isin(self.participant_index, find_positions(self.participants, participants))]
 
     def __iter__(self) -> Iterator[Any]:
         raise InputError("Trajectories are not a list of rows; take a frame (logs.to_frame()), or some rows (logs[rows])")
@@ -150,11 +160,11 @@ class Trajectories:
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
         """Rows that a fit can use: available, with every state variable and the reward present."""
-        found: NDArray[np.bool_] = self.available & ~np.isnan(self.reward)
+        usable: NDArray[np.bool_] = self.available & ~np.isnan(self.reward)
         for values in self.state.T:
-            found &= ~np.isnan(values)
-        found.flags.writeable = False
-        return found
+            usable &= ~np.isnan(values)
+        usable.flags.writeable = False
+        return usable
 
     @property
     def actions(self) -> int:
@@ -184,8 +194,8 @@ class Trajectories:
             The columns with these roles. Rows where the participant was not available need no action and no probability.
         probability_of : str
             What `probability` is of: `"action taken"`, or `"sending"` whether or not something was sent. It has no default,
-            because a wrong one makes estimates wrong without a sign of it, and may be left out only where both are the
-            same: where the probability is 0.5.
+            because a wrong one makes estimates wrong without a sign of it, and may be left out only if both are the
+            same: if the probability is 0.5.
         state : list of str, or dict of kinds
             The columns of the state: a list for numbers and yes/no; for others their kinds, by name
             (`{"place": "category"}`, with the levels that occur) or with settings
@@ -193,19 +203,9 @@ class Trajectories:
         actions : int or list of str
             What can be sent: how many, or their names, the first of which means "nothing".
         """
-        roles = LogRoles(
-            participant=participant,
-            time=time,
-            action=action,
-            reward=reward,
-            available=available,
-            probability=probability,
-            probability_of=probability_of,
-            state=state,
-            actions=actions,
-        )
+        roles = _Roles(participant, time, state, action, reward, available, probability, probability_of, actions)
         table, backend = arrow_table(frame, roles.columns, roles.layout.also)
-        return cls._from_rows(LogRows.of(roles.layout.settle_missing(table), participant), roles, backend)
+        return cls._from_table(LogTable.of(roles.layout.settle_missing(table), participant), roles, backend)
 
     @classmethod
     def from_csv(cls, path: str | Path, **roles: Any) -> Trajectories:
@@ -223,17 +223,17 @@ class Trajectories:
 
         `file` says how it writes numbers and times; the other arguments are those of `from_frame`.
         """
-        roles = LogRoles(**arguments)
-        (found,) = list_files(path)
-        rows = LogFile(found).rows(replace(roles.layout, settings=file))
+        roles = _Roles(**arguments)
+        (location,) = list_files(path)
+        table = LogFile(location).read(replace(roles.layout, settings=file))
         with name_file(path):
-            return cls._from_rows(rows, roles, "pyarrow")
+            return cls._from_table(table, roles, "pyarrow")
 
     @classmethod
-    def _from_rows(cls, rows: LogRows, roles: LogRoles, backend: str) -> Trajectories:
-        kinds = roles.kinds(rows)
+    def _from_table(cls, table: LogTable, roles: _Roles, backend: str) -> Trajectories:
+        kinds = roles.read_kinds(table)
         points = read_decision_points(
-            rows,
+            table,
             time=roles.time,
             state=kinds,
             action=roles.action,
@@ -243,13 +243,13 @@ class Trajectories:
             actions=roles.action_names,
         )
         logs = cls.validated(
-            participants=rows.participants,
-            participant_index=rows.participant_index,
+            participants=table.participants,
+            participant_index=table.participant_index,
             time=points.time,
             state=points.state,
             available=points.available,
             action=points.action,
-            probability=roles.read_probability(points, rows.participant_index),
+            probability=roles.read_probability(points, table.participant_index),
             reward=points.reward,
             state_names=tuple(name for variable, (_, kind) in kinds.items() for name in kind.state_columns(variable)),
             action_names=roles.action_names,
@@ -257,7 +257,7 @@ class Trajectories:
                 *(roles.participant, roles.time, roles.action, roles.reward),
                 *(roles.probability or "probability", roles.available or "available"),
                 roles.probability_of or "action taken",
-                find_unnamed_availability(rows.table, roles.columns, points.action),
+                find_unnamed_availability(table.table, roles.columns, points.action),
             ),
             backend=backend,
             problems=points.problems,
@@ -286,26 +286,31 @@ class Trajectories:
         if cube.ndim != 3:
             raise InputError(f"state has {cube.ndim} axes; it needs three: (people, decision points, state variables)")
         people, points = cube.shape[:2]
-        kept = np.arange(points) < np.broadcast_to(points if lengths is None else np.asarray(lengths), (people,))[:, None]
-        distinct, position = _sort_ids(np.arange(people) if participants is None else np.asarray(participants), people)
-        if not kept.any():
+        inside = np.arange(points) < np.broadcast_to(points if lengths is None else np.asarray(lengths), (people,))[:, None]
+        ids = np.arange(people) if participants is None else np.asarray(participants)
+        distinct, position = np.unique(ids, return_inverse=True)
+        if ids.shape != (people,) or len(distinct) != people or ids.dtype.kind not in "iuU":
+            raise InputError(
+                f"participants must be {people} different ids (whole numbers or text), one per row of state; got {ids!r}"
+            )
+        if not inside.any():
             raise InputError("the arrays hold no decision point")
 
-        def flat(values: ArrayLike | None, otherwise: float, name: str) -> NDArray[Any]:
-            array = np.full((people, points), otherwise) if values is None else np.asarray(values)
+        def flatten(values: ArrayLike | None, default: float, name: str) -> NDArray[Any]:
+            array = np.full((people, points), default) if values is None else np.asarray(values)
             if array.shape != (people, points):
                 raise InputError(f"{name} has shape {array.shape}; state asks for {(people, points)}", column=name)
-            return array[kept]
+            return array[inside]
 
         return cls.validated(
             participants=distinct,
-            participant_index=np.broadcast_to(position[:, None], kept.shape)[kept].astype(np.int64),
-            time=flat(np.broadcast_to(np.arange(points), kept.shape) if time is None else time, 0, "time"),
-            state=cube[kept],
-            available=flat(available, 1.0, "available").astype(np.float64),
-            action=flat(action, np.nan, "action").astype(np.float64),
-            probability=flat(probability, np.nan, "probability").astype(np.float64),
-            reward=flat(reward, np.nan, "reward").astype(np.float64),
+            participant_index=np.broadcast_to(position[:, None], inside.shape)[inside].astype(np.int64),
+            time=flatten(np.broadcast_to(np.arange(points), inside.shape) if time is None else time, 0, "time"),
+            state=cube[inside],
+            available=flatten(available, 1.0, "available").astype(np.float64),
+            action=flatten(action, np.nan, "action").astype(np.float64),
+            probability=flatten(probability, np.nan, "probability").astype(np.float64),
+            reward=flatten(reward, np.nan, "reward").astype(np.float64),
             state_names=tuple(state_names or [f"s{j + 1}" for j in range(cube.shape[2])]),
             action_names=name_actions(actions),
         )
@@ -318,15 +323,19 @@ class Trajectories:
         action: NDArray[np.float64],
         probability: NDArray[np.float64],
         problems: Problems | None = None,
-        **rest: Any,
+        **others: Any,
     ) -> Trajectories:
-        """Refuse what cannot be right, naming row, column and participant; settle what unavailable rows hold."""
-        participants, index, names = rest["participants"], rest["participant_index"], rest.setdefault("names", ColumnNames())
+        """Refuse what cannot be right, naming row, column and participant; settle the actions of unavailable rows."""
+        participants = others["participants"]
+        index = others["participant_index"]
+        names = others.setdefault("names", ColumnNames())
         problems = problems or Problems(participant=lambda row: participants[index[row]].item())
-        columns = dict(zip(rest["state_names"], rest["state"].T, strict=True)) | {names.reward: rest["reward"]}
-        validate_values(problems, columns)
-        validate_actions(problems, names, available, action, probability, rest["action_names"])
-        order = validate_times(problems, names.time, index, rest["time"])
+        columns = dict(zip(others["state_names"], others["state"].T, strict=True)) | {names.reward: others["reward"]}
+        for name, values in columns.items():
+            remedy = "correct the value or leave it empty (missing)"
+            _report(problems, name, np.isinf(values), values, "{} is not finite", remedy)
+        _validate_actions(problems, names, available, action, probability, others["action_names"])
+        order = _validate_times(problems, names.time, index, others["time"])
         problems.raise_any()
         free = available == 1
         return cls(
@@ -334,14 +343,15 @@ class Trajectories:
             action=np.where(free, action, 0).astype(np.int64),
             probability=np.where(free, probability, 1.0),
             sorted_rows=order,
-            **rest,
+            **others,
         )
 
     def with_values(
         self, *, state: NDArray[np.float64] | None = None, reward: NDArray[np.float64] | None = None
     ) -> Trajectories:
         """The same decision points with other states or rewards, of the same shape and in the same order."""
-        state, reward = self.state if state is None else state, self.reward if reward is None else reward
+        state = self.state if state is None else state
+        reward = self.reward if reward is None else reward
         for name, old, new in (("state", self.state, state), ("reward", self.reward, reward)):
             if new.shape != old.shape or np.isinf(new).any():
                 raise InputError(f"{name} must be finite or missing and of shape {old.shape}", column=name)
@@ -366,9 +376,9 @@ class Trajectories:
             people = np.flatnonzero(padded == length)
             size = max(1, cells // int(length))
             for chunk in np.array_split(people, -(-len(people) // size)):
-                places = np.arange(length)
-                inside = places < lengths[chunk, None]
-                rows = self.order[np.where(inside, self.starts[chunk, None] + places, 0)]
+                positions = np.arange(length)
+                inside = positions < lengths[chunk, None]
+                rows = self.order[np.where(inside, self.starts[chunk, None] + positions, 0)]
                 yield chunk, np.where(inside, rows, -1)
 
     def one_block(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -379,19 +389,267 @@ class Trajectories:
 
 
 def _freeze(values: NDArray[Any]) -> NDArray[Any]:
-    """Values that nobody can change, a column's side by side, as they are read; those of other trajectories as they are."""
+    """A copy that nobody can change, column after column, as it is read; values of other trajectories stay as they are."""
     if values.flags.owndata and values.flags.f_contiguous and not values.flags.writeable:
         return values
-    own = values.copy(order="F")
-    own.flags.writeable = False
-    return own
+    frozen = values.copy(order="F")
+    frozen.flags.writeable = False
+    return frozen
 
 
-def _sort_ids(ids: NDArray[Any], people: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The ids in order, and where each of those given stands among them."""
-    distinct, position = np.unique(ids, return_inverse=True)
-    if ids.shape != (people,) or len(distinct) != people or ids.dtype.kind not in "iuU":
+def _report(problems: Problems, column: str, wrong: NDArray[np.bool_], values: Any, reason: str, remedy: str) -> None:
+    """Report the wrong rows; `{}` in `reason` is the first one's value."""
+    rows = np.flatnonzero(wrong)
+    if not rows.size:
+        return
+    value = values[rows[0]]
+    if isinstance(value, np.datetime64):
+        text = str(np.datetime_as_string(value)).removesuffix(".000000")
+    else:
+        text = f"{value:g}" if isinstance(value, np.floating) else str(value)
+    problems.report(column, rows, reason.format(text), remedy)
+
+
+def _validate_actions(
+    problems: Problems,
+    names: ColumnNames,
+    available: NDArray[np.float64],
+    action: NDArray[np.float64],
+    probability: NDArray[np.float64],
+    declared: tuple[str, ...],
+) -> None:
+    """Available decision points have a declared action; the others have none; probabilities lie in (0, 1]."""
+    remedy = "write 1 (available) or 0 (not available)"
+    _report(problems, names.available, np.isnan(available), available, "the availability is missing", remedy)
+    _report(problems, names.available, ~np.isin(available, (0.0, 1.0)), available, "availability is {}", remedy)
+    free = available == 1
+    given = ~np.isnan(action)
+    reason = "the action is missing at an available decision point"
+    remedy = "fill it in, or mark the participant as not available"
+    _report(problems, names.action, free & ~given, action, reason, remedy)
+    broken = given & (action != np.floor(action))
+    remedy = f"use 0 to {len(declared) - 1}"
+    _report(problems, names.action, broken, action, "action {} is not a whole number", remedy)
+    undeclared = given & ((action < 0) | (action >= len(declared)))
+    remedy = f"declare it with actions=…, which now has {list(declared)}, or correct it"
+    _report(problems, names.action, undeclared, action, "action {} was never declared", remedy)
+    reason = "action {} at a decision point where the participant was not available"
+    remedy = "correct the action or the availability"
+    _report(problems, names.action, (available == 0) & given & (action != 0), action, reason, remedy)
+    outside = free & ((probability <= 0) | (probability > 1))
+    remedy = "log the probability of the action taken from 0 to 1 (percentages: [file] in the study), or leave it empty"
+    _report(problems, names.probability, outside, probability, "probability {} is outside (0, 1]", remedy)
+
+
+def _validate_times(problems: Problems, name: str, participant: NDArray[np.int64], time: NDArray[Any]) -> NDArray[np.int64]:
+    """Times are finite and differ within a participant; gives the rows in the order of participant and time."""
+    if time.dtype.kind == "f":
+        _report(problems, name, ~np.isfinite(time), time, "{} is not a time", "give every decision point a finite time")
+    order = np.lexsort((time, participant))
+    twice = np.zeros(len(order), dtype=bool)
+    twice[order[1:]] = (participant[order[1:]] == participant[order[:-1]]) & (time[order[1:]] == time[order[:-1]])
+    remedy = "drop the duplicate or correct its time"
+    if twice.sum() > max(MANY_ROWS, len(order) / 4):
+        remedy = "name a column that tells a participant's decision points apart (day and slot must be one number or time)"
+    _report(problems, name, twice, time, "a second decision point at {}", remedy)
+    return order
+
+
+def name_actions(actions: int | Sequence[str]) -> tuple[str, ...]:
+    """Names of so many actions, nothing first; given names are checked."""
+    if isinstance(actions, int):
+        others = ["send"] if actions == 2 else [f"send {code}" for code in range(1, actions)]
+        names: tuple[str, ...] = ("nothing", *others)
+    else:
+        names = tuple(actions)
+    if isinstance(actions, str) or len(names) < 2 or len(set(names)) < len(names):
+        raise InputError(f"actions must be a number of at least 2, or at least two different names; got {actions!r}")
+    return names
+
+
+def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
+    """All decision points of both, those of the first before those of the later; none may be in both, unless the first waits
+    for its outcome: then the later one counts.
+
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.ChainWalk(3).collect(sf.policies.coin(2), decision_points=6, seed=0)
+    >>> join_logs(logs[logs.time < 4], logs[logs.time >= 4])
+    Trajectories(3 people, 18 decision points, state ['position'], actions ['left', 'right'])
+    """
+    for name, ours, theirs in (
+        ("state variables", first.state_names, later.state_names),
+        ("actions", first.action_names, later.action_names),
+        ("participants", first.participants.dtype.kind, later.participants.dtype.kind),
+        ("times", first.time.dtype.kind, later.time.dtype.kind),
+    ):
+        if ours != theirs:
+            raise InputError(f"the later logs have other {name}: {theirs!r} instead of {ours!r}; fit all logs anew")
+    participants = np.union1d(first.participants, later.participants)
+    index = [np.searchsorted(participants, logs.participants)[logs.participant_index] for logs in (first, later)]
+    times, moment = np.unique(np.concatenate([first.time, later.time]), return_inverse=True)
+    points = np.concatenate(index) * len(times) + moment
+    earlier_points = points[: len(first)]
+    later_points = points[len(first) :]
+    _, in_first, in_later = np.intersect1d(earlier_points, later_points, assume_unique=True, return_indices=True)
+    waiting = first.available & np.isnan(first.reward)
+    twice = np.sort(in_later[~waiting[in_first]])
+    if twice.size:
+        named = [f"'{later.participant[row]}' at {later.time[row]}" for row in twice[:SHOWN_POINTS]]
+        others = f" and {twice.size - SHOWN_POINTS} more" if twice.size > SHOWN_POINTS else ""
         raise InputError(
-            f"participants must be {people} different ids (whole numbers or text), one per row of state; got {ids!r}"
+            f"{twice.size} of the later decision points were learned from already: participant {', '.join(named)}{others}; "
+            "give only later ones and those that waited for their outcome, or fit all logs anew"
         )
-    return distinct, position
+    lasting = np.delete(np.arange(len(first)), in_first)
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(first, name)[lasting], getattr(later, name)]) for name in COLUMNS
+    }
+    joined_index = np.concatenate([index[0][lasting], index[1]])
+    return replace(first, participants=participants, participant_index=joined_index, **columns)
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionPoints:
+    """The columns of a log as arrays: every cell is read, nothing is validated yet."""
+
+    time: NDArray[Any]
+    state: NDArray[np.float64]
+    available: NDArray[np.float64]
+    action: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    """As logged; NaN where the log holds none."""
+    reward: NDArray[np.float64]
+    implausible: dict[str, NDArray[np.bool_]]
+    """For every state variable with a plausible range the rows outside it, by the name of the variable."""
+    problems: Problems
+
+
+def read_decision_points(
+    table: LogTable,
+    *,
+    time: str,
+    state: Mapping[str, tuple[str, VariableKind]],
+    action: str,
+    reward: str,
+    available: str | None,
+    probability: str | None,
+    actions: Sequence[str],
+    action_values: Sequence[str] | None = None,
+) -> DecisionPoints:
+    """Read every column by its role; `state` gives the column and the kind of every state variable."""
+    participants = table.participants
+    index = table.participant_index  # So that the problems do not keep the table.
+    problems = Problems(table.place, lambda row: participants[index[row]].item())
+    columns = {name: table.column(name, problems) for name in table.table.column_names}
+    matrix, implausible = join_values({name: kind.read(columns[column]) for name, (column, kind) in state.items()})
+    return DecisionPoints(
+        state=matrix,
+        available=np.ones(len(table)) if available is None else columns[available].yes_no(),
+        action=columns[action].actions(actions, action_values),
+        probability=np.full(len(table), np.nan) if probability is None else columns[probability].numbers(),
+        reward=columns[reward].numbers(),
+        # Last: without times nothing further can be checked, and everything reported so far is raised.
+        time=columns[time].times(),
+        implausible=implausible,
+        problems=problems,
+    )
+
+
+def join_values(values: Mapping[str, StateValues]) -> tuple[NDArray[np.float64], dict[str, NDArray[np.bool_]]]:
+    """(rows, state columns) of all variables and, for every variable with a plausible range, the rows outside it."""
+    outside = {name: variable.implausible for name, variable in values.items() if variable.implausible is not None}
+    return np.concatenate([variable.values for variable in values.values()], axis=1), outside
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """The arguments of `Trajectories.from_frame`, checked."""
+
+    participant: str
+    time: str
+    state: Sequence[str] | Mapping[str, VariableKind | str]
+    action: str
+    reward: str
+    available: str | None = None
+    probability: str | None = None
+    probability_of: str | None = None
+    actions: int | Sequence[str] = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.state, str) or not len(self.state):
+            raise InputError(f"state must list at least one column, for example state=['{self.state or 's1'}']")
+        if self.probability_of not in (None, *READINGS):
+            raise InputError(f"probability_of is {self.probability_of!r}; write one of {list(READINGS)}")
+        if self.probability_of == "sending" and len(self.action_names) > 2:
+            raise InputError(
+                "probability_of='sending' says nothing about which of several actions was sent; give the probability of the "
+                "action taken"
+            )
+        for name, kind in self.state.items() if isinstance(self.state, Mapping) else ():
+            _check_kind(name, kind)
+        repeated = [name for name in self.columns if self.columns.count(name) > 1]
+        if repeated:
+            raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
+
+    @property
+    def columns(self) -> list[str]:
+        roles = (self.participant, self.time, *self.state, self.action, self.reward, self.available, self.probability)
+        return [name for name in roles if name is not None]
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return name_actions(self.actions)
+
+    @property
+    def layout(self) -> LogLayout:
+        kinds = self.state.items() if isinstance(self.state, Mapping) else ()
+        levels = {name: kind.levels for name, kind in kinds if not isinstance(kind, str)}
+        meant = {self.action: self.action_names, **levels}
+        also = AVAILABLE_OR_NOT if self.available is None else None
+        return LogLayout(self.participant, self.time, tuple(self.columns), meant=meant, also=also)
+
+    def read_kinds(self, table: LogTable) -> dict[str, tuple[str, VariableKind]]:
+        """The column and the kind of every state variable; columns of a list are numbers or yes/no."""
+        columns = {name: table.column(name, Problems()) for name in self.state}
+        if not isinstance(self.state, Mapping):
+            return {name: (name, _guess_kind(column)) for name, column in columns.items()}
+        return {
+            name: (name, KINDS.find(kind).of_column(columns[name]) if isinstance(kind, str) else kind)
+            for name, kind in self.state.items()
+        }
+
+    def read_probability(self, points: DecisionPoints, person: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The probability of the action taken."""
+        logged = points.probability
+        if self.probability is None or self.probability_of == "action taken":
+            return logged
+        if self.probability_of == "sending":
+            return take_probability(logged, points.action, points.available, self.probability, points.problems)
+        drawn = np.flatnonzero((points.available == 1) & np.isin(points.action, range(len(self.action_names))))
+        if not ((logged[drawn] < 0) | (logged[drawn] > 1)).any():  # Those are reported later.
+            action = points.action[drawn].astype(np.int64)
+            require_reading(action, logged[drawn], person[drawn], actions=self.action_names, column=self.probability)
+        return logged
+
+
+def _check_kind(name: str, kind: VariableKind | str) -> None:
+    """Refuse what is not a kind of state variable."""
+    if isinstance(kind, str) and kind in KINDS:
+        return
+    if not isinstance(kind, VariableKind):
+        near = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
+        example = "Category(levels=('other', 'home'))"
+        raise InputError(f"state['{name}'] is {kind!r}{near}; write one of {list(KINDS)}, or {example}", column=name)
+    try:
+        kind.check()
+    except ValueError as error:
+        raise InputError(f"state['{name}']: {error}", column=name) from error
+
+
+def _guess_kind(column: LogColumn) -> VariableKind:
+    summary = ColumnSummary.of(column.name, column.cells, column.settings)
+    if Category.recognize(summary) and not YesNo.recognize(summary):
+        words = ", ".join(map(repr, summary.levels[:2]))
+        remedy = f"write state={{'{column.name}': 'category', …}}"
+        raise InputError(f"column '{column.name}' holds text ({words}, …); {remedy}", column=column.name)
+    return YesNo.recognize(summary) or Number()

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.data.file_formats import check_columns
 from surefoot.data.frames import make_frame
-from surefoot.data.log_files import LogRows
-from surefoot.data.text_files import check_columns
+from surefoot.data.log_table import LogTable
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study
@@ -123,7 +123,7 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
     table = _make_table(rows)
     # Raw steps: the reward as it was measured, whatever a study makes of it.
     raw_steps = Study.parse(study_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
-    logs = parse_logs(raw_steps, LogRows.of(table, "participant")).logs
+    logs = parse_logs(raw_steps, LogTable.of(table, "participant")).logs
     funnel["available"] = int(logs.available.sum())
     funnel["with reward, prior steps, temperature and location"] = int(logs.usable.sum())
     frame = make_frame({name: table[name].combine_chunks() for name in table.column_names}, backend)

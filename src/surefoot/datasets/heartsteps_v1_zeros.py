@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.file_formats import check_columns
 from surefoot.data.frames import make_frame
-from surefoot.data.text_files import check_columns
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 

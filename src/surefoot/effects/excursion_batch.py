@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import ColumnNames, UnnamedAvailability, read_actions, read_times
 from surefoot.data.frames import arrow_table
-from surefoot.data.log_columns import NO, LogColumn
-from surefoot.data.log_files import LogLayout, LogRows
+from surefoot.data.log_columns import NO, LogColumn, Place, Problems, frame_row
+from surefoot.data.log_table import ColumnNames, LogLayout, LogTable, UnnamedAvailability
 from surefoot.data.mean_weights import MeanWeights, require_reading, spread_probabilities
-from surefoot.data.problems import Place, Problems, frame_row
-from surefoot.data.row_identities import AVAILABLE_OR_NOT, find_unnamed_availability
+from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.analysis import (
     INTERCEPT,
@@ -246,10 +244,10 @@ class _Reader:
         names = list(dict.fromkeys([*analysis.role_columns, *variables]))
         layout = LogLayout(analysis.participant, analysis.time, tuple(names))
         also = AVAILABLE_OR_NOT if analysis.available is None else None
-        rows = LogRows.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, place)
+        rows = LogTable.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, place)
         problems = Problems(place, lambda row: rows.participants[rows.participant_index[row]].item())
         columns = {name: rows.column(name, problems) for name in names}
-        time = read_times(columns[analysis.time])
+        time = columns[analysis.time].times()
         row = np.lexsort((time, rows.participant_index))
         treatments, codes = columns[analysis.treatment].distinct()
         sent = np.array([text.lower() not in (*NO, "nothing") for text in treatments] + [False])[codes]
@@ -283,7 +281,7 @@ class _Reader:
         name = analysis.treatment
         given = tuple(analysis.actions or ())
         column = self.columns[name]
-        values = read_actions(column, given or ("nothing", "treatment")) if column.is_text else column.numbers()
+        values = column.actions(given or ("nothing", "treatment")) if column.is_text else column.numbers()
         values = values[self.order.row]
         self.order.problems.raise_any(name)
         problem = "the treatment is missing at an available row"

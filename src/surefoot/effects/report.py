@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import numpy as np
 
 from surefoot.data.frames import make_frame
-from surefoot.data.problems import Place, frame_row
+from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.analysis import INTERCEPT, Analysis, Floats, parse_terms
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly
 from surefoot.effects.result import ContrastResults, EffectResult, JointTest, Options, fit_analysis, lay_out_table

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import fdtrc, stdtr, stdtrit
 
-from surefoot.data.problems import Place, frame_row
-from surefoot.data.row_identities import warn_of_doubts
+from surefoot.data.log_columns import Place, frame_row
+from surefoot.data.suspect_columns import warn_of_doubts
 from surefoot.effects.analysis import Analysis, Floats, Terms
 from surefoot.effects.estimating_equations import Estimate
 from surefoot.effects.estimators import ESTIMATORS

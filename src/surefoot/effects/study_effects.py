@@ -210,14 +210,14 @@ def _read_further(study: Study, path: str | Path, names: list[str], read: StudyL
     """Columns of the logs that play no other part in the study, as numbers."""
     if not names:
         return {}
-    from surefoot.data.log_files import LogFile, LogRows, concatenate, name_file
-    from surefoot.data.problems import Problems
+    from surefoot.data.log_columns import Problems
+    from surefoot.data.log_table import LogFile, LogTable, concatenate, name_file
     from surefoot.study.log_reader import log_layout, study_files
 
     layout = replace(log_layout(study), columns=(study.columns.participant, *names))
-    files: list[LogRows] = []
+    files: list[LogTable] = []
     for file in study_files(study, path):
-        files.append(LogFile(file).rows(layout, sum(map(len, files))))
+        files.append(LogFile(file).read(layout, sum(map(len, files))))
     rows = concatenate(files)
     problems = Problems(rows.place)
     with name_file(path):

@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.decision_times import DayBoundary
+from surefoot.data.derived_states import DayBoundary
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.evaluation.values import LongRunValue

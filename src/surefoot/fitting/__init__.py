@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from surefoot.data.file_formats import read_parquet
 from surefoot.data.locations import Location, Url, locate
-from surefoot.data.parquet_files import read_parquet
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting.checkpoint import Checkpoint
 from surefoot.fitting.manifest import hash_arrays, make_manifest

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.locations import Location, map_files
-from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, name_file
+from surefoot.data.log_table import LogFile, LogLayout, LogTable, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.processes import Run
 from surefoot.screening.screener import LearnedPatterns, sample_people
@@ -48,7 +48,7 @@ class Partition:
     """Name, size and SHA-256 of every file."""
     usual: LearnedPatterns | None = None
     """What the study's screen learned from people of the whole input, so that parts are screened alike."""
-    _last: tuple[int, LogRows] | None = None
+    _last: tuple[int, LogTable] | None = None
 
     @property
     def people(self) -> int:
@@ -67,7 +67,7 @@ class Partition:
         if len(files) == 1:
             file = replace(files[0])
             inputs = [file.fingerprint(path)]
-            rows = file.rows(layout)
+            rows = file.read(layout)
             ids = [rows.participants]
             counts = [_count_rows(rows)]
         else:
@@ -133,15 +133,15 @@ class Partition:
 
     def _parse(self, people: NDArray[Any], holders: Iterable[int]) -> StudyLogs:
         """The logs of some people, who are in these files."""
-        rows = [self._rows(int(file)).of_participants(people) for file in holders]
+        rows = [self._rows(int(file)).select(people) for file in holders]
         with name_file(self.path):
             return parse_logs(self.study, concatenate(rows), usual=self.usual)
 
-    def _rows(self, number: int) -> LogRows:
+    def _rows(self, number: int) -> LogTable:
         """One file's rows; the last file is kept, because the next part often begins where this one ended."""
         if self._last is None or self._last[0] != number:
             self._last = None
-            rows = replace(self.files[number]).rows(log_layout(self.study), self.first_rows[number])
+            rows = replace(self.files[number]).read(log_layout(self.study), self.first_rows[number])
             self._last = number, rows
         return self._last[1]
 
@@ -155,11 +155,11 @@ def _look_at_file(
 ) -> tuple[dict[str, Any] | None, NDArray[Any], NDArray[np.int64]]:
     """The fingerprint of a file (only for its first piece), its participants, and their numbers of rows."""
     opened = replace(file)  # What it reads is not kept.
-    rows = opened.rows(layout)
+    rows = opened.read(layout)
     return opened.fingerprint(path, keep=False) if file.start == 0 else None, rows.participants, _count_rows(rows)
 
 
-def _count_rows(rows: LogRows) -> NDArray[np.int64]:
+def _count_rows(rows: LogTable) -> NDArray[np.int64]:
     return np.bincount(rows.participant_index, minlength=len(rows.participants))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot.data.row_identities import list_doubts
+from surefoot.data.suspect_columns import list_doubts
 from surefoot.log_checks.check import Check, find_worst
 from surefoot.study import Study, StudyLogs
 

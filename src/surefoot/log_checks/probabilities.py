@@ -26,9 +26,9 @@ def check_mean_weights(read: StudyLogs, study: Study | None) -> Check:
     if weights is None:
         return Check("probabilities", "fine", "the logs hold no probabilities")
     problem = weights.find_reason()
-    numbers = {"mean_weights": {name: sums.mean for name, sums in weights.given_sums.items()}}
+    numbers = {"mean_weights": weights.means(weights.given)}
     if problem is None:
-        reason = f"mean weights, which must be 1, are {weights.words(weights.given)}"
+        reason = f"mean weights, which must be 1, are {weights.describe(weights.given)}"
         return Check("probabilities", "fine", reason, "", numbers)
     return Check("probabilities", "unsafe", problem, weights.find_remedy(), numbers)
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.atomic_files import atomic_write
-from surefoot.data.frames import match_columns, positions
+from surefoot.data.file_formats import open_parquet, read_parquet
+from surefoot.data.frames import find_positions, match_columns
 from surefoot.data.locations import Location, list_parquet, locate
-from surefoot.data.parquet_files import open_parquet, read_parquet
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.rules import DecisionRule, find_rule
@@ -154,11 +154,11 @@ class Policies:
         if self.participants is None:
             return np.zeros(np.shape(participants), dtype=np.int64)
         if self.anybody is None:
-            return positions(self.participants, participants)
+            return find_positions(self.participants, participants)
         wanted = np.asarray(participants)
         known = np.isin(wanted, self.participants)
         rows = np.full(wanted.shape, len(self.participants))
-        rows[known] = positions(self.participants, wanted[known])
+        rows[known] = find_positions(self.participants, wanted[known])
         return rows
 
     def probabilities(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.decision_times import DAY_SECONDS, count_moments
+from surefoot.data.derived_states import DAY_SECONDS, count_moments
 from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from surefoot.data.problems import Problems
+from surefoot.data.log_columns import Problems
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import Array
 from surefoot.numerics.engines import Engine

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from surefoot.atomic_files import json_text, refuse_unwritable, write_texts
-from surefoot.data.log_files import LogFile
+from surefoot.data.log_table import LogFile
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean

@@ -10,8 +10,8 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.decision_points import DecisionPoints
-from surefoot.data.problems import Problems
+from surefoot.data.log_columns import Problems
+from surefoot.data.trajectories import DecisionPoints
 from surefoot.errors import InputError
 from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal.attendance import Attendance

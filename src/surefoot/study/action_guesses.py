@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.data.column_kinds import MOST_LEVELS, YesNo, join_cases
-from surefoot.data.column_summaries import ColumnSummary, quote
+from surefoot.data.column_kinds import MOST_LEVELS, ColumnSummary, YesNo, join_cases, quote
 from surefoot.data.log_columns import spell
-from surefoot.data.log_files import LogRows
+from surefoot.data.log_table import LogTable
 from surefoot.data.mean_weights import FITS, SURE, MeanWeights
 from surefoot.data.suspect_columns import CODES
 from surefoot.errors import InputError
@@ -128,12 +127,12 @@ class Convention:
     """Of the mean weights from 1, in standard errors."""
 
 
-def choose_convention(study: LogDescription, rows: LogRows) -> Convention:
+def choose_convention(study: LogDescription, rows: LogTable) -> Convention:
     """That reading of the probabilities with which every action's mean weight is 1."""
     if len(study.actions.names) > 2:
         return Convention("action taken", ["# With several actions it must be that of the action taken."], 0.0)
     weights_by_reading = {reading: _read_as(study, rows, reading) for reading in READINGS}
-    means = {reading: weights.words(reading) for reading, weights in weights_by_reading.items() if weights is not None}
+    means = {reading: weights.describe(reading) for reading, weights in weights_by_reading.items() if weights is not None}
     distances = {
         reading: np.inf if weights is None else weights.worst(reading) for reading, weights in weights_by_reading.items()
     }
@@ -154,7 +153,7 @@ def choose_convention(study: LogDescription, rows: LogRows) -> Convention:
     return Convention(best, [*lines, f"probability_of = {quote(best)}"], distances[best])
 
 
-def _read_as(study: LogDescription, rows: LogRows, reading: str) -> MeanWeights | None:
+def _read_as(study: LogDescription, rows: LogTable, reading: str) -> MeanWeights | None:
     """The mean weights of one reading; None where the logs cannot be read so."""
     columns = study.columns.model_copy(update={"probability_of": reading})
     try:
@@ -165,7 +164,7 @@ def _read_as(study: LogDescription, rows: LogRows, reading: str) -> MeanWeights 
         return None
 
 
-def choose_order(study: LogDescription, rows: LogRows, guess: ActionGuess) -> tuple[ActionGuess, Convention]:
+def choose_order(study: LogDescription, rows: LogTable, guess: ActionGuess) -> tuple[ActionGuess, Convention]:
     """The guess, or the other action as "nothing" where only that fits the logged probabilities; and what those are of."""
     convention = choose_convention(study, rows)
     if not guess.reason or len(guess.names) > 2 or convention.distance <= SURE:

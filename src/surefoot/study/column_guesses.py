@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import VariableKind, recognize_kind
-from surefoot.data.column_summaries import ColumnSummary, quote
-from surefoot.data.file_settings import PLAIN, FileSettings
-from surefoot.data.log_columns import MISSING, LogColumn, is_text, settle_missing, whole_array
-from surefoot.data.row_identities import (
-    describe_alike,
-    find_alike_ids,
-    find_summary_ids,
-    is_unavailability,
-)
+from surefoot.data.column_kinds import ColumnSummary, VariableKind, quote, recognize_kind
+from surefoot.data.log_columns import MISSING, PLAIN, FileSettings, LogColumn, is_text, settle_missing, whole_array
 from surefoot.data.suspect_columns import (
     find_codes,
     find_missing_words,
@@ -29,6 +21,8 @@ from surefoot.data.suspect_columns import (
     is_finite_number,
     is_index,
     is_probability,
+    is_unavailability,
+    list_id_doubts,
     looks_like_probability,
 )
 from surefoot.study.action_guesses import ActionGuess, guess_actions
@@ -100,7 +94,7 @@ def guess_columns(table: pa.Table, said: Mapping[str, str | None], settings: Fil
 def _settle_cells(table: pa.Table, settings: FileSettings) -> tuple[dict[str, pa.Array], list[str]]:
     """The cells of every column, null where they are missing; and the words that stand for "missing"."""
     cells = {
-        name: LogColumn(name, settle_missing(whole_array(table[name]), MISSING), settings=settings).plain_numbers().cells
+        name: LogColumn(name, settle_missing(whole_array(table[name]), MISSING), settings=settings).plain_numbers()
         for name in table.column_names
     }
     words = {name: find_missing_words(column) for name, column in cells.items()}
@@ -262,11 +256,8 @@ def _list_warnings(
 def _list_id_doubts(cells: pa.Array) -> Iterator[str]:
     """Ids that are one participant, and ids of no participant."""
     ids = LogColumn("", cells).distinct()[0] if is_text(cells.type) else []
-    alike = find_alike_ids(ids)
-    if alike:
-        yield f"{describe_alike(alike)}; write each id in one way, if they are one participant"
-    for participant in find_summary_ids(ids):
-        yield f"participant {participant!r} seems to sum up others; delete such rows"
+    for reason, remedy in list_id_doubts(ids):
+        yield f"{reason}; {remedy}"
 
 
 def _list_mixtures(left_out: Mapping[str, str]) -> Iterator[str]:

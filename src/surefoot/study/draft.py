@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from surefoot.data.column_kinds import VariableKind, YesNo
-from surefoot.data.column_summaries import ColumnSummary, quote
+from surefoot.data.column_kinds import ColumnSummary, VariableKind, YesNo, quote
 from surefoot.data.file_detection import detect_settings, detect_time_format
-from surefoot.data.file_settings import PLAIN, FileSettings
-from surefoot.data.log_columns import MISSING_ANSWERS
-from surefoot.data.log_files import LogFile, LogRows, list_files, name_file
+from surefoot.data.log_columns import MISSING_ANSWERS, PLAIN, FileSettings
+from surefoot.data.log_table import LogFile, LogTable, list_files, name_file
 from surefoot.data.mean_weights import MeanWeights
 from surefoot.data.suspect_columns import find_codes
 from surefoot.errors import InputError
@@ -46,26 +44,26 @@ def draft_study(path: Path, **roles: str | None) -> StudyDraft:
     """A study for these logs; `roles` say what cannot be guessed (participant, time, action, reward, …)."""
     file = LogFile(list_files(path)[0])
     with name_file(path):
-        detected = detect_settings(file)
-        table, _ = file.table(settings=detected.settings)
-        guesses = guess_columns(table, roles, detected.settings)
+        settings, warnings = detect_settings(file)
+        table, _ = file.read_cells(settings)
+        guesses = guess_columns(table, roles, settings)
         if not guesses.state:
             raise InputError("no column is left that could be a state variable; a policy needs at least one")
-        section = _file_section(detected.settings, detect_time_format(guesses.times))
+        section = _file_section(settings, detect_time_format(guesses.times))
         text = _study_text(path, guesses, section, guesses.actions, [])
         # Whatever was guessed, what is written must be a study.
         study = Study.parse(text)
-        rows = file.rows(log_layout(study))
+        rows = file.read(log_layout(study))
         actions = guesses.actions
         if "probability" in guesses.roles:
             actions, convention = choose_order(study, rows, actions)
             text = _study_text(path, guesses, section, actions, convention.lines)
             study = Study.parse(text)
     doubts = [f"column '{guesses.roles['action']}': {actions.reason}; see [actions]"] if actions.reason else []
-    return StudyDraft(text, (*detected.warnings, *guesses.warnings, *doubts, *_find_refusals(study, rows)))
+    return StudyDraft(text, (*warnings, *guesses.warnings, *doubts, *_find_refusals(study, rows)))
 
 
-def _find_refusals(study: Study, rows: LogRows) -> Iterator[str]:
+def _find_refusals(study: Study, rows: LogTable) -> Iterator[str]:
     """What stands in the way of reading and analysing the logs with the study."""
     try:
         logs = parse_logs(study.model_copy(update={"screen": None}), rows).logs

@@ -5,16 +5,15 @@ from __future__ import annotations
 import codecs
 import math
 import re
+from dataclasses import fields
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from surefoot.data.column_kinds import KINDS, Number, VariableKind
-from surefoot.data.decision_times import DayBoundary
-from surefoot.data.derived_states import DerivedState, find_derived_state
-from surefoot.data.file_settings import FileSettings
-from surefoot.data.log_columns import spell
+from surefoot.data.derived_states import DayBoundary, DerivedState, find_derived_state
+from surefoot.data.log_columns import FileSettings, spell
 from surefoot.errors import did_you_mean
 from surefoot.reports.reward_units import RewardUnit
 from surefoot.screening.careless import Careless
@@ -111,6 +110,8 @@ class StateVariable(Section):
     """One of `surefoot.data.column_kinds.KINDS`."""
     levels: Words = ()
     """Of a category, the first as reference."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Further settings of a kind from outside the package."""
     missing: Codings = ()
     """Values of this column that stand for "missing", such as -99."""
     range: Range | None = None
@@ -132,9 +133,7 @@ class StateVariable(Section):
     @field_validator("kind")
     @classmethod
     def _kind_is_known(cls, name: str) -> str:
-        if name not in KINDS:
-            raise ValueError(f"there is no kind '{name}'{did_you_mean(name, KINDS)}; choose from {list(KINDS)}")
-        return name
+        return KINDS.find(name).name
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Self:
@@ -151,9 +150,14 @@ class StateVariable(Section):
                     raise ValueError(f"{name} does not belong to derived = '{self.derived}'")
         given = {"levels": bool(self.levels), "range": self.range is not None, "scaling": self.scaling is not None}
         for setting in [name for name, is_given in given.items() if is_given]:
-            if setting not in KINDS[self.kind].takes:
-                others = " or ".join(f"'{name}'" for name, kind in KINDS.items() if setting in kind.takes)
+            if setting not in KINDS.find(self.kind).takes:
+                others = " or ".join(f"'{name}'" for name in KINDS if setting in KINDS.find(name).takes)
                 raise ValueError(f"'{setting}' belongs to kind = {others}, not to '{self.kind}'")
+        known = [field.name for field in fields(KINDS.find(self.kind))][len(fields(VariableKind)) :]
+        for setting in self.settings:
+            if setting not in known:
+                near = did_you_mean(setting, known)
+                raise ValueError(f"kind '{self.kind}' has no setting '{setting}'{near}; it has {known}")
         self.variable_kind.check()
         return self
 
@@ -171,7 +175,7 @@ class StateVariable(Section):
     def variable_kind(self) -> VariableKind:
         """The kind with its settings, which reads the column."""
         scaling = self.scaling or Scaling()
-        return KINDS[self.kind](self.levels, self.range, scaling.centre, scaling.scale)
+        return KINDS.find(self.kind)(self.levels, self.range, scaling.centre, scaling.scale, **self.settings)
 
 
 class Actions(Section):
@@ -356,7 +360,7 @@ class LogDescription(Section):
     def _screen_agrees(self) -> Self:
         for name, questionnaire in self.questionnaire.items():
             for score in questionnaire.scores:
-                if score not in self.state or self.state[score].kind != Number.name:
+                if score not in self.state or not self.state[score].variable_kind.is_measured:
                     near = did_you_mean(score, self.state)
                     key = ("questionnaire", name, "scores")
                     raise KeyedError(key, f"there is no number state variable '{score}'{near}")
@@ -366,7 +370,7 @@ class LogDescription(Section):
 
     def _check_screen(self, screen: ScreenSection) -> None:
         numbers = {
-            variable.column or name: variable for name, variable in self.state.items() if variable.kind == Number.name
+            variable.column or name: variable for name, variable in self.state.items() if variable.variable_kind.is_measured
         }
         known = [*numbers, self.reward.column]
         for column in screen.columns:

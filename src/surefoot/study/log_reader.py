@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import ColumnNames, read_times, take_probability
-from surefoot.data.decision_points import DecisionPoints, read_decision_points
 from surefoot.data.derived_states import derive_states
+from surefoot.data.file_formats import check_files
 from surefoot.data.locations import Location
-from surefoot.data.log_columns import MISSING, spell
-from surefoot.data.log_files import LogFile, LogLayout, LogRows, concatenate, list_files, name_file
-from surefoot.data.parquet_files import check_files
-from surefoot.data.problems import Problems
-from surefoot.data.row_identities import AVAILABLE_OR_NOT, find_unnamed_availability
-from surefoot.data.trajectories import Trajectories
+from surefoot.data.log_columns import MISSING, Problems, spell
+from surefoot.data.log_table import ColumnNames, LogFile, LogLayout, LogTable, concatenate, list_files, name_file
+from surefoot.data.mean_weights import take_probability
+from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
+from surefoot.data.trajectories import DecisionPoints, Trajectories, read_decision_points
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Role
 from surefoot.screening.screen import Screen, as_seconds
@@ -113,21 +111,21 @@ def read_logs(study: LogDescription, path: str | Location) -> StudyLogs:
 
 def _measure_files(study: LogDescription, path: str | Location) -> tuple[MeasuredLogs, tuple[dict[str, Any], ...]]:
     """All rows of a file or a folder of files, measured, and what the files are; nothing else of them is kept."""
-    parts: list[LogRows] = []
+    parts: list[LogTable] = []
     inputs = []
     for file in (LogFile(file) for file in study_files(study, path)):
         inputs.append(file.fingerprint(path))
-        parts.append(file.rows(log_layout(study), sum(map(len, parts))))
+        parts.append(file.read(log_layout(study), sum(map(len, parts))))
     return measure_logs(study, concatenate(parts)), tuple(inputs)
 
 
-def parse_logs(study: LogDescription, rows: LogRows, *, usual: LearnedPatterns | None = None) -> StudyLogs:
+def parse_logs(study: LogDescription, rows: LogTable, *, usual: LearnedPatterns | None = None) -> StudyLogs:
     """Rows of one or several files as the study's logs; `usual` is what a screen has learned about all people."""
     return finish_logs(study, measure_logs(study, rows), usual=usual)
 
 
 def measure_logs(
-    study: LogDescription, rows: LogRows, derived: Mapping[str, NDArray[np.float64]] | None = None
+    study: LogDescription, rows: LogTable, derived: Mapping[str, NDArray[np.float64]] | None = None
 ) -> MeasuredLogs:
     """Every column by its role, neither screened nor scaled; `derived` are derived states as they were at the decision."""
     roles, actions = study.columns, study.actions
@@ -205,10 +203,10 @@ def scale_states(study: LogDescription, measured: NDArray[np.float64]) -> NDArra
     return scaled
 
 
-def _read_extra(rows: LogRows, name: str, role: Role, problems: Problems) -> NDArray[np.float64]:
+def _read_extra(rows: LogTable, name: str, role: Role, problems: Problems) -> NDArray[np.float64]:
     """A column that only the screen needs."""
     column = rows.column(name, problems)
-    return as_seconds(read_times(column)) if role == "enrolment" else column.numbers()
+    return as_seconds(column.times()) if role == "enrolment" else column.numbers()
 
 
 def join_states(

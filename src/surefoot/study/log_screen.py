@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import Number
 from surefoot.data.trajectories import Trajectories
 from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import Screen, screen_values
@@ -23,7 +22,7 @@ def screened_columns(study: LogDescription) -> dict[str, tuple[int, ...]]:
     places: dict[str, tuple[int, ...]] = {}
     position = 0
     for name, (column, kind) in study.state_kinds.items():
-        if kind.name == Number.name:
+        if kind.is_measured:
             places[column] = (*places.get(column, ()), position)
         position += len(study.columns_of(name))
     places[study.reward.column] = (position,)

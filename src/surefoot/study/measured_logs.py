@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_roles import UnnamedAvailability
-from surefoot.data.decision_points import DecisionPoints
+from surefoot.data.log_table import UnnamedAvailability
+from surefoot.data.trajectories import DecisionPoints
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from surefoot.data.decision_times import DayBoundary
-from surefoot.data.log_formats import LOG_SUFFIXES
+from surefoot.data.derived_states import DayBoundary
+from surefoot.data.file_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs

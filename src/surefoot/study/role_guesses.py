@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import YesNo
-from surefoot.data.column_summaries import ColumnSummary
+from surefoot.data.column_kinds import ColumnSummary, YesNo
 from surefoot.data.log_columns import NO, LogColumn, first_failure, is_text
-from surefoot.data.row_identities import is_availability, numbers_rows
-from surefoot.data.suspect_columns import find_platform, is_probability
+from surefoot.data.suspect_columns import find_platform, is_availability, is_probability, numbers_rows
 from surefoot.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot.data.decision_times import count_days
+from surefoot.data.derived_states import count_days
 from surefoot.learning.horizon.transitions import find_transitions
 
 HOUR = np.timedelta64(3600, "s")

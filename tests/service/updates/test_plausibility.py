@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from surefoot.data.log_files import LogRows
+from surefoot.data.log_table import LogTable
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from surefoot.study.log_reader import measure_logs
@@ -84,7 +84,7 @@ def test_limits_come_from_the_middle_of_the_data():
     assert find_limits(weather[:10], 10) is None and find_limits(np.ones(101), 10) is None
     frame = {name: np.ones(102) for name in ("participant", "time", "available", "probability", "action", "steps")}
     frame |= {"participant": ["p"] * 102, "time": np.arange(102), "weather": weather, "engagement": np.ones(102)}
-    measured = measure_logs(study, LogRows.of(pa.table({**frame, "place": ["home"] * 102}), "participant"))
+    measured = measure_logs(study, LogTable.of(pa.table({**frame, "place": ["home"] * 102}), "participant"))
     kept, blanked = blank_implausible(study, measured, 10)
     assert [(one.row, one.variable, one.value) for one in blanked] == [(101, "weather", -18.2)]
     assert np.array_equal(kept.points.state[:101], measured.points.state[:101])

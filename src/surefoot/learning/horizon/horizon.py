@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.decision_times import DayBoundary
+from surefoot.data.derived_states import DayBoundary
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.critics import Critic, CriticFit
 from surefoot.learning.horizon.advantage import Advantage

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.decision_times import DayBoundary, count_days, count_moments
+from surefoot.data.derived_states import DayBoundary, count_days, count_moments
 from surefoot.data.trajectories import Trajectories
 
 

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.joined_logs import join_logs
 from surefoot.data.mean_weights import find_weight_problem
-from surefoot.data.trajectories import Trajectories
+from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, BatchFit, choose_block_cells
 from surefoot.learning.critics import Critic, CriticBatch, CriticFit, make_critic

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import Cell
-from surefoot.data.decision_points import join_values
 from surefoot.data.derived_states import derive_states
-from surefoot.data.problems import Problems
+from surefoot.data.log_columns import Problems
+from surefoot.data.trajectories import join_values
 from surefoot.errors import did_you_mean
 from surefoot.service.database.column_types import EPOCH, to_microseconds
 from surefoot.service.database.schema import decisions, outcomes

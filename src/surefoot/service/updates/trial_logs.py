@@ -10,7 +10,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from surefoot.data.log_files import LogRows
+from surefoot.data.log_table import LogTable
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.participants import IS_WITHDRAWN
@@ -73,7 +73,7 @@ def measure_rows(study: Study, found: list[Any]) -> MeasuredLogs:
     """The log as an update takes it; `row` counts the given rows."""
     import pyarrow as pa
 
-    rows = LogRows.of(pa.table(make_columns(study, found)), study.columns.participant)
+    rows = LogTable.of(pa.table(make_columns(study, found)), study.columns.participant)
     return measure_logs(study, rows, recorded_states(study, found))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from surefoot import InputError, Study
-from surefoot.data.problems import Problems
+from surefoot.data.log_columns import Problems
 
 STUDY = """
 [columns]

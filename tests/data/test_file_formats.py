@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.data.file_settings import FileSettings
+from surefoot.data.log_columns import FileSettings
 from surefoot.study.draft import draft_study
 
 STUDY = """
