@@ -10,7 +10,7 @@ def drawn(mixed, study):
     found, figures = explain(sf.method("saccb", pooling="all").fit(mixed), study=study), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "inline_svg", lambda figure, description: figures.append(figure) or "")
-        page.render_page(found, title="Card")
+        found.to_html()
     return {figure.axes[0].get_title(loc="left"): figure for figure in figures}
 
 

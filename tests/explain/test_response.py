@@ -1,11 +1,15 @@
+"""What a policy does as its variables move, and when, against its definitions."""
+
 import numpy as np
+import pandas as pd
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.explain import explain, response
-from surefoot.explain.response import measure_importances
-from surefoot.explain.variables import find_variables
+from surefoot.data.column_kinds import Category, Number, YesNo
+from surefoot.explain import explain, page, response
+from surefoot.explain.explanation import make_card
+from surefoot.explain.response import REFERENCE, find_variables, measure_importances
 from surefoot.numerics import arrays
 from surefoot.policies.rules import Boltzmann
 from tests.studies import many
@@ -162,3 +166,151 @@ def test_pictures_of_a_sample_say_so(mixed):
     page = found.to_html()
     assert "Shown are 5,000 of 6,000 decision points, evenly spaced." in page
     assert "Shown are 300 of 600 people, evenly spaced." in page
+
+
+LIMITS = """
+[columns]
+participant = "participant"
+time = "time"
+[state.weather]
+[state.engagement]
+[state.fatigue]
+[probability_limits]
+minimum = 0.45
+maximum = 0.55
+"""
+
+
+def test_courses_count_people_and_probabilities_keep_within_limits():
+    logs = many(1, 10, 60, seed=4, unit=500)[0][0]
+    found = explain(sf.method("ro-saccb").fit(logs), draws=5, study=sf.Study.parse(LIMITS))
+    course = found.courses[0]
+    assert (course.people == 10).all()
+    assert_allclose(course.position[:2], [2, 5])  # 60 decision points in 20 bins of 3
+    assert_allclose(course.logged, logs.action.reshape(10, 20, 3).mean(axis=(0, 2)))
+    assert ((course.treated >= 0.45) & (course.treated <= 0.55)).all()
+    for curve in found.curves:
+        assert ((curve.probability >= 0.45) & (curve.probability <= 0.55)).all()
+
+
+@pytest.fixture(scope="module")
+def by_hour():
+    """Two people with decision points at 1, 5, 9, 13, 17 and 21 o'clock."""
+    rng = np.random.default_rng(0)
+    times = pd.date_range("2026-01-05 09:00", periods=60, freq="4h")
+    frame = pd.DataFrame({"who": np.repeat(["a", "b"], 60), "when": list(times) * 2, "s": rng.standard_normal(120),
+                          "a": rng.integers(0, 2, 120), "r": rng.standard_normal(120)})  # fmt: skip
+    logs = sf.Trajectories.from_frame(frame, participant="who", time="when", state=["s"], action="a", reward="r")
+    return explain(sf.method("accb").fit(logs), draws=5)
+
+
+def test_hours_without_data_stay_gaps(by_hour):
+    course = by_hour.courses[1]
+    assert course.label.startswith("hour of the day")
+    assert course.position.tolist() == list(range(24))
+    there = np.isin(np.arange(24), [1, 5, 9, 13, 17, 21])
+    assert_array_equal(course.people, 2 * there)
+    assert_array_equal(np.isnan(course.treated), ~there)
+    assert_array_equal(np.isnan(course.logged), ~there)
+    figure = page.draw_course(course)[0]
+    for line in figure.axes[0].get_lines():  # A line through an hour without data would say that there were some.
+        assert_array_equal(np.isnan(line.get_ydata()), ~there)
+
+
+def test_a_study_says_what_the_variables_are(mixed, study):
+    found = find_variables(mixed, study.variable_kinds)
+    assert [(one.name, one.kind.name, one.places) for one in found] == [
+        ("temperature", "number", (0,)),
+        ("weekend", "yes/no", (1,)),
+        ("location", "category", (2, 3)),
+    ]
+    assert found[0].kind == Number(centre=10.0, scale=5.0)
+
+
+def test_without_a_study_they_are_guessed_from_names_and_values(mixed):
+    found = find_variables(mixed, None)
+    assert [(one.name, one.places) for one in found] == [("temperature", (0,)), ("weekend", (1,)), ("location", (2, 3))]
+    assert [one.kind for one in found] == [Number(), YesNo(), Category(levels=(REFERENCE, "home", "work"))]
+
+
+@pytest.mark.parametrize("spoil", [lambda home, work: (home, home), lambda home, work: (home * 0.5, work)])
+def test_columns_that_can_be_1_together_or_are_no_0_and_1_are_no_category(mixed, spoil):
+    state = mixed.state.copy()
+    state[:, 2], state[:, 3] = spoil(state[:, 2], state[:, 3])
+    found = find_variables(mixed.with_values(state=state), None)
+    assert [one.name for one in found] == ["temperature", "weekend", "location=home", "location=work"]
+
+
+def test_what_the_study_does_not_know_is_guessed_beside_it(mixed, study):
+    kinds = {name: kind for name, kind in study.variable_kinds.items() if name != "weekend"}
+    assert [one.name for one in find_variables(mixed, kinds)] == ["temperature", "weekend", "location"]
+    assert isinstance(find_variables(mixed, kinds)[1].kind, YesNo)
+
+
+def test_settings_never_hold_two_levels_at_once(mixed, study):
+    location = find_variables(mixed, study.variable_kinds)[2]
+    settings = location.kind.list_settings(location.take(mixed.state))
+    assert [(one.label, one.columns) for one in settings] == [("other", (0, 0)), ("home", (1, 0)), ("work", (0, 1))]
+    # A level that was never logged is not asked about.
+    seldom = location.take(mixed.state)[mixed.state[:, 3] == 0]
+    assert [one.label for one in location.kind.list_settings(seldom)] == ["other", "home"]
+    assert (
+        location.kind.describe_values(np.array([[1.0, 0.0], [0.0, 0.0]]))
+        == "other 50 %, home 50 %, work 0 % of decision points"
+    )
+
+
+def test_a_number_with_few_values_is_put_to_each_of_them():
+    number = Number(centre=1.0, scale=2.0)
+    assert [(one.label, one.shown) for one in number.list_settings(np.array([[0.0], [1.0], [0.0]]))] == [("1", 1), ("3", 3)]
+    values = np.random.default_rng(0).standard_normal((400, 1))
+    grid = number.list_settings(values)
+    assert len(grid) == 15
+    assert {one.label for one in grid} == {""}
+    assert grid[0].columns[0] == np.quantile(values, 0.05)
+    assert grid[0].shown == 1 + 2 * grid[0].columns[0]
+
+
+def test_a_kind_that_says_nothing_is_moved_among_what_was_logged():
+    class Odd(sf.data.column_kinds.VariableKind):
+        read = from_json = recognize = None
+
+    logged = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    assert [one.columns for one in Odd().list_settings(logged)] == [(0.0, 1.0), (1.0, 0.0)]
+
+
+@pytest.fixture(scope="module")
+def long_logs():
+    return sf.simulators.HeartSteps(participants=40).collect(sf.policies.coin(2), decision_points=150, seed=3)
+
+
+@pytest.fixture(scope="module")
+def looking_ahead(long_logs):
+    return explain(sf.method("ahead").fit(long_logs))
+
+
+def test_the_card_shows_what_a_prompt_does_now_beside_what_it_costs_later(looking_ahead):
+    (found,) = looking_ahead.consequences
+    # 125 + 200 · 0.286 now; (0.6 + 0.05 · 1.09) · −250 / (1 − 0.725) + 0.4 · 100 / (1 − 0.3) later.
+    assert found.immediate.low < 182 < found.immediate.high
+    assert found.delayed.low < -538 < found.delayed.high < 0
+    assert found.total.high < 0
+    assert max(found.through, key=lambda name: abs(found.through[name])) == "fatigue"
+    sections = dict(make_card(looking_ahead).sections)
+    words = " ".join(sections["What an action does now and later"])
+    assert f"send is felt for about {found.felt} decision points" in words
+    assert "send pays now and costs more later" in words
+    assert "linear model of the consequences" in sections["What it does not know"][0]
+    assert looking_ahead.to_dict()["consequences"][0]["felt"] == found.felt
+
+
+def test_the_page_draws_it(looking_ahead):
+    assert "Change in the outcome after send" in looking_ahead.to_html()
+
+
+def test_a_myopic_policy_has_no_such_section(long_logs):
+    found = explain(sf.method("accb", pooling="all").fit(long_logs))
+    assert found.consequences == ()
+    sections = dict(make_card(found).sections)
+    assert "What an action does now and later" not in sections
+    assert "proximal outcome only" in sections["What it does not know"][0]

@@ -1,13 +1,8 @@
-"""Explaining a fitted policy: what it does, whether that agrees with the effects, and its coefficients with intervals."""
+"""Explanation of a fitted policy: what it does, whether that agrees with the effects, and its coefficients."""
 
-from surefoot.explain.coefficients import Coefficient, Coefficients
-from surefoot.explain.consequences import ActionConsequence
-from surefoot.explain.differences import Difference
-from surefoot.explain.disagreements import Disagreement
-from surefoot.explain.explanation import Explanation, explain
-from surefoot.explain.policy_card import Card
-from surefoot.explain.response import Curve, Importance
-from surefoot.explain.time_courses import TimeCourse
+from surefoot.explain.coefficients import Coefficient, Coefficients, Difference
+from surefoot.explain.explanation import Card, Explanation, explain
+from surefoot.explain.response import ActionConsequence, Curve, Disagreement, Importance, TimeCourse
 
 __all__ = [
     "ActionConsequence",

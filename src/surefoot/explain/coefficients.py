@@ -1,4 +1,4 @@
-"""Coefficients with intervals, for critic and policy, pooled or per participant."""
+"""Coefficients with intervals, for critic and policy, pooled or per participant, and how people differ in them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from surefoot.inference.intervals import Interval, describe_roughness, mean_inte
 from surefoot.inference.participant_intervals import bootstrap_coefficients, count_affordable, draw_coefficients
 from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
 from surefoot.learning.methods import Method
-from surefoot.learning.pooling import Posterior
+from surefoot.learning.pooling import profile_spread
 from surefoot.numerics.parallel import Progress
+from surefoot.policies.features import critic_feature_names
+from surefoot.reports.numbers import format_interval, format_number, format_value
 
 OWN_PEOPLE = 400
-"""From so many people one sees how many own intervals lie above zero, to within 5 points; the refits take seconds."""
+"""This many people show how many individual intervals lie above zero, to within 5 points; the refits take seconds."""
+MOST_SHOWN = 40
+"""A section or figure of coefficients or variables shows at most this many; tables and JSON hold all."""
+Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Lower and upper ends of intervals, (fits, coefficients) each."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """All of them, and everybody's own.
+    """All coefficients, over people and of each participant.
 
     Attributes
     ----------
@@ -58,17 +64,17 @@ class Coefficients:
         One for every part, action and feature.
     how
         In words, where the intervals come from.
-    own
+    individual
         Columns participant, part, action, feature, value, low, high; no ends for people who were not drawn.
     own_people
-        How many people have intervals of their own.
+        The number of people with intervals of their own.
     unaffordable
-        How many more would have one if there were fewer coefficients.
+        The number of people who would have one if there were fewer coefficients.
     """
 
     rows: tuple[Coefficient, ...]
     how: str
-    own: dict[str, list[Any]]
+    individual: dict[str, list[Any]]
     own_people: int = 0
     unaffordable: int = 0
 
@@ -77,7 +83,7 @@ class Coefficients:
 
     def to_frame(self, backend: str = "pyarrow") -> Any:
         """One row per participant (or `everyone`) and coefficient."""
-        return make_frame(self.own, backend)
+        return make_frame(self.individual, backend)
 
 
 def estimate_coefficients(
@@ -92,42 +98,57 @@ def estimate_coefficients(
     """Sandwich clustered by participant for a pooled fit, bootstrap over decision points for one per participant, the
     posterior for partially pooled ones.
 
-    Own intervals are computed for at most so many people, drawn at random, and fewer where there are many coefficients;
-    None means everybody. `influences` are those of a pooled fit, where they are known already.
+    Individual intervals are computed for at most `most_people`, drawn at random, and fewer where there are many
+    coefficients; None means everybody. `influences` are those of a pooled fit, where they are known already.
     """
-    logs, pooled = fitted.logs_, fitted.pooled_
+    logs = fitted.logs_
+    posterior = fitted.posterior_
     present = np.unique(logs.participant_index[logs.usable])
     people = len(present)
-    unaffordable = 0
-    if most_people is not None and not pooled:
-        affordable = count_affordable(logs, fitted.critic_coef_.shape[1], draws)
-        unaffordable = max(min(people, most_people) - affordable, 0)
-        most_people = min(most_people, affordable)
-    resampling = {"draws": draws, "seed": seed, "most_people": most_people, "progress": progress}
-    ends = _pooled_ends(fitted, influences or find_influences(fitted)) if pooled else _own_ends(fitted, **resampling)
     drawn = people if most_people is None else min(people, most_people)
+    unaffordable = 0
+    if fitted.pooled_:
+        ends = _pooled_ends(fitted, influences or find_influences(fitted))
+        method = "jackknife over people" if takes_refits(fitted) else "analytic sandwich, clustered by participant,"
+        how = f"{method} with Student's t"
+    else:
+        if most_people is not None:
+            affordable = count_affordable(logs, fitted.critic_coef_.shape[1], draws)
+            unaffordable = max(drawn - affordable, 0)
+            drawn = min(drawn, affordable)
+            most_people = min(most_people, affordable)
+        ends = _individual_ends(fitted, draws=draws, seed=seed, most_people=most_people, progress=progress)
+        how = _describe_individual(draws, drawn, people, borrowed=posterior is not None)
     rows: list[Coefficient] = []
-    own: dict[str, list[Any]] = {name: [] for name in ("participant", "part", "action", "feature", "value", "low", "high")}
+    columns = ("participant", "part", "action", "feature", "value", "low", "high")
+    individual: dict[str, list[Any]] = {name: [] for name in columns}
     for part, names, values, sees in fitted.coefficient_parts_:
-        seen = {"intercept", *(name for name, there in zip(logs.state_names, sees, strict=True) if there)}
-        low, high = ends[part]
+        seen = {"intercept", *np.array(logs.state_names, dtype=object)[np.asarray(sees, dtype=bool)]}
         for j, (action, feature) in enumerate(names):
             if feature not in seen:
                 continue
-            numbers = (values[:, j], low[:, j], high[:, j])
-            interval, above, below = _summarise_shared(people, *numbers) if pooled else _summarise_people(present, *numbers)
-            if part == "critic" and fitted.posterior_ is not None:
-                interval = _estimate_population(fitted.posterior_, people, j)
-            counts = (above, below) if drawn else (None, None)
-            rows.append(Coefficient(part, action, feature, interval, *counts))
-            own["participant"] += fitted.participants_.tolist()
-            for column, column_values in zip(("value", "low", "high"), numbers, strict=True):
-                own[column] += column_values.tolist()
+            value = values[:, j]
+            low, high = (end[:, j] for end in ends[part])
+            above: int | None = None
+            below: int | None = None
+            if fitted.pooled_:
+                error = (high[0] - value[0]) / t_quantile(people - 1)
+                interval = Interval(float(value[0]), float(error), float(low[0]), float(high[0]))
+            else:
+                interval = mean_interval(value[present])
+                above = int((low > 0).sum()) if drawn else None
+                below = int((high < 0).sum()) if drawn else None
+            if part == "critic" and posterior is not None:
+                error = float(np.sqrt(posterior.population_covariance[j, j]))
+                interval = t_interval(float(posterior.population[j]), error, max(people - 1, 1))
+            rows.append(Coefficient(part, action, feature, interval, above, below))
+            individual["participant"] += fitted.participants_.tolist()
             for column, text in (("part", part), ("action", action), ("feature", feature)):
-                own[column] += [text] * len(fitted.participants_)
+                individual[column] += [text] * len(value)
+            for column, numbers in (("value", value), ("low", low), ("high", high)):
+                individual[column] += numbers.tolist()
     few = describe_roughness(people)
-    how = _describe_shared(fitted) if pooled else _describe_own(draws, drawn, people, fitted.posterior_ is not None)
-    return Coefficients(tuple(rows), "; ".join(filter(None, (how, few))), own, drawn, unaffordable)
+    return Coefficients(tuple(rows), f"{how}; {few}" if few else how, individual, drawn, unaffordable)
 
 
 def find_influences(fitted: Method) -> Influences:
@@ -136,45 +157,7 @@ def find_influences(fitted: Method) -> Influences:
     return compute_influences(fitted, with_policy=people > fitted.policy_sees_.sum() + 1)
 
 
-def _describe_shared(fitted: Method) -> str:
-    refits = takes_refits(fitted)
-    return f"{'jackknife over people' if refits else 'analytic sandwich, clustered by participant,'} with Student's t"
-
-
-def _describe_own(draws: int, drawn: int, people: int, borrowed: bool) -> str:
-    sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
-    if not drawn:
-        return "of the mean: spread over people"
-    if borrowed:
-        return (
-            f"each participant's own: the posterior, for the policy by {draws} draws{sample}; of the population: the "
-            "critic's β with Student's t, the policy's spread over people"
-        )
-    return (
-        f"each participant's own: percentiles of {draws} draws of decision points{sample}; of the mean: spread over people"
-    )
-
-
-def _summarise_shared(
-    people: int, value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[Interval, int | None, int | None]:
-    error = (high[0] - value[0]) / t_quantile(people - 1)
-    return Interval(float(value[0]), float(error), float(low[0]), float(high[0])), None, None
-
-
-def _summarise_people(
-    present: NDArray[np.int64], value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[Interval, int | None, int | None]:
-    return mean_interval(value[present]), int((low > 0).sum()), int((high < 0).sum())
-
-
-def _estimate_population(posterior: Posterior, people: int, place: int) -> Interval:
-    """β of one coefficient."""
-    error = float(np.sqrt(posterior.population_covariance[place, place]))
-    return t_interval(float(posterior.population[place]), error, max(people - 1, 1))
-
-
-def _pooled_ends(fitted: Method, influences: Influences) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _pooled_ends(fitted: Method, influences: Influences) -> dict[str, Ends]:
     width = influences.half_width("critic")
     ends = {"critic": (fitted.critic_coef_ - width, fitted.critic_coef_ + width)}
     if fitted.coef_ is not None:
@@ -183,9 +166,115 @@ def _pooled_ends(fitted: Method, influences: Influences) -> dict[str, tuple[NDAr
     return ends
 
 
-def _own_ends(fitted: Method, **resampling: Any) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    found = (bootstrap_coefficients if fitted.posterior_ is None else draw_coefficients)(fitted, **resampling)
-    ends = {"critic": (found.critic_low, found.critic_high)}
-    if found.policy_low is not None and found.policy_high is not None:
-        ends["policy"] = (found.policy_low, found.policy_high)
+def _individual_ends(fitted: Method, **resampling: Any) -> dict[str, Ends]:
+    resample = bootstrap_coefficients if fitted.posterior_ is None else draw_coefficients
+    resampled = resample(fitted, **resampling)
+    ends = {"critic": (resampled.critic_low, resampled.critic_high)}
+    if resampled.policy_low is not None and resampled.policy_high is not None:
+        ends["policy"] = (resampled.policy_low, resampled.policy_high)
     return ends
+
+
+def _describe_individual(draws: int, drawn: int, people: int, *, borrowed: bool) -> str:
+    sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
+    if not drawn:
+        return "of the mean: spread over people"
+    if borrowed:
+        return (
+            f"each participant's: the posterior, for the policy by {draws} draws{sample}; of the population: the critic's β "
+            "with Student's t, the policy's spread over people"
+        )
+    return f"each participant's: percentiles of {draws} draws of decision points{sample}; of the mean: spread over people"
+
+
+def choose_coefficients(rows: list[Coefficient]) -> list[Coefficient]:
+    """All of them, or of many those that are largest in units of their standard errors, in their order."""
+
+    def measure(row: Coefficient) -> float:
+        error = row.interval.standard_error
+        return abs(row.interval.value) / (error if error > 0 else 1.0)
+
+    largest = sorted(rows, key=lambda row: -measure(row))[:MOST_SHOWN]
+    return [row for row in rows if row in largest]
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """How people differ in one coefficient of a partially pooled critic.
+
+    Attributes
+    ----------
+    action, feature
+        Which coefficient; the intercept is the effect at the mean state.
+    population
+        β.
+    spread
+        The standard deviation between people, √ψ, with its interval by profile likelihood; no ends with correlated
+        differences, or where people change.
+    individual
+        Estimates from each participant's decision points alone, (people,); NaN with fewer of them than features.
+    drawn
+        Partially pooled estimates, (people,).
+    """
+
+    action: str
+    feature: str
+    population: float
+    spread: Interval
+    individual: NDArray[np.float64]
+    drawn: NDArray[np.float64]
+
+    @property
+    def label(self) -> str:
+        """Action and feature, for figures."""
+        return f"{self.action}, {'at the mean state' if self.feature == 'intercept' else self.feature}"
+
+    @property
+    def pulled(self) -> float:
+        """The share of the way from their own fits to β that people were drawn: 0 not at all, 1 the whole way."""
+        known = ~np.isnan(self.individual)
+        distance = self.individual[known] - self.population
+        total = float((distance**2).sum())
+        return 1 - float((distance * (self.drawn[known] - self.population)).sum()) / total if total > 0 else 1.0
+
+    def describe(self) -> str:
+        spread = format_value(self.spread)
+        if not np.isnan(self.spread.low):
+            spread += f", 95 % interval {format_interval(self.spread)}"
+        pulled = f"individual fits were drawn {100 * self.pulled:.0f} % of the way to the population"
+        if self.spread.value == 0:
+            pulled = "no difference between people is detectable"
+        return (
+            f"{self.label}: {format_number(self.population)} for the population; standard deviation between people "
+            f"{spread}; {pulled}."
+        )
+
+
+def find_differences(fitted: Method) -> tuple[Difference, ...]:
+    """One for every effect of an action; none without partial pooling."""
+    posterior = fitted.posterior_
+    if posterior is None:
+        return ()
+    logs = fitted.logs_
+    moments = posterior.likelihood.moments
+    basis = np.asarray(posterior.likelihood.basis)
+    to_mean_state = np.linalg.inv(basis / np.diagonal(basis))
+    individual = moments.solve(np.zeros(len(basis)))[0][:, :, 0] @ to_mean_state.T
+    individual[np.asarray(moments.count) < fitted.critic_coef_.shape[1]] = np.nan
+    drawn = posterior.mean @ to_mean_state.T
+    population = to_mean_state @ posterior.population
+    if fitted.correlated_differences or posterior.walk:
+        spread = to_mean_state @ posterior.spread @ to_mean_state.T
+        deviation = np.sqrt(np.maximum(np.diagonal(spread), 0.0))
+        low = high = np.full_like(deviation, np.nan)
+    else:
+        profile = profile_spread(posterior)
+        deviation = profile.deviation
+        low, high = profile.low, profile.high
+    seen = {"intercept", *np.array(logs.state_names, dtype=object)[np.asarray(fitted.critic_sees_, dtype=bool)]}
+    differences = []
+    for j, (action, feature) in enumerate(critic_feature_names(logs.state_names, logs.action_names)):
+        if action != logs.action_names[0] and feature in seen:
+            between = Interval(float(deviation[j]), np.nan, float(low[j]), float(high[j]))
+            differences.append(Difference(action, feature, float(population[j]), between, individual[:, j], drawn[:, j]))
+    return tuple(differences)

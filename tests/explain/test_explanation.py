@@ -7,7 +7,7 @@ import surefoot as sf
 from surefoot.atomic_files import json_text
 from surefoot.audit import audit
 from surefoot.explain import explain
-from surefoot.explain.disagreements import find_disagreements
+from surefoot.explain.response import find_disagreements
 from tests.studies import many
 
 
