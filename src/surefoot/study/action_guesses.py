@@ -1,4 +1,4 @@
-"""What the actions of a log are: which code means "nothing", and what the logged probabilities are of."""
+"""Guesses about the actions of a log: the code that means "nothing", and the event of the logged probabilities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING = (
     r"(?i)^(no|not|non|none|nothing|null|nil|nope|never|off|0|control|controls|ctrl|placebo|sham|usual|care as usual|"
     r"untreated|unsent|withheld|withhold|wait|waiting|waitlist|silent|silence|skip|skipped|baseline|do nothing)(?![a-z])"
 )
-"""How an action that means "nothing" is usually called; `no message` too."""
+"""Usual names of an action that means "nothing"; `no message` too."""
 READINGS = ("action taken", "sending")
 
 
@@ -32,16 +32,9 @@ class ActionGuess:
 
     names: tuple[str, ...]
     values: tuple[float | str, ...] | None = None
-    """What stands for them in the log; None where that is their names, or 0, 1 and so on."""
+    """Their codes in the log; None where these are their names, or 0, 1 and so on."""
     reason: str = ""
     """Why the first is taken for "nothing", where it could be another."""
-
-    @property
-    def reversed(self) -> ActionGuess:
-        """The same two actions with the other one as "nothing"."""
-        if self.values is None:
-            return ActionGuess(self.names[::-1])
-        return ActionGuess(self.names, self.values[::-1])
 
     @property
     def lines(self) -> list[str]:
@@ -49,12 +42,12 @@ class ActionGuess:
         lines = [f"names = [{', '.join(map(quote, self.names))}]"]
         if self.values is not None:
             written = (quote(value) if isinstance(value, str) else spell(value) for value in self.values)
-            lines += ["# What stands for them in the log, in the same order.", f"values = [{', '.join(written)}]"]
+            lines += ["# Their codes in the log, in the same order.", f"values = [{', '.join(written)}]"]
         return [f"# Check: {self.reason}.", *lines] if self.reason else lines
 
 
 def guess_actions(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
-    """From the column of the actions; `empty` are its cells that hold none although something could be sent."""
+    """The actions of a column; `empty` are its cells without an action although something could be sent."""
     if column.numbers is not None:
         guess = _guess_codes(column, empty)
     elif YesNo.recognize(column) and len({level.lower() for level in column.levels}) > 1:
@@ -118,27 +111,33 @@ def _guess_single(column: ColumnSummary, codes: Sequence[float | str], empty: Se
 
 @dataclass(frozen=True)
 class Convention:
-    """What the logged probabilities are of."""
+    """The event whose probability is logged."""
 
-    reading: str
     lines: list[str]
-    """For the study, with what speaks for it."""
+    """For the study, with the evidence."""
     distance: float
     """Of the mean weights from 1, in standard errors."""
 
 
 def choose_convention(study: LogDescription, rows: LogTable) -> Convention:
-    """That reading of the probabilities with which every action's mean weight is 1."""
+    """The reading of the probabilities with which every action's mean weight is 1."""
     if len(study.actions.names) > 2:
-        return Convention("action taken", ["# With several actions it must be that of the action taken."], 0.0)
-    weights_by_reading = {reading: _read_as(study, rows, reading) for reading in READINGS}
-    means = {reading: weights.describe(reading) for reading, weights in weights_by_reading.items() if weights is not None}
-    distances = {
-        reading: np.inf if weights is None else weights.worst(reading) for reading, weights in weights_by_reading.items()
-    }
+        return Convention(["# With several actions it must be that of the action taken."], 0.0)
+    means: dict[str, str] = {}
+    distances = dict.fromkeys(READINGS, np.inf)
+    for reading in READINGS:
+        columns = study.columns.model_copy(update={"probability_of": reading})
+        try:
+            # Weights need no screened values.
+            weights = MeanWeights.of(parse_logs(study.model_copy(update={"columns": columns, "screen": None}), rows).logs)
+        except InputError:
+            continue  # The fit reports what is wrong with the cells.
+        if weights is not None:
+            means[reading] = weights.describe(reading)
+            distances[reading] = weights.worst(reading)
     best = min(READINGS, key=lambda reading: distances[reading])
     other = next(reading for reading in READINGS if reading != best)
-    lines = ['# What it is the probability of: "action taken" or "sending".']
+    lines = ['# The event of that probability: "action taken" or "sending".']
     if not means:
         lines += ["# Check: the logs could not be read (surefoot fit says why), so this is a guess."]
         best = READINGS[0]
@@ -150,31 +149,21 @@ def choose_convention(study: LogDescription, rows: LogTable) -> Convention:
     else:
         instead = f"with {quote(other)} {means[other]}" if other in means else f"{quote(other)} is impossible"
         lines += [f"# Decided by the mean weights, which must be 1: with {quote(best)} {means[best]}; {instead}."]
-    return Convention(best, [*lines, f"probability_of = {quote(best)}"], distances[best])
-
-
-def _read_as(study: LogDescription, rows: LogTable, reading: str) -> MeanWeights | None:
-    """The mean weights of one reading; None where the logs cannot be read so."""
-    columns = study.columns.model_copy(update={"probability_of": reading})
-    try:
-        # Weights need no screened values.
-        return MeanWeights.of(parse_logs(study.model_copy(update={"columns": columns, "screen": None}), rows).logs)
-    except InputError:
-        # What is wrong with the cells is told by the fit.
-        return None
+    return Convention([*lines, f"probability_of = {quote(best)}"], distances[best])
 
 
 def choose_order(study: LogDescription, rows: LogTable, guess: ActionGuess) -> tuple[ActionGuess, Convention]:
-    """The guess, or the other action as "nothing" where only that fits the logged probabilities; and what those are of."""
+    """The guess, or the other action as "nothing" where only that fits the logged probabilities; and their convention."""
     convention = choose_convention(study, rows)
     if not guess.reason or len(guess.names) > 2 or convention.distance <= SURE:
         return guess, convention
-    swapped = guess.reversed
-    values = None if swapped.values is None else tuple(map(spell, swapped.values))
-    actions = study.actions.model_copy(update={"names": swapped.names, "values": values})
+    names = guess.names[::-1] if guess.values is None else guess.names
+    values = None if guess.values is None else guess.values[::-1]
+    spellings = None if values is None else tuple(map(spell, values))
+    actions = study.actions.model_copy(update={"names": names, "values": spellings})
     other = choose_convention(study.model_copy(update={"actions": actions}), rows)
     if other.distance >= FITS:
         return guess, convention
-    first = swapped.names[0] if swapped.values is None else spell(swapped.values[0])
+    first = names[0] if spellings is None else spellings[0]
     reason = f"{first} is taken for nothing, because only so do the probabilities fit how often each action was taken"
-    return ActionGuess(swapped.names, swapped.values, reason), other
+    return ActionGuess(names, values, reason), other
