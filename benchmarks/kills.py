@@ -120,7 +120,7 @@ def kill_update(server, admin):
     except (OSError, http.client.HTTPException):
         return False
     time.sleep(random.uniform(0, 1.0))
-    mine = [one for one in find_processes(b"surefoot.service.updates.update_process") if belongs(one, server)]
+    mine = [one for one in find_processes(b"surefoot.service.updates.updates") if belongs(one, server)]
     for one in mine:
         os.kill(one, signal.SIGKILL)
     return bool(mine)

@@ -18,7 +18,7 @@ from surefoot import Study
 from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import Trial, open_trial
-from surefoot.service.updates import queries, updates
+from surefoot.service.updates import updates
 
 STUDY = """
 [columns]
@@ -100,7 +100,7 @@ def update(trial: Trial) -> float:
     update_id = updates.begin_update(trial, "benchmark")
     updates.run_update(trial, update_id)
     seconds = time.perf_counter() - began
-    status = queries.update_status(trial, update_id)
+    status = updates.update_status(trial, update_id)
     if status["state"] != "done":
         raise SystemExit(f"the update was {status['state']}: {status['message']}")
     return seconds

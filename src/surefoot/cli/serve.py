@@ -104,7 +104,7 @@ def update(study: TrialStudy = STUDY, database: DatabaseUrl = None) -> None:
     trial = open_trial(study, database)
     from surefoot.service.access.staff_trail import name_operator
     from surefoot.service.updates import updates
-    from surefoot.service.updates.queries import update_status
+    from surefoot.service.updates.updates import update_status
 
     update_id = updates.begin_update(trial, name_operator(), by_staff=True)
     state = updates.run_update(trial, update_id)
@@ -131,7 +131,7 @@ def load_policies(
     """Start from a pilot: its fit becomes policy version 1, if it reads states as the study does."""
     trial = open_trial(study, database)
     from surefoot.service.access.staff_trail import name_operator
-    from surefoot.service.updates.pilot_policies import load_pilot_policies
+    from surefoot.service.updates.policy_versions import load_pilot_policies
 
     loaded = load_pilot_policies(trial, folder, name_operator())
     others = "and anybody else" if loaded.serves_anybody else "(others stay in warm-up)"

@@ -13,13 +13,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from surefoot.service import dashboard
-from surefoot.service.access.keys import KeyCache
-from surefoot.service.access.rate_limit import RateLimiter
-from surefoot.service.api import admin_routes, public_routes, routes
+from surefoot.service.access.keys import RateLimiter
+from surefoot.service.api import routes
 from surefoot.service.api.authentication import KeyLookups
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.middleware import RequestMiddleware
-from surefoot.service.api.validation_words import describe_validation_error
+from surefoot.service.api.request_bodies import describe_validation_error
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import MessageSender
 from surefoot.service.operations.monitoring import Metrics, RequestCounters
@@ -61,7 +60,6 @@ def create_app(trial: Trial) -> FastAPI:
     )
     limits = trial.settings.limits
     app.state.trial = trial
-    app.state.key_cache = KeyCache()
     app.state.rate_limiter = RateLimiter(limits.requests_per_second)
     app.state.recorder = DecisionRecorder(trial)
     app.state.key_lookups = KeyLookups(trial.database)
@@ -70,8 +68,8 @@ def create_app(trial: Trial) -> FastAPI:
     app.state.sign_in_limiter = RateLimiter(SIGN_INS_PER_MINUTE / 60, burst=SIGN_INS_PER_MINUTE)
     # Imports that the first request would otherwise wait for.
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
-    for part in (routes, admin_routes, public_routes, dashboard):
-        app.include_router(part.router)
+    for router in (routes.router, routes.public, dashboard.router):
+        app.include_router(router)
     app.openapi_schema = _describe_api(app)
     app.add_exception_handler(HTTPException, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)

@@ -1,11 +1,49 @@
-"""The server: uvicorn with one worker or several on one socket."""
+"""The server: uvicorn with one worker or several on one socket, and limits on connections that never send a request."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from surefoot.errors import InputError
 from surefoot.service.operations.monitoring import make_log_settings
+
+REQUEST_SECONDS = 15.0
+"""How long the head of a request may take to arrive; its body has the middleware's limit."""
+HEAD_BYTES = 64 * 1024
+"""How much may arrive before the head of a request is complete."""
+
+
+class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Closes connections which never send, or never finish, a request, or whose head has no end."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _unfinished = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(REQUEST_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        waiting = self.cycle is None or self.cycle.response_complete
+        self._unfinished = self._unfinished + len(data) if waiting else 0
+        if self._unfinished > HEAD_BYTES:
+            self.transport.close()
+        if not waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elif waiting and self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
 
 
 def listen(
@@ -19,10 +57,6 @@ def listen(
     log_level: str = "info",
 ) -> None:
     """Serve the application that a factory makes, until a signal ends it."""
-    import uvicorn
-
-    from surefoot.service.http_protocol import BoundedProtocol
-
     with bind_socket(host, port) as listening:
         where = listening.getsockname()
         print(f"Surefoot listens at http://{where[0]}:{where[1]}", flush=True)

@@ -3,6 +3,7 @@ import time
 import pytest
 
 from surefoot.service.access import keys
+from surefoot.service.api import authentication
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -28,9 +29,18 @@ def test_a_key_is_kept_as_a_hash_and_ends_when_revoked(client, monkeypatch):
     assert {one["role"] for one in listed} == set(keys.ROLES)
     assert key.split("_")[2] not in str(listed)
     keys.revoke_key(client.trial.database, key.split("_")[1])
-    monkeypatch.setattr(keys.time, "monotonic", lambda real=time.monotonic: real() + keys.REMEMBERED_SECONDS)
+    ahead = authentication.REMEMBERED_SECONDS
+    monkeypatch.setattr(authentication.time, "monotonic", lambda real=time.monotonic: real() + ahead)
     assert client.decide().status_code == 401
     with pytest.raises(ValueError, match="there is no key"):
         keys.revoke_key(client.trial.database, "nobody")
     with pytest.raises(ValueError, match="did you mean 'analyst'"):
         keys.create_key(client.trial.database, "analist")
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_too_many_requests_get_429(client):
+    client.app.state.rate_limiter._rate = client.app.state.rate_limiter._full = 0.001
+    client.app.state.rate_limiter._buckets.clear()
+    reply = client.decide()
+    assert reply.status_code == 429 and int(reply.headers["retry-after"]) >= 1

@@ -13,7 +13,7 @@ from surefoot.service.operations.verification import verify
 from surefoot.service.trial import alerts
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import update_process, updates
+from surefoot.service.updates import updates
 from surefoot.study import Study
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import WHEN
@@ -81,7 +81,7 @@ def busy(monkeypatch):
     def refuse(*words, **more):
         raise updates.UpdateRunningError("another update is under way")
 
-    monkeypatch.setattr(update_process, "start_update", refuse)
+    monkeypatch.setattr(updates, "start_update", refuse)
 
 
 def test_every_page_lets_in_its_roles_and_no_others(browser, busy):

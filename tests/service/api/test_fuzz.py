@@ -26,7 +26,7 @@ def fuzzed(tmp_path_factory):
     app = create_app(trial)
     # Fits in processes of their own have tests of their own.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("surefoot.service.updates.update_process.start_update", lambda *_, **__: 1)
+        patch.setattr("surefoot.service.updates.updates.start_update", lambda *_, **__: 1)
         yield app, keys.create_key(trial.database, "admin")
     trial.close()
 

@@ -13,7 +13,7 @@ from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import register_participant, withdraw
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import queries, updates
+from surefoot.service.updates import updates
 from surefoot.study import Study
 from tests.service.dashboard.pages import PAGES, live, sign_in, token
 from tests.service.support.client import request
@@ -63,7 +63,7 @@ def test_what_is_shown_is_what_is_stored(seeded_browser):
         day.available for day in days
     )
     assert counts["never came"] == sum(one.missing for one in people) > 0
-    status = queries.list_updates(trial, 1)[0]
+    status = updates.list_updates(trial, 1)[0]
     removed = policy_pages.list_removed_rows(trial, status)
     assert removed["total"] == status["result"]["removed"] > 0
     text = browser.get("/updates").text

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service import http_protocol
+from surefoot.service import server
 from surefoot.service.access import keys
 from surefoot.service.api import middleware
 from surefoot.service.operations.monitoring import FORMATTERS, make_log_settings, request_id
@@ -121,7 +121,7 @@ def test_a_frozen_database_hangs_nothing(trial, monkeypatch):
 
 @sqlite_only
 def test_half_open_connections_and_slow_bodies_are_closed(trial, monkeypatch):
-    monkeypatch.setattr(http_protocol, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
     monkeypatch.setattr(middleware, "REQUEST_SECONDS", 0.3)
     with running(trial) as site:
         address = ("127.0.0.1", int(site.rsplit(":", 1)[1]))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from surefoot.service.app import create_app
-from surefoot.service.http_protocol import BoundedProtocol
+from surefoot.service.server import BoundedProtocol
 from tests.service.support.postgres import free_port
 
 

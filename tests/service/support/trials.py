@@ -9,7 +9,7 @@ from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import decisions, erasure, outcomes, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
-from surefoot.service.updates import queries, updates
+from surefoot.service.updates import updates
 from tests.service.support.client import request
 
 STUDY = """\
@@ -90,7 +90,7 @@ def fill(trial, people=2, points=30, first=0, seed=0, effect=2.0):
 
 def update(trial):
     update_id = updates.begin_update(trial, "test")
-    return updates.run_update(trial, update_id), queries.update_status(trial, update_id)
+    return updates.run_update(trial, update_id), updates.update_status(trial, update_id)
 
 
 def column(trial, one):

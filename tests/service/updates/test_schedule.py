@@ -42,7 +42,7 @@ def test_the_nightly_update_is_taken_once(nightly, url, monkeypatch):
         started.append(by)
         return updates.run_update(trial, updates.begin_update(trial, by))
 
-    monkeypatch.setattr(schedule.update_process, "start_update", finish)
+    monkeypatch.setattr(updates, "start_update", finish)
     for days in (1, 1, 2, 2, 2):
         for worker in workers:
             schedule.tick(worker, BEGIN + timedelta(days=days))
@@ -51,7 +51,7 @@ def test_the_nightly_update_is_taken_once(nightly, url, monkeypatch):
 
 
 def test_an_update_that_a_power_cut_ended_is_found_and_tried_again(nightly, monkeypatch):
-    monkeypatch.setattr(schedule.update_process, "start_update", start_and_lose_power)
+    monkeypatch.setattr(updates, "start_update", start_and_lose_power)
     monkeypatch.setattr(updates, "DEAD_AFTER", timedelta(seconds=-1))
     at = BEGIN + timedelta(days=1)
     ids = [schedule.tick(nightly, at + timedelta(minutes=minute)) for minute in range(5)]
@@ -60,12 +60,12 @@ def test_an_update_that_a_power_cut_ended_is_found_and_tried_again(nightly, monk
     messages = column(nightly, alerts.c.message)
     assert any("failed 2 times; no policy is live" in message for message in messages)
     assert any("failed 3 times" in message for message in messages)
-    monkeypatch.setattr(schedule.update_process, "start_update", lambda trial, by: 99)
+    monkeypatch.setattr(updates, "start_update", lambda trial, by: 99)
     assert schedule.tick(nightly, at + timedelta(days=1)) == 99, "the next night is another one"
 
 
 def test_a_worker_that_died_between_the_claim_and_the_update_does_not_cost_the_night(nightly, monkeypatch):
-    monkeypatch.setattr(schedule.update_process, "start_update", lambda trial, by: by)
+    monkeypatch.setattr(updates, "start_update", lambda trial, by: by)
     at = BEGIN + timedelta(days=1)
     assert schedule.tick(nightly, at).startswith("schedule, night of")
     assert schedule.tick(nightly, at + timedelta(seconds=30)) is None, "it may just be starting"

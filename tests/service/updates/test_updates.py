@@ -1,4 +1,6 @@
 import os
+import signal
+import time
 from datetime import timedelta
 
 import numpy as np
@@ -7,13 +9,14 @@ import sqlalchemy as sa
 
 from surefoot import FitWarning, Study
 from surefoot.fitting import fit_study
+from surefoot.fitting.part_fit import fit_part
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import queries, updates
+from surefoot.service.updates import policy_versions, trial_logs, updates
 from surefoot.trial_rules import proposals
 from tests.service.support.trials import STUDY, answer, column, fill, update
 
@@ -97,7 +100,7 @@ def test_a_policy_for_another_state_falls_back(trial, url, changed):
     decided = answer(other, context={"weather": 0.1, "place": "home", **({"engagement": 1.0} if changed else {})})
     assert decided["source"] == "fallback" and "other variables" in decided["reasons"][0]
     with pytest.raises(ApiError, match="other variables"):
-        queries.activate_policy(other, trial.policies.live()[0], "test")
+        policy_versions.activate_policy(other, trial.policies.live()[0], "test")
     assert replay(trial.database).differences == []
     other.close()
 
@@ -112,7 +115,7 @@ def test_a_failure_is_recorded_without_its_words(trial, monkeypatch):
     update_id = updates.begin_update(trial, "test")
     with pytest.raises(RuntimeError):
         updates.run_update(trial, update_id)
-    status = queries.update_status(trial, update_id)
+    status = updates.update_status(trial, update_id)
     assert (status["state"], status["message"]) == ("failed", "the fit failed with RuntimeError")
     monkeypatch.undo()
     assert update(trial)[0] == "done"
@@ -129,7 +132,7 @@ def test_one_update_at_a_time_and_a_dead_one_does_not_block(trial):
     with trial.database.transaction() as connection:
         connection.execute(sa.update(update_rows).values(process=child))
     second = updates.begin_update(trial, "test")
-    assert queries.update_status(trial, first)["state"] == "interrupted"
+    assert updates.update_status(trial, first)["state"] == "interrupted"
     # The dead one comes back to life: nothing of it may go live.
     fill(trial, people=1, points=40)
     assert updates.run_update(trial, second) == "done"
@@ -147,10 +150,10 @@ def test_roll_back_is_one_call_that_leaves_a_trace(trial):
     update(trial)
     second = trial.policies.live()[0]
     assert second != first
-    assert queries.activate_policy(trial, first, "test") == {"policy_id": first, "previous_policy_id": second}
+    assert policy_versions.activate_policy(trial, first, "test") == {"policy_id": first, "previous_policy_id": second}
     assert answer(trial)["policy_id"] == first
     assert column(trial, activations.c.policy_id) == [first, second, first]
-    listed = queries.list_policies(trial)
+    listed = policy_versions.list_policies(trial)
     assert [(one["id"], one["live"]) for one in listed] == [(second, False), (first, True)]
     assert {"participant_id": "p0", "action": "send", "feature": "weather"}.items() <= listed[0]["coefficients"][0].items()
 
@@ -167,4 +170,45 @@ def test_an_update_on_another_machine_lives_as_long_as_its_heartbeat(trial):
         else:
             with pytest.raises(updates.UpdateRunningError):
                 updates.begin_update(trial, "test")
-    assert queries.update_status(trial, first)["state"] == "interrupted"
+    assert updates.update_status(trial, first)["state"] == "interrupted"
+
+
+def test_an_update_over_http_runs_beside_and_survives_a_kill(client):
+    fill(client.trial, points=40)
+    reply = client.ask("/updates", {}, role="admin")
+    assert reply.status_code == 202
+    assert client.ask("/updates", {}, role="admin").json()["error"]["code"] == "update_running"
+    update_id = reply.json()["id"]
+    assert client.decide("p0", 999).json()["source"] == "warm-up"
+
+    def wait(update_id, until):
+        for _ in range(1200):
+            status = client.get(f"/api/v1/updates/{update_id}", headers=client.as_role("admin")).json()
+            if until(status):
+                return status
+            time.sleep(0.05)
+        raise AssertionError(status)
+
+    # Killed as soon as the child shows its own process id.
+    deadline = time.monotonic() + 60
+    while (process := column(client.trial, update_rows.c.process)[0]) == os.getpid():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    killed = wait(update_id, lambda status: status["finished_at"] is not None)
+    assert killed["state"] in ("interrupted", "done")
+    if killed["state"] == "interrupted":
+        assert client.trial.policies.live() is None
+    again = client.ask("/updates", {}, role="admin").json()["id"]
+    assert wait(again, lambda status: status["finished_at"] is not None)["state"] == "done"
+    assert client.decide("p0", 1000).json()["source"] == "policy"
+
+
+def test_intervals_come_from_the_fit_and_are_never_worth_a_policy(study, trial, monkeypatch):
+    fill(trial, points=40)
+    with trial.database.snapshot() as connection:
+        fitted = fit_part(study, trial_logs.make_study_logs(study, trial_logs.read_rows(connection))).method
+    intervals = updates.coefficient_intervals(fitted)
+    assert len(intervals["rows"]) == 4 and all(row["low"] <= row["value"] <= row["high"] for row in intervals["rows"])
+    monkeypatch.setattr(updates, "estimate_coefficients", lambda *given, **more: 1 / 0)
+    assert updates.coefficient_intervals(fitted) == {}

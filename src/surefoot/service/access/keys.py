@@ -1,4 +1,4 @@
-"""API keys: 256 random bits, shown once, kept as a hash beside a public prefix, each with one role."""
+"""API keys: 256 random bits, shown once, stored as a hash with a public prefix, each with one role and a rate limit."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from surefoot.service.database.schema import keys
 ROLES = ("app", "analyst", "coordinator", "monitor", "admin")
 Role = Literal["app", "analyst", "coordinator", "monitor", "admin"]
 KEY_DAYS = 365.0
-"""A key ends after so many days, unless the study says otherwise."""
+"""How long a key is good, unless the study says otherwise."""
 FORM = re.compile(r"sf_([0-9a-f]{12})_[0-9a-f]{64}")
 ANONYMOUS = "0" * 12
 """A prefix that no key has: malformed keys are looked up as well."""
-REMEMBERED_SECONDS = 1.0
-"""For so long a process answers a good key without asking the database: a revocation takes effect within it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def create_key(database: Database, role: str, label: str = "", *, days: float = 
     prefix = secrets.token_hex(6)
     moment = now()
     key = f"sf_{prefix}_{secrets.token_hex(32)}"
-    row = {"prefix": prefix, "digest": _digest(key), "role": role, "label": label, "created_at": moment}
+    row = {"prefix": prefix, "digest": digest_key(key), "role": role, "label": label, "created_at": moment}
     with database.transaction() as connection:
         insert_recorded(connection, "key", {**row, "expires_at": moment + timedelta(days=days)})
         record_action(connection, by, "created a key", prefix, f"{role}: {label}" if label else role)
@@ -96,7 +94,7 @@ def revoke_key(database: Database, prefix: str, *, by: str = "command line") -> 
 def find_caller(database: Database, key: str) -> Caller | None:
     """Who holds this key, expired or not; None for an unknown, revoked or malformed one, after the same work for each."""
     form = FORM.fullmatch(key)
-    given = _digest(key)
+    given = digest_key(key)
     with database.autocommit() as connection:
         row = connection.execute(sa.select(keys).where(keys.c.prefix == (form[1] if form else ANONYMOUS))).first()
     stored = bytes(32) if row is None else bytes(row.digest)
@@ -105,22 +103,32 @@ def find_caller(database: Database, key: str) -> Caller | None:
     return Caller(row.prefix, row.role, row.expires_at) if good and row is not None else None
 
 
-def _digest(key: str) -> bytes:
+def digest_key(key: str) -> bytes:
+    """What the database keeps of a key."""
     # 256 random bits need no slow hash: there is nothing to guess.
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
-class KeyCache:
-    """Keys that were good a moment ago, by their hash. Bad ones are never remembered: each is looked up in the database."""
+class RateLimiter:
+    """A bucket of tokens for each key, filled at the study's rate; per worker, so that no request waits for a process."""
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[Caller, float]] = {}
+    def __init__(self, per_second: float, burst: float | None = None) -> None:
+        self._rate = per_second
+        self._full = 2 * per_second if burst is None else burst
+        self._buckets: dict[str, tuple[float, float]] = {}
 
-    def find(self, key: str) -> Caller | None:
-        caller, until = self._known.get(_digest(key), (None, 0.0))
-        return caller if time.monotonic() < until else None
+    def seconds_to_wait(self, who: str, at: float | None = None) -> float:
+        """Seconds until the next request is allowed; 0 when this one is.
 
-    def remember(self, key: str, caller: Caller) -> None:
-        if len(self._known) > 1000:
-            self._known.clear()
-        self._known[_digest(key)] = (caller, time.monotonic() + REMEMBERED_SECONDS)
+        >>> limiter = RateLimiter(1)
+        >>> [limiter.seconds_to_wait(key, at=10.0) for key in ("a", "a", "a", "b")]
+        [0.0, 0.0, 1.0, 0.0]
+        """
+        moment = time.monotonic() if at is None else at
+        tokens, last = self._buckets.get(who, (self._full, moment))
+        tokens = min(self._full, tokens + (moment - last) * self._rate)
+        if tokens < 1:
+            self._buckets[who] = (tokens, moment)
+            return (1 - tokens) / self._rate
+        self._buckets[who] = (tokens - 1, moment)
+        return 0.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -17,14 +17,16 @@ from starlette.concurrency import run_in_threadpool
 
 from surefoot.service.access import keys
 from surefoot.service.access.keys import Caller, Role
+from surefoot.service.api.request_bodies import parse_strict_json
 from surefoot.service.database.databases import Database
 from surefoot.service.trial.api_models import ApiError
 
 JSON = "application/json"
 JSON_TYPES = re.compile(r"\s*application/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
 """With parameters, and kinds of JSON by other names."""
-MAXIMUM_DEPTH = 20
-"""How deeply a request may be nested; ours need four."""
+REMEMBERED_SECONDS = 1.0
+"""How long a worker trusts a good key without asking the database: a revocation takes effect within this time."""
+LARGEST_MEMORY = 1000
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
@@ -99,20 +101,30 @@ def _read_body(model: type[BaseModel], value: Any) -> BaseModel:
 
 
 class KeyLookups:
-    """Looks keys up in the database, once for all requests that ask for the same key at the same time."""
+    """Who holds a key: looked up once for requests that arrive together, and remembered for a second if the key is good."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._running: dict[str, asyncio.Task[Caller | None]] = {}
+        self._good: dict[bytes, tuple[Caller, float]] = {}
 
     async def find(self, key: str) -> Caller | None:
-        """Who holds the key; None when nobody does."""
+        """The holder of the key; None when nobody has it."""
+        digest = keys.digest_key(key)
+        caller, until = self._good.get(digest, (None, 0.0))
+        if time.monotonic() < until:
+            return caller
         task = self._running.get(key)
         if task is None:
             task = asyncio.ensure_future(run_in_threadpool(keys.find_caller, self._database, key))
             self._running[key] = task
             task.add_done_callback(lambda _: self._running.pop(key, None))
-        return await asyncio.shield(task)
+        caller = await asyncio.shield(task)
+        if caller is not None:
+            if len(self._good) > LARGEST_MEMORY:
+                self._good.clear()
+            self._good[digest] = (caller, time.monotonic() + REMEMBERED_SECONDS)
+        return caller
 
 
 async def authenticate(request: Request, role: Role) -> Caller:
@@ -120,14 +132,11 @@ async def authenticate(request: Request, role: Role) -> Caller:
     state = request.app.state
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     key = key.strip() if scheme.lower() == "bearer" else ""
-    caller: Caller | None = state.key_cache.find(key)
+    caller: Caller | None = await state.key_lookups.find(key)
     if caller is None:
-        caller = await state.key_lookups.find(key)
-        if caller is None:
-            raise ApiError(
-                401, "unauthorised", "send a valid key: Authorization: Bearer sf_…", headers={"WWW-Authenticate": "Bearer"}
-            )
-        state.key_cache.remember(key, caller)
+        raise ApiError(
+            401, "unauthorised", "send a valid key: Authorization: Bearer sf_…", headers={"WWW-Authenticate": "Bearer"}
+        )
     if caller.is_expired:
         message = f"this key expired on {caller.expires_at:%Y-%m-%d}; ask an admin for a new one (surefoot keys create)"
         raise ApiError(401, "expired_key", message, headers={"WWW-Authenticate": "Bearer"})
@@ -138,63 +147,3 @@ async def authenticate(request: Request, role: Role) -> Caller:
     if not caller.may(role):
         raise ApiError(403, "forbidden", f"this needs a key with the role {role}")
     return caller
-
-
-def parse_strict_json(body: bytes) -> Any:
-    """The value of a JSON text."""
-    try:
-        text = body.decode("utf-8")
-        _check_nesting(text)
-        value = json.loads(
-            text, parse_constant=_refuse_constant, parse_float=_parse_finite, object_pairs_hook=_refuse_duplicates
-        )
-        if "\\u" in text:
-            plain = json.dumps(value, ensure_ascii=False)
-            plain.encode("utf-8")
-            if "\\u0000" in plain:
-                raise ValueError("a zero byte")
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, "not_json", "the body is not plain JSON in UTF-8 (no NaN, no Infinity)") from error
-    return value
-
-
-def _check_nesting(text: str) -> None:
-    """Refuse deep nesting before the parser sees it; brackets inside strings do not count."""
-    if text.count("[") + text.count("{") <= MAXIMUM_DEPTH:
-        return
-    depth = deepest = 0
-    quoted = escaped = False
-    for character in text:
-        if quoted:
-            quoted = escaped or character != '"'
-            escaped = not escaped and character == "\\"
-        elif character == '"':
-            quoted = True
-        elif character in "[{":
-            depth += 1
-            deepest = max(depth, deepest)
-        elif character in "]}":
-            depth -= 1
-    if deepest > MAXIMUM_DEPTH:
-        raise ApiError(400, "too_deep", f"the body is nested more than {MAXIMUM_DEPTH} deep")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _parse_finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ApiError(400, "number_too_large", f"{text[:20]} is too large for a number; numbers are below 1.8e308")
-    return number
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Python would keep the last value of a name, other readers the first."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)[:100]
-        raise ApiError(400, "duplicate_field", f"the field '{twice}' occurs twice; send it once", twice)
-    return fields

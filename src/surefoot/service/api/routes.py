@@ -1,16 +1,29 @@
-"""The routes that an app uses: thin, one call each."""
+"""The routes of the API: thin, one call each. Apps decide and record; analysts export; admins run the trial."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import tempfile
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
+from starlette.background import BackgroundTask
 
+from surefoot.reports.render import render
+from surefoot.service.access.staff_trail import record_action
 from surefoot.service.api.authentication import AuthenticatedRoute, for_body, for_role
 from surefoot.service.api.group_commit import DecisionRecorder
+from surefoot.service.database import databases
+from surefoot.service.database.clock import now
 from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.operations.export import EXPORTS, FORMATS, write_study_text
+from surefoot.service.operations.monitoring import write_readiness
 from surefoot.service.trial import outcomes, participants
+from surefoot.service.trial.alerts import count_safety
 from surefoot.service.trial.api_models import (
+    Activation,
     ApiError,
     DecisionRequest,
     ErrorReply,
@@ -18,9 +31,17 @@ from surefoot.service.trial.api_models import (
     OutcomeOrBatch,
     OutcomeReceipts,
     Participant,
+    ParticipantId,
+    Pause,
+    PolicyList,
+    ReasonedRequest,
     Registration,
+    SafetyCounts,
+    UpdateStatus,
+    Withdrawal,
 )
 from surefoot.service.trial.trial import Trial
+from surefoot.service.updates import policy_versions, updates
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorReply} for code in (400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503)
@@ -31,14 +52,27 @@ OUTCOME_ERRORS = {
     "erased": (409, "the decision's content was erased; nothing is added to it", "decision_id"),
     "before_decision": (422, "the outcome is dated before its decision point; set the clock", "timestamp"),
 }
-"""What a single outcome is answered; in a batch the status says it."""
+"""The reply to a single outcome that is refused; in a batch the status says it."""
+Id = Annotated[int, Path(ge=1, lt=2**31)]
+WholeId = Annotated[ParticipantId, Path()]
+Change = Literal["pause", "resume"]
+Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
+FILES: Any = {200: {"content": {"text/csv": {}, FORMATS["parquet"]: {}}, "description": "The file"}}
+STUDY_FILE: Any = {200: {"content": {"application/toml": {}}, "description": "The file"}}
 router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=ERRORS)
+public = APIRouter(route_class=AuthenticatedRoute, tags=["public"], responses={code: ERRORS[code] for code in (500, 503)})
+"""The routes that need no key."""
 
 
 def trial_of(request: Request) -> Trial:
     """The trial that this application serves."""
     trial: Trial = request.app.state.trial
     return trial
+
+
+def name_caller(request: Request) -> str:
+    """How records name the key that sent this request."""
+    return str(request.state.caller.name)
 
 
 @router.post("/participants", response_model=Participant, tags=["app"])
@@ -61,9 +95,165 @@ async def decide(body: DecisionRequest, request: Request) -> Response:
 @for_role("app")
 def record_outcomes(body: OutcomeOrBatch, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
-    single = isinstance(body, Outcome)
     results = outcomes.record_outcomes(trial_of(request), [body] if isinstance(body, Outcome) else body.outcomes)
-    if single and results[0]["status"] in OUTCOME_ERRORS:
+    if isinstance(body, Outcome) and results[0]["status"] in OUTCOME_ERRORS:
         status, message, field = OUTCOME_ERRORS[results[0]["status"]]
         raise ApiError(status, results[0]["status"], message, field)
     return {"results": results}
+
+
+@router.post("/updates", response_model=UpdateStatus, status_code=202, tags=["admin"])
+@for_role("admin")
+def start_update(request: Request) -> Any:
+    """Start a fit; it runs in a process of its own. One at a time: 409 while another is under way."""
+    trial = trial_of(request)
+    try:
+        update_id = updates.start_update(trial, name_caller(request), by_staff=True)
+    except updates.UpdateRunningError as error:
+        raise ApiError(409, "update_running", str(error)) from error
+    return updates.update_status(trial, update_id)
+
+
+@router.get("/updates/{update_id}", response_model=UpdateStatus, tags=["admin"])
+@for_role("admin")
+def update_status(update_id: Id, request: Request) -> Any:
+    """How far an update is, its result, what the policy checks found."""
+    return updates.update_status(trial_of(request), update_id)
+
+
+@router.get("/policies", response_model=PolicyList, tags=["admin"])
+@for_role("admin")
+def policies(request: Request) -> Any:
+    """All policy versions, newest first, with coefficients."""
+    return {"policies": policy_versions.list_policies(trial_of(request))}
+
+
+@router.post("/policies/{policy_id}/activate", response_model=Activation, tags=["admin"])
+@for_role("admin")
+def activate(policy_id: Id, request: Request) -> Any:
+    """Make a policy live; an older one to roll back."""
+    return policy_versions.activate_policy(trial_of(request), policy_id, name_caller(request))
+
+
+@router.post("/participants/{participant_id}/withdraw", response_model=Withdrawal, tags=["admin"])
+@for_role("admin")
+def withdraw_participant(participant_id: WholeId, body: ReasonedRequest, request: Request) -> Any:
+    """A participant leaves, for good: no more decisions, outcomes or learning; the reason is kept."""
+    return participants.withdraw(trial_of(request), participant_id, reason=body.reason, by=name_caller(request))
+
+
+@router.post("/participants/{participant_id}/{change}", response_model=Pause, tags=["admin"])
+@for_role("admin")
+def pause_participant(participant_id: WholeId, change: Change, body: ReasonedRequest, request: Request) -> Any:
+    """Pause a participant, or go on: while paused every decision point is unavailable, with the reason recorded."""
+    return _set_pause(request, participant_id, change, body)
+
+
+@router.post("/study/{change}", response_model=Pause, tags=["admin"])
+@for_role("admin")
+def pause_study(change: Change, body: ReasonedRequest, request: Request) -> Any:
+    """Pause the whole study, or go on."""
+    return _set_pause(request, None, change, body)
+
+
+def _set_pause(request: Request, participant_id: str | None, change: Change, body: ReasonedRequest) -> Any:
+    paused = change == "pause"
+    by = name_caller(request)
+    return participants.set_pause(trial_of(request), participant_id, paused=paused, reason=body.reason, by=by)
+
+
+@router.get("/export/decisions", response_class=Response, responses=FILES, tags=["analyst"])
+@for_role("analyst")
+def export_decisions(request: Request, form: Form = "csv") -> Response:
+    """One row per decision point, for the analysis of micro-randomised trials; the headers count the rows."""
+    return export_file(trial_of(request), "decisions", form, name_caller(request))
+
+
+@router.get("/export/study", response_class=Response, responses=STUDY_FILE, tags=["analyst"])
+@for_role("analyst")
+def export_study_file(request: Request) -> Response:
+    """The study file that goes with the decisions; its `[collection]` says how the trial chose its actions."""
+    return export_study(trial_of(request), name_caller(request))
+
+
+@router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])
+@for_role("analyst")
+def export_outcomes(request: Request, form: Form = "csv") -> Response:
+    """Every outcome that was ever sent, with corrections and late ones."""
+    return export_file(trial_of(request), "outcomes", form, name_caller(request))
+
+
+@router.get("/export/staff-actions", response_class=Response, responses=FILES, tags=["admin"])
+@for_role("admin")
+def export_staff_actions(request: Request, form: Form = "csv") -> Response:
+    """Who did what, when and to whom."""
+    return export_file(trial_of(request), "staff-actions", form, name_caller(request))
+
+
+@router.get("/safety", response_model=SafetyCounts, tags=["monitor"])
+@for_role("monitor")
+def safety(request: Request) -> Any:
+    """Counts for a safety board; nothing by arm, nothing about one participant."""
+    return count_safety(trial_of(request), now())
+
+
+def export_file(trial: Trial, name: str, form: str, by: str) -> Response:
+    """An export as a CSV or Parquet file, sent from the disk and then deleted; on the staff trail."""
+    handle, temporary = tempfile.mkstemp(prefix="surefoot-export-")
+    os.close(handle)
+    path = FilePath(temporary)
+    try:
+        export = EXPORTS[name](trial, path, form)
+        with trial.database.transaction() as connection:
+            record_action(connection, by, "exported", f"{name}.{form}", f"{export.rows} rows, SHA-256 {export.sha256}")
+    except BaseException:
+        path.unlink()
+        raise
+    headers = {"X-Row-Count": str(export.rows), "X-Content-SHA256": export.sha256}
+    if name == "decisions":
+        headers["X-Participant-Count"] = str(export.participants)
+    return FileResponse(
+        path, media_type=FORMATS[form], headers=headers, filename=f"{name}.{form}", background=BackgroundTask(path.unlink)
+    )
+
+
+def export_study(trial: Trial, by: str) -> Response:
+    """The study file that goes with the decisions; on the staff trail."""
+    text = write_study_text(trial)
+    with trial.database.transaction() as connection:
+        record_action(connection, by, "exported", "study.toml")
+    headers = {"Content-Disposition": 'attachment; filename="decisions.study.toml"'}
+    return Response(text, media_type="application/toml", headers=headers)
+
+
+@public.get("/api/v1/healthz")
+@public.get("/healthz", include_in_schema=False)
+async def check_health() -> dict[str, str]:
+    """The process is alive; needs neither a thread nor the database."""
+    return {"status": "alive"}
+
+
+@public.get("/api/v1/readyz")
+@public.get("/readyz", include_in_schema=False)
+def check_readiness(request: Request) -> dict[str, str]:
+    """The service can answer: it has just written to its database, which has the right schema version."""
+    database = trial_of(request).database
+    version = databases.schema_version(database)
+    write_readiness(database)
+    if version != databases.newest_schema_version():
+        raise ApiError(503, "old_database", "the database has another schema version; run surefoot db upgrade")
+    return {"status": "ready"}
+
+
+@public.get("/api/v1/metrics", response_class=PlainTextResponse)
+@public.get("/metrics", include_in_schema=False)
+def show_metrics(request: Request) -> Response:
+    """Counts for Prometheus."""
+    return PlainTextResponse(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@public.get("/docs", include_in_schema=False)
+def show_documentation(request: Request) -> HTMLResponse:
+    """The API on one page, without a file from another host."""
+    described: dict[str, Any] = request.app.openapi()
+    return HTMLResponse(render("api.html", package="surefoot.service.api", api=described, title=described["info"]["title"]))

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from fastapi import Response
 from markupsafe import Markup
 
-from surefoot.service.api.file_replies import export_file, export_study
+from surefoot.service.api.routes import export_file, export_study
 from surefoot.service.dashboard import participation
 from surefoot.service.dashboard.access import (
     MOMENTS,

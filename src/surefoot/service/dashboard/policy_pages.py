@@ -46,7 +46,7 @@ from surefoot.service.database.schema import activations, decisions, policies
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial, list_coefficients
 from surefoot.service.trial.what_if import Answer, Question, answer_question
-from surefoot.service.updates import queries
+from surefoot.service.updates import policy_versions, updates
 from surefoot.study import Study
 
 SHOWN = 100
@@ -110,7 +110,7 @@ def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
 def list_estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
     """The list_coefficients with their intervals, and in words where the intervals come from."""
     if update_id is not None:
-        estimates = queries.update_status(trial, update_id)["result"].get("coefficients")
+        estimates = updates.update_status(trial, update_id)["result"].get("coefficients")
         if estimates:
             return [ShownCoefficient(**row) for row in estimates["rows"]], f"95 % intervals: {estimates['how']}"
     values: dict[tuple[str, str], list[float]] = {}
@@ -489,5 +489,5 @@ def activate(policy_id: Id, viewer: Actor, fields: Fields) -> Response:
     live = viewer.trial.policies.live()
     if fields.get("live", "") != ("" if live is None else str(live[0])):
         raise ApiError(409, "changed", "another policy went live meanwhile; look at the history and decide again")
-    queries.activate_policy(viewer.trial, policy_id, viewer.caller.name)
+    policy_versions.activate_policy(viewer.trial, policy_id, viewer.caller.name)
     return go_to("/policies")

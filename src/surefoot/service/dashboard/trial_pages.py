@@ -14,7 +14,7 @@ from markupsafe import Markup
 from surefoot.service import messages
 from surefoot.service.access import keys
 from surefoot.service.access.staff_trail import list_actions
-from surefoot.service.api.file_replies import export_file
+from surefoot.service.api.routes import export_file
 from surefoot.service.dashboard import policy_pages
 from surefoot.service.dashboard.access import (
     MOMENTS,
@@ -47,7 +47,7 @@ from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
-from surefoot.service.updates import queries, update_calendar, update_process
+from surefoot.service.updates import schedule, updates
 from surefoot.service.updates.updates import UpdateRunningError
 
 SOURCES = ("policy", "warm-up", "fallback", "unavailable")
@@ -166,8 +166,8 @@ def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -
         warnings=count_warnings(trial, at),
         live=trial.policies.live(),
         paused=find_status(trial, None) == PAUSED,
-        updates=queries.list_updates(trial, 1),
-        states=update_calendar.WORDS,
+        updates=updates.list_updates(trial, 1),
+        states=schedule.WORDS,
     )
 
 
@@ -233,14 +233,14 @@ LISTED = 60
 @router.get("/updates")
 def updates_page(viewer: Reader, download: Download = "") -> Response:
     """The newest update in full, the others as a list."""
-    newest = queries.list_updates(viewer.trial, 1)
+    newest = updates.list_updates(viewer.trial, 1)
     return _update_page(viewer, newest[0] if newest else None, download)
 
 
 @router.get("/updates/calendar")
 def calendar_page(viewer: Reader, month: Month = "", download: Download = "") -> Response:
     """What became of every night of a month."""
-    shown = update_calendar.find_month(viewer.trial, month, clock.now())
+    shown = schedule.find_month(viewer.trial, month, clock.now())
     if download:
         nights = [(day.date.isoformat(), entry) for week in shown.weeks for day in week for entry in day.entries]
         columns = ("date", "update", "what became of it", "started at", "started by", "reason")
@@ -262,18 +262,18 @@ def calendar_page(viewer: Reader, month: Month = "", download: Download = "") ->
 @router.get("/updates/{update_id}")
 def update_page(update_id: Id, viewer: Reader, download: Download = "") -> Response:
     """One update."""
-    return _update_page(viewer, queries.update_status(viewer.trial, update_id), download)
+    return _update_page(viewer, updates.update_status(viewer.trial, update_id), download)
 
 
 def _update_page(viewer: Viewer, update: dict[str, Any] | None, download: Download) -> Response:
     removed = None if update is None else policy_pages.list_removed_rows(viewer.trial, update)
-    listed = queries.list_updates(viewer.trial, LISTED)
+    listed = updates.list_updates(viewer.trial, LISTED)
     if download:
         columns = ("id", "created_at", "finished_at", "started_by", "state", "policy_id", "message")
         rows = [[*(row[name] for name in columns), *_count_rows(row["result"])] for row in listed]
         return send_csv(viewer, "updates", (*columns, "used", "removed"), rows)
     when = viewer.trial.settings.update_time
-    return viewer.page("updates", update=update, removed=removed, listed=listed, states=update_calendar.WORDS, when=when)
+    return viewer.page("updates", update=update, removed=removed, listed=listed, states=schedule.WORDS, when=when)
 
 
 def _count_rows(result: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -284,7 +284,7 @@ def _count_rows(result: dict[str, Any]) -> tuple[int | None, int | None]:
 def start_update(viewer: Actor) -> Response:
     """Fit now, in a process of its own."""
     try:
-        update_id = update_process.start_update(viewer.trial, viewer.caller.name, by_staff=True)
+        update_id = updates.start_update(viewer.trial, viewer.caller.name, by_staff=True)
     except UpdateRunningError as error:
         raise ApiError(409, "update_running", str(error)) from error
     return go_to(f"/updates/{update_id}")

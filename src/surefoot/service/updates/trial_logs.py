@@ -42,47 +42,40 @@ def read_rows(connection: sa.Connection, *, since: datetime | None = None, witho
     return list(connection.execute(wanted).mappings())
 
 
-def make_columns(study: Study, found: list[Any]) -> dict[str, pa.Array]:
+def make_columns(study: Study, rows: list[Any]) -> dict[str, pa.Array]:
     """The columns that the study names."""
     import pyarrow as pa
 
     roles = study.columns
-    ordered = [row["ordered_at"] for row in found]
-    indices = [row["decision_idx"] for row in found]
+    texts = study.actions.texts
+    actions = [row["action"] if texts is None else texts[row["action"]] for row in rows]
+    ordered = [row["ordered_at"] for row in rows]
+    indices = [row["decision_idx"] for row in rows]
     return {
-        roles.participant: pa.array([row["participant_id"] for row in found], pa.string()),
+        roles.participant: pa.array([row["participant_id"] for row in rows], pa.string()),
         roles.time: pa.array(count_times(study, ordered, indices)),
-        str(roles.available): pa.array([row["available"] for row in found], pa.bool_()),
-        str(roles.probability): pa.array([row["probability"] for row in found], pa.float64()),
-        study.actions.column: action_column(study, found),
-        study.reward.column: pa.array([row["proximal_outcome"] for row in found], pa.float64()),
-        **context_columns(study, [json.loads(row["context"]) for row in found]),
+        str(roles.available): pa.array([row["available"] for row in rows], pa.bool_()),
+        str(roles.probability): pa.array([row["probability"] for row in rows], pa.float64()),
+        study.actions.column: pa.array(actions, pa.int64() if study.actions.texts is None else pa.string()),
+        study.reward.column: pa.array([row["proximal_outcome"] for row in rows], pa.float64()),
+        **context_columns(study, [json.loads(row["context"]) for row in rows]),
     }
 
 
-def action_column(study: Study, found: list[Any]) -> pa.Array:
-    """Actions as the study spells them in logs."""
-    import pyarrow as pa
-
-    if study.actions.texts is None:
-        return pa.array([row["action"] for row in found], pa.int64())
-    return pa.array([study.actions.texts[row["action"]] for row in found], pa.string())
-
-
-def measure_rows(study: Study, found: list[Any]) -> MeasuredLogs:
+def measure_rows(study: Study, rows: list[Any]) -> MeasuredLogs:
     """The log as an update takes it; `row` counts the given rows."""
     import pyarrow as pa
 
-    rows = LogTable.of(pa.table(make_columns(study, found)), study.columns.participant)
-    return measure_logs(study, rows, recorded_states(study, found))
+    table = LogTable.of(pa.table(make_columns(study, rows)), study.columns.participant)
+    return measure_logs(study, table, _read_derived(study, rows))
 
 
-def make_study_logs(study: Study, found: list[Any]) -> StudyLogs:
+def make_study_logs(study: Study, rows: list[Any]) -> StudyLogs:
     """The log as the study describes it, not screened unless it says so."""
-    return finish_logs(study, measure_rows(study, found))
+    return finish_logs(study, measure_rows(study, rows))
 
 
-def recorded_states(study: Study, rows: list[Any]) -> dict[str, NDArray[np.float64]] | None:
+def _read_derived(study: Study, rows: list[Any]) -> dict[str, NDArray[np.float64]] | None:
     """Derived states as they were when it was decided, which later outcomes do not change; None without any."""
     if not study.derived_states:
         return None

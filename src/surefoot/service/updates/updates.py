@@ -1,10 +1,16 @@
-"""Updates: fit to all outcomes known by now, check, and put the policy live whole or not at all."""
+"""Updates: fit to all outcomes known by now, check, and activate the policy as a whole or not at all.
+
+A process of its own runs an update (`start_update`): answering goes on, and a crash takes nothing else down.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,17 +21,20 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
+from surefoot.explain.coefficients import estimate_coefficients
 from surefoot.fitting.part_fit import PartFit, describe_fit, summarise_fit
+from surefoot.learning.methods import Method
 from surefoot.service.access.staff_trail import record_action
+from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, erasures, participant_events, policies, updates
 from surefoot.service.trial.alerts import raise_alert
+from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import WITHDRAWN
-from surefoot.service.trial.trial import Trial, policies_to_text
+from surefoot.service.trial.trial import Trial, load_stored_study, open_trial, policies_to_text
 from surefoot.service.updates import trial_logs
-from surefoot.service.updates.coefficient_intervals import coefficient_intervals
 from surefoot.study import StudyLogs
 from surefoot.trial_rules.proposals import Proposal, propose_policy
 
@@ -33,24 +42,55 @@ BEAT_SECONDS = 2.0
 DEAD_AFTER = timedelta(seconds=20)
 """An update without a heartbeat for this long is presumed dead."""
 FITS = 5
-"""So often an update fits again because somebody withdrew or was erased meanwhile."""
+"""How often an update fits again because somebody withdrew or was erased meanwhile."""
 SHOWN = 500
 """Rows removed as outliers that a result lists."""
+DRAWS = 100
+"""Of the intervals of coefficients."""
+STATUS = sa.select(updates, policies.c.id.label("policy_id")).select_from(
+    updates.outerjoin(policies, policies.c.update_id == updates.c.id)
+)
+log = logging.getLogger("surefoot.service")
 
 
 class UpdateRunningError(InputError):
     """Another update is under way."""
 
 
+def start_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> int:
+    """Begin an update and leave it to a new process; its id."""
+    update_id = begin_update(trial, started_by, by_staff=by_staff)
+    command = [sys.executable, "-m", "surefoot.service.updates.updates", str(update_id), trial.study_id]
+    # The URL may hold a password: other users of the machine can read command lines, not environments.
+    environment = {**os.environ, "SUREFOOT_DATABASE": trial.database.url}
+    process = subprocess.Popen(  # noqa: S603 - our own words
+        command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+
+    def watch() -> None:
+        """Release the slot at once when the process ends without having finished the update."""
+        if process.wait() == 0:
+            return
+        try:
+            live = describe_live(trial)
+            with trial.database.transaction() as connection:
+                _interrupt_update(connection, update_id, live)
+        except sa.exc.SQLAlchemyError:
+            return  # the next update finds it dead
+
+    threading.Thread(target=watch, daemon=True).start()
+    return update_id
+
+
 def begin_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> int:
     """Take the one slot that the database has for updates; the id of the new update."""
     release_dead_update(trial)
-    row: dict[str, Any] = {"state": "queued", "slot": 1, "started_by": started_by, "findings": "[]", "result": "{}"}
     moment = now()
+    row = {"state": "queued", "slot": 1, "started_by": started_by, "findings": "[]", "result": "{}"}
     try:
         with trial.database.transaction() as connection:
-            row |= {**_process_identity(), "created_at": moment, "beat_at": moment}
-            update_id = int(insert_recorded(connection, "update", row))
+            times = {"created_at": moment, "beat_at": moment}
+            update_id = int(insert_recorded(connection, "update", {**row, **_identify_process(), **times}))
             if by_staff:
                 record_action(connection, started_by, "started an update", f"update {update_id}")
             return update_id
@@ -58,12 +98,12 @@ def begin_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> in
         raise UpdateRunningError("another update is under way; wait until it has ended") from error
 
 
-def _process_identity() -> dict[str, Any]:
+def _identify_process() -> dict[str, Any]:
     return {"host": socket.gethostname(), "process": os.getpid()}
 
 
 def release_dead_update(trial: Trial) -> None:
-    """End updates whose process has died, so that the next one can begin."""
+    """End an update whose process has died, so that the next one can begin."""
     with trial.database.autocommit() as connection:
         running = connection.execute(sa.select(updates).where(updates.c.slot.is_not(None))).mappings().first()
     if running is None or not _is_dead(running):
@@ -71,24 +111,7 @@ def release_dead_update(trial: Trial) -> None:
     live = describe_live(trial)
     with trial.database.transaction() as connection:
         # Only as it was seen: somebody else may have dealt with it meanwhile.
-        interrupt_update(trial, connection, running["id"], live, updates.c.beat_at == running["beat_at"])
-
-
-def interrupt_update(trial: Trial, connection: sa.Connection, update_id: int, live: str, *seen: Any) -> None:
-    """End an update whose process has died, unless it has ended or is not any more as it was `seen`."""
-    ended = {"state": "interrupted", "finished_at": now(), "message": "its process died", "findings": "[]", "result": "{}"}
-    if _end_row(connection, update_id, ended, *seen):
-        message = f"update {update_id} was interrupted; {live}"
-        raise_alert(connection, kind="update", occasion=f"update:{update_id}", message=message)
-
-
-def _end_row(connection: sa.Connection, update_id: int, ended: dict[str, Any], *seen: Any) -> bool:
-    """Write how an update ended and give its slot back; False when it has ended already."""
-    running = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None), *seen)
-    if not connection.execute(sa.update(updates).where(running).values(slot=None, **ended)).rowcount:
-        return False
-    record(connection, "update ended", [{"id": update_id, **ended}])
-    return True
+        _interrupt_update(connection, running["id"], live, updates.c.beat_at == running["beat_at"])
 
 
 def _is_dead(running: Any) -> bool:
@@ -105,6 +128,23 @@ def _is_dead(running: Any) -> bool:
     return False
 
 
+def _interrupt_update(connection: sa.Connection, update_id: int, live: str, *conditions: Any) -> None:
+    """End an update whose process has died, unless it has ended or the conditions no longer hold."""
+    ended = {"state": "interrupted", "finished_at": now(), "message": "its process died", "findings": "[]", "result": "{}"}
+    if _end_row(connection, update_id, ended, *conditions):
+        message = f"update {update_id} was interrupted; {live}"
+        raise_alert(connection, kind="update", occasion=f"update:{update_id}", message=message)
+
+
+def _end_row(connection: sa.Connection, update_id: int, ended: dict[str, Any], *conditions: Any) -> bool:
+    """Write how an update ended and give its slot back; False when it has ended already."""
+    running = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None), *conditions)
+    if not connection.execute(sa.update(updates).where(running).values(slot=None, **ended)).rowcount:
+        return False
+    record(connection, "update ended", [{"id": update_id, **ended}])
+    return True
+
+
 def run_update(trial: Trial, update_id: int) -> str:
     """Run an update that has begun; its final state."""
     try:
@@ -113,7 +153,9 @@ def run_update(trial: Trial, update_id: int) -> str:
     except Exception as error:
         # The message of our own errors names columns and rows; that of others might hold anything.
         message = str(error) if isinstance(error, InputError) else f"the fit failed with {type(error).__name__}"
-        _finish_update(trial, update_id, "failed", message=message, alert=f"update {update_id} failed: {message}")
+        with trial.database.transaction() as connection:
+            alert = f"update {update_id} failed: {message}"
+            _write_end(connection, update_id, "failed", message=message, alert=alert)
         if isinstance(error, InputError):
             return "failed"
         raise
@@ -127,7 +169,7 @@ def _heartbeat(trial: Trial, update_id: int) -> Iterator[None]:
     def beat() -> None:
         while True:
             with trial.database.transaction() as connection:
-                alive = {"beat_at": now(), **_process_identity()}
+                alive = {"beat_at": now(), **_identify_process()}
                 connection.execute(sa.update(updates).where(updates.c.id == update_id).values(**alive))
             if stop.wait(BEAT_SECONDS):
                 return
@@ -149,7 +191,8 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
             departures = _count_departures(trial, connection)
             rows = trial_logs.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
         if not rows:
-            return _finish_update(trial, update_id, "waiting", message="there are no decisions yet")
+            with trial.database.transaction() as connection:
+                return _write_end(connection, update_id, "waiting", message="there are no decisions yet")
         proposal = _propose(trial, update_id, rows)
         result = _describe_result(trial, proposal, rows)
         live = describe_live(trial)
@@ -158,6 +201,11 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
             if _count_departures(trial, connection) == departures:
                 return _publish_policy(trial, connection, update_id, proposal, result, live)
     raise InputError(f"somebody withdrew or was erased during each of {FITS} fits; start the update again")
+
+
+def _set_state(trial: Trial, update_id: int, state: str) -> None:
+    with trial.database.transaction() as connection:
+        connection.execute(sa.update(updates).where(updates.c.id == update_id).values(state=state))
 
 
 def _count_departures(trial: Trial, connection: sa.Connection) -> tuple[int, int]:
@@ -175,24 +223,24 @@ def _propose(trial: Trial, update_id: int, rows: list[Any]) -> Proposal:
         trial.study,
         trial_logs.measure_rows(trial.study, rows),
         before,
-        [] if before is None else _live_coefficients(trial),
+        [] if before is None else _read_live_coefficients(trial),
         label=lambda row: f"decision point {rows[row]['decision_idx']} of participant {rows[row]['participant_id']}",
         report=lambda state: _set_state(trial, update_id, state),
     )
 
 
-def _live_coefficients(trial: Trial) -> list[dict[str, Any]]:
-    """The coefficients with standard errors that were kept with the update of the live policy."""
+def _read_live_coefficients(trial: Trial) -> list[dict[str, Any]]:
+    """The coefficients with standard errors that were recorded with the update of the live policy."""
+    live = sa.select(activations.c.policy_id).order_by(activations.c.id.desc()).limit(1).scalar_subquery()
+    made_by = sa.select(policies.c.update_id).where(policies.c.id == live).scalar_subquery()
     with trial.database.autocommit() as connection:
-        live = sa.select(activations.c.policy_id).order_by(activations.c.id.desc()).limit(1).scalar_subquery()
-        made_by = sa.select(policies.c.update_id).where(policies.c.id == live).scalar_subquery()
         text = connection.scalar(sa.select(updates.c.result).where(updates.c.id == made_by))
     standard_errors: list[dict[str, Any]] = [] if text is None else json.loads(text).get("standard_errors", [])
     return standard_errors
 
 
 def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[str, Any]:
-    """Counts, the rows that the critic removed with what it expected there, and values that were not plausible."""
+    """Counts, the rows that the critic removed with the reward it expected, and values that were not plausible."""
     result: dict[str, Any] = {
         "study_id": trial.study_id,
         "implausible_rows": [
@@ -235,6 +283,25 @@ def _name_point(row: Any) -> dict[str, Any]:
     return {name: row[name] for name in ("participant_id", "decision_idx")}
 
 
+def coefficient_intervals(method: Method) -> dict[str, Any]:
+    """The policy's coefficients with 95 % intervals and how these were computed; empty where that fails."""
+    try:
+        estimates = estimate_coefficients(method, draws=DRAWS, seed=0)
+    except Exception as error:
+        # A policy is worth having without them.
+        log.error("the intervals failed with %s", type(error).__name__)
+        return {}
+    rows = []
+    for row in (row for row in estimates.rows if row.part == "policy"):
+        low, high = (float(end) if np.isfinite(end) else None for end in (row.interval.low, row.interval.high))
+        note = ""
+        if row.people_above is not None:
+            note = f"own interval above 0: {row.people_above} people, below: {row.people_below}"
+        estimate = {"value": float(row.interval.value), "low": low, "high": high, "note": note}
+        rows.append({"action": row.action, "feature": row.feature, **estimate})
+    return {"rows": rows, "how": estimates.how} if rows else {}
+
+
 def _publish_policy(
     trial: Trial, connection: sa.Connection, update_id: int, proposal: Proposal, result: dict[str, Any], live: str
 ) -> str:
@@ -249,52 +316,20 @@ def _publish_policy(
         policy_id = int(insert_recorded(connection, "policy", {**row, "content": policies_to_text(proposal.policies)}))
         if accepted and trial.settings.activation == "automatic":
             activate(connection, policy_id, f"update {update_id}")
-    return _write_end(
-        trial,
-        connection,
-        update_id,
-        proposal.state,
-        findings=[finding.as_dict() for finding in proposal.findings],
-        result=result,
-        message=proposal.message,
-        alert=alert,
-    )
-
-
-def describe_live(trial: Trial) -> str:
-    """Which policy decides now, in words."""
-    live = trial.policies.live()
-    return "no policy is live, the warm-up goes on" if live is None else f"policy {live[0]} is still live"
-
-
-def activate(connection: sa.Connection, policy_id: int, by: str) -> None:
-    """Make a policy live; in the caller's transaction."""
-    row = {"policy_id": policy_id, "activated_at": now(), "activated_by": by}
-    insert_recorded(connection, "activation", row)
-
-
-def _set_state(trial: Trial, update_id: int, state: str) -> None:
-    with trial.database.transaction() as connection:
-        connection.execute(sa.update(updates).where(updates.c.id == update_id).values(state=state))
-
-
-def _finish_update(trial: Trial, update_id: int, state: str, **told: Any) -> str:
-    with trial.database.transaction() as connection:
-        return _write_end(trial, connection, update_id, state, **told)
+    findings = [finding.as_dict() for finding in proposal.findings]
+    return _write_end(connection, update_id, proposal.state, findings, result, proposal.message, alert)
 
 
 def _write_end(
-    trial: Trial,
     connection: sa.Connection,
     update_id: int,
     state: str,
-    *,
     findings: list[dict[str, Any]] | None = None,
     result: dict[str, Any] | None = None,
     message: str | None = None,
     alert: str | None = None,
 ) -> str:
-    """Write the end of an update and give its slot back. One that was presumed dead meanwhile may not end any more."""
+    """Write the end of an update and give its slot back; one that was presumed dead meanwhile may not end any more."""
     ended = {"state": state, "finished_at": now(), "message": message}
     texts = {"findings": json.dumps(findings or []), "result": json.dumps(result or {}, allow_nan=False)}
     if not _end_row(connection, update_id, {**ended, **texts}):
@@ -303,3 +338,54 @@ def _write_end(
         kind = "policy-check" if state == "refused" else "update"
         raise_alert(connection, kind=kind, occasion=f"update:{update_id}", message=alert)
     return state
+
+
+def activate(connection: sa.Connection, policy_id: int, by: str) -> None:
+    """Make a policy live; in the caller's transaction."""
+    insert_recorded(connection, "activation", {"policy_id": policy_id, "activated_at": now(), "activated_by": by})
+
+
+def describe_live(trial: Trial) -> str:
+    """Which policy decides now, in words."""
+    live = trial.policies.live()
+    return "no policy is live, the warm-up goes on" if live is None else f"policy {live[0]} is still live"
+
+
+def update_status(trial: Trial, update_id: int) -> dict[str, Any]:
+    """One update: its progress, its result, the findings of the policy checks."""
+    with trial.database.autocommit() as connection:
+        row = connection.execute(STATUS.where(updates.c.id == update_id)).mappings().first()
+    if row is None:
+        raise ApiError(404, "unknown_update", "there is no such update", "update_id")
+    return _describe_update(row)
+
+
+def list_updates(trial: Trial, newest: int = 50) -> list[dict[str, Any]]:
+    """The newest updates first."""
+    with trial.database.autocommit() as connection:
+        rows = connection.execute(STATUS.order_by(updates.c.id.desc()).limit(newest)).mappings().all()
+    return [_describe_update(row) for row in rows]
+
+
+def _describe_update(row: Any) -> dict[str, Any]:
+    names = ("id", "state", "started_by", "created_at", "finished_at", "policy_id", "message")
+    return {
+        **{name: row[name] for name in names},
+        "findings": json.loads(row["findings"]),
+        "result": json.loads(row["result"]),
+    }
+
+
+def main() -> None:
+    """Run the update that the command line names."""
+    url = os.environ["SUREFOOT_DATABASE"]
+    database = databases.connect(url)
+    study = load_stored_study(database, sys.argv[2])
+    database.close()
+    trial = open_trial(study, url)
+    run_update(trial, int(sys.argv[1]))
+    trial.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,15 @@
-"""What is wrong with a request, in words that name the field and the remedy, without repeating what was sent."""
+"""Request bodies: strict JSON, and validation errors in words that name the field and the remedy, not the value sent."""
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
+from surefoot.service.trial.api_models import ApiError
+
+MAXIMUM_DEPTH = 20
+"""How deeply a request may be nested; ours need four."""
 TIME = "write the time in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00"
 FIELDS = {
     ("participant_id", "string_pattern_mismatch"): "participant_id may hold letters, digits, . _ - (1 to 64 of them)",
@@ -62,3 +68,63 @@ def describe_validation_error(error: dict[str, Any]) -> tuple[str, str | None]:
     known = FIELDS.get((named, error["type"])) or KINDS.get(error["type"])
     message = str(error["msg"]).removeprefix("Value error, ") if known is None else known.format(field=field or "the body")
     return message, field
+
+
+def parse_strict_json(body: bytes) -> Any:
+    """The value of a JSON text."""
+    try:
+        text = body.decode("utf-8")
+        _check_nesting(text)
+        value = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_parse_finite, object_pairs_hook=_refuse_duplicates
+        )
+        if "\\u" in text:
+            plain = json.dumps(value, ensure_ascii=False)
+            plain.encode("utf-8")
+            if "\\u0000" in plain:
+                raise ValueError("a zero byte")
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, "not_json", "the body is not plain JSON in UTF-8 (no NaN, no Infinity)") from error
+    return value
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse deep nesting before the parser sees it; brackets inside strings do not count."""
+    if text.count("[") + text.count("{") <= MAXIMUM_DEPTH:
+        return
+    depth = deepest = 0
+    quoted = escaped = False
+    for character in text:
+        if quoted:
+            quoted = escaped or character != '"'
+            escaped = not escaped and character == "\\"
+        elif character == '"':
+            quoted = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(depth, deepest)
+        elif character in "]}":
+            depth -= 1
+    if deepest > MAXIMUM_DEPTH:
+        raise ApiError(400, "too_deep", f"the body is nested more than {MAXIMUM_DEPTH} deep")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ApiError(400, "number_too_large", f"{text[:20]} is too large for a number; numbers are below 1.8e308")
+    return number
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Python would keep the last value of a name, other readers the first."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)[:100]
+        raise ApiError(400, "duplicate_field", f"the field '{twice}' occurs twice; send it once", twice)
+    return fields

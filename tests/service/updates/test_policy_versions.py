@@ -9,7 +9,7 @@ from surefoot.policies import policies
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates.pilot_policies import load_pilot_policies
+from surefoot.service.updates.policy_versions import load_pilot_policies
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, fill, update
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from surefoot.service.api.request_bodies import MAXIMUM_DEPTH, parse_strict_json
+from surefoot.service.trial.api_models import ApiError
 from tests.service.support.client import request
 
 MISTAKES = {
@@ -106,3 +108,10 @@ def test_json_that_readers_would_understand_differently_is_refused(client, old, 
     headers = {**client.as_role("app"), "Content-Type": "application/json"}
     reply = client.post("/api/v1/decisions", content=text.replace(old, new), headers=headers)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, code) and words in reply.json()["error"]["message"]
+
+
+def test_brackets_in_text_are_no_tower():
+    text = json.dumps({"a": "[" * 50 + '\\"{' * 50, "b": [[1]]})
+    assert parse_strict_json(text.encode())["b"] == [[1]]
+    with pytest.raises(ApiError):
+        parse_strict_json(b"[" * (MAXIMUM_DEPTH + 1) + b"]" * (MAXIMUM_DEPTH + 1))

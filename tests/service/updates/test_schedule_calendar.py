@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import studies
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates.update_calendar import WORDS, find_month
+from surefoot.service.updates.schedule import WORDS, find_month
 from surefoot.service.updates.updates import activate
 from surefoot.study import Study
 from tests.service.support.trials import STUDY
