@@ -21,7 +21,6 @@ import surefoot as sf
 from benchmarks.measuring import side_by_side
 from surefoot.datasets.heartsteps_v1_zeros import DEVICES, read_zero_filled
 from surefoot.screening import screen
-from surefoot.screening.page import heat_map
 from surefoot.simulators import HeartSteps, contaminate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,7 +112,7 @@ def heartsteps(path, splits=20):
         for threshold in THRESHOLDS:
             apart[str(threshold)].append(judge(logs, truth, DEVICES, threshold, usual, rest))
     found = screen(logs, devices=DEVICES)
-    heat_map(found).savefig(ROOT / "docs" / "heartsteps-v1-worn.png", dpi=110, metadata={"Software": None})
+    found.plot().savefig(ROOT / "docs" / "heartsteps-v1-worn.png", dpi=110, metadata={"Software": None})
     return {
         "whole file": whole,
         "steps before, at 0.9": rates(filled.not_recorded["steps_before"], np.isnan(found.logs.state[:, 0])),

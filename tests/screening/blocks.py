@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surefoot.screening.detectors import Block, Column, Layout
+from surefoot.screening.detectors import Column, Layout, ScreenBatch
 
 
 def make_block(columns, values, *, time=None, clock=False, questionnaires=()):
@@ -14,7 +14,7 @@ def make_block(columns, values, *, time=None, clock=False, questionnaires=()):
     rows = np.arange(np.prod(shape)).reshape(shape)
     moments = np.broadcast_to(np.arange(shape[1], dtype=float), shape) if time is None else np.asarray(time, dtype=float)
     layout = Layout(tuple(columns), questionnaires=tuple(questionnaires), clock=clock)
-    return Block.pad_rows(layout, values.reshape(len(values), -1), moments.ravel(), rows)
+    return ScreenBatch.pad_rows(layout, values.reshape(len(values), -1), moments.ravel(), rows)
 
 
 def one(name="x", role="state", device=None):

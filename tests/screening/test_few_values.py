@@ -9,7 +9,6 @@ import surefoot as sf
 from surefoot.screening import Questionnaire, screen
 from surefoot.screening.detectors import Column
 from surefoot.screening.screener import DETECTORS
-from surefoot.screening.ties import any_repeats
 from tests.screening.blocks import make_block
 
 ITEMS = ("q1", "q2", "q3", "q4")
@@ -47,9 +46,7 @@ def test_every_detector_takes_one_to_five_values(detector, filling):
         for clock in (False, True):
             questionnaires = (Questionnaire("mood", ITEMS, seconds="took"), Questionnaire("short", ITEMS[:1]))
             block = make_block(COLUMNS, values, clock=clock, questionnaires=questionnaires)
-            usual, flags = made.learn_and_find(block)
-            again = made.find(block, usual)
-            for flag in (*flags, *again):
+            for flag in made.find(block, made.learn(block)):
                 assert flag.reason in made.reasons
                 assert flag.score.shape == (participants, points)
                 assert np.isfinite(flag.score[flag.flagged]).all()
@@ -66,11 +63,3 @@ def test_the_screen_takes_one_to_five_values(filling):
         assert len(screened.to_frame("pyarrow")) == len(screened.flags.row)
         for difference in screened.treatment:
             assert "nan" not in difference.describe()
-
-
-@pytest.mark.parametrize("times", range(2, 8))
-def test_repeats_are_counted_in_runs(times):
-    for runs in range(9):
-        values = np.array([[1.0, 2.0] * runs]).reshape(1, 2 * runs)
-        assert any_repeats(values, times) == (runs >= times)
-        assert not any_repeats(np.arange(float(runs)).reshape(1, runs), times)

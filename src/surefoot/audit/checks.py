@@ -22,7 +22,7 @@ from surefoot.log_checks.participant_units import NAME as UNITS_NAME
 from surefoot.numerics.skewness import medcouple, skewness
 from surefoot.policies.features import critic_feature_names
 from surefoot.reports.numbers import format_estimate, format_number, format_percent, format_signed
-from surefoot.screening.ties import is_continuous
+from surefoot.screening.detectors import count_ties
 
 REMOVAL_CHECKS = (
     "share removed",
@@ -530,7 +530,7 @@ def check_standing_still(logs: Trajectories, raw_reward: NDArray[np.float64]) ->
     first[logs.order[logs.starts[:-1]]] = True
     same = (values == values[earlier]) & ~first[:, None]
     identical = float(same.all(axis=1).mean())
-    continuous = [is_continuous(column[logs.order][None, :]) for column in values.T]
+    continuous = [count_ties(column[logs.order][None, :]).continuous for column in values.T]
     # A continuous column that repeats at a few decision points, but not by nature at most of them.
     stuck = {
         name: float(repeats.mean())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -34,7 +34,7 @@ from surefoot.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from surefoot.screening.screen import ScreenTotals
+    from surefoot.screening.screen import Screen
 
 SHOWN_WARNINGS = 10
 ColumnName = Annotated[str | None, typer.Option(help="Its column, where the guess is wrong.", show_default=False)]
@@ -114,8 +114,6 @@ def screen(
     Nothing is changed: `fit`, `audit` and `evaluate` mark the same values missing when the study has a [screen] section.
     """
     from surefoot.log_checks import SCREEN_CHECKS, check_logs, list_warnings
-    from surefoot.screening.page import render_page
-    from surefoot.screening.screen import ScreenTotals
     from surefoot.study import Study
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
@@ -123,51 +121,22 @@ def screen(
     described = Study.load(study).with_screen()
     read = described.read(logs)
     checks = check_logs(read, described, checks=SCREEN_CHECKS)
-    totals = ScreenTotals()
-    pages: dict[Path | None, str] = {}
-    if read.screen is not None:
-        totals.add(read.screen)
-        if out is not None:
-            with atomic_write(out) as temporary:
-                _write_table(read.screen.to_frame("pyarrow"), temporary, out.suffix.lower())
-        if html:
-            title = f"Screen of {logs.name}"
-            pages[html] = render_page(read.screen, totals, title=title, source=name_source(logs, study), checks=checks)
-    with write_outputs(pages):
+    screened = cast("Screen", read.screen)  # The study screens.
+    if out is not None:
+        with atomic_write(out) as temporary:
+            _write_table(screened.to_frame("pyarrow"), temporary, out.suffix.lower())
+    title = f"Screen of {logs.name}"
+    page = screened.render_page(title=title, source=name_source(logs, study), checks=checks) if html else ""
+    with write_outputs({html: page}):
         if as_json:
-            print_json({**totals.to_dict(), "checks": [asdict(check) for check in checks]})
+            print_json({**screened.to_dict(), "checks": [asdict(check) for check in checks]})
         else:
-            _print_totals(totals, list_warnings(checks))
+            console = make_console()
+            for warning in list_warnings(checks):
+                console.print(warning, markup=False, highlight=False)
+            screened.print_summary(console)
     if out is not None:
         typer.echo(f"Written: {out}", err=True)
-
-
-def _print_totals(totals: ScreenTotals, warnings: list[str]) -> None:
-    from rich.markup import escape
-
-    from surefoot.reports.summaries import make_table
-
-    console = make_console()
-    counts = totals.to_dict()
-    for warning in warnings:
-        console.print(warning, markup=False, highlight=False)
-    console.print(
-        f"{counts['people']} people, {counts['decision_points']} decision points: {counts['flagged_values']} values "
-        f"flagged, {counts['now_missing']} of them count as missing"
-    )
-    if counts["counts"]:
-        table = make_table("column", "reason", "after", "values", "missing", text=3)
-        for row in counts["counts"]:
-            after = ", ".join(f"{arm} {count:,}" for arm, count in row["after"].items())
-            table.add_row(escape(row["column"]), row["reason"], escape(after), f"{row['values']:,}", f"{row['missing']:,}")
-        console.print(table)
-    colours = {"fine": "[green]fine[/]  ", "look": "[yellow]look[/]  ", "unsafe": "[bold red]unsafe[/]"}
-    for difference in totals.treatment():
-        console.print(f"{colours[difference.verdict]} {escape(difference.describe())}")
-    if not counts["blind_to_treatment"]:
-        from surefoot.screening.treatment import NOT_DIRT
-
-        console.print(f"→ {NOT_DIRT}", markup=False)
 
 
 @app.command()

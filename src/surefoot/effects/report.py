@@ -23,7 +23,7 @@ from surefoot.log_checks.screened_values import describe_flags
 from surefoot.reports.latex import latex_table
 from surefoot.reports.numbers import format_beside, format_interval, format_number
 from surefoot.reports.summaries import WIDTH, ShownResult
-from surefoot.screening.screen import Screen, ScreenTotals
+from surefoot.screening.screen import Screen
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -169,7 +169,7 @@ class ScreenedEffect:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
         return {
-            "flags": ScreenTotals.of([self.screen]).list_counts(),
+            "flags": self.screen.list_counts(),
             "with_screen": [asdict(row) for row in self.reported],
             "without_screen": None if self.without is None else [asdict(row) for row in self.without],
             "flagged_outcomes_removed": None if self.removed is None else [asdict(row) for row in self.removed],

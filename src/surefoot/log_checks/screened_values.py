@@ -6,8 +6,7 @@ import numpy as np
 
 from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import format_percent
-from surefoot.screening.screen import Screen, ScreenTotals
-from surefoot.screening.treatment import NOT_DIRT, find_worst_verdict
+from surefoot.screening.screen import NOT_DIRT, Screen
 from surefoot.study import Study, StudyLogs
 
 FLAGGED_LOOK = 0.05
@@ -24,7 +23,7 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
         f"the screen marked values of {format_percent(share)} of the available decision points as missing "
         f"({describe_flags(screen) or 'nothing'})"
     )
-    verdict = find_worst_verdict(screen.treatment)
+    verdict = screen.verdict
     remedy = ""
     if verdict != "fine":
         reason += f"; {next(part for part in screen.treatment if part.verdict == verdict).describe()}"
@@ -60,7 +59,7 @@ def describe_flags(screen: Screen) -> str:
     """
     always_reported = {reason for detector in screen.screener.detectors for reason in detector.reported}
     words = []
-    for row in ScreenTotals.of([screen]).list_counts():
+    for row in screen.list_counts():
         if row["reason"] in always_reported:
             continue
         after = ", ".join(f"{arm} {count:,}" for arm, count in row["after"].items())

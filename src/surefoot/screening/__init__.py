@@ -1,9 +1,8 @@
 """Screening: makes values missing that cannot be trusted, with reasons, before anything is fitted."""
 
 from surefoot.screening.detectors import Column, Layout, Questionnaire
-from surefoot.screening.screen import Screen, screen
+from surefoot.screening.screen import Screen, TreatmentDifference, screen
 from surefoot.screening.screener import DETECTORS, Screener, make_detectors
-from surefoot.screening.treatment import TreatmentDifference
 
 __all__ = [
     "DETECTORS",

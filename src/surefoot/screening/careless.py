@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Block, Detection, Detector, Questionnaire
+from surefoot.screening.detectors import Detection, Detector, Floats, Questionnaire, ScreenBatch
 
-Array = NDArray[np.float64]
 BELONG_TOGETHER = 0.6
 """Items whose correlation is at least this large in the sample belong together."""
 FIRST_LOOK = 0.3
@@ -23,15 +22,15 @@ AGREE = 6.0
 class AnswerPatterns(NamedTuple):
     """Patterns of honest answers to one questionnaire."""
 
-    same: Array
+    same: Floats
     """Rate at which an item repeats the previous item's answer, among answers that are not all the same, (items − 1,)."""
-    alternate: Array
+    alternate: Floats
     """Rate at which an item repeats the answer two items earlier but not the previous one, (items − 2,)."""
-    mean: Array
-    deviation: Array
+    mean: Floats
+    deviation: Floats
     pairs: NDArray[np.int64]
     """Items that belong together, (pairs, 2)."""
-    correlation: Array
+    correlation: Floats
 
 
 @dataclass(frozen=True)
@@ -73,29 +72,29 @@ class Careless(Detector):
         if not (0 < self.chance < 1 and self.disagreement > 0 and self.seconds_per_item >= 0):
             raise InputError(f"careless needs 0 < chance < 1, disagreement > 0 and seconds_per_item >= 0; got {self}")
 
-    def learn(self, sample: Block) -> dict[str, AnswerPatterns]:
+    def learn(self, sample: ScreenBatch) -> dict[str, AnswerPatterns]:
         return {
             questionnaire.name: _learn_patterns(_answers(sample, questionnaire))
             for questionnaire in sample.layout.questionnaires
         }
 
-    def find(self, block: Block, usual: Any) -> list[Detection]:
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
         detections = []
-        for questionnaire in block.layout.questionnaires:
-            answers = _answers(block, questionnaire)
+        for questionnaire in batch.layout.questionnaires:
+            answers = _answers(batch, questionnaire)
             reasons = self._patterns(answers, usual[questionnaire.name])
             if questionnaire.seconds is not None:
-                seconds = block.values[block.layout.position(questionnaire.seconds)]
+                seconds = batch.column(questionnaire.seconds)
                 least = self.seconds_per_item * len(questionnaire.items)
                 fast = np.where(seconds < least, 1 - seconds / least if least else 0.0, np.nan)
                 reasons.append(("answered too fast", fast))
-            taken = np.zeros(block.time.shape, dtype=bool)
+            taken = np.zeros(batch.time.shape, dtype=bool)
             for reason, score in reasons:
-                detections += _flag_answers(block, questionnaire, reason, np.where(taken, np.nan, score))
+                detections += _flag_answers(batch, questionnaire, reason, np.where(taken, np.nan, score))
                 taken |= ~np.isnan(score)
         return detections
 
-    def _patterns(self, answers: Array, usual: AnswerPatterns) -> list[tuple[str, Array]]:
+    def _patterns(self, answers: Floats, usual: AnswerPatterns) -> list[tuple[str, Floats]]:
         complete = ~np.isnan(answers).any(axis=0)
         straight = float(np.prod(usual.same))
         alternating = float(np.prod(usual.alternate))
@@ -112,12 +111,12 @@ class Careless(Detector):
         return patterns
 
 
-def _answers(block: Block, questionnaire: Questionnaire) -> Array:
+def _answers(batch: ScreenBatch, questionnaire: Questionnaire) -> Floats:
     """(items, participants, decision points)."""
-    return block.values[[block.layout.position(item) for item in questionnaire.items]]
+    return batch.values[[batch.layout.position(item) for item in questionnaire.items]]
 
 
-def _learn_patterns(answers: Array) -> AnswerPatterns:
+def _learn_patterns(answers: Floats) -> AnswerPatterns:
     flat = answers.reshape(len(answers), -1)
     flat = flat[:, ~np.isnan(flat).any(axis=0)]
     same = flat[1:] == flat[:-1]
@@ -134,7 +133,7 @@ def _learn_patterns(answers: Array) -> AnswerPatterns:
     return AnswerPatterns(rate, alternate, *_find_pairs(flat[:, agree], BELONG_TOGETHER))
 
 
-def _find_pairs(answers: Array, least: float) -> tuple[Array, Array, NDArray[np.int64], Array]:
+def _find_pairs(answers: Floats, least: float) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
     """Mean and deviation of every item of (items, answers), and the pairs of items with at least the `least` correlation."""
     if answers.shape[1] < 3:
         return np.zeros(len(answers)), np.ones(len(answers)), np.empty((0, 2), dtype=np.int64), np.empty(0)
@@ -147,7 +146,7 @@ def _find_pairs(answers: Array, least: float) -> tuple[Array, Array, NDArray[np.
     return mean, deviation, np.stack([first, second], axis=1), np.clip(correlation[first, second], -0.99, 0.99)
 
 
-def _disagreement(answers: Array, usual: AnswerPatterns) -> Array:
+def _disagreement(answers: Floats, usual: AnswerPatterns) -> Floats:
     """Mean squared disagreement of the pairs that belong together; `answers` (items, …)."""
     z = ((answers.T - usual.mean) / usual.deviation).T
     total = np.zeros(answers.shape[1:])
@@ -156,12 +155,9 @@ def _disagreement(answers: Array, usual: AnswerPatterns) -> Array:
     return total / max(len(usual.pairs), 1)
 
 
-def _flag_answers(block: Block, questionnaire: Questionnaire, reason: str, score: Array) -> list[Detection]:
+def _flag_answers(batch: ScreenBatch, questionnaire: Questionnaire, reason: str, score: Floats) -> list[Detection]:
     """Flag the values of the items and of the scores computed from them."""
     if np.isnan(score).all():
         return []
     names = dict.fromkeys((*questionnaire.items, *questionnaire.scores))
-    return [
-        Detection(name, reason, np.where(np.isnan(block.values[block.layout.position(name)]), np.nan, score))
-        for name in names
-    ]
+    return [Detection(name, reason, np.where(np.isnan(batch.column(name)), np.nan, score)) for name in names]

@@ -7,12 +7,10 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Block, Detection, Detector, typical_gap
+from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch
 
-Array = NDArray[np.float64]
 HOUR = 3600.0
 IN_ORDER = 0.05
 """A file in which more than this share of a participant's rows go back in time is not sorted by time, so the order of its
@@ -70,31 +68,31 @@ class Clock(Detector):
             np.datetime64(moment.replace(tzinfo=None) - (moment.utcoffset() or moment - moment)).astype("M8[s]").astype(int)
         )
 
-    def learn(self, sample: Block) -> tuple[float, float]:
-        return self._last_moment(), typical_gap(sample)
+    def learn(self, sample: ScreenBatch) -> tuple[float, float]:
+        return self._last_moment(), sample.typical_gap
 
-    def find(self, block: Block, usual: Any) -> list[Detection]:
-        if not block.layout.clock:
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+        if not batch.layout.clock:
             return []
         last_moment, gap = usual
-        time = block.time
-        out_of_line, back = _jumps(block)
+        time = batch.time
+        out_of_line, back = _jumps(batch)
         hour = back <= HOUR
         wrong = [
             ("in the future", np.where(time > last_moment, (time - last_moment) / HOUR, np.nan)),
             ("clock jump", np.where(out_of_line & ~hour, back / HOUR, np.nan)),
             ("hour twice", np.where(out_of_line & hour, back / HOUR, np.nan)),
         ]
-        for column in block.layout.positions("enrolment"):
-            early = block.values[column] - time
+        for column in batch.layout.positions("enrolment"):
+            early = batch.values[column] - time
             wrong.insert(1, ("before enrolment", np.where(early > 0, early / HOUR, np.nan)))
-        detections = [Detection(block.layout.time, reason, score) for reason, score in wrong if not np.isnan(score).all()]
-        return detections + self._duplicates(block, gap)
+        detections = [Detection(batch.layout.time, reason, score) for reason, score in wrong if not np.isnan(score).all()]
+        return detections + self._duplicates(batch, gap)
 
-    def _duplicates(self, block: Block, gap: float) -> list[Detection]:
-        columns = [column for role in ("state", "outcome") for column in block.layout.positions(role)]
-        values = block.values[columns]
-        gaps = block.gaps()
+    def _duplicates(self, batch: ScreenBatch, gap: float) -> list[Detection]:
+        columns = [column for role in ("state", "outcome") for column in batch.layout.positions(role)]
+        values = batch.values[columns]
+        gaps = batch.gaps()
         present = ~np.isnan(values)
         same = np.zeros(values.shape, dtype=bool)
         same[..., 1:] = (values[..., 1:] == values[..., :-1]) | ~(present[..., 1:] | present[..., :-1])
@@ -104,15 +102,15 @@ class Clock(Detector):
         if not twice.any():
             return []
         return [
-            Detection(block.layout.columns[column].name, "duplicated upload", np.where(twice & has_value, gaps / 60, np.nan))
+            Detection(batch.layout.columns[column].name, "duplicated upload", np.where(twice & has_value, gaps / 60, np.nan))
             for column, has_value in zip(columns, present, strict=True)
         ]
 
 
-def _jumps(block: Block) -> tuple[NDArray[np.bool_], Array]:
+def _jumps(batch: ScreenBatch) -> tuple[Mask, Floats]:
     """Rows whose time does not lie between the times of the neighbouring rows in the file, and the error in seconds."""
-    order = np.argsort(np.where(block.inside, block.rows, np.iinfo(np.int64).max), axis=1, kind="stable")
-    time = np.take_along_axis(block.time, order, axis=1)
+    order = np.argsort(np.where(batch.inside, batch.rows, np.iinfo(np.int64).max), axis=1, kind="stable")
+    time = np.take_along_axis(batch.time, order, axis=1)
     before = np.concatenate([np.full_like(time[:, :1], -np.inf), time[:, :-1]], axis=1)
     after = np.concatenate([time[:, 1:], np.full_like(time[:, :1], np.inf)], axis=1)
     after = np.where(np.isnan(after), np.inf, after)
@@ -124,7 +122,7 @@ def _jumps(block: Block) -> tuple[NDArray[np.bool_], Array]:
     stays = (behind > 0) & ~np.concatenate([np.zeros_like(spike[:, :1]), spike[:, :-1]], axis=1)
     off = np.where(spike, ahead, np.where(stays, behind, np.nan))
     backwards = (behind > 0).sum(axis=1)
-    ordered = backwards <= np.maximum(IN_ORDER * block.inside.sum(axis=1), 1)
+    ordered = backwards <= np.maximum(IN_ORDER * batch.inside.sum(axis=1), 1)
     off = np.where(ordered[:, None] & np.isfinite(off), off, np.nan)
     shift = np.full(time.shape, np.nan)
     np.put_along_axis(shift, order, off, axis=1)

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import CODES, FEW_VALUES, find_recurring_codes
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Block, Detection, Detector
-from surefoot.screening.ties import Ties, any_repeats, count_ties
+from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch, Ties, count_ties
 
 MOST_CODES = 5
 """A column with more candidates than this has no codes; its values merely repeat."""
@@ -56,16 +54,16 @@ class Codes(Detector):
         if not (self.repeats >= 2 and self.apart > 0):
             raise InputError(f"codes needs repeats >= 2 and apart > 0; got {self}")
 
-    def learn(self, sample: Block) -> dict[str, ColumnCodes]:
+    def learn(self, sample: ScreenBatch) -> dict[str, ColumnCodes]:
         names = [column.name for column in sample.layout.columns]
         codes_by_column = {names[k]: self._codes(sample.values[k]) for k in sample.layout.measured}
         return {name: codes for name, codes in codes_by_column.items() if codes.certain or codes.possible}
 
-    def _codes(self, values: NDArray[np.float64]) -> ColumnCodes:
-        if not any_repeats(values, self.repeats):
-            return ColumnCodes((), ())
+    def _codes(self, values: Floats) -> ColumnCodes:
         ties = count_ties(values)
         often = (ties.counts >= self.repeats) & (ties.values != 0)
+        if not often.any():
+            return ColumnCodes((), ())
         inner = np.arange(len(often)) > 0
         inner[-1:] = False
         known = np.isin(ties.values, CODES)
@@ -78,7 +76,7 @@ class Codes(Detector):
         possible = ties.values[recurring & ~chosen]
         return ColumnCodes(tuple(certain.tolist()) if len(certain) <= MOST_CODES else (), tuple(possible.tolist()))
 
-    def _lonely(self, ties: Ties) -> NDArray[np.bool_]:
+    def _lonely(self, ties: Ties) -> Mask:
         """Values beyond a wide gap, at either end, if fewer than a quarter of all values lie there."""
         total = ties.counts.sum()
         below = np.cumsum(ties.counts)
@@ -92,10 +90,10 @@ class Codes(Detector):
                 lonely[gap + 1 :] = True
         return lonely
 
-    def find(self, block: Block, usual: Any) -> list[Detection]:
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
         flags = []
         for name, codes in usual.items():
-            values = block.values[block.layout.position(name)]
+            values = batch.column(name)
             for reason, numbers in (("code", codes.certain), ("possible code", codes.possible)):
                 hit = np.isin(values, numbers)
                 if hit.any():
@@ -103,7 +101,7 @@ class Codes(Detector):
         return flags
 
 
-def _is_next(values: NDArray[np.float64]) -> bool:
+def _is_next(values: Floats) -> bool:
     """Whether a column has few, evenly spaced values, such as −1, 0 and 1; then the least of them is not a code."""
     gaps = np.diff(values)
     if not 0 < len(gaps) < FEW_VALUES - 1:

@@ -1,6 +1,6 @@
-"""The interface of detectors: the block of participants that a detector sees, and the detections that it returns.
+"""The interface of detectors: the values that a detector sees, and the detections that it returns.
 
-A block never holds the action. Adding a detector takes one file and one line in `screener.DETECTORS`.
+A detector never sees the action. Adding one takes one file and one line in `screener.DETECTORS`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Role = Literal["state", "outcome", "item", "seconds", "enrolment"]
+SET_ASIDE = 5
+"""The most repeated values are not counted: a code or a dead sensor must not make a continuous column look rounded."""
+UNIQUE = 0.95
+"""In a continuous column more than this share of the other values occur once."""
 
 
 @dataclass(frozen=True)
@@ -97,71 +103,79 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Participants with their decision points in time order; padded and missing values are NaN.
+class ScreenBatch:
+    """Participants with their decision points in time order, without actions; padded and missing values are NaN.
 
     >>> layout = Layout((Column("steps", "outcome"),))
-    >>> block = Block.pad_rows(layout, np.array([[3.0, 4.0, 5.0]]), np.arange(3.0), np.array([[0, 1], [2, -1]]))
-    >>> block.values.tolist(), block.inside.tolist()
+    >>> batch = ScreenBatch.pad_rows(layout, np.array([[3.0, 4.0, 5.0]]), np.arange(3.0), np.array([[0, 1], [2, -1]]))
+    >>> batch.values.tolist(), batch.inside.tolist()
     ([[[3.0, 4.0], [5.0, nan]]], [[True, True], [True, False]])
     """
 
     layout: Layout
-    values: NDArray[np.float64]
+    values: Floats
     """(columns, participants, decision points)."""
-    time: NDArray[np.float64]
+    time: Floats
     """(participants, decision points)."""
     rows: NDArray[np.int64]
     """(participants, decision points): row of each decision point in the logs, −1 where padded."""
 
     @classmethod
-    def pad_rows(
-        cls, layout: Layout, values: NDArray[np.float64], time: NDArray[np.float64], rows: NDArray[np.int64]
-    ) -> Block:
-        """From values (columns, rows of the logs) and the padded rows of some participants."""
+    def pad_rows(cls, layout: Layout, values: Floats, time: Floats, rows: NDArray[np.int64]) -> ScreenBatch:
+        """From values (columns, rows of the logs) and padded rows of participants."""
         inside = rows >= 0
         cells = np.where(inside, values[:, rows], np.nan) if len(values) else np.empty((0, *rows.shape))
         return cls(layout, cells, np.where(inside, time[rows], np.nan), rows)
 
     @property
-    def inside(self) -> NDArray[np.bool_]:
+    def inside(self) -> Mask:
         return self.rows >= 0
 
-    def gaps(self) -> NDArray[np.float64]:
+    def column(self, name: str) -> Floats:
+        """(participants, decision points)."""
+        return np.asarray(self.values[self.layout.position(name)])
+
+    def gaps(self) -> Floats:
         """Time since the previous decision point, (participants, decision points); the first is NaN."""
         return np.diff(self.time, axis=1, prepend=np.nan)
 
-    def without(self, detections: Sequence[Detection]) -> Block:
-        """The block with the flagged values missing."""
+    @property
+    def typical_gap(self) -> float:
+        """The median positive gap between decision points; 1 if no gap is positive."""
+        gaps = self.gaps()
+        between = gaps[gaps > 0]
+        return float(np.median(between)) if between.size else 1.0
+
+    def without(self, detections: Sequence[Detection]) -> ScreenBatch:
+        """The batch with the flagged values missing."""
         if not detections:
             return self
         values = self.values.copy()
-        names = {column.name: position for position, column in enumerate(self.layout.columns)}
         for detection in detections:
-            values[names[detection.column]][detection.flagged] = np.nan
+            values[self.layout.position(detection.column)][detection.flagged] = np.nan
         return replace(self, values=values)
 
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """The values of one column of a block that a detector flags."""
+    """The values of one column that a detector flags."""
 
     column: str
     reason: str
-    score: NDArray[np.float64]
+    score: Floats
     """(participants, decision points); NaN where nothing is flagged."""
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> Mask:
         return ~np.isnan(self.score)
 
 
 class Detector(ABC):
     """Finds one kind of value that cannot be trusted.
 
-    A subclass is a frozen dataclass: its fields are the parameters that `[screen.NAME]` of a study sets. It sees a `Block`,
-    which holds no action. Whether it flags a decision point may depend on nothing after the state of the next decision
-    point, except on what `learn` returns for the population.
+    A subclass is a frozen dataclass: its fields are the parameters that `[screen.NAME]` of a study sets. Whether it flags a
+    decision point may depend on nothing after the state of the next decision point, except on what `learn` returns for the
+    population.
     """
 
     name: ClassVar[str]
@@ -175,22 +189,32 @@ class Detector(ABC):
     def check(self) -> None:
         """Raise `InputError` for parameters that make no sense."""
 
-    def learn(self, sample: Block) -> Any:
+    def learn(self, sample: ScreenBatch) -> Any:
         """Learn the patterns of the population from a sample of participants."""
         return None
 
     @abstractmethod
-    def find(self, block: Block, usual: Any) -> list[Detection]:
-        """Flag values of a block, given the patterns that `learn` returned."""
-
-    def learn_and_find(self, block: Block) -> tuple[Any, list[Detection]]:
-        """Learn from a block and flag its values; a detector may override this to save time."""
-        usual = self.learn(block)
-        return usual, self.find(block, usual)
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+        """Flag values of a batch, given the patterns that `learn` returned."""
 
 
-def typical_gap(block: Block) -> float:
-    """The median positive gap between decision points; 1 if no gap is positive."""
-    gaps = block.gaps()
-    between = gaps[gaps > 0]
-    return float(np.median(between)) if between.size else 1.0
+class Ties(NamedTuple):
+    """Distinct values in ascending order and the number of runs of each."""
+
+    values: Floats
+    counts: NDArray[np.int64]
+    continuous: bool
+    """Whether hardly any two values are the same."""
+
+
+def count_ties(values: Floats) -> Ties:
+    """Count the runs of every value of (participants, decision points), NaN where missing.
+
+    >>> count_ties(np.array([[1.5, 1.5, 2.0, 1.5]])).counts.tolist()
+    [2, 1]
+    """
+    before = np.concatenate([np.full_like(values[:, :1], np.nan), values[:, :-1]], axis=1)
+    distinct, counts = np.unique(values[~np.isnan(values) & (values != before)], return_counts=True)
+    rarest = np.sort(counts)[: max(len(counts) - SET_ASIDE, 0)]
+    continuous = bool(rarest.size) and bool((rarest == 1).sum() > UNIQUE * rarest.sum())
+    return Ties(distinct, counts, continuous)

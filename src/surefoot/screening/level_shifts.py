@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median
-from surefoot.screening.detectors import Block, Detection, Detector
+from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch
 
-Array = NDArray[np.float64]
 SIZE_DEVIATION = 0.6
 """Standard deviation of |z| for normal z."""
 PIECES = 16
@@ -55,12 +54,12 @@ class LevelShifts(Detector):
         if not (self.threshold > 0 and self.size >= 0 and self.shortest >= 2):
             raise InputError(f"level_shifts needs threshold > 0, size >= 0 and shortest >= 2; got {self}")
 
-    def find(self, block: Block, usual: Any) -> list[Detection]:
-        columns = list(block.layout.measured)
-        shape = block.values.shape
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+        columns = list(batch.layout.measured)
+        shape = batch.values.shape
         if not columns or shape[2] < 2 * self.shortest:
             return []
-        z, present = _standardise(block.values[columns].reshape(-1, shape[2]))
+        z, present = _standardise(batch.values[columns].reshape(-1, shape[2]))
         scores = {}
         for reason, series in (("level shift", z), ("scale shift", np.abs(z) / SIZE_DEVIATION)):
             score = np.full(z.shape, np.nan)
@@ -68,13 +67,13 @@ class LevelShifts(Detector):
             score[likely] = self._change(series[likely], present[likely])
             scores[reason] = score.reshape(len(columns), *shape[1:])
         return [
-            Detection(block.layout.columns[column].name, reason, score[position])
+            Detection(batch.layout.columns[column].name, reason, score[position])
             for position, column in enumerate(columns)
             for reason, score in scores.items()
             if not np.isnan(score[position]).all()
         ]
 
-    def _change(self, z: Array, present: NDArray[np.bool_]) -> Array:
+    def _change(self, z: Floats, present: Mask) -> Floats:
         """The statistic at the first decision point after the largest change of each participant; NaN elsewhere."""
         before: NDArray[np.int64] = np.cumsum(present, axis=1) - present
         total = before[:, -1:] + present[:, -1:]
@@ -97,7 +96,7 @@ class LevelShifts(Detector):
         return score
 
 
-def _standardise(values: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _standardise(values: Floats) -> tuple[Floats, Mask]:
     """Values in robust standard deviations from the participant's median, cut; 0 where missing or without spread."""
     present = ~np.isnan(values)
     centre = median(values, present)[:, None]
@@ -107,7 +106,7 @@ def _standardise(values: Array) -> tuple[Array, NDArray[np.bool_]]:
     return np.clip(deviation / np.where(judged, unit, np.inf), -WINSOR, WINSOR), present
 
 
-def _could_change(z: Array, present: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
+def _could_change(z: Floats, present: Mask, threshold: float) -> Mask:
     """Participants who may have a change, judged quickly from the sums over 16 pieces of their record.
 
     A change that reaches the threshold reaches half of it at the nearest boundary of two pieces.

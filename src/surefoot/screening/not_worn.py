@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Block, Detection, Detector, Layout, typical_gap
-from surefoot.screening.ties import is_continuous
+from surefoot.screening.detectors import Detection, Detector, Floats, Layout, Mask, ScreenBatch, count_ties
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
 BOTH_SIDES = 0.01
@@ -61,14 +59,14 @@ class NotWorn(Detector):
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
             raise InputError(f"not_worn needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
-    def learn(self, sample: Block) -> WearPatterns:
+    def learn(self, sample: ScreenBatch) -> WearPatterns:
         impossible = tuple(
             sample.layout.columns[position].name
             for position in sample.layout.measured
             if _zero_is_impossible(sample.values[position])
         )
         devices = _devices(sample.layout, impossible)
-        gap = typical_gap(sample)
+        gap = sample.typical_gap
         if not devices:
             return WearPatterns(impossible, (), None, gap)
         event, seen = _steps(sample, devices, impossible)
@@ -86,39 +84,39 @@ class NotWorn(Detector):
         )
         return WearPatterns(impossible, devices, chain, gap)
 
-    def find(self, block: Block, usual: Any) -> list[Detection]:
-        names = [column.name for column in block.layout.columns]
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+        names = [column.name for column in batch.layout.columns]
         detections = []
         for name in usual.impossible:
-            zero = block.values[names.index(name)] == 0
+            zero = batch.values[names.index(name)] == 0
             if zero.any():
                 detections.append(Detection(name, "not worn", np.where(zero, 1.0, np.nan)))
         if usual.chain is None:
             return detections
-        event, seen = _steps(block, usual.devices, usual.impossible)
+        event, seen = _steps(batch, usual.devices, usual.impossible)
         if not event.any():
             return detections
-        moves = usual.chain.moves(relative_gaps(block.gaps(), usual.typical_gap))
+        moves = usual.chain.moves(relative_gaps(batch.gaps(), usual.typical_gap))
         filtered = run_filter(event, seen, usual.chain, moves, self.weight, np.zeros(1))
         depth = np.broadcast_to(AHEAD, (2, len(usual.devices)))
         likely = look_ahead(event, seen, filtered, moves, depth).reshape(-1, 2, *event.shape[1:])
-        for position, column in enumerate(block.layout.columns):
+        for position, column in enumerate(batch.layout.columns):
             if column.name in usual.impossible or column.device not in usual.devices:
                 continue
             kind = int(column.role == "outcome")
             chance = likely[:, kind, usual.devices.index(column.device)].T
-            flagged = (block.values[position] == 0) & (chance >= self.threshold)
+            flagged = (batch.values[position] == 0) & (chance >= self.threshold)
             if flagged.any():
                 detections.append(Detection(column.name, "not worn", np.where(flagged, chance, np.nan)))
         return detections
 
 
-def _zero_is_impossible(values: NDArray[np.float64]) -> bool:
+def _zero_is_impossible(values: Floats) -> bool:
     present = values[~np.isnan(values)]
     if not (present == 0).any():
         return False
     both = min((present < 0).mean(), (present > 0).mean()) > BOTH_SIDES
-    return bool(both) and is_continuous(np.where(values == 0, np.nan, values))
+    return bool(both) and count_ties(np.where(values == 0, np.nan, values)).continuous
 
 
 def _devices(layout: Layout, impossible: tuple[str, ...]) -> tuple[str, ...]:
@@ -126,26 +124,24 @@ def _devices(layout: Layout, impossible: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(c.device for c in judged if c.device is not None and c.name not in impossible))
 
 
-def _steps(
-    block: Block, devices: tuple[str, ...], impossible: tuple[str, ...]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _steps(batch: ScreenBatch, devices: tuple[str, ...], impossible: tuple[str, ...]) -> tuple[Mask, Mask]:
     """Whether all present columns of each device are 0, and whether any is present: (steps, devices, participants).
 
     The state columns of a decision point make one step, its outcomes the next.
     """
-    participants, points = block.time.shape
+    participants, points = batch.time.shape
     event = np.zeros((points, 2, len(devices), participants), dtype=bool)
     seen = np.zeros_like(event)
     for kind, role in enumerate(("state", "outcome")):
         for group, device in enumerate(devices):
             chosen = [
                 position
-                for position in block.layout.measured
-                if block.layout.columns[position].device == device
-                and block.layout.columns[position].role == role
-                and block.layout.columns[position].name not in impossible
+                for position in batch.layout.measured
+                if batch.layout.columns[position].device == device
+                and batch.layout.columns[position].role == role
+                and batch.layout.columns[position].name not in impossible
             ]
-            values = block.values[chosen]
+            values = batch.values[chosen]
             recorded = (~np.isnan(values)).any(axis=0)
             seen[:, kind, group] = recorded.T
             event[:, kind, group] = (recorded & ((values == 0) | np.isnan(values)).all(axis=0)).T

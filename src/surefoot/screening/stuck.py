@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import FEW_VALUES
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Block, Detection, Detector, typical_gap
-from surefoot.screening.ties import count_ties
+from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch, count_ties
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
 MOST_REPEATS = 0.5
@@ -72,8 +70,8 @@ class Stuck(Detector):
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
             raise InputError(f"stuck needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
-    def learn(self, sample: Block) -> RepeatPatterns:
-        gap = typical_gap(sample)
+    def learn(self, sample: ScreenBatch) -> RepeatPatterns:
+        gap = sample.typical_gap
         judged: dict[str, tuple[bool, tuple[float, float]]] = {}
         for position in sample.layout.measured:
             values = sample.values[position]
@@ -104,25 +102,22 @@ class Stuck(Detector):
         )
         return usual._replace(chain=chain)
 
-    def find(self, block: Block, usual: Any) -> list[Detection]:
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
         if usual.chain is None:
             return []
         repeats = np.stack(
-            [
-                _repeats(block.values[block.layout.position(name)], limits)[0]
-                for name, limits in zip(usual.columns, usual.limits, strict=True)
-            ]
+            [_repeats(batch.column(name), limits)[0] for name, limits in zip(usual.columns, usual.limits, strict=True)]
         )
         # In a rounded column a single repeat is never flagged.
         candidates = np.where(np.array(usual.rounded)[:, None, None], repeats & np.roll(repeats, 1, axis=2), repeats)
         people = np.flatnonzero(candidates.any(axis=(0, 2)))
         if not len(people):
             return []
-        suspects = replace(block, values=block.values[:, people], time=block.time[people], rows=block.rows[people])
+        suspects = replace(batch, values=batch.values[:, people], time=batch.time[people], rows=batch.rows[people])
         event, seen, least = _steps(suspects, usual)
         moves = usual.chain.moves(relative_gaps(suspects.gaps(), usual.typical_gap))
         filtered = run_filter(event, seen, usual.chain, moves, self.weight, least)
-        layout = block.layout
+        layout = batch.layout
         states = [layout.columns[layout.position(name)].role == "state" for name in usual.columns]
         # A flag may use the next state, but not the outcome after the next decision.
         likely = look_ahead(event, seen, filtered, moves, np.array([states], dtype=np.int64))
@@ -130,13 +125,13 @@ class Stuck(Detector):
         for group, name in enumerate(usual.columns):
             flagged = candidates[group, people].T & (likely[:, group] >= self.threshold)
             if flagged.any():
-                score = np.full(block.time.shape, np.nan)
+                score = np.full(batch.time.shape, np.nan)
                 score[people] = np.where(flagged, likely[:, group], np.nan).T
                 flags.append(Detection(name, "stuck", score))
         return flags
 
 
-def _find_limits(values: NDArray[np.float64]) -> tuple[float, float]:
+def _find_limits(values: Floats) -> tuple[float, float]:
     """The floor and the ceiling of a column: its least and greatest values, or values that pile up next to them.
 
     >>> _find_limits(np.array([[-3.0, *[0.5] * 300, *range(1, 100), 7000.0]]))
@@ -150,7 +145,7 @@ def _find_limits(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(low if piled[0] else present[0]), float(high if piled[1] else present[-1])
 
 
-def _repeats(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _repeats(values: Floats, limits: tuple[float, float]) -> tuple[Mask, Mask]:
     """Whether each value of (participants, decision points) equals the previous one, and whether this can be judged."""
     same = np.zeros(values.shape, dtype=bool)
     same[:, 1:] = values[:, 1:] == values[:, :-1]
@@ -163,7 +158,7 @@ def _repeats(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[
     return same & seen, seen
 
 
-def _in_a_row(event: NDArray[np.bool_], length: int) -> NDArray[np.bool_]:
+def _in_a_row(event: Mask, length: int) -> Mask:
     """Whether an event at (decision points, …) is the last of at least `length` in a row."""
     last_of_run = event.copy()
     for back in range(1, length):
@@ -172,9 +167,9 @@ def _in_a_row(event: NDArray[np.bool_], length: int) -> NDArray[np.bool_]:
     return last_of_run
 
 
-def _steps(block: Block, usual: RepeatPatterns) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+def _steps(batch: ScreenBatch, usual: RepeatPatterns) -> tuple[Mask, Mask, Floats]:
     """Repeats, whether they can be judged, and their least honest rate: (decision points, columns, participants)."""
-    columns = [block.values[block.layout.position(name)] for name in usual.columns]
+    columns = [batch.column(name) for name in usual.columns]
     repeats = [_repeats(values, limits) for values, limits in zip(columns, usual.limits, strict=True)]
     least = [
         _share_so_far(values) if is_rounded else np.zeros(values.shape)
@@ -185,7 +180,7 @@ def _steps(block: Block, usual: RepeatPatterns) -> tuple[NDArray[np.bool_], NDAr
     return event, seen, np.stack(least).transpose(2, 0, 1)
 
 
-def _share_so_far(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _share_so_far(values: Floats) -> Floats:
     """Share of a participant's earlier values that equal this one; 0 until the value has occurred in two separate runs.
 
     >>> _share_so_far(np.array([[4.0, 4.0, 5.0, 4.0, 4.0]])).round(2)

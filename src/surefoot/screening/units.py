@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.numerics.masked_quantiles import quantiles
-from surefoot.screening.detectors import Block, Detection, Detector
+from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch
 
-Array = NDArray[np.float64]
 FIRST_RECORD = 8
 """Values needed to estimate a participant's distribution, which is estimated again whenever the record has doubled."""
 CANDIDATE = 3.0
@@ -39,28 +38,24 @@ class UnitModel(NamedTuple):
     """Distribution and shares of other units in the population, per column."""
 
     columns: tuple[int, ...]
-    centre: Array
-    scales: Array
+    centre: Floats
+    scales: Floats
     """Lower and upper quartile distance as standard deviations, (columns, 2)."""
-    share: Array
+    share: Floats
     """Share of the values in each other unit, (columns, factors)."""
-    positive: NDArray[np.bool_]
+    positive: Mask
     """Whether the column is judged by its logarithm, (columns,)."""
-    degrees: Array
+    degrees: Floats
     """Degrees of freedom of Student's t, (columns,); the fewer, the longer the tails."""
 
 
 class Records(NamedTuple):
     """Everybody's values, as logarithms in columns with `UnitModel.positive`."""
 
-    values: Array
+    values: Floats
     """(columns, participants, decision points); zeros are missing."""
-    references: dict[int, tuple[Array, Array, NDArray[np.int64]]]
+    references: dict[int, tuple[Floats, Floats, NDArray[np.int64]]]
     """Centre, scales and number of values by the length of the record; stored for records that are trusted completely."""
-
-    @classmethod
-    def read(cls, measured: Array, positive: NDArray[np.bool_]) -> Records:
-        return cls(_on_scale(measured, positive), {})
 
 
 @dataclass(frozen=True)
@@ -100,24 +95,17 @@ class Units(Detector):
         if not (0 < self.threshold < 1 and self.weight > 0 and self.factors and proper):
             raise InputError(f"units needs 0 < threshold < 1, weight > 0 and factors above 0 other than 1; got {self}")
 
-    def learn(self, sample: Block) -> UnitModel:
-        return self._learn(sample)[0]
-
-    def learn_and_find(self, block: Block) -> tuple[UnitModel, list[Detection]]:
-        usual, records = self._learn(block)
-        return usual, self._find(block, usual, records)
-
-    def _learn(self, sample: Block) -> tuple[UnitModel, Records]:
+    def learn(self, sample: ScreenBatch) -> UnitModel:
         columns = tuple(sample.layout.measured)
         measured = sample.values[list(columns)]
         with np.errstate(invalid="ignore"):
             positive = np.asarray(~(measured < 0).any(axis=(1, 2)))
-        records = Records.read(measured, positive)
-        every = records.values.reshape(len(columns), int(np.prod(measured.shape[1:])))
-        middle, scales = _quartiles(every, ~np.isnan(every))
+        records = Records(_take_logarithms(measured, positive), {})
+        flat = records.values.reshape(len(columns), int(np.prod(measured.shape[1:])))
+        middle, scales = _find_quartiles(flat, ~np.isnan(flat))
         start = UnitModel(columns, middle, scales, np.empty((len(columns), 0)), positive, np.empty(0))
         count = np.maximum((~np.isnan(measured)).sum(axis=(1, 2)), 1)[:, None]
-        return self._find_clusters(records, start, count), records
+        return self._find_clusters(records, start, count)
 
     def _find_clusters(self, records: Records, start: UnitModel, count: NDArray[np.int64]) -> UnitModel:
         """The shares of units and the tails of every column; the least shares and the longest tails without a cluster."""
@@ -150,7 +138,7 @@ class Units(Detector):
                 break
         return usual
 
-    def _whole_records(self, values: Array, usual: UnitModel) -> tuple[Array, tuple[Array, ...]]:
+    def _whole_records(self, values: Floats, usual: UnitModel) -> tuple[Floats, tuple[Floats, ...]]:
         """Values of the compared participants, and the centre, scales and degrees of freedom of each complete record."""
         values = values[:, :COMPARED]
         ordinary = self._chances(Records(values, {}), usual)[0] < 0.5
@@ -158,13 +146,13 @@ class Units(Detector):
         centre, scales = _reference(values, trusted, trusted.sum(axis=2), usual)
         return values, (centre[..., None], scales[..., 0, None], scales[..., 1, None], usual.degrees[:, None, None])
 
-    def _log_likelihood(self, values: Array, usual: UnitModel) -> Array:
+    def _log_likelihood(self, values: Floats, usual: UnitModel) -> Floats:
         """Log-likelihood of every column of the sample, given each participant's complete record."""
         values, about = self._whole_records(values, usual)
         total = np.sum(self._densities(values, usual, about), axis=0)
         return np.asarray(np.nansum(np.log(np.maximum(total, 1e-300)), axis=(1, 2)))
 
-    def _densities(self, values: Array, usual: UnitModel, about: tuple[Array, ...]) -> list[Array]:
+    def _densities(self, values: Floats, usual: UnitModel, about: tuple[Floats, ...]) -> list[Floats]:
         """Share times density of each value, in its own unit and then in every other unit."""
         share = usual.share[:, :, None, None]
         positive = usual.positive[:, None, None]
@@ -174,7 +162,7 @@ class Units(Detector):
             densities.append(share[:, unit] * _density(other, *about) / np.where(positive, 1.0, factor))
         return densities
 
-    def _is_cluster(self, values: Array, usual: UnitModel) -> NDArray[np.bool_]:
+    def _is_cluster(self, values: Floats, usual: UnitModel) -> Mask:
         """Whether other units explain the far values of each column better than a long tail does.
 
         y is the distance from the centre in scales; the tail is Pareto's or exponential, whichever fits better.
@@ -200,7 +188,7 @@ class Units(Detector):
         beyond = self._chance_beyond(usual, about)
         return np.asarray(count * (within - np.log(beyond) - sides - np.maximum(pareto, exponential)) > CLUSTER_EVIDENCE)
 
-    def _chance_beyond(self, usual: UnitModel, about: tuple[Array, ...]) -> Array:
+    def _chance_beyond(self, usual: UnitModel, about: tuple[Floats, ...]) -> Floats:
         """Mean over participants of the probability that a value in another unit lies beyond FAR, summed over units."""
         from scipy.special import stdtr
 
@@ -214,36 +202,49 @@ class Units(Detector):
             total += usual.share[:, unit] * (1 - inside).mean(axis=(1, 2))
         return np.maximum(total, 1e-300)
 
-    def find(self, block: Block, usual: Any) -> list[Detection]:
-        return self._find(block, usual, Records.read(block.values[list(usual.columns)], usual.positive))
-
-    def _find(self, block: Block, usual: UnitModel, records: Records) -> list[Detection]:
-        chance, _ = self._chances(records, usual)
+    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+        records = Records(_take_logarithms(batch.values[list(usual.columns)], usual.positive), {})
         detections = []
-        for column, column_chance in zip(usual.columns, chance, strict=True):
-            if (column_chance >= self.threshold).any():
-                name = block.layout.columns[column].name
-                detections.append(Detection(name, "unit", np.where(column_chance >= self.threshold, column_chance, np.nan)))
+        for column, chance in zip(usual.columns, self._chances(records, usual)[0], strict=True):
+            if (chance >= self.threshold).any():
+                name = batch.layout.columns[column].name
+                detections.append(Detection(name, "unit", np.where(chance >= self.threshold, chance, np.nan)))
         return detections
 
-    def _chances(self, records: Records, usual: UnitModel) -> tuple[Array, Array]:
+    def _chances(self, records: Records, usual: UnitModel) -> tuple[Floats, Floats]:
         """Probability that each value is in another unit, and their expected number per unit: (columns, participants, …)."""
-        values = records.values
-        chance = np.zeros(values.shape)
-        so_far = np.zeros((*values.shape[:2], len(self.factors)))
-        points = values.shape[2]
-        begin = 0
-        while begin < points:
+        chance = np.zeros(records.values.shape)
+        so_far = np.zeros((*records.values.shape[:2], len(self.factors)))
+        factors = np.array([1.0, *self.factors])[:, None]
+        points = records.values.shape[2]
+        end = 0
+        while end < points:
+            begin = end
             end = min(max(2 * begin, FIRST_RECORD), points)
             centre, scales, count = self._refer(records, chance[..., :begin] < 0.5, usual)
             share = (self.weight * usual.share[:, None] + so_far) / (self.weight + count)[..., None]
-            self._judge(values[..., begin:end], centre, scales, share, usual, chance[..., begin:end], so_far)
-            begin = end
+            values = records.values[..., begin:end]
+            spread = (scales > 0).all(axis=-1)
+            above = np.where(spread, centre + CANDIDATE * scales[..., 1], np.inf)[..., None]
+            below = np.where(spread, centre - CANDIDATE * scales[..., 0], -np.inf)[..., None]
+            candidates = np.nonzero((values > above) | (values < below))
+            column = candidates[0]
+            participant = candidates[1]
+            if not len(column):
+                continue
+            x = values[candidates]
+            logarithm = usual.positive[column]
+            about = (centre[column, participant], *scales[column, participant].T, usual.degrees[column])
+            shares = share[column, participant].T
+            # Rows: the own unit, then every other; (units, candidates).
+            density = _density(np.where(logarithm, x - np.log(factors), x / factors), *about)
+            density *= np.concatenate([1 - shares.sum(axis=0, keepdims=True), shares]) / np.where(logarithm, 1.0, factors)
+            likely = (density[1:] / np.maximum(density.sum(axis=0), 1e-300)).T
+            chance[..., begin:end][candidates] = likely.sum(axis=1)
+            np.add.at(so_far, (column, participant), likely)
         return chance, so_far
 
-    def _refer(
-        self, records: Records, ordinary: NDArray[np.bool_], usual: UnitModel
-    ) -> tuple[Array, Array, NDArray[np.int64]]:
+    def _refer(self, records: Records, ordinary: Mask, usual: UnitModel) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Centre, scales and number of the ordinary values so far."""
         length = ordinary.shape[2]
         all_ordinary = bool(ordinary.all())
@@ -257,38 +258,8 @@ class Units(Detector):
             records.references[length] = reference
         return reference
 
-    def _judge(
-        self,
-        values: Array,
-        centre: Array,
-        scales: Array,
-        share: Array,
-        usual: UnitModel,
-        chance: Array,
-        so_far: Array,
-    ) -> None:
-        """Fill `chance` for the decision points of `values` and add to `so_far`."""
-        spread = (scales > 0).all(axis=-1)
-        above = np.where(spread, centre + CANDIDATE * scales[..., 1], np.inf)[..., None]
-        below = np.where(spread, centre - CANDIDATE * scales[..., 0], -np.inf)[..., None]
-        candidates = np.nonzero((values > above) | (values < below))
-        if not len(candidates[0]):
-            return
-        column, participant, _ = candidates
-        x = values[candidates]
-        logarithm = usual.positive[column]
-        about = (centre[column, participant], *scales[column, participant].T, usual.degrees[column])
-        shares = share[column, participant].T
-        factors = np.array([1.0, *self.factors])[:, None]
-        # Rows: the own unit, then every other; (units, candidates).
-        density = _density(np.where(logarithm, x - np.log(factors), x / factors), *about)
-        density *= np.concatenate([1 - shares.sum(axis=0, keepdims=True), shares]) / np.where(logarithm, 1.0, factors)
-        likely = (density[1:] / np.maximum(density.sum(axis=0), 1e-300)).T
-        chance[candidates] = likely.sum(axis=1)
-        np.add.at(so_far, (column, participant), likely)
 
-
-def _on_scale(values: Array, positive: NDArray[np.bool_]) -> Array:
+def _take_logarithms(values: Floats, positive: Mask) -> Floats:
     """Logarithms of columns of positive values; zeros are missing."""
     scaled = values.copy()
     scaled[scaled == 0] = np.nan
@@ -297,7 +268,7 @@ def _on_scale(values: Array, positive: NDArray[np.bool_]) -> Array:
     return scaled
 
 
-def _quartiles(values: Array, present: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _find_quartiles(values: Floats, present: Mask) -> tuple[Floats, Floats]:
     """Median, and the distance to either quartile as a standard deviation, along the last axis; 0 without values."""
     if not values.shape[-1]:
         return np.zeros(values.shape[:-1]), np.zeros((*values.shape[:-1], 2))
@@ -306,16 +277,16 @@ def _quartiles(values: Array, present: NDArray[np.bool_]) -> tuple[Array, Array]
     return middle, np.stack([middle - low, high - middle], axis=-1) / QUARTILE
 
 
-def _reference(known: Array, trusted: NDArray[np.bool_], count: NDArray[np.int64], usual: UnitModel) -> tuple[Array, Array]:
+def _reference(known: Floats, trusted: Mask, count: NDArray[np.int64], usual: UnitModel) -> tuple[Floats, Floats]:
     """Centre and scales of every participant's record; short records are shrunk towards the population."""
-    middle, own_scales = _quartiles(known, trusted)
+    middle, own_scales = _find_quartiles(known, trusted)
     enough = count >= FIRST_RECORD - 2
     weight = np.where(enough, count / (count + SCALE_WEIGHT), 0.0)[..., None]
     scales = np.sqrt(weight * own_scales**2 + (1 - weight) * usual.scales[:, None] ** 2)
     return np.where(enough, middle, usual.centre[:, None]), scales
 
 
-def _density(x: Array, centre: Array, low: Array, high: Array, degrees: Array) -> Array:
+def _density(x: Floats, centre: Floats, low: Floats, high: Floats, degrees: Floats) -> Floats:
     """Student's t about the centre, with a scale for each side."""
     from scipy.special import gammaln
 
