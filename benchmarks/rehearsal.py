@@ -9,8 +9,7 @@ import time
 from collections import Counter
 
 import surefoot as sf
-from surefoot.rehearsal.candidates import Candidate
-from surefoot.rehearsal.design import TrialDesign
+from surefoot.rehearsal.plan import Candidate, TrialDesign
 from surefoot.rehearsal.trial_run import run_trials
 
 STUDY = """[columns]

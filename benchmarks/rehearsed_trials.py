@@ -16,7 +16,7 @@ from surefoot.data.log_table import LogTable
 from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.experiments.engine import UnitProgress
 from surefoot.rehearsal.plan import RehearsalPlan
-from surefoot.rehearsal.trial_answers import analyse_trial
+from surefoot.rehearsal.trial_blocks import analyse_trial
 from surefoot.rehearsal.trial_run import run_trials
 from surefoot.study.log_reader import parse_logs
 from surefoot.study.model import MethodChoice

@@ -1,14 +1,19 @@
+from itertools import product
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.rehearsal import Burden, Environment, Fading, PeopleDiffer, Standardised, standardised_effect
+from surefoot.rehearsal.environments import BestPlan
+from surefoot.rehearsal.pooled_regression import Varying
 from tests.rehearsal.pilots import STUDY, make_frame, read_frame
 
 study = sf.Study.parse(STUDY)
 NEVER, ALWAYS = sf.policies.never(2), sf.policies.always(2)
 DAY = np.array([0.0, 7.0, 14.0])
+POINTS = 9
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +102,51 @@ def test_effects_that_make_no_sense_are_refused():
     ):
         with pytest.raises(sf.InputError, match=words):
             call()
+
+
+def total(environment, actions, days):
+    """The sum of shifts over a sequence of actions, literally."""
+    rows, found = environment.begin((1,)), 0.0
+    for action, day in zip(actions, days, strict=True):
+        found += float(np.squeeze(environment.shift(rows, np.full(1, float(action)), np.asarray(day))))
+        rows = environment.advance(rows, np.full(1, float(action)))
+    return found
+
+
+def follow(environment, days):
+    plan = BestPlan.find(environment, (1,), days, 1.0)
+    rows, actions = environment.begin((1,)), []
+    for point in range(len(days)):
+        memory = rows[0] if environment.rows else np.zeros(1)
+        actions.append(int(plan.sends(point, memory)[0]))
+        rows = environment.advance(rows, np.full(1, float(actions[-1])))
+    return actions
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        standardised_effect(0.3, Burden(response=0.3, baseline=0.05, recovery=0.7)),
+        standardised_effect(0.3, Burden(baseline=0.12, recovery=0.5)),
+        standardised_effect(0.2, Fading(2.0), Burden(response=0.5, recovery=0.6)),
+        standardised_effect(-0.1, Burden(baseline=0.01)),
+    ],
+)
+def test_the_plan_is_as_good_as_the_best_of_all_sequences(environment):
+    days = np.arange(POINTS) // 3
+    best = max(total(environment, actions, days) for actions in product((0, 1), repeat=POINTS))
+    assert total(environment, follow(environment, days), days) == pytest.approx(best, abs=0.02 * abs(best) + 1e-9)
+
+
+def test_without_a_memory_the_best_is_the_best_immediate_action():
+    days = np.arange(POINTS) // 3
+    assert follow(standardised_effect(0.2, Fading(1.0)), days) == [1] * POINTS
+    assert follow(standardised_effect(-0.2), days) == [0] * POINTS
+
+
+def test_everybody_has_a_plan_of_their_own():
+    effect = PeopleDiffer(Varying.normal(np.ones(1), np.zeros(1)))
+    own = Varying(np.array([[1.0, -1.0, 2.0]]), effect.own.models, effect.own.roots)
+    environment = Environment("differ", (Standardised(0.2), PeopleDiffer(own)))
+    plan = BestPlan.find(environment, (3,), np.zeros(2), 1.0)
+    assert plan.sends(0, np.zeros(3)).tolist() == [True, False, True]

@@ -24,12 +24,9 @@ def model(logs):
 
 def with_noise(model, times):
     """The same model with another spread of outcomes within people."""
-    family = model.anatomy.family
-    noise = replace(
-        family.log_noise, models=family.log_noise.models + np.log(times), own=family.log_noise.own + np.log(times)
-    )
-    anatomy = replace(model.anatomy, family=replace(family, log_noise=noise))
-    return sf.rehearsal.PilotModel(anatomy, model.participants, choice=model.choice)
+    noise = model.family.log_noise
+    louder = replace(noise, models=noise.models + np.log(times), own=noise.own + np.log(times))
+    return replace(model, family=replace(model.family, log_noise=louder))
 
 
 def test_a_model_of_the_pilot_looks_like_it(model, logs):

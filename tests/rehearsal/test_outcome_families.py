@@ -5,8 +5,7 @@ from scipy.special import expit
 from scipy.stats import nbinom
 
 import surefoot as sf
-from surefoot.rehearsal.family_choice import choose_family, find_step
-from surefoot.rehearsal.outcome_families import FAMILIES, find_family
+from surefoot.rehearsal.outcome_families import FAMILIES, choose_family, find_family, find_step
 
 PEOPLE, POINTS = 30, 80
 

@@ -25,8 +25,8 @@ def test_the_family_is_found_and_only_what_moves_is_modelled(model):
     assert model.choice.name in ("hurdle", "zero-inflated count")
     assert set(model.choice.log_likelihood) == {"normal", "hurdle", "zero-inflated count"}
     assert model.state_names == ("mood", "place=home", "place=work", "weekend", "alone", "dose")
-    assert list(model.anatomy.missing) == ["mood"]
-    assert model.anatomy.step == 1
+    assert list(model.missing) == ["mood"]
+    assert model.step == 1
     assert "outcome='" in repr(model)
 
 
@@ -47,7 +47,7 @@ def test_a_person_is_the_same_in_any_company(model):
     assert_array_equal(one.reward, other.reward[:60])
     assert_array_equal(one.state, other.state[:60])
     part = many.of(slice(1, 3), NUMPY)
-    assert_array_equal(part.anatomy.marks[0].coefficients.own, many.anatomy.marks[0].coefficients.own[:, 1:3])
+    assert_array_equal(part.availability.coefficients.own, many.availability.coefficients.own[:, 1:3])
 
 
 def test_replicates_with_people_of_their_own_equal_each_alone(model):
@@ -61,21 +61,21 @@ def test_replicates_with_people_of_their_own_equal_each_alone(model):
 
 
 def test_derived_states_are_those_of_the_logs(model):
-    course = model.draw_people(4, seed=1).start(seed=1).advance(COIN, 12)
+    simulation = model.draw_people(4, seed=1).start(seed=1).advance(COIN, 12)
     dose = np.zeros((4, 12))
     for t in range(1, 12):
-        dose[:, t] = 0.9 * dose[:, t - 1] + (course.actions[0, :, t - 1] > 0)
-    assert_allclose(course.states[0, ..., 5], dose)
+        dose[:, t] = 0.9 * dose[:, t - 1] + (simulation.actions[0, :, t - 1] > 0)
+    assert_allclose(simulation.states[0, ..., 5], dose)
 
 
 def test_outcomes_are_whole_and_none_is_negative(model):
-    course = model.draw_people(20, seed=1).start(seed=1).advance(COIN, 60)
-    assert (course.rewards >= 0).all()
-    assert_array_equal(course.rewards, np.round(course.rewards))
-    assert (course.actions[~course.available] == 0).all()
-    assert_array_equal(course.states[0, 0, :, 3], (np.arange(60) // 3) % 7 >= 5)
-    assert set(np.unique(course.states[..., 4])) == {0.0, 1.0}
-    assert (course.states[..., 1] + course.states[..., 2]).max() == 1
+    simulation = model.draw_people(20, seed=1).start(seed=1).advance(COIN, 60)
+    assert (simulation.rewards >= 0).all()
+    assert_array_equal(simulation.rewards, np.round(simulation.rewards))
+    assert (simulation.actions[~simulation.available] == 0).all()
+    assert_array_equal(simulation.states[0, 0, :, 3], (np.arange(60) // 3) % 7 >= 5)
+    assert set(np.unique(simulation.states[..., 4])) == {0.0, 1.0}
+    assert (simulation.states[..., 1] + simulation.states[..., 2]).max() == 1
 
 
 def test_it_is_an_environment(model):
@@ -86,18 +86,6 @@ def test_it_is_an_environment(model):
     env.reset(seed=1)
     reported = [env.step(1)[4]["reported"] for _ in range(200)]
     assert 0 < np.mean(reported) < 1
-
-
-def test_the_expected_reward_and_the_best_myopic_policy_follow_the_environment(model):
-    states = np.zeros((30, 2, 6))
-    assert_array_equal(np.diff(model.expected_reward(states), axis=-1), np.zeros((30, 2, 1)))
-    better = model.in_environment(sf.rehearsal.standardised_effect(0.3))
-    assert (np.diff(better.expected_reward(states), axis=-1) > 0).all()
-    assert_allclose(better.oracle_myopic().rules_for(model.participants).probabilities(states[:, 0])[:, 1], 1)
-    assert_allclose(better.critic_coef[:, 7], np.diff(better.expected_reward(states), axis=-1)[:, 0, 0], rtol=0.5)
-    assert_allclose(model.critic_coef[:, 7:], 0, atol=1e-9)
-    worse = model.in_environment(sf.rehearsal.standardised_effect(-0.3))
-    assert_allclose(worse.oracle_myopic().rules_for(model.participants).probabilities(states[:, 0])[:, 1], 0)
 
 
 def test_a_hundred_trials_take_little_time(model):
@@ -141,16 +129,16 @@ def test_without_a_pilot_the_study_says_enough():
         "[state.mood]", "[state.mood]\nrange = [0, 10]"
     )
     made = sf.rehearsal.from_study(sf.Study.parse(text), participants=200, seed=1, availability=0.8, missing=0.1)
-    course = made.start(seed=1).advance(COIN, 100)
-    assert_allclose(course.rewards.mean(), 60, atol=3)
-    assert_allclose(course.rewards.std(), 20, rtol=0.1)
-    assert_allclose(course.rewards.mean(axis=2).var() / course.rewards.var(), 0.3, atol=0.08)
-    assert_allclose(course.available.mean(), 0.8, atol=0.04)
-    assert_allclose(np.isnan(course.reported).mean(), 0.1, atol=0.03)
-    mood = course.states[..., 0]
+    simulation = made.start(seed=1).advance(COIN, 100)
+    assert_allclose(simulation.rewards.mean(), 60, atol=3)
+    assert_allclose(simulation.rewards.std(), 20, rtol=0.1)
+    assert_allclose(simulation.rewards.mean(axis=2).var() / simulation.rewards.var(), 0.3, atol=0.08)
+    assert_allclose(simulation.available.mean(), 0.8, atol=0.04)
+    assert_allclose(np.isnan(simulation.reported).mean(), 0.1, atol=0.03)
+    mood = simulation.states[..., 0]
     assert mood.min() >= 0 and mood.max() <= 10
     assert_allclose(np.nanmean(mood), 5, atol=0.3)
-    assert_allclose(course.states[..., 1].mean(), 1 / 3, atol=0.08)
+    assert_allclose(simulation.states[..., 1].mean(), 1 / 3, atol=0.08)
     with pytest.raises(sf.InputError, match="does not say how the outcome varies"):
         sf.rehearsal.from_study(study, seed=1)
     with pytest.raises(sf.InputError, match="sd must be above 0"):
@@ -174,6 +162,6 @@ def test_clock_times_are_slots_of_the_day():
     frame["time"] = np.tile(day + clock.astype("timedelta64[s]"), 6)
     stamped = sf.Study.parse(STUDY.replace("day_boundary = 3", 'day_boundary = "04:00"'))
     found = sf.rehearsal.fit_pilot(read_frame(frame, stamped), stamped, outcome="hurdle")
-    assert found.anatomy.clock.per_day == 3
+    assert found.clock.per_day == 3
     counted = sf.rehearsal.fit_pilot(read_frame(make_frame(6, 60, seed=2), study), study, outcome="hurdle")
-    assert_allclose(found.anatomy.family.chance.population, counted.anatomy.family.chance.population)
+    assert_allclose(found.family.chance.population, counted.family.chance.population)

@@ -10,11 +10,8 @@ from numpy.testing import assert_array_equal
 
 from surefoot import InputError, Study
 from surefoot.rehearsal import trial_run
-from surefoot.rehearsal.attendance import Attendance
-from surefoot.rehearsal.candidates import Candidate
-from surefoot.rehearsal.design import TrialDesign
-from surefoot.rehearsal.trial_record import SOURCES
-from surefoot.rehearsal.trial_run import run_trials
+from surefoot.rehearsal.plan import Candidate, TrialDesign
+from surefoot.rehearsal.trial_run import DECIDERS, Attendance, run_trials
 from surefoot.simulators import HeartSteps
 from surefoot.trial_rules.proposals import propose_policy
 from surefoot.trial_rules.randomisation import draw_uniform, random_key
@@ -47,7 +44,7 @@ def run(candidate=METHOD, design=SMALL, seeds=(1,), **more):
 
 
 def shares(record, source):
-    return (record.source == SOURCES.index(source)).mean()
+    return (record.source == DECIDERS.index(source)).mean()
 
 
 def test_a_coin_sends_with_its_probability_and_its_draws_are_the_services():
@@ -66,7 +63,7 @@ def test_warm_up_lasts_until_the_first_update_with_enough_decision_points():
     """Pooled, 8 a day: 24 after the update of day 2, 48 after that of day 5; day 6 is the first under a policy."""
     (record,) = run()
     assert [(update.day, update.state) for update in record.updates][:2] == [(2, "waiting"), (5, "done")]
-    assert_array_equal(record.source == SOURCES.index("warm-up"), record.day < 6)
+    assert_array_equal(record.source == DECIDERS.index("warm-up"), record.day < 6)
     assert set(record.logs.probability[record.day < 6].round(9)) == {0.4, 0.6}
     assert [update.day for update in record.updates] == [2, 5, 8, 11], "nobody decides after the last day"
 
@@ -123,7 +120,7 @@ def test_limits_on_prompts_hold_and_count_as_unavailable():
     (record,) = run(Candidate.fixed(limited, 1.0))
     assert_array_equal(record.logs.action, record.logs.time % 2 == 0), "the second is within 24 hours of the first"
     assert_array_equal(record.logs.available, record.logs.time % 2 == 0)
-    assert_array_equal(record.source == SOURCES.index("unavailable"), record.logs.time % 2 == 1)
+    assert_array_equal(record.source == DECIDERS.index("unavailable"), record.logs.time % 2 == 1)
 
 
 def test_a_stale_policy_gives_way_to_the_fallback():
@@ -131,7 +128,7 @@ def test_a_stale_policy_gives_way_to_the_fallback():
     (record,) = run(Candidate.with_method(brief, "ro-saccb"))
     stale = (record.day >= 6) & ((record.day % 3 == 2) | ((record.day % 3 == 1) & (record.logs.time % 2 == 1)))
     stale |= (record.day % 3 == 1) & (record.day >= 6)  # 3:00 to 8:00 of the next day is more than a day
-    assert_array_equal(record.source == SOURCES.index("fallback"), stale)
+    assert_array_equal(record.source == DECIDERS.index("fallback"), stale)
     assert set(record.logs.probability[stale].round(9)) == {0.2, 0.8}
 
 

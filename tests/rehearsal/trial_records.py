@@ -3,7 +3,7 @@
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.rehearsal.trial_record import SOURCES, TrialRecord
+from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord
 
 
 def make_record(rng, people=7, points=12, per_day=3, lengths=None):
@@ -12,8 +12,8 @@ def make_record(rng, people=7, points=12, per_day=3, lengths=None):
     available = rng.random((people, points)) < 0.8
     action = np.where(available, action, 0)
     reward = rng.normal(size=(people, points))
-    source = np.where(available, rng.choice([SOURCES.index("policy"), SOURCES.index("fallback")], (people, points)),
-                      SOURCES.index("unavailable"))  # fmt: skip
+    source = np.where(available, rng.choice([DECIDERS.index("policy"), DECIDERS.index("fallback")], (people, points)),
+                      DECIDERS.index("unavailable"))  # fmt: skip
     probability = np.where(available, 0.5, 1.0)
     logs = Trajectories.from_arrays(
         rng.normal(size=(people, points, 1)), action, reward, available=available, probability=probability, lengths=lengths

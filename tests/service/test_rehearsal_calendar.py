@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from surefoot.rehearsal.candidates import Candidate
-from surefoot.rehearsal.design import UPDATE_HOUR, TrialDesign
-from surefoot.rehearsal.trial_record import SOURCES
-from surefoot.rehearsal.trial_run import run_trials
+from surefoot.rehearsal.plan import UPDATE_HOUR, Candidate, TrialDesign
+from surefoot.rehearsal.trial_run import DECIDERS, run_trials
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, updates
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
@@ -167,7 +165,7 @@ def test_the_service_repeats_a_rehearsal_to_the_last_draw(tmp_path, write_clock,
     assert [(row.participant_id, row.decision_idx) for row in rows] == list(
         zip(logs.participant.tolist(), logs.time.tolist(), strict=True)
     )
-    assert [row.source for row in rows] == [SOURCES[source] for source in record.source]
+    assert [row.source for row in rows] == [DECIDERS[source] for source in record.source]
     assert [row.available for row in rows] == logs.available.tolist()
     assert [row.action for row in rows] == logs.action.tolist()
     np.testing.assert_allclose([row.probability for row in rows], logs.probability, rtol=1e-9)

@@ -127,12 +127,6 @@ class Patchy(Simulator):
     def report(self, state, reward):
         return np.where(state[1] < 0.1, np.nan, reward)
 
-    def expected_reward(self, states):
-        raise NotImplementedError
-
-    def oracle_myopic(self):
-        raise NotImplementedError
-
 
 @pytest.mark.parametrize("simulator", [HeartSteps(6), HeartSteps(6, spread=1.0), ChainWalk(6)])
 def test_pieces_under_one_policy_equal_the_whole_to_the_bit(simulator):

@@ -1,16 +1,15 @@
-"""Environments: what sending does to the outcome. Small effects that compose.
+"""Environments: the effects of sending on the outcome, which compose, and the best plan for people who have them.
 
 The effect on the score of an outcome at a decision point is
 
     shift = κ · (sent · Σ gains · Π factors − Σ costs)
 
 with gains and costs in standard deviations of the reward. κ is found by simulation: with it an effect of d moves the mean
-reward by d standard deviations whatever the family of outcomes.
+reward by d standard deviations in every family of outcomes.
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,57 +20,54 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.registry import Registry
-from surefoot.rehearsal.varying import Varying
+from surefoot.rehearsal.pooled_regression import Varying
 
 Floats = NDArray[np.float64]
 PROBE = 0.2
 """The effect at which κ is found where the environment has no size of its own."""
+GRID = 21
+"""Values of the memory at which the best plan is found."""
 
 
 @dataclass(frozen=True, eq=False)
-class Effect(ABC):
-    """A part of what sending does; it may remember `rows` numbers."""
+class Effect:
+    """One effect of sending; it may remember `rows` numbers, (rows, *lanes)."""
 
     name: ClassVar[str]
     rows: ClassVar[int] = 0
 
-    def gain(self, own: Floats, day: Floats) -> Floats | float:
-        """What a prompt adds, in standard deviations."""
+    def gain(self, memory: Floats, day: Floats) -> Floats | float:
+        """The gain of a prompt, in standard deviations."""
         return 0.0
 
-    def factor(self, own: Floats, day: Floats) -> Floats | float:
-        """What all gains are multiplied by."""
+    def factor(self, memory: Floats, day: Floats) -> Floats | float:
+        """The factor of all gains."""
         return 1.0
 
-    def cost(self, own: Floats, day: Floats) -> Floats | float:
-        """What is lost whether or not something is sent now."""
+    def cost(self, memory: Floats, day: Floats) -> Floats | float:
+        """The loss with or without a prompt now."""
         return 0.0
 
-    def begin(self, lanes: tuple[int, ...]) -> Floats:
-        """What is remembered at first, (rows, *lanes)."""
-        return np.zeros((self.rows, *lanes))
-
-    def advance(self, own: Floats, sent: Floats) -> Floats:
-        """What is remembered after a decision point."""
-        return own
+    def advance(self, memory: Floats, sent: Floats) -> Floats:
+        """The memory after a decision point; it begins at 0."""
+        return memory
 
     def draw_trial(self, normals: Floats) -> Self:
-        """The effect in each of several trials, where it is not known for certain; (replicates,)."""
+        """The effect in each of several trials, where it is uncertain; from standard normal numbers (replicates,)."""
         return self
 
     @property
     def size(self) -> float:
-        """Its gain in the mean, before factors."""
+        """Its mean gain, before factors."""
         return 0.0
 
     @property
     def varies_by_trial(self) -> bool:
-        """Whether `draw_trial` changes it."""
         return False
 
 
 EFFECTS: Registry[type[Effect]] = Registry("effect")
-register_effect, find_effect = EFFECTS.register, EFFECTS.find
+register_effect = EFFECTS.register
 
 
 @register_effect
@@ -82,13 +78,13 @@ class Standardised(Effect):
     Parameters
     ----------
     d
-        Of the reward at available decision points.
+        In standard deviations of the reward at available decision points.
     """
 
     name: ClassVar[str] = "standardised"
     d: float = 0.2
 
-    def gain(self, own: Floats, day: Floats) -> Floats | float:
+    def gain(self, memory: Floats, day: Floats) -> Floats | float:
         return self.d
 
     @property
@@ -99,8 +95,7 @@ class Standardised(Effect):
 @register_effect
 @dataclass(frozen=True, eq=False)
 class Imputed(Effect):
-    """The effect that a pilot showed, with its uncertainty: d ~ N(estimate, standard error²) anew in every trial, and the
-    effects of its people around it.
+    """The effect in a pilot with its uncertainty: d ~ N(estimate, standard error²) in every trial, and people around it.
 
     Attributes
     ----------
@@ -114,7 +109,7 @@ class Imputed(Effect):
     own: Varying
     standard_error: float = 0.0
 
-    def gain(self, own: Floats, day: Floats) -> Floats | float:
+    def gain(self, memory: Floats, day: Floats) -> Floats | float:
         return np.asarray(self.own.own[0])
 
     @property
@@ -133,12 +128,12 @@ class Imputed(Effect):
 @register_effect
 @dataclass(frozen=True, eq=False)
 class PeopleDiffer(Effect):
-    """Everybody's effect is multiplied by a number of their own, normal around 1.
+    """Everybody's effect has a factor of its own, normal around 1.
 
     Attributes
     ----------
     own
-        Those numbers, (1, people).
+        The factors, (1, people).
     """
 
     name: ClassVar[str] = "people differ"
@@ -151,14 +146,14 @@ class PeopleDiffer(Effect):
             raise InputError(f"spread is {spread}; it is a standard deviation, at least 0")
         return cls(Varying.normal(np.ones(1), np.array([float(spread)])))
 
-    def factor(self, own: Floats, day: Floats) -> Floats | float:
+    def factor(self, memory: Floats, day: Floats) -> Floats | float:
         return np.asarray(self.own.own[0])
 
 
 @register_effect
 @dataclass(frozen=True, eq=False)
 class Fading(Effect):
-    """The effect is halved every so many days.
+    """The effect halves in every half-life.
 
     Parameters
     ----------
@@ -173,7 +168,7 @@ class Fading(Effect):
         if not self.half_life > 0:
             raise InputError(f"half_life is {self.half_life}; it is a number of days above 0")
 
-    def factor(self, own: Floats, day: Floats) -> Floats | float:
+    def factor(self, memory: Floats, day: Floats) -> Floats | float:
         return np.asarray(0.5 ** (day / self.half_life))
 
 
@@ -181,7 +176,7 @@ class Fading(Effect):
 @dataclass(frozen=True, eq=False)
 class Burden(Effect):
     """Prompts burden: b′ = recovery · b + sent. A burden of 1 lowers the response to a prompt by the share `response`, and
-    the outcome itself, prompt or none, by `baseline` standard deviations.
+    the outcome itself, with or without a prompt, by `baseline` standard deviations.
 
     Parameters
     ----------
@@ -203,14 +198,14 @@ class Burden(Effect):
         if not (0 <= self.recovery < 1):
             raise InputError(f"recovery is {self.recovery}; it is the share of the burden that is left, from 0 to below 1")
 
-    def factor(self, own: Floats, day: Floats) -> Floats | float:
-        return np.asarray(1 - self.response * own[0])
+    def factor(self, memory: Floats, day: Floats) -> Floats | float:
+        return np.asarray(1 - self.response * memory[0])
 
-    def cost(self, own: Floats, day: Floats) -> Floats | float:
-        return np.asarray(self.baseline * own[0])
+    def cost(self, memory: Floats, day: Floats) -> Floats | float:
+        return np.asarray(self.baseline * memory[0])
 
-    def advance(self, own: Floats, sent: Floats) -> Floats:
-        return np.asarray(self.recovery * own + sent)
+    def advance(self, memory: Floats, sent: Floats) -> Floats:
+        return np.asarray(self.recovery * memory + sent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,13 +215,13 @@ class Environment:
     Attributes
     ----------
     name
-        What tables call it.
+        Its name in tables.
     effects
-        Which; none for no effect at all.
+        None for no effect at all.
     scale
         κ, shift of the score for one standard deviation of the mean reward; set by `PilotModel.in_environment`.
     feels_dose
-        Whether states and outcomes also depend on what was sent before as they did in the pilot.
+        Whether states and outcomes also depend on earlier prompts as they did in the pilot.
 
     Examples
     --------
@@ -245,14 +240,14 @@ class Environment:
         return sum(effect.rows for effect in self.effects)
 
     @property
-    def size(self) -> float:
-        """Its gains in the mean, in standard deviations."""
-        return sum(effect.size for effect in self.effects)
+    def probe(self) -> float:
+        """The effect at which κ is found: the sum of the gains in standard deviations."""
+        return sum(effect.size for effect in self.effects) or PROBE
 
     @property
-    def probe(self) -> float:
-        """The effect at which κ is found."""
-        return self.size or PROBE
+    def varies_by_trial(self) -> bool:
+        """Whether its effects are drawn in every trial."""
+        return any(effect.varies_by_trial for effect in self.effects)
 
     def describe(self) -> str:
         return "effects: " + (", ".join(effect.name for effect in self.effects) or "none")
@@ -260,51 +255,50 @@ class Environment:
     def rename(self, name: str) -> Environment:
         return replace(self, name=name)
 
-    @property
-    def varies_by_trial(self) -> bool:
-        """Whether its effects are drawn anew in every trial."""
-        return any(effect.varies_by_trial for effect in self.effects)
-
-    def with_effects(self, effects: Sequence[Effect]) -> Environment:
-        return replace(self, effects=tuple(effects))
+    def with_changes(self, changes: Sequence[Effect]) -> Environment:
+        """With further effects, which its name lists."""
+        name = ", ".join([self.name, *(effect.name for effect in changes)])
+        return replace(self, name=name, effects=(*self.effects, *changes))
 
     def draw_trial(self, normals: Floats) -> Environment:
-        """With effects that are not known for certain drawn, from (effects, replicates) standard normal numbers."""
-        return self.with_effects([effect.draw_trial(row) for effect, row in zip(self.effects, normals, strict=True)])
+        """With uncertain effects drawn, from (effects, replicates) standard normal numbers."""
+        drawn = tuple(effect.draw_trial(row) for effect, row in zip(self.effects, normals, strict=True))
+        return replace(self, effects=drawn)
 
     def begin(self, lanes: tuple[int, ...]) -> Floats:
-        return np.concatenate([np.empty((0, *lanes)), *(effect.begin(lanes) for effect in self.effects)])
+        return np.zeros((self.rows, *lanes))
 
-    def _memories(self, rows: Floats) -> list[Floats]:
+    def _memories(self, rows: Floats) -> list[tuple[Effect, Floats]]:
         ends = np.cumsum([0, *(effect.rows for effect in self.effects)])
-        return [rows[start:end] for start, end in pairwise(ends.tolist())]
+        memories = [rows[start:end] for start, end in pairwise(ends.tolist())]
+        return list(zip(self.effects, memories, strict=True))
 
     def advance(self, rows: Floats, sent: Floats) -> Floats:
-        moved = [effect.advance(own, sent) for effect, own in zip(self.effects, self._memories(rows), strict=True)]
-        return np.concatenate([rows[:0], *moved])
+        return np.concatenate([rows[:0], *(effect.advance(memory, sent) for effect, memory in self._memories(rows))])
 
     def shift(self, rows: Floats, sent: Floats, day: Floats) -> Floats | float:
-        """Of the outcome's score at a decision point."""
+        """The shift of the outcome's score at a decision point."""
         gain: Floats | float = 0.0
         factor: Floats | float = 1.0
         cost: Floats | float = 0.0
-        for effect, own in zip(self.effects, self._memories(rows), strict=True):
-            gain, factor = gain + effect.gain(own, day), factor * effect.factor(own, day)
-            cost = cost + effect.cost(own, day)
+        for effect, memory in self._memories(rows):
+            gain = gain + effect.gain(memory, day)
+            factor = factor * effect.factor(memory, day)
+            cost = cost + effect.cost(memory, day)
         return self.scale * (sent * gain * factor - cost) if self.effects else 0.0
 
 
 NO_EFFECT = Environment("no effect")
 
 
-def standardised_effect(d: float, *more: Effect) -> Environment:
+def standardised_effect(d: float, *changes: Effect) -> Environment:
     """A standardised effect, with others that change it.
 
     Parameters
     ----------
     d
-        How many standard deviations a prompt moves the mean reward by, before the others.
-    more
+        Standard deviations by which a prompt moves the mean reward, before the changes.
+    changes
         `PeopleDiffer.by(0.5)`, `Fading(half_life=14)`, `Burden(…)`.
 
     Returns
@@ -319,4 +313,56 @@ def standardised_effect(d: float, *more: Effect) -> Environment:
     """
     if not np.isfinite(d):
         raise InputError(f"d is {d}; an effect is a finite number of standard deviations")
-    return Environment(", ".join([f"effect {d:g}", *(effect.name for effect in more)]), (Standardised(d), *more))
+    return Environment(f"effect {d:g}", (Standardised(d),)).with_changes(changes)
+
+
+@dataclass(frozen=True, eq=False)
+class BestPlan:
+    """When to send to people whose effects remember at most one number m (a burden), by somebody who knows the effects.
+
+    By dynamic programming from the last decision point to the first, on the scale of the outcome's score and for everybody
+    at once: V_t(m) = max over a of shift(m, a, day) + V_{t+1}(m′(m, a)), with m on a grid and V interpolated in between.
+    Somebody unavailable gets a = 0. The plan ignores how outcomes and states carry over, and drop-out.
+    """
+
+    grid: Floats
+    """Values of the memory, (grid,)."""
+    advantage: Floats
+    """Of sending, (decision points, grid, *lanes)."""
+
+    @classmethod
+    def find(cls, environment: Environment, lanes: tuple[int, ...], days: Floats, availability: float) -> BestPlan:
+        """For people (*lanes) over decision points on these days of theirs, with this mean share of available ones."""
+        largest = environment.begin((1,))
+        for _ in range(500):
+            largest = environment.advance(largest, np.ones(1))
+        grid = np.linspace(0.0, float(largest[0, 0]), GRID) if environment.rows else np.zeros(1)
+        memory = np.broadcast_to(grid.reshape(-1, *[1] * len(lanes)), (len(grid), *lanes))
+        rows = np.stack([memory]) if environment.rows else np.empty((0, *memory.shape))
+        actions = [np.full(memory.shape, sent) for sent in (0.0, 1.0)]
+        after = [environment.advance(rows, sent)[0] if environment.rows else memory for sent in actions]
+        value = np.zeros(memory.shape)
+        advantage = np.empty((len(days), *memory.shape))
+        for point in range(len(days) - 1, -1, -1):
+            worth = [
+                environment.shift(rows, sent, np.asarray(days[point])) + _interpolate(grid, value, reached)
+                for sent, reached in zip(actions, after, strict=True)
+            ]
+            advantage[point] = worth[1] - worth[0]
+            value = worth[0] + availability * advantage[point].clip(0)
+        return cls(grid, advantage)
+
+    def sends(self, point: int, memory: Floats) -> NDArray[np.bool_]:
+        """Whether to send at a decision point, for memories (*lanes)."""
+        return np.asarray(_interpolate(self.grid, self.advantage[point], memory[None])[0] > 0)
+
+
+def _interpolate(grid: Floats, values: Floats, memory: Floats) -> Floats:
+    """values (grid, *lanes) at memories (n, *lanes), evenly spaced grid; a single value is the same everywhere."""
+    if len(grid) == 1:
+        return np.broadcast_to(values[0], memory.shape)
+    position = memory / grid[1]
+    low = np.floor(position).clip(0, len(grid) - 2).astype(np.int64)
+    below = np.take_along_axis(values, low, axis=0)
+    above = np.take_along_axis(values, low + 1, axis=0)
+    return np.asarray(below + (position - low) * (above - below))

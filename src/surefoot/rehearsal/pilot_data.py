@@ -1,4 +1,4 @@
-"""A pilot as arrays: everybody's decision points side by side, with what a model of them looks at."""
+"""A pilot as arrays: everybody's decision points side by side, with the features that a model of them uses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from surefoot.data.derived_states import DAY_SECONDS, count_moments
 from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.rehearsal.clock import StudyClock
-from surefoot.rehearsal.normal_scores import ScoreTable
+from surefoot.rehearsal.pooled_regression import ScoreTable
 from surefoot.study import Study, StudyLogs
 
 Floats = NDArray[np.float64]
@@ -23,11 +22,54 @@ Marks = NDArray[np.bool_]
 NO_PILOT = "rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)"
 """The remedy where a pilot says too little."""
 DOSE_DISCOUNT = 0.9
-"""How much of what was sent is still felt one decision point later."""
+"""The share of the dose of prompts that is left one decision point later."""
+MOST_SLOTS = 8
+"""Up to this number of decision points a day each has a level; more are described by two waves."""
+
+
+@dataclass(frozen=True)
+class StudyClock:
+    """Features of decision point t: the time of day, as levels against the first or as waves, and the day.
+
+    >>> StudyClock(per_day=3, middle=2.0, width=2.0).features(np.array([0.0, 4.0]))
+    array([[ 0. ,  1. ],
+           [ 0. ,  0. ],
+           [-1. , -0.5]])
+    """
+
+    per_day: int
+    middle: float
+    """The day that counts as 0, …"""
+    width: float
+    """… and the number of days that count as 1."""
+
+    @classmethod
+    def of_length(cls, per_day: int, points: int) -> StudyClock:
+        """For a study with this number of decision points."""
+        days = max((points - 1) // per_day, 1)
+        return cls(per_day, days / 2, max(days / 3.5, 1.0))
+
+    @property
+    def size(self) -> int:
+        return 1 + (self.per_day - 1 if self.per_day <= MOST_SLOTS else 4)
+
+    def day(self, time: Floats) -> Floats:
+        """Days since the first decision point."""
+        return np.asarray(np.floor(time / self.per_day))
+
+    def features(self, time: Floats, slot: NDArray[np.int64] | None = None) -> Floats:
+        """(size, *time); the slot follows from the time unless it is given."""
+        slots = np.asarray(time % self.per_day if slot is None else slot)
+        if self.per_day <= MOST_SLOTS:
+            columns = [(slots == number).astype(np.float64) for number in range(1, self.per_day)]
+        else:
+            turn = 2 * np.pi * slots / self.per_day
+            columns = [np.cos(turn), np.sin(turn), np.cos(2 * turn), np.sin(2 * turn)]
+        return np.stack([*columns, (self.day(time) - self.middle) / self.width])
 
 
 @dataclass(frozen=True, eq=False)
-class PilotData:
+class PilotArrays:
     """Everybody's decision points in their order, (people, decision points), padded at the end."""
 
     study: Study
@@ -35,56 +77,64 @@ class PilotData:
     present: Marks
     """False where padded."""
     state: Floats
-    """(people, decision points, state columns), NaN where it is missing."""
+    """(people, decision points, state columns), NaN where missing."""
     available: Marks
     action: NDArray[np.int64]
     probability: Floats
     """Of sending anything."""
     outcome: Floats
-    """As measured, NaN where it is missing."""
+    """As measured, NaN where missing."""
     reward: Floats
     """As optimised."""
     slot: NDArray[np.int64]
-    """The decision point's place in its day."""
+    """The decision point's number in its day."""
     clock: StudyClock
-    flagged: Mapping[tuple[str, str], tuple[Marks, Mapping[str, Floats]]]
-    """What the screen marked: for every device (or column) and reason where, and the values of every column there."""
+    flagged: Mapping[tuple[str, str], Mapping[str, Floats]]
+    """Values that the screen marked, NaN elsewhere: by device (or column) and reason, then by column."""
 
     @classmethod
-    def of_logs(cls, logs: StudyLogs | Trajectories, study: Study, per_day: int | None) -> PilotData:
-        """Of logs as the study describes them; refuses those that say nothing about people or about effects."""
+    def of_logs(cls, logs: StudyLogs | Trajectories, study: Study, per_day: int | None) -> PilotArrays:
+        """Of logs as the study describes them; refuses logs that say nothing about people or about effects."""
         read = logs if isinstance(logs, StudyLogs) else None
         rows = read.logs if read is not None else logs
         if not isinstance(rows, Trajectories):
             raise InputError(f"a pilot is what study.read gives, or Trajectories; got {type(logs).__name__}")
         outcome = rows.reward if read is None else read.raw_reward
-        _check(rows, outcome)
-        places = _places(rows)
-        present: Marks = places >= 0
+        _check_pilot(rows, outcome)
+        lengths = np.diff(rows.starts)
+        present = np.arange(int(lengths.max())) < lengths[:, None]
 
-        def lay(values: NDArray[Any], otherwise: float = np.nan) -> NDArray[Any]:
-            mask = np.expand_dims(present, tuple(range(2, values.ndim + 1)))
-            return np.where(mask, values[places], otherwise)
+        def pad(values: NDArray[Any], otherwise: float = np.nan) -> NDArray[Any]:
+            padded = np.full((*present.shape, *values.shape[1:]), otherwise, dtype=np.result_type(values, type(otherwise)))
+            padded[present] = values[rows.order]
+            return padded
 
         points = per_day or _count_points(rows, study)
+        flags: dict[tuple[str, str], dict[str, Floats]] = {}
+        for (key, column), values in _list_flags(read, study).items():
+            flags.setdefault(key, {})[column] = pad(values)
         return cls(
             study=study,
             participants=rows.participants,
             present=present,
-            state=lay(rows.state),
-            available=lay(rows.available, 0).astype(bool),
-            action=lay(rows.action, 0).astype(np.int64),
-            probability=lay(np.where(rows.available, send_probability(rows), 0.0), 0.0),
-            outcome=lay(outcome),
-            reward=lay(rows.reward),
-            slot=lay(_slots(rows.time, points), 0).astype(np.int64),
-            clock=StudyClock.of_length(points, places.shape[1]),
-            flagged={} if read is None or read.screen is None else _group_flags(read, study, places),
+            state=pad(rows.state),
+            available=pad(rows.available, False),
+            action=pad(rows.action, 0),
+            probability=pad(np.where(rows.available, send_probability(rows), 0.0), 0.0),
+            outcome=pad(outcome),
+            reward=pad(rows.reward),
+            slot=pad(_find_slots(rows.time, points), 0),
+            clock=StudyClock.of_length(points, present.shape[1]),
+            flagged=flags,
         )
 
-    @property
-    def people(self) -> int:
-        return len(self.participants)
+    def find_flagged(self, column: str) -> Marks:
+        """Where the screen marked a column."""
+        marked = np.zeros(self.present.shape, dtype=bool)
+        for values in self.flagged.values():
+            if column in values:
+                marked |= ~np.isnan(values[column])
+        return marked
 
     @cached_property
     def scores(self) -> ScoreTable:
@@ -92,28 +142,20 @@ class PilotData:
         return ScoreTable.of_values(self.reward)
 
     @cached_property
-    def past_score(self) -> Floats:
-        """The score of the reward one decision point before; 0 where it is not known."""
-        return shift(np.nan_to_num(self.scores.to_scores(self.reward)), 0.0)
-
-    @cached_property
-    def _sent_before(self) -> Floats:
-        """The discounted count of what was sent before."""
-        found = np.zeros(self.action.shape)
-        for t in range(1, self.action.shape[1]):
-            found[:, t] = DOSE_DISCOUNT * found[:, t - 1] + (self.action[:, t - 1] > 0)
-        return found
-
-    @cached_property
     def send_rate(self) -> float:
         """Prompts for each decision point."""
         return float((self.action[self.present] > 0).mean())
 
     @cached_property
-    def dose(self) -> Floats:
-        """The discounted count of what was sent before, less what is usual at that time."""
+    def carried(self) -> Floats:
+        """What earlier decision points leave, (people, decision points, 2): the score of the last reward (0 where unknown)
+        and the dose, the discounted count of earlier prompts less its mean at that time."""
+        score = delay(np.nan_to_num(self.scores.to_scores(self.reward)), 0.0)
+        sent = np.zeros(self.action.shape)
+        for t in range(1, self.action.shape[1]):
+            sent[:, t] = DOSE_DISCOUNT * sent[:, t - 1] + (self.action[:, t - 1] > 0)
         usual = usual_dose(np.arange(self.present.shape[1], dtype=np.float64), self.send_rate)
-        return np.where(self.present, self._sent_before - usual, 0.0)
+        return np.stack([score, np.where(self.present, sent - usual, 0.0)], axis=-1)
 
     @cached_property
     def time_features(self) -> Floats:
@@ -121,29 +163,31 @@ class PilotData:
         time = np.broadcast_to(np.arange(self.present.shape[1], dtype=np.float64), self.present.shape)
         return np.moveaxis(self.clock.features(time, self.slot), 0, -1)
 
-    @cached_property
-    def constant(self) -> Floats:
-        return np.ones((*self.present.shape, 1))
+    def design(self, *columns: Floats) -> Floats:
+        """Features [1, columns …], (people, decision points, d); a column may be a block with a third axis."""
+        blocks = [column[..., None] if column.ndim == 2 else column for column in columns]
+        return np.concatenate([np.ones((*self.present.shape, 1)), *blocks], axis=-1)
 
 
 def send_probability(rows: Trajectories) -> Floats:
-    """Of sending anything, for every row; with several actions, of which logs hold that of the one taken, the mean share."""
+    """The probability of sending anything in every row; with several actions the mean share, since logs hold only that of
+    the action taken."""
     if rows.actions > 2:
         return np.full(len(rows), float((rows.action[rows.available] > 0).mean()))
     return np.where(rows.action > 0, rows.probability, 1 - rows.probability)
 
 
 def usual_dose(time: Floats, rate: float) -> Floats:
-    """The mean discounted count after so many decision points with this rate of prompts: rate (1 − λᵗ) / (1 − λ)."""
+    """The mean dose at a decision point with this rate of prompts: rate (1 − λᵗ) / (1 − λ)."""
     return np.asarray(rate * (1 - DOSE_DISCOUNT**time) / (1 - DOSE_DISCOUNT))
 
 
-def shift(values: NDArray[Any], first: float) -> NDArray[Any]:
+def delay(values: NDArray[Any], first: float) -> NDArray[Any]:
     """Everybody's values one decision point later."""
     return np.concatenate([np.full_like(values[:, :1], first), values[:, :-1]], axis=1)
 
 
-def _check(rows: Trajectories, outcome: Floats) -> None:
+def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
     if len(rows.participants) < 2:
         raise InputError(f"a pilot with one participant does not say how people differ; give at least two, or {NO_PILOT}")
     if not rows.available.any():
@@ -168,17 +212,8 @@ def _check(rows: Trajectories, outcome: Floats) -> None:
         )
 
 
-def _places(rows: Trajectories) -> NDArray[np.int64]:
-    """Everybody's rows in time order, −1 where padded."""
-    lengths = np.diff(rows.starts)
-    inside = np.arange(int(lengths.max())) < lengths[:, None]
-    found = np.full(inside.shape, -1)
-    found[inside] = rows.order
-    return found
-
-
 def _count_points(rows: Trajectories, study: Study) -> int:
-    """Decision points a day: as the study says, or as dates say; 1 where nobody says."""
+    """Decision points a day by the study, or by the dates; 1 without either."""
     if isinstance(study.days, int):
         return study.days
     if rows.time.dtype.kind != "M":
@@ -188,8 +223,8 @@ def _count_points(rows: Trajectories, study: Study) -> int:
     return max(1, round(float(np.median(counts))))
 
 
-def _slots(time: NDArray[Any], per_day: int) -> NDArray[np.int64]:
-    """Which of the day's decision points: of timestamps the nearest of the middles of equal shares of the clock times."""
+def _find_slots(time: NDArray[Any], per_day: int) -> NDArray[np.int64]:
+    """The number of every decision point in its day: the nearest of the middles of equal shares of the clock times."""
     if time.dtype.kind == "M":
         seconds = count_moments(time) % DAY_SECONDS
         middles = np.quantile(seconds, (np.arange(per_day) + 0.5) / per_day)
@@ -197,23 +232,19 @@ def _slots(time: NDArray[Any], per_day: int) -> NDArray[np.int64]:
     return np.asarray(np.floor(count_moments(time)) % per_day).astype(np.int64)
 
 
-def _group_flags(
-    read: StudyLogs, study: Study, places: NDArray[np.int64]
-) -> dict[tuple[str, str], tuple[Marks, dict[str, Floats]]]:
-    """What became missing, by device and reason; a column without a device is one of its own."""
-    screen = read.screen
-    if screen is None:
+def _list_flags(read: StudyLogs | None, study: Study) -> dict[tuple[tuple[str, str], str], Floats]:
+    """Values that the screen made missing, by ((device, reason), column); a column without a device is its own device."""
+    if read is None or read.screen is None:
         return {}
+    screen = read.screen
     devices = {variable.column or name: variable.device for name, variable in study.state.items()}
     devices[study.reward.column] = study.reward.device
-    columns, reasons = screen.screener.column_names(screen.flags), screen.screener.reasons(screen.flags)
-    found: dict[tuple[str, str], tuple[Marks, dict[str, Floats]]] = {}
+    columns = screen.screener.column_names(screen.flags)
+    reasons = screen.screener.reasons(screen.flags)
+    flags = {}
     for column, reason in dict.fromkeys(zip(columns[screen.marks].tolist(), reasons[screen.marks].tolist(), strict=True)):
         chosen = screen.marks & (columns == column) & (reasons == reason)
         values = np.full(len(read.logs), np.nan)
         values[screen.flags.row[chosen]] = screen.values[chosen]
-        laid = np.where(places >= 0, values[places], np.nan)
-        key = (devices.get(column) or column, reason)
-        marks, by_column = found.get(key, (np.zeros(places.shape, dtype=bool), {}))
-        found[key] = (marks | ~np.isnan(laid), {**by_column, column: laid})
-    return found
+        flags[(devices.get(column) or column, reason), column] = values
+    return flags

@@ -1,11 +1,10 @@
-"""The effect that a pilot showed, with its uncertainty, and what is found when there cannot be one."""
+"""The effect in a pilot, with its uncertainty, and the same analysis where there cannot be one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
@@ -14,16 +13,14 @@ from surefoot.effects.result import fit_analysis
 from surefoot.errors import InputError
 from surefoot.rehearsal.environments import Environment, Imputed
 from surefoot.rehearsal.pilot_data import NO_PILOT, send_probability
-from surefoot.rehearsal.varying import Varying
+from surefoot.rehearsal.pooled_regression import Varying
 from surefoot.sample_size.pilot import estimate_nuisance
 from surefoot.study import Study, StudyLogs
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class PilotEffect:
-    """What sending did in a pilot, on the reward.
+    """The effect of sending in a pilot, on the reward.
 
     Attributes
     ----------
@@ -34,7 +31,7 @@ class PilotEffect:
     spread
         Standard deviation of the reward at available decision points.
     null
-        (estimate, standard error) after the actions were drawn anew, so that there is no effect, several times.
+        (estimate, standard error) for each of several redraws of the actions, without any effect.
     """
 
     estimate: float
@@ -47,15 +44,15 @@ class PilotEffect:
     def environment(self) -> Environment:
         """For `PilotModel.in_environment`: in every trial the average effect is drawn from its uncertainty, and people's own
         around it; states and outcomes depend on earlier prompts as in the pilot."""
-        middle, sd = np.array([self.estimate / self.spread]), np.array([self.between / self.spread])
-        effect = Imputed(Varying.normal(middle, sd), self.standard_error / self.spread)
-        return Environment("the pilot's effect", (effect,), feels_dose=True)
+        effects = Varying.normal(np.array([self.estimate / self.spread]), np.array([self.between / self.spread]))
+        imputed = Imputed(effects, self.standard_error / self.spread)
+        return Environment("the pilot's effect", (imputed,), feels_dose=True)
 
     @property
     def null_mean(self) -> tuple[float, float]:
-        """The mean effect over all drawings of the actions, and its standard error."""
-        found = np.array(self.null)
-        return float(found[:, 0].mean()), float(np.sqrt((found[:, 1] ** 2).mean() / len(found)))
+        """The mean effect over all redraws of the actions, and its standard error."""
+        null = np.array(self.null)
+        return float(null[:, 0].mean()), float(np.sqrt((null[:, 1] ** 2).mean() / len(null)))
 
     @property
     def null_is_zero(self) -> bool:
@@ -65,21 +62,19 @@ class PilotEffect:
 
 
 def estimate_pilot_effect(logs: StudyLogs | Trajectories, study: Study, *, redraws: int = 20, seed: int = 0) -> PilotEffect:
-    """The pilot's own effect, and the same analysis with actions drawn anew.
+    """The effect in the pilot, and the same analysis with redrawn actions.
 
     Parameters
     ----------
     logs, study
         As for `fit_pilot`.
-    redraws
-        How often the actions are drawn anew, from the probabilities of the pilot.
-    seed
-        Of those drawings.
+    redraws, seed
+        The number of redraws of the actions, from the probabilities of the pilot, and their seed.
 
     Returns
     -------
     PilotEffect
-        The effect with its standard error, and the effects after the actions were drawn anew.
+        The effect with its standard error, and the effects after redraws of the actions.
 
     Examples
     --------
@@ -91,8 +86,7 @@ def estimate_pilot_effect(logs: StudyLogs | Trajectories, study: Study, *, redra
     ... [state.engagement]
     ... [state.fatigue]'''
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=60, seed=0)
-    >>> found = estimate_pilot_effect(logs, sf.Study.parse(text), redraws=10)
-    >>> found.null_is_zero
+    >>> estimate_pilot_effect(logs, sf.Study.parse(text), redraws=10).null_is_zero
     True
     """
     rows = logs.logs if isinstance(logs, StudyLogs) else logs
@@ -110,12 +104,11 @@ def estimate_pilot_effect(logs: StudyLogs | Trajectories, study: Study, *, redra
     except InputError as problem:
         raise InputError(f"the pilot does not say what sending does: {problem}; or {NO_PILOT}") from problem
     between = estimate_nuisance(study, rows).values["effect_sd"] if len(rows.participants) > 2 else 0.0
-    spread = float(np.nanstd(rows.reward[rows.available]))
-    return PilotEffect(estimate, error, between, spread, tuple(null))
+    return PilotEffect(estimate, error, between, float(np.nanstd(rows.reward[rows.available])), tuple(null))
 
 
 def redraw_actions(logs: Trajectories, rng: np.random.Generator) -> Trajectories:
-    """The same people, states and rewards with actions drawn anew from the same probabilities: they do nothing."""
+    """The same people, states and rewards with actions redrawn from the same probabilities, so that they have no effect."""
     sends = send_probability(logs)
     sent = logs.available & (rng.random(len(logs)) < sends)
     probability = np.where(logs.available, np.where(sent, sends, 1 - sends), 1.0)
@@ -123,20 +116,17 @@ def redraw_actions(logs: Trajectories, rng: np.random.Generator) -> Trajectories
 
 
 def _estimate(logs: Trajectories, study: Study) -> tuple[float, float]:
-    controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
-    places = [logs.state_names.index(column) for column in controls]
-    frame = make_frame(
-        {
-            "participant": logs.participant_index,
-            "time": np.argsort(logs.order) - logs.starts[logs.participant_index],
-            "sent": (logs.action > 0).astype(np.int64),
-            "sends": send_probability(logs),
-            "available": logs.available,
-            "reward": logs.reward,
-            **{f"x{place}": logs.state[:, place] for place in places},
-        },
-        "pyarrow",
-    )
+    names = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
+    controls = {f"x{number}": logs.state[:, number] for number in map(logs.state_names.index, names)}
+    columns = {
+        "participant": logs.participant_index,
+        "time": np.argsort(logs.order) - logs.starts[logs.participant_index],
+        "sent": (logs.action > 0).astype(np.int64),
+        "sends": send_probability(logs),
+        "available": logs.available,
+        "reward": logs.reward,
+        **controls,
+    }
     analysis = Analysis(
         participant="participant",
         time="time",
@@ -145,8 +135,8 @@ def _estimate(logs: Trajectories, study: Study) -> tuple[float, float]:
         probability="sends",
         probability_of="sending",
         available="available",
-        controls=[f"x{place}" for place in places],
+        controls=list(controls),
     )
-    # Whether the pilot's actions were drawn with these probabilities was checked before.
-    result = fit_analysis(frame, analysis, check_draws=False)
+    # The pilot's actions were checked against their probabilities before.
+    result = fit_analysis(make_frame(columns, "pyarrow"), analysis, check_draws=False)
     return float(result.params[0]), float(result.bse[0])

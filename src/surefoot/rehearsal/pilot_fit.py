@@ -1,4 +1,4 @@
-"""Fitting a model of participants to a pilot."""
+"""Models of participants: fitted to a pilot, or made from the study's description."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
-from surefoot.rehearsal.anatomy import Anatomy
-from surefoot.rehearsal.count_outcomes import ZeroInflatedCount  # noqa: F401 - registers the family
-from surefoot.rehearsal.family_choice import choose_family, find_step
-from surefoot.rehearsal.outcome_families import find_family
-from surefoot.rehearsal.pilot_data import NO_PILOT, PilotData
+from surefoot.rehearsal.components import (
+    STATE_COMPONENTS,
+    Component,
+    DerivedComponent,
+    YesNoComponent,
+    fit_artefacts,
+    fit_marks,
+)
+from surefoot.rehearsal.outcome_families import FamilyChoice, Normal, choose_family, find_family, find_step
+from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, StudyClock
 from surefoot.rehearsal.pilot_model import PilotModel
-from surefoot.rehearsal.state_fits import find_state_fit, fit_artefacts, fit_marks
-from surefoot.rehearsal.state_parts import DerivedPart, StatePart
+from surefoot.rehearsal.pooled_regression import ScoreTable, Varying
 from surefoot.study import Study, StudyLogs
 
 Floats = NDArray[np.float64]
@@ -31,19 +35,19 @@ def fit_pilot(
     outcome: str | None = None,
     per_day: int | None = None,
 ) -> PilotModel:
-    """A model of the people of a pilot, each with numbers of their own, pulled towards the others as the data ask.
+    """A model of the people in a pilot, each with coefficients of their own, pulled towards the others by their likelihood.
 
     Parameters
     ----------
     logs
-        What `study.read` gives (then the outcome is modelled as measured, and artefacts as the screen found them), or
+        The result of `study.read` (then the outcome is modelled as measured, and artefacts as the screen found them), or
         trajectories, whose reward is modelled as it is.
     study
         What the columns mean.
     seed
-        Of what is drawn in fitting: scores within piles of equal values.
+        Seed of the draws in fitting: scores within piles of equal values.
     outcome
-        The family of outcomes; by default the one under which days held out are most likely.
+        The family of outcomes; by default the one with the highest likelihood of days held out.
     per_day
         Decision points a day, where neither the study's `day_boundary` nor timestamps say it.
 
@@ -65,58 +69,60 @@ def fit_pilot(
     >>> fit_pilot(logs, sf.Study.parse(text), per_day=5)
     PilotModel(participants=10, outcome='normal', effects: none)
     """
-    data = PilotData.of_logs(logs, study, per_day)
-    if data.people < FEW_PEOPLE:
-        rough = f"{data.people} participants say little about how people differ: trials simulated from them are rough"
+    data = PilotArrays.of_logs(logs, study, per_day)
+    people = len(data.participants)
+    if people < FEW_PEOPLE:
+        rough = f"{people} participants say little about how people differ: trials simulated from them are rough"
         warnings.warn(rough, FitWarning, stacklevel=2)
     rng = np.random.default_rng(seed)
-    states, predictors = _fit_states(data, rng)
-    x = _outcome_features(data, predictors)
+    states: dict[str, Component] = {}
+    predictors: dict[str, list[Floats]] = {}
+    for name, variable in study.state.items():
+        if variable.derived:
+            states[name] = _derive(study, name)
+            continue
+        values = data.state[..., [study.state_names.index(column) for column in study.columns_of(name)]]
+        _check_known(data, name, values[..., 0])
+        states[name], columns = STATE_COMPONENTS.find(variable.kind).fit(data, values, rng)
+        if columns:
+            predictors[name] = columns
+    seen = [np.where(data.present, column, 0.0) for columns in predictors.values() for column in columns]
+    # The coefficient of the centred action is the pilot's own effect, which the model leaves out.
+    centred = np.where(data.available, (data.action > 0) - data.probability, 0.0)
+    x = data.design(*seen, data.time_features, data.available.astype(np.float64), data.carried, centred)
     weight = (data.present & ~np.isnan(data.outcome)).astype(np.float64)
-    day = data.clock.day(np.arange(x.shape[1], dtype=np.float64))
-    choice = choose_family(x, data.outcome, weight, np.broadcast_to(day, weight.shape), outcome, rng)
+    day = np.broadcast_to(data.clock.day(np.arange(x.shape[1], dtype=np.float64)), weight.shape)
+    choice = choose_family(x, data.outcome, weight, day, outcome, rng)
     known = data.outcome[weight > 0]
-    marks = fit_marks(data)
-    anatomy = Anatomy(
+    availability, missing, lost = fit_marks(data)
+    return PilotModel(
         study=study,
+        participants=data.participants,
         clock=data.clock,
         states=states,
-        predictors=tuple(name for name, found in predictors.items() if found),
-        availability=marks.availability,
-        missing=marks.missing,
-        lost=marks.lost,
+        predictors=tuple(predictors),
+        availability=availability,
+        missing=missing,
+        lost=lost,
         artefacts=fit_artefacts(data),
         family=find_family(choice.name).fit(x, data.outcome, weight, rng),
+        choice=choice,
         scores=data.scores,
         reward=study.reward if isinstance(logs, StudyLogs) else None,
-        limits=_limits(known, study),
+        limits=study.reward.range or _widen_range(known),
         step=find_step(known),
         send_rate=data.send_rate,
         sends=float(data.probability[data.available].mean()),
     )
-    return PilotModel(anatomy, data.participants, choice=choice)
 
 
-def _fit_states(data: PilotData, rng: np.random.Generator) -> tuple[dict[str, StatePart], dict[str, tuple[Floats, ...]]]:
-    """Every state variable's part, and what the outcome's model sees of those that are not computed."""
-    study = data.study
-    parts: dict[str, StatePart] = {}
-    predictors: dict[str, tuple[Floats, ...]] = {}
-    for name, variable in study.state.items():
-        if variable.derived:
-            kind = variable.variable_kind
-            parts[name] = DerivedPart(variable.derived_state, kind.centre, kind.scale)
-            continue
-        columns = [study.state_names.index(column) for column in study.columns_of(name)]
-        _check_course(data, name, data.state[..., columns[0]])
-        fitted = find_state_fit(variable.kind).fit(data, data.state[..., columns], rng)
-        parts[name] = fitted.part
-        predictors[name] = fitted.predictors
-    return parts, predictors
+def _derive(study: Study, name: str) -> DerivedComponent:
+    kind = study.state[name].variable_kind
+    return DerivedComponent(study.state[name].derived_state, kind.centre, kind.scale)
 
 
-def _check_course(data: PilotData, name: str, column: Floats) -> None:
-    """Refuse a variable that is never known twice in a row: how it moves cannot be learned."""
+def _check_known(data: PilotArrays, name: str, column: Floats) -> None:
+    """Refuse a variable that is never known twice in a row, since its transitions cannot be learned."""
     known = data.present & ~np.isnan(column)
     if not (known[:, 1:] & known[:, :-1]).any():
         known_at = "at two decision points in a row" if known.any() else "at any decision point"
@@ -126,19 +132,110 @@ def _check_course(data: PilotData, name: str, column: Floats) -> None:
         )
 
 
-def _outcome_features(data: PilotData, predictors: dict[str, tuple[Floats, ...]]) -> Floats:
-    """In the order of `PilotModel.features`; the last is the centred action, whose coefficient is the pilot's own effect."""
-    columns = [np.where(data.present, one, 0.0) for found in predictors.values() for one in found]
-    centred = np.where(data.available, (data.action > 0) - data.probability, 0.0)
-    last = [data.available.astype(np.float64), data.past_score, data.dose, centred]
-    parts = [data.constant, *(one[..., None] for one in columns), data.time_features, *(one[..., None] for one in last)]
-    return np.concatenate(parts, axis=-1)
-
-
-def _limits(known: Floats, study: Study) -> tuple[float, float]:
-    """The plausible range, or what was seen and half as much again; nothing falls below 0 where nothing did."""
-    if study.reward.range is not None:
-        return study.reward.range
-    low, high = float(known.min()), float(known.max())
+def _widen_range(known: Floats) -> tuple[float, float]:
+    """The observed range and half as much on either side; nothing falls below 0 where nothing did."""
+    low = float(known.min())
+    high = float(known.max())
     width = (high - low) / 2
     return (max(low - width, 0.0) if low >= 0 else low - width), high + width
+
+
+def from_study(
+    study: Study,
+    *,
+    participants: int = 50,
+    seed: int,
+    mean: float | None = None,
+    sd: float | None = None,
+    between: float = 0.3,
+    carried: float = 0.2,
+    availability: float = 1.0,
+    missing: float = 0.0,
+    per_day: int | None = None,
+) -> PilotModel:
+    """A model without a pilot: from the study's ranges and the given numbers.
+
+    Parameters
+    ----------
+    study
+        Its state variables move within their ranges (without one: within three scales of their centre).
+    participants, seed
+        The number of people, and the seed of their draw.
+    mean, sd
+        Of the outcome; by default the middle of the reward's range and a sixth of its width.
+    between
+        The share of the outcome's variance that lies between people.
+    carried
+        The share of an outcome's score that carries over to the next.
+    availability, missing
+        Shares of decision points: available, and with the outcome lost.
+    per_day
+        Decision points a day; by default the study's `day_boundary`, or 1.
+
+    Returns
+    -------
+    PilotModel
+        Without any effect; give it one with `in_environment`.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> text = '''[columns]
+    ... participant = "participant"
+    ... time = "time"
+    ... [state.mood]
+    ... range = [0, 10]
+    ... [reward]
+    ... range = [0, 100]'''
+    >>> from_study(sf.Study.parse(text), participants=4, seed=1).state_names
+    ('mood',)
+    """
+    limits = study.reward.range
+    if limits is not None:
+        mean = sum(limits) / 2 if mean is None else mean
+        sd = (limits[1] - limits[0]) / 6 if sd is None else sd
+    if mean is None or sd is None:
+        raise InputError("the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd")
+    if not (sd > 0 and 0 <= between < 1 and 0 <= carried < 1 and 0 < availability <= 1 and 0 <= missing < 1):
+        raise InputError("sd must be above 0; between, carried and missing are shares below 1, availability one above 0")
+    clock = StudyClock.of_length(per_day or (study.days if isinstance(study.days, int) else 1), 42)
+    # Features [1, clock …, availability, score, dose, effect]: y = m + carried · sd · score + σ ε, so that a person's mean
+    # is m / (1 − carried) and the variance within people σ² / (1 − carried²).
+    weights = np.zeros(clock.size + 5)
+    weights[0] = mean
+    weights[-3] = carried * sd
+    spread = np.zeros(clock.size + 5)
+    spread[0] = (1 - carried) * sd * np.sqrt(between)
+    noise = np.log(sd * np.sqrt((1 - between) * (1 - carried**2)))
+    edges = np.linspace(-4.0, 4.0, 201)
+    sometimes_lost = missing > 0
+    sometimes_busy = availability < 1
+    model = PilotModel(
+        study=study,
+        participants=np.arange(1),
+        clock=clock,
+        states={
+            name: _derive(study, name)
+            if variable.derived
+            else STATE_COMPONENTS.find(variable.kind).assume(variable.variable_kind, clock.size)
+            for name, variable in study.state.items()
+        },
+        predictors=(),
+        availability=YesNoComponent.assume_marks(availability, clock.size, sometimes_lost) if sometimes_busy else None,
+        missing={},
+        lost=YesNoComponent.assume_marks(missing, clock.size, 1 + sometimes_busy) if sometimes_lost else None,
+        artefacts=(),
+        family=Normal(
+            Varying.normal(weights, spread),
+            Varying.normal(np.array([noise]), np.zeros(1)),
+            ScoreTable(edges, edges, edges),
+        ),
+        choice=FamilyChoice(Normal.name, {}),
+        scores=ScoreTable(mean + sd * edges, edges, edges),
+        reward=None,
+        limits=limits or (-np.inf, np.inf),
+        step=0.0,
+        send_rate=0.0,
+        sends=0.5,
+    )
+    return model.draw_people(participants, seed=seed)

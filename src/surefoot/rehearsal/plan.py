@@ -1,15 +1,16 @@
-"""`rehearsal.toml`: what is rehearsed. Everything has a default, so that a rehearsal needs no plan."""
+"""What is rehearsed: the design of the trial, its candidates, and `rehearsal.toml`, in which everything has a default."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from surefoot.errors import InputError
-from surefoot.rehearsal.candidates import Candidate, check_names, list_references
-from surefoot.rehearsal.design import TrialDesign
 from surefoot.rehearsal.environments import (
     NO_EFFECT,
     Burden,
@@ -25,32 +26,146 @@ from surefoot.study.model import MethodChoice
 from surefoot.study.toml_file import Finite, Probability, Section, parse_toml, read_text
 
 Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(min_length=1)]
 Positive = Annotated[Finite, Field(gt=0)]
 NotNegative = Annotated[Finite, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
+REFERENCES = COIN, NEVER, ALWAYS, BEST_FIXED = "coin", "never", "always", "best fixed"
+"""Candidates to compare with; the best fixed probability is unknown before a trial."""
+FIRST_HOUR, LAST_HOUR, UPDATE_HOUR = 8, 20, 27
+"""Decision points of a day lie evenly between the first two; an update runs at three the next morning."""
+
+
+class TrialDesign(Section):
+    """`[design]` of a rehearsal; everything else about the trial comes from the study's `[trial]`.
+
+    Attributes
+    ----------
+    participants
+        Number of people who enter.
+    days, per_day
+        Days of each participant, and decision points a day.
+    entry_days, cohort
+        People enter evenly over these days (0: all on the first), in cohorts of this size.
+    update_every
+        Days between updates; 1 is nightly.
+    outcome_delay
+        Decision points by which outcomes come late.
+    drop_out
+        The share that would leave by the end without any prompts.
+    drop_out_burden
+        Growth of the log daily hazard of leaving per unit of burden, the discounted count of prompts.
+    screen
+        Whether updates screen, as the study says or, where it says nothing, by every detector.
+
+    Examples
+    --------
+    >>> design = TrialDesign(participants=4, days=10, entry_days=6, cohort=2)
+    >>> design.entries, design.calendar_days
+    ([0, 0, 6, 6], 16)
+    """
+
+    participants: Count = 50
+    days: Count = 42
+    per_day: Count = 5
+    entry_days: Annotated[int, Field(ge=0)] = 0
+    cohort: Count = 1
+    update_every: Count = 7
+    outcome_delay: Annotated[int, Field(ge=0)] = 0
+    drop_out: Annotated[Probability, Field(lt=1)] = 0.0
+    drop_out_burden: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    screen: bool = True
+
+    @property
+    def entries(self) -> list[int]:
+        """Everybody's first day in the trial, from 0: cohort c of C enters on day c · entry_days / (C − 1)."""
+        cohorts = -(-self.participants // self.cohort)
+        step = self.entry_days / max(cohorts - 1, 1)
+        return [round(step * (person // self.cohort)) for person in range(self.participants)]
+
+    @property
+    def calendar_days(self) -> int:
+        """From the first entry to the last participant's last day."""
+        return max(self.entries) + self.days
+
+    @property
+    def decision_points(self) -> int:
+        """Of each participant who stays."""
+        return self.days * self.per_day
+
+    def clock_time(self, day: int, slot: int) -> timedelta:
+        """When a decision point of a day comes, from the midnight before the trial."""
+        share = slot / (self.per_day - 1) if self.per_day > 1 else 0.0
+        return timedelta(days=day, hours=FIRST_HOUR, seconds=round(3600 * (LAST_HOUR - FIRST_HOUR) * share))
+
+    def updates_after(self, day: int) -> bool:
+        """Whether an update follows this day of the trial."""
+        return (day + 1) % self.update_every == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A method that learns during the trial, or a fixed probability of sending.
+
+    Attributes
+    ----------
+    name
+        Its name in tables.
+    study
+        The study with this candidate's method in place.
+    send
+        The fixed probability of sending anything at available decision points; None where the study's method learns.
+
+    Examples
+    --------
+    >>> study = Study.parse('[columns]\\nparticipant = "participant"\\ntime = "t"\\n[state.weather]\\n')
+    >>> Candidate.with_method(study, "hb-ahead").study.method_name, Candidate.fixed(study, 0.3).name
+    ('hb-ahead', 'fixed 0.3')
+    """
+
+    name: str
+    study: Study
+    send: float | None = None
+
+    @classmethod
+    def with_method(cls, study: Study, choice: MethodChoice | str, name: str | None = None) -> Candidate:
+        """A method: a name, with the study's pooling (and parameters where it is the study's method), or a full choice."""
+        if isinstance(choice, str):
+            pooled = MethodChoice(name=choice, pooling=study.method_choice.pooling)
+            choice = study.method_choice if choice == study.method_name else pooled
+        return cls(name or choice.name, study if choice == study.method_choice else study.with_method(choice))
+
+    @classmethod
+    def fixed(cls, study: Study, send: float, name: str | None = None) -> Candidate:
+        """The same probability of sending throughout."""
+        if not 0 <= send <= 1:
+            raise InputError(f"send is {send}; it is a probability, from 0 to 1")
+        return cls(name or f"fixed {send:g}", study, float(send))
+
+    @property
+    def learns(self) -> bool:
+        return self.send is None
+
 
 class BurdenPlan(Section):
-    """`burden` of an environment: prompts that cost later."""
+    """`burden` of an environment: prompts that cost later. The keys are those of `Burden`."""
 
     response: Finite = 0.0
-    """Share of the response that a burden of 1 takes."""
     baseline: Finite = 0.0
-    """Standard deviations of the reward that a burden of 1 takes."""
     recovery: Share = 0.8
-    """Share of the burden that is left at the next decision point."""
 
 
 class EnvironmentPlan(Section):
-    """`[[environment]]`: what sending does to the outcome."""
+    """`[[environment]]`: the effects of sending on the outcome."""
 
-    name: Annotated[str, Field(min_length=1)] | None = None
+    name: Name | None = None
     effect: Finite | None = None
     """Standard deviations of the reward."""
     pilot: bool = False
     """The pilot's own effect, with its uncertainty, instead of `effect`."""
     people_differ: NotNegative | None = None
-    """Standard deviation of people's own factor of the effect, which is 1 on average."""
+    """Standard deviation of everybody's factor of the effect, which is 1 on average."""
     half_life: Positive | None = None
     """Days after which half of the effect is left."""
     burden: BurdenPlan | None = None
@@ -61,38 +176,32 @@ class EnvironmentPlan(Section):
             raise ValueError("an environment has either effect = 0.2 (standard deviations) or pilot = true")
         return self
 
-    def _list_changes(self) -> list[Effect]:
-        found: list[Effect] = []
-        if self.people_differ is not None:
-            found.append(PeopleDiffer.by(self.people_differ))
-        if self.half_life is not None:
-            found.append(Fading(self.half_life))
-        if self.burden is not None:
-            found.append(Burden(**self.burden.model_dump()))
-        return found
-
     def make_environment(self, pilot: PilotEffect | None) -> Environment:
-        """The environment; `pilot` is the effect that the pilot showed."""
-        more = self._list_changes()
+        """The environment; `pilot` is the effect in the pilot."""
+        changes: list[Effect] = []
+        if self.people_differ is not None:
+            changes.append(PeopleDiffer.by(self.people_differ))
+        if self.half_life is not None:
+            changes.append(Fading(self.half_life))
+        if self.burden is not None:
+            changes.append(Burden(**self.burden.model_dump()))
         if self.effect is not None:
-            made = standardised_effect(self.effect, *more)
+            environment = standardised_effect(self.effect, *changes)
         elif pilot is None:
             raise InputError("an environment with pilot = true needs a pilot; write effect = 0.2 with your number instead")
         else:
-            own = pilot.environment
-            name = ", ".join([own.name, *(effect.name for effect in more)])
-            made = Environment(name, (*own.effects, *more), feels_dose=own.feels_dose)
-        return made if self.name is None else made.rename(self.name)
+            environment = pilot.environment.with_changes(changes)
+        return environment if self.name is None else environment.rename(self.name)
 
 
 class CandidatePlan(MethodChoice):
-    """`[[candidate]]`: a method as `[method]` of a study names it, with a label of its own."""
+    """`[[candidate]]`: a method as `[method]` of a study names it, with a label."""
 
-    label: Annotated[str, Field(min_length=1)] | None = None
+    label: Name | None = None
 
 
 class PeoplePlan(Section):
-    """`[people]`: the family of outcomes; the other keys say what a pilot would, where there is none."""
+    """`[people]`: the family of outcomes; the other keys replace a pilot where there is none."""
 
     outcome: str | None = None
     mean: Finite | None = None
@@ -104,10 +213,10 @@ class PeoplePlan(Section):
 
 
 class SafetyRule(Section):
-    """`[rule]`: what a candidate must hold to be recommended."""
+    """`[rule]`: the conditions for recommending a candidate."""
 
     harm: NotNegative = 0.1
-    """A participant is harmed by a mean outcome of so many standard deviations (of the reward) less than under never."""
+    """A participant is harmed by a mean outcome lower by this many standard deviations (of the reward) than under never."""
     harmed: Probability = 0.1
     """Largest share of people harmed, unless a coin harms more."""
     power_loss: Probability = 0.2
@@ -123,18 +232,18 @@ DEFAULT_ENVIRONMENTS = (
 
 
 class RehearsalPlan(Section):
-    """What is rehearsed: design, candidates, environments, trials, seed.
+    """The plan of a rehearsal.
 
     Attributes
     ----------
     trials
-        How many of every environment, each with people of its own.
+        Number of trials in every environment, each with people of its own.
     seed
         Root of all random numbers.
     block
-        So many trials are simulated, and kept, together.
+        Trials that are simulated and stored together.
     tuning_trials
-        With which the best fixed probability is found; they are not those that are reported.
+        Trials that find the best fixed probability; they are not reported.
     methods
         Names of methods; the study's own unless given.
     probabilities
@@ -142,13 +251,13 @@ class RehearsalPlan(Section):
     candidate
         `[[candidate]]`: methods with parameters of their own.
     environment
-        `[[environment]]`: beside no effect, which is always there.
+        `[[environment]]`: environments in addition to no effect.
     design
         `[design]`: people, days, updates.
     people
-        `[people]`: what is assumed of them.
+        `[people]`: assumptions about them.
     rule
-        `[rule]`: what is recommended.
+        `[rule]`: conditions of a recommendation.
 
     Examples
     --------
@@ -171,12 +280,11 @@ class RehearsalPlan(Section):
     @classmethod
     def load(cls, path: str | Path) -> RehearsalPlan:
         """Read a `rehearsal.toml`."""
-        text = read_text(Path(path), remedy="leave --plan out to rehearse with the defaults")
-        return cls.parse(text, str(path))
+        return cls.parse(read_text(Path(path), remedy="leave --plan out to rehearse with the defaults"), str(path))
 
     @classmethod
     def parse(cls, text: str, name: str = "rehearsal.toml") -> RehearsalPlan:
-        """A plan from the text of its file; `name` is what messages call it."""
+        """A plan from the text of its file; messages call it by `name`."""
         return parse_toml(cls, text, name)
 
     def with_trials(self, trials: int) -> RehearsalPlan:
@@ -186,24 +294,29 @@ class RehearsalPlan(Section):
         return self.model_copy(update={"trials": trials})
 
     def list_candidates(self, study: Study) -> list[Candidate]:
-        """Coin, never, always, further fixed probabilities, and methods; the best fixed one is found later."""
-        found = [*list_references(study), *(Candidate.fixed(study, send) for send in self.probabilities)]
+        """Coin, never, always, further fixed probabilities, and methods, without the best fixed probability."""
+        chances = {COIN: 1 - 1 / len(study.actions.names), NEVER: 0.0, ALWAYS: 1.0}
+        candidates = [Candidate.fixed(study, send, name) for name, send in chances.items()]
+        candidates += [Candidate.fixed(study, send) for send in self.probabilities]
         names = self.methods or (() if self.candidate else (study.method_name,))
-        found += [Candidate.with_method(study, name) for name in names]
-        for one in self.candidate:
-            choice = MethodChoice(**one.model_dump(exclude={"label"}))
-            found.append(Candidate.with_method(study, choice, one.label))
-        check_names(found)
-        return found
+        candidates += [Candidate.with_method(study, name) for name in names]
+        for planned in self.candidate:
+            choice = MethodChoice(**planned.model_dump(exclude={"label"}))
+            candidates.append(Candidate.with_method(study, choice, planned.label))
+        _refuse_same_names("candidates", [candidate.name for candidate in candidates])
+        return candidates
 
     def list_environments(self, pilot: PilotEffect | None) -> list[Environment]:
         """No effect, then those of the plan; by default the pilot's effect, 0.2, and 0.2 that costs later."""
-        given = self.environment
-        if given is None:
-            given = (*((EnvironmentPlan(pilot=True),) if pilot is not None else ()), *DEFAULT_ENVIRONMENTS)
-        found = [NO_EFFECT, *(one.make_environment(pilot) for one in given)]
-        names = [one.name for one in found]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"two environments are called '{name}'; give one of them another name")
-        return found
+        planned = self.environment
+        if planned is None:
+            planned = (*((EnvironmentPlan(pilot=True),) if pilot is not None else ()), *DEFAULT_ENVIRONMENTS)
+        environments = [NO_EFFECT, *(environment.make_environment(pilot) for environment in planned)]
+        _refuse_same_names("environments", [environment.name for environment in environments])
+        return environments
+
+
+def _refuse_same_names(things: str, names: list[str]) -> None:
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"two {things} are called '{name}'; give one of them another name")

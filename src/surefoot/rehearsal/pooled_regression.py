@@ -1,36 +1,123 @@
-"""Regressions of people who differ, each pulled towards the others as far as the data ask for it.
+"""Regressions of people who differ, each pulled towards the others as far as the data support it.
 
-All are built on the restricted likelihood of `learning.pooling`: a linear model directly, a logistic or Poisson one by
-penalised quasi-likelihood (Breslow and Clayton, 1993: the linear model of the working response, again and again), and a
-normal one of which only intervals were seen by drawing what lies in them (stochastic EM; Celeux and Diebolt, 1985).
-Arrays are (people, decision points, …); a decision point with weight 0 does not count.
+All are built on the restricted likelihood of `learning.pooling`: a linear model directly, a logistic or negative binomial
+one by penalised quasi-likelihood (Breslow and Clayton, 1993: the linear model of the working response, repeated), and a
+normal one with interval-censored values by drawing the values (stochastic EM; Celeux and Diebolt, 1985). Arrays are (people,
+decision points, …); a decision point with weight 0 does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.special import expit, ndtr, ndtri
 
 from surefoot.learning.moments import Moments
 from surefoot.learning.pooling.mixed_effects import Likelihood
 from surefoot.learning.pooling.reml import LEAST, search_spread
-from surefoot.rehearsal.varying import Varying
 
 Floats = NDArray[np.float64]
+Component = TypeVar("Component", bound=Any)
 TRACE = 0.01
-"""Decision points' worth of pull of every coefficient but the first towards 0: what nothing is known of stays there."""
+"""Decision points' worth of pull of every coefficient but the first towards 0."""
 PRIOR = 3.0
-"""Coefficients of log odds, but the first, are believed to lie within a few times this of 0."""
+"""Prior standard deviation of log odds ratios."""
 FURTHEST, LEAP, SETTLED = 8.0, 1.5, 0.02
-"""Log odds stay within ± the first, move at most by the second at a time, and are settled when they move by less than the
+"""Log odds stay within ± the first, move at most by the second at a time, and have settled when they move by less than the
 third."""
 ROUNDS = 25
 SWEEPS = 12
 TAIL = 1e-12
+PILE = 0.02
+"""A value with more than this share of all is a pile: its scores are an interval."""
+MOST_VALUES = 400
+WIDEST_SCORE, GRID = 6.0, 4801
+"""Scores are looked up within ± the first, on a grid of this size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """Coefficients that differ between people, wᵢ, and the models of new people: w = wⱼ + Rⱼ ε, j one of them at random.
+
+    Rⱼ Rⱼᵀ is the uncertainty of wⱼ. New people differ as the old ones do, also where their distribution is skewed, and
+    coefficients that go together in one person go together in the new one.
+
+    >>> kind = Varying.normal(np.array([1.0, 5.0]), np.array([0.0, 2.0]))
+    >>> kind.redraw(np.zeros(3, dtype=int), np.ones((2, 3))).own
+    array([[1., 1., 1.],
+           [7., 7., 7.]])
+    """
+
+    own: Floats
+    """wᵢ, (d, *people)."""
+    models: Floats
+    """wⱼ, (d, m)."""
+    roots: Floats
+    """Rⱼ, (m, d, d)."""
+
+    @classmethod
+    def of_posterior(cls, mean: Floats, covariance: Floats) -> Varying:
+        """People themselves are the models; (people, d) and (people, d, d)."""
+        values, vectors = np.linalg.eigh(covariance)
+        return cls(mean.T.copy(), mean.T.copy(), vectors * np.sqrt(values.clip(0))[:, None, :])
+
+    @classmethod
+    def normal(cls, population: Floats, spread: Floats) -> Varying:
+        """One model; new people lie around it, independently, with these standard deviations."""
+        middle = np.asarray(population, dtype=np.float64)[:, None]
+        return cls(middle, middle, np.diag(np.asarray(spread, dtype=np.float64))[None])
+
+    @classmethod
+    def constant(cls, values: Floats, people: int) -> Varying:
+        """The same for everybody."""
+        own = np.repeat(np.asarray(values, dtype=np.float64)[:, None], people, axis=1)
+        return cls(own, own, np.zeros((people, len(own), len(own))))
+
+    @classmethod
+    def stack(cls, blocks: Sequence[Varying]) -> Varying:
+        """Blocks of coefficients with independent uncertainty as one."""
+        roots = np.stack([block_diag(*person) for person in zip(*(block.roots for block in blocks), strict=True)])
+        own = np.concatenate([block.own for block in blocks])
+        return cls(own, np.concatenate([block.models for block in blocks]), roots)
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    @property
+    def population(self) -> Floats:
+        """The mean over the models, (d,)."""
+        return np.asarray(self.models.mean(axis=1))
+
+    @property
+    def spread(self) -> Floats:
+        """Standard deviations between people, (d,)."""
+        return np.asarray(np.sqrt(self.models.var(axis=1) + (self.roots**2).sum(axis=-1).mean(axis=0)))
+
+    def redraw(self, model: NDArray[np.int64], normals: Floats) -> Varying:
+        """New people after the given models, (*people), from standard normal numbers (d, *people)."""
+        moved = np.einsum("...de,e...->d...", self.roots[model], normals)
+        return replace(self, own=self.models[:, model] + moved)
+
+    def select(self, people: slice) -> Varying:
+        """Some of the people; coefficients that are common to all stay."""
+        return self if self.own.shape[-1] == 1 else replace(self, own=self.own[..., people])
+
+
+def list_varying(component: Any) -> dict[str, Varying]:
+    """The fields of a component that differ between people."""
+    values = {field.name: getattr(component, field.name) for field in fields(component)}
+    return {name: value for name, value in values.items() if isinstance(value, Varying)}
+
+
+def map_varying(component: Component, change: Callable[[Varying], Varying]) -> Component:
+    """A component with everything changed that differs between people."""
+    return replace(component, **{name: change(value) for name, value in list_varying(component).items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +130,20 @@ class LinearFit:
     residual: Floats
     """(y − xᵀwᵢ) / σᵢ, NaN where a decision point does not count."""
 
+    @property
+    def noise(self) -> Floats:
+        """σᵢ, (people, 1)."""
+        return np.asarray(np.exp(self.log_noise.own[0])[:, None])
+
 
 def fit_linear(x: Floats, y: Floats, weight: Floats, common: Sequence[int] = ()) -> LinearFit:
-    """Linear regression with normal noise whose spread differs between people too; `common` coefficients are everybody's.
+    """Linear regression with normal noise whose spread also differs between people; `common` coefficients are everybody's.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.ones((100, 50, 1))
     >>> y = 5 + 2 * rng.standard_normal((100, 1)) + 3 * rng.standard_normal((100, 50))
-    >>> found = fit_linear(x, y, np.ones((100, 50)))
-    >>> found.coefficients.spread.round(1), np.exp(found.log_noise.population).round(1)
+    >>> fitted = fit_linear(x, y, np.ones((100, 50)))
+    >>> fitted.coefficients.spread.round(1), np.exp(fitted.log_noise.population).round(1)
     (array([1.9]), array([3.]))
     """
     coefficients = _fit_weighted(x, np.where(weight > 0, y, 0.0), weight, common)
@@ -66,7 +158,7 @@ def predict(x: Floats, coefficients: Varying) -> Floats:
 
 
 def _fit_weighted(x: Floats, y: Floats, weight: Floats, common: Sequence[int], pull: float = 0.0) -> Varying:
-    """A linear model; `pull` is the penalty of every coefficient but the first, beside a trace of one."""
+    """A linear model; `pull` is the penalty of every coefficient but the first, in addition to a trace of one."""
     x = np.where(weight[..., None] > 0, x, 0.0)
     trace = TRACE * np.maximum((weight[..., None] * x**2).sum(axis=(0, 1)) / weight.sum(), TAIL)
     penalty = np.concatenate([[0.0], trace[1:] + pull])
@@ -74,16 +166,15 @@ def _fit_weighted(x: Floats, y: Floats, weight: Floats, common: Sequence[int], p
     held = np.full(x.shape[-1], np.nan)
     held[list(common)] = LEAST
     best, steps, converged = search_spread(likelihood, held)
-    found = best.posterior(steps, converged, np.asarray(best.root**2 <= LEAST))
-    # What is not known of a person given the population: what is not known of the population would be the same for all.
-    here = likelihood.basis * best.root
-    return Varying.of_posterior(np.asarray(found.mean), np.asarray(best.noise * (here @ best.inverse @ here.T)))
+    posterior = best.posterior(steps, converged, np.asarray(best.root**2 <= LEAST))
+    # The uncertainty of a person given the population: the population's uncertainty would be the same for all.
+    scaled = likelihood.basis * best.root
+    return Varying.of_posterior(np.asarray(posterior.mean), np.asarray(best.noise * (scaled @ best.inverse @ scaled.T)))
 
 
 def _fit_noise(error: Floats) -> Varying:
-    """log σᵢ: everybody's own, pulled towards the mean as far as chance alone makes them differ."""
-    seen = ~np.isnan(error)
-    count = seen.sum(axis=1)
+    """log σᵢ of everybody, pulled towards the mean as far as chance alone makes them differ."""
+    count = (~np.isnan(error)).sum(axis=1)
     pooled = float(np.sqrt(np.nanmean(error**2)))
     if not pooled > 0:
         return Varying.constant(np.array([-np.inf]), len(error))
@@ -91,15 +182,15 @@ def _fit_noise(error: Floats) -> Varying:
     # log s has the variance (kurtosis − 1) / 4n, and lies below log σ by as much.
     kurtosis = float(np.nanmean(error**4)) / pooled**4
     chance = max(kurtosis - 1, 0.5) / (4 * np.maximum(count, 1))
-    told = count >= 5
-    logs = 0.5 * np.log(np.where(told, square, pooled**2).clip(1e-6 * pooled**2)) + np.where(told, chance, 0.0)
-    if told.sum() < 3:
+    enough = count >= 5
+    if enough.sum() < 3:
         return Varying.constant(np.array([np.log(pooled)]), len(error))
-    centre = float(logs[told].mean())
-    between = max(float(logs[told].var(ddof=1) - chance[told].mean()), 0.0)
-    pull = np.where(told, between / (between + chance), 0.0)
-    left = np.where(told, between * chance / (between + chance), between)
-    return Varying.of_posterior((centre + pull * (logs - centre))[:, None], left[:, None, None])
+    logs = 0.5 * np.log(np.where(enough, square, pooled**2).clip(1e-6 * pooled**2)) + np.where(enough, chance, 0.0)
+    centre = float(logs[enough].mean())
+    between = max(float(logs[enough].var(ddof=1) - chance[enough].mean()), 0.0)
+    pull = np.where(enough, between / (between + chance), 0.0)
+    variance = np.where(enough, between * chance / (between + chance), between)
+    return Varying.of_posterior((centre + pull * (logs - centre))[:, None], variance[:, None, None])
 
 
 def fit_yes_no(
@@ -120,7 +211,7 @@ def fit_yes_no(
         slope = chance * (1 - chance)
         mean = max(float((weight * slope).sum() / weight.sum()), TAIL)
         coefficients = _fit_weighted(x, linear + (y - chance) / slope, weight * slope / mean, common, 1 / (PRIOR**2 * mean))
-        # Where an event is rare a whole step would leap far beyond what the next one could mend.
+        # For rare events a full step would overshoot beyond repair.
         change = (predict(x, coefficients) - linear).clip(-LEAP, LEAP)
         linear = (linear + change).clip(-FURTHEST, FURTHEST)
         if np.abs(change[weight > 0]).max() < SETTLED:
@@ -133,25 +224,88 @@ def fit_count_step(x: Floats, y: Floats, weight: Floats, linear: Floats, shape: 
     mean = np.exp(linear)
     slope = mean / (1 + mean / shape)
     # Weights of mean 1 count as many decision points as there are.
-    whole = max(float((weight * slope).sum() / weight.sum()), TAIL)
-    return _fit_weighted(x, linear + (np.where(weight > 0, y, mean) - mean) / mean, weight * slope / whole, ())
-
-
-def draw_within(mean: Floats, noise: Floats, low: Floats, high: Floats, uniform: Floats) -> Floats:
-    """Normal numbers of this mean and spread, given that they lie between two limits."""
-    below, above = ndtr((low - mean) / noise), ndtr((high - mean) / noise)
-    drawn = mean + noise * ndtri((below + uniform * (above - below)).clip(TAIL, 1 - TAIL))
-    return np.asarray(np.clip(drawn, low, high))
+    average = max(float((weight * slope).sum() / weight.sum()), TAIL)
+    return _fit_weighted(x, linear + (np.where(weight > 0, y, mean) - mean) / mean, weight * slope / average, ())
 
 
 def fit_between(x: Floats, low: Floats, high: Floats, start: Floats, weight: Floats, rng: np.random.Generator) -> LinearFit:
-    """Linear regression of y of which only limits are known; where they are equal, y is known."""
+    """Linear regression of interval-censored y; where both limits are equal, y is known."""
     hidden = (weight > 0) & (high > low)
     y = start.copy()
     fitted = fit_linear(x, y, weight)
     for _ in range(SWEEPS if hidden.any() else 0):
-        noise = np.broadcast_to(np.exp(fitted.log_noise.own[0])[:, None], y.shape)
-        drawn = draw_within(predict(x, fitted.coefficients), noise, low, high, rng.random(y.shape))
-        y = np.where(hidden, drawn, y)
+        noise = np.broadcast_to(fitted.noise, y.shape)
+        y = np.where(hidden, draw_within(predict(x, fitted.coefficients), noise, low, high, rng.random(y.shape)), y)
         fitted = fit_linear(x, y, weight)
     return fitted
+
+
+def draw_within(mean: Floats, noise: Floats, low: Floats, high: Floats, uniform: Floats) -> Floats:
+    """Normal numbers of this mean and spread, given that they lie between two limits."""
+    below = ndtr((low - mean) / noise)
+    above = ndtr((high - mean) / noise)
+    drawn = mean + noise * ndtri((below + uniform * (above - below)).clip(TAIL, 1 - TAIL))
+    return np.asarray(np.clip(drawn, low, high))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """Normal scores z = Φ⁻¹(F(x)) with F the empirical distribution, linear between its values, and back.
+
+    >>> table = ScoreTable.of_values(np.array([0.0, 0.0, 1.0, 2.0]))
+    >>> table.to_values(np.array([-2.0, -0.1, 1.5])), table.to_scores(np.array([0.0, 2.0])).round(2)
+    (array([0., 0., 2.]), array([-0.67,  1.15]))
+    """
+
+    values: Floats
+    """Sorted and different, (m,)."""
+    low: Floats
+    """The scores at which a value begins …, (m,)."""
+    high: Floats
+    """… and ends."""
+
+    @classmethod
+    def of_values(cls, values: Floats) -> ScoreTable:
+        """Of all values that are not missing; of many values with the same piles and fewer quantiles in between."""
+        distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+        weights = counts / counts.sum()
+        if len(distinct) > MOST_VALUES:
+            piled = weights > PILE
+            share = weights[~piled].sum()
+            reached = (np.cumsum(weights[~piled]) - weights[~piled] / 2) / share
+            thinned = np.interp((np.arange(MOST_VALUES) + 0.5) / MOST_VALUES, reached, distinct[~piled])
+            distinct = np.concatenate([distinct[piled], thinned])
+            order = np.argsort(distinct, kind="stable")
+            distinct = distinct[order]
+            weights = np.concatenate([weights[piled], np.full(MOST_VALUES, share / MOST_VALUES)])[order]
+        share = np.concatenate([[0.0], np.cumsum(weights)]).clip(0, 1)
+        middle = ndtri((share[:-1] + share[1:]) / 2)
+        pile = weights > PILE
+        return cls(distinct, np.where(pile, ndtri(share[:-1]), middle), np.where(pile, ndtri(share[1:]), middle))
+
+    @cached_property
+    def _grid(self) -> Floats:
+        """Values at evenly spaced scores: a lookup is ten times as fast as interpolation, and never mixes a pile with its
+        neighbour."""
+        knots = np.column_stack([self.low, self.high]).clip(-9, 9).ravel()
+        return np.asarray(np.interp(np.linspace(-WIDEST_SCORE, WIDEST_SCORE, GRID), knots, np.repeat(self.values, 2)))
+
+    def to_values(self, scores: Floats) -> Floats:
+        """The values of scores; no value lies outside those that were seen."""
+        position = ((scores + WIDEST_SCORE) * ((GRID - 1) / (2 * WIDEST_SCORE)) + 0.5).clip(0, GRID - 1)
+        return self._grid[position.astype(np.int64)]
+
+    @cached_property
+    def _middle(self) -> Floats:
+        return np.asarray(ndtri((ndtr(self.low) + ndtr(self.high)) / 2))
+
+    def to_scores(self, values: Floats) -> Floats:
+        """The scores of values; of a pile the middle by share."""
+        return np.where(np.isnan(values), np.nan, np.interp(values, self.values, self._middle))
+
+    def limits(self, values: Floats) -> tuple[Floats, Floats]:
+        """The limits of every value's score."""
+        position = np.searchsorted(self.values, np.nan_to_num(values)).clip(0, len(self.values) - 1)
+        piled = (self.values[position] == values) & (self.high[position] > self.low[position])
+        scores = self.to_scores(values)
+        return np.where(piled, self.low[position], scores), np.where(piled, self.high[position], scores)

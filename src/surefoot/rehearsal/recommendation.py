@@ -1,7 +1,7 @@
-"""The recommendation: a rule that is stated, with its reason, or that no candidate is safely better than a coin.
+"""The answers about every candidate over all trials, and the recommendation by a stated rule.
 
-Every candidate is judged except the references: coin, never, always, and the best fixed probability, which nobody knows
-before a trial. In one environment a candidate is safely better when
+Every candidate is judged except the references: coin, never, always, and the best fixed probability, which is unknown before
+a trial. In one environment a candidate is safely better when
 
 1. its mean outcome is significantly higher than the coin's, and 2. than never's: the interval of the differences over trials
    (the same people, the same chance) lies above 0, adjusted for the number of comparisons in the environment (Bonferroni);
@@ -15,23 +15,167 @@ least one of them, is nowhere significantly worse than the coin, and meets 3 to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-from surefoot.inference.intervals import Interval, mean_interval
-from surefoot.rehearsal.candidate_answers import CandidateAnswers
-from surefoot.rehearsal.candidates import COIN, NEVER, REFERENCES
-from surefoot.rehearsal.plan import SafetyRule
+from surefoot.inference.intervals import Interval, jackknife_interval, mean_interval, wilson_interval
+from surefoot.rehearsal.environments import Environment
+from surefoot.rehearsal.plan import COIN, NEVER, REFERENCES, Candidate, SafetyRule
 from surefoot.reports.numbers import format_number, format_percent
 
+Floats = NDArray[np.float64]
+NOTHING = Interval(np.nan, np.nan, np.nan, np.nan)
+FEW = 3
+"""With fewer analysed trials nothing is said about the primary analysis."""
+CURVES = ("outcome_by_day", "sent_by_day")
+MEANS = (
+    *("outcome", "lower_quarter", "sent", "sent_low", "sent_high", "over_coin", "over_never", "harmed", "regret"),
+    *("effective_share", "fallback", "left", "updates_done", "updates_refused", "updates_waiting", "updates_failed"),
+)
+"""Measures that are averaged over trials."""
 NONE = "no candidate is safely better than a coin"
 MOSTLY = 0.5
 """Guard rails that refuse more than this share of the updates are named."""
-Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateAnswers:
+    """One candidate in one environment over all trials; every number has its Monte Carlo error.
+
+    Attributes
+    ----------
+    environment, candidate
+        Their names.
+    sends
+        The fixed probability of sending, None for a method.
+    level
+        Of the primary analysis' test.
+    is_null
+        Whether sending does nothing: rejections are type I errors.
+    same_truth
+        Whether the effect is the same in every trial, so that the spread of the estimates can be compared with their
+        standard errors.
+    values
+        Measure → a value for each trial, from `run_block`.
+    reasons
+        Why some trials could not be analysed.
+    refusals
+        Check → number of updates it refused, over all trials.
+    """
+
+    environment: str
+    candidate: str
+    sends: float | None
+    level: float
+    is_null: bool
+    same_truth: bool
+    values: Mapping[str, Floats]
+    reasons: tuple[str, ...] = ()
+    refusals: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def join(
+        cls, environment: Environment, candidate: Candidate, level: float, blocks: Iterable[Mapping[str, Any]]
+    ) -> CandidateAnswers:
+        """From the results of blocks in the order of their trials."""
+        joined: dict[str, list[Any]] = {}
+        for block in blocks:
+            for measure, values in block[candidate.name].items():
+                joined.setdefault(measure, []).extend(values)
+        reasons = tuple(dict.fromkeys(text for text in joined.pop("no_analysis") if text))
+        refusals = Counter(check for checks in joined.pop("refused_by") for check in checks)
+        return cls(
+            environment=environment.name,
+            candidate=candidate.name,
+            sends=candidate.send,
+            level=level,
+            is_null=not environment.effects,
+            same_truth=not environment.varies_by_trial,
+            values={measure: np.asarray(values, dtype=np.float64) for measure, values in joined.items()},
+            reasons=reasons,
+            refusals=dict(refusals.most_common()),
+        )
+
+    @property
+    def trials(self) -> int:
+        return len(self.values["outcome"])
+
+    def mean(self, measure: str) -> Interval:
+        """Over trials."""
+        known = self.values[measure][~np.isnan(self.values[measure])]
+        return mean_interval(known) if len(known) else NOTHING
+
+    def minus(self, other: CandidateAnswers, measure: str = "outcome") -> Floats:
+        """The difference in every trial: the same people, the same chance."""
+        return np.asarray(self.values[measure] - other.values[measure])
+
+    @property
+    def _analysed(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.values["p_value"])
+
+    @property
+    def rejections(self) -> Interval:
+        """How often the primary analysis finds an effect: power, or type I error where there is none; Wilson's interval."""
+        known = self.values["p_value"][self._analysed]
+        if len(known) < FEW:
+            return NOTHING
+        share = float((known < self.level).mean())
+        (low,), (high,) = wilson_interval(np.array([share * len(known)]), np.array([float(len(known))]))
+        return Interval(share, float(np.sqrt(share * (1 - share) / len(known))), float(low), float(high))
+
+    @property
+    def honesty(self) -> Interval:
+        """Standard deviation of the estimates / their mean standard error: 1 where standard errors are honest."""
+        estimate = self.values["estimate"][self._analysed]
+        error = self.values["standard_error"][self._analysed]
+        count = len(estimate)
+        if count < FEW or not self.same_truth:
+            return NOTHING
+        # Σ (x − x̄)² without one value falls by n/(n − 1) (x − x̄)².
+        deviations = (estimate - estimate.mean()) ** 2
+        squares = (deviations.sum() - count / (count - 1) * deviations).clip(0)
+        without = np.sqrt(squares / (count - 2)) / ((error.sum() - error) / (count - 1))
+        return jackknife_interval(float(estimate.std(ddof=1) / error.mean()), without)
+
+    @property
+    def refused_updates(self) -> Interval:
+        """Share of the updates with a policy that the guard rails refused."""
+        refused = self.values["updates_refused"]
+        judged = self.values["updates_done"] + refused
+        return mean_interval(refused[judged > 0] / judged[judged > 0]) if judged.any() else NOTHING
+
+    @property
+    def curves(self) -> dict[str, tuple[Floats, Floats]]:
+        """Mean over trials and its Monte Carlo error, by the day of the participants."""
+        root = np.sqrt(self.trials)
+        return {
+            name: (np.asarray(self.values[name].mean(axis=0)), np.asarray(self.values[name].std(axis=0, ddof=1) / root))
+            for name in CURVES
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON: estimate, Monte Carlo error and 95 % interval."""
+        intervals = {name: self.mean(name) for name in MEANS}
+        intervals |= {"rejections": self.rejections, "honesty": self.honesty, "refused_updates": self.refused_updates}
+        return {
+            "environment": self.environment,
+            "candidate": self.candidate,
+            "sends": self.sends,
+            "trials": self.trials,
+            "analysed": int(self._analysed.sum()),
+            "not_analysed_because": list(self.reasons),
+            "updates_refused_by": dict(self.refusals),
+            **{name: interval._asdict() for name, interval in intervals.items()},
+            "curves": {
+                name: {"mean": mean.tolist(), "error": error.tolist()} for name, (mean, error) in self.curves.items()
+            },
+        }
 
 
 @dataclass(frozen=True)
@@ -92,62 +236,55 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
+        verdicts = [
+            {**asdict(verdict), "over_coin": verdict.over_coin._asdict(), "over_never": verdict.over_never._asdict()}
+            for verdict in self.verdicts
+        ]
         return {
             "environment": self.environment,
             "candidate": self.candidate,
             "text": self.sentence,
-            "verdicts": [
-                {**asdict(verdict), "over_coin": verdict.over_coin._asdict(), "over_never": verdict.over_never._asdict()}
-                for verdict in self.verdicts
-            ],
+            "verdicts": verdicts,
         }
 
 
-def compare_pairs(differences: Floats, comparisons: int) -> Interval:
+def compare_pairs(differences: Floats, comparisons: int = 1) -> Interval:
     """The mean of paired differences over trials, with an interval adjusted for the number of comparisons."""
-    from scipy.special import stdtrit
-
-    count = len(differences)
-    mean = float(differences.mean())
-    if count < 2:
-        return Interval(mean, np.nan, np.nan, np.nan)
-    error = float(differences.std(ddof=1) / np.sqrt(count))
-    half = float(stdtrit(count - 1, 1 - 0.025 / comparisons)) * error
-    return Interval(mean, error, mean - half, mean + half)
+    interval = mean_interval(differences)
+    half = float(stdtrit(len(differences) - 1, 1 - 0.025 / comparisons)) * interval.standard_error
+    return interval._replace(low=interval.value - half, high=interval.value + half)
 
 
 def recommend(
     answers: Mapping[str, CandidateAnswers], null: Mapping[str, CandidateAnswers], rule: SafetyRule
 ) -> Recommendation:
     """For one environment; `null` are the answers where there is no effect."""
-    judged = [candidate for name, candidate in answers.items() if name not in REFERENCES]
-    verdicts = tuple(
-        _judge(candidate, answers, null[candidate.candidate], rule, comparisons=2 * len(judged)) for candidate in judged
-    )
+    judged = [name for name in answers if name not in REFERENCES]
+    verdicts = tuple(_judge(answers[name], answers[COIN], null[name], rule, 2 * len(judged)) for name in judged)
     environment = answers[COIN].environment
     better = [verdict for verdict in verdicts if verdict.is_better]
     if not better:
         return Recommendation(environment, None, _explain_none(verdicts, answers), verdicts)
     best = max(better, key=lambda verdict: verdict.over_coin.value)
-    best_answers = answers[best.candidate]
+    winner = answers[best.candidate]
     alike = [
         verdict.candidate
         for verdict in better
-        if verdict is not best and not mean_interval(best_answers.minus(answers[verdict.candidate])).excludes_zero
+        if verdict is not best and not mean_interval(winner.minus(answers[verdict.candidate])).excludes_zero
     ]
-    reason = _explain_gain(best, best_answers)
+    reason = (
+        f"its mean outcome is above the coin's by {_show(best.over_coin)} and above never's by {_show(best.over_never)} "
+        f"({winner.trials} trials, the same people and chance); {format_percent(winner.mean('harmed').value)} of people "
+        "are harmed against never, and the primary analysis finds an effect in "
+        f"{format_percent(winner.rejections.value, 0)} of trials"
+    )
     if alike:
         reason += f"; statistically indistinguishable from it: {', '.join(alike)}"
     return Recommendation(environment, best.candidate, reason, verdicts)
 
 
 def _judge(
-    candidate: CandidateAnswers,
-    answers: Mapping[str, CandidateAnswers],
-    null: CandidateAnswers,
-    rule: SafetyRule,
-    *,
-    comparisons: int,
+    candidate: CandidateAnswers, coin: CandidateAnswers, null: CandidateAnswers, rule: SafetyRule, comparisons: int
 ) -> Verdict:
     over_coin = compare_pairs(candidate.values["over_coin"], comparisons)
     over_never = compare_pairs(candidate.values["over_never"], comparisons)
@@ -156,7 +293,7 @@ def _judge(
         for reference, difference in (("the coin", over_coin), ("never", over_never))
         if not difference.low > 0
     ]
-    dangers = _list_dangers(candidate, answers[COIN], null, rule)
+    dangers = _list_dangers(candidate, coin, null, rule)
     return Verdict(candidate.candidate, over_coin, over_never, over_coin.high < 0, tuple(dangers), tuple(doubts))
 
 
@@ -165,7 +302,7 @@ def _list_dangers(
 ) -> list[str]:
     dangers = []
     harmed = candidate.mean("harmed")
-    more_than_coin = compare_pairs(candidate.minus(coin, "harmed"), 1)
+    more_than_coin = compare_pairs(candidate.minus(coin, "harmed"))
     if harmed.low > rule.harmed and more_than_coin.low > 0:
         dangers.append(
             f"it harms {format_percent(harmed.value)} of people against never, "
@@ -173,11 +310,10 @@ def _list_dangers(
         )
     coin_rejects = (coin.values["p_value"] < rule.level).astype(np.float64)
     rejects = (candidate.values["p_value"] < rule.level).astype(np.float64)
-    power_loss = compare_pairs(coin_rejects - rejects, 1)
     if np.isnan(candidate.values["p_value"]).all():
         reason = candidate.reasons[0] if candidate.reasons else "the test has no result"
         dangers.append(f"its logs cannot be analysed: {reason}")
-    elif not candidate.is_null and power_loss.low > rule.power_loss:
+    elif not candidate.is_null and compare_pairs(coin_rejects - rejects).low > rule.power_loss:
         dangers.append(
             f"its primary analysis has a power of {format_percent(rejects.mean(), 0)}, "
             f"after a coin {format_percent(coin_rejects.mean(), 0)}"
@@ -192,24 +328,6 @@ def _show(interval: Interval) -> str:
     return f"{format_number(interval.value)}, {format_number(interval.low)} to {format_number(interval.high)}"
 
 
-def _explain_gain(best: Verdict, answers: CandidateAnswers) -> str:
-    return (
-        f"its mean outcome is above the coin's by {_show(best.over_coin)} and above never's by {_show(best.over_never)} "
-        f"({answers.trials} trials, the same people and chance); {format_percent(answers.mean('harmed').value)} of people "
-        "are harmed against never, and the primary analysis finds an effect in "
-        f"{format_percent(answers.rejections.value, 0)} of trials"
-    )
-
-
-def _explain_refusals(candidate: CandidateAnswers) -> str:
-    """A sentence where the guard rails refuse most of a candidate's updates."""
-    share = candidate.refused_updates.value
-    if not share > MOSTLY:
-        return ""
-    check = next(iter(candidate.refusals))
-    return f". The guard rails refused {format_percent(share, 0)} of its updates, most often by '{check}'"
-
-
 def _explain_none(verdicts: Sequence[Verdict], answers: Mapping[str, CandidateAnswers]) -> str:
     if not verdicts:
         return "there is no candidate other than the references"
@@ -217,8 +335,12 @@ def _explain_none(verdicts: Sequence[Verdict], answers: Mapping[str, CandidateAn
         return "prompts change nothing here"
     nearest = max(verdicts, key=lambda verdict: verdict.over_coin.value)
     reason = f"the best of them is {nearest.candidate}, but {'; and '.join((*nearest.unsafe, *nearest.doubts))}"
-    reason += _explain_refusals(answers[nearest.candidate])
-    never = compare_pairs(answers[NEVER].values["over_coin"], 1)
+    candidate = answers[nearest.candidate]
+    refused = candidate.refused_updates.value
+    if refused > MOSTLY:
+        check = next(iter(candidate.refusals))
+        reason += f". The guard rails refused {format_percent(refused, 0)} of its updates, most often by '{check}'"
+    never = compare_pairs(answers[NEVER].values["over_coin"])
     return reason + (f". Sending nothing is better than a coin here, by {_show(never)}" if never.low > 0 else "")
 
 

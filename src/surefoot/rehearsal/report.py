@@ -1,4 +1,4 @@
-"""A rehearsal's report: answers, recommendation, the table for the protocol, and a page with curves."""
+"""The result of a rehearsal: answers, recommendation, the table for the protocol, and a page with curves."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.atomic_files import json_text, write_texts
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
-from surefoot.rehearsal.candidate_answers import CandidateAnswers
-from surefoot.rehearsal.candidates import NEVER
-from surefoot.rehearsal.design import TrialDesign
 from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.model_checks import PilotChecks
 from surefoot.rehearsal.pilot_effect import PilotEffect
-from surefoot.rehearsal.plan import RehearsalPlan
-from surefoot.rehearsal.recommendation import Recommendation
+from surefoot.rehearsal.plan import NEVER, RehearsalPlan, TrialDesign
+from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
 from surefoot.reports.figures import BLUE, GREY, SERIES, add_legend, interval_bars, label_axes, new_figure
 from surefoot.reports.numbers import format_number, format_percent
 from surefoot.reports.render import inline_svg, render
@@ -32,48 +28,30 @@ if TYPE_CHECKING:
 
 Answers = Mapping[str, CandidateAnswers]
 """Candidate → its answers in one environment."""
-Floats = NDArray[np.float64]
-SURE = 1.96
-HEADERS = (
-    "candidate",
-    "mean outcome",
-    "over coin",
-    "prompted",
-    "harmed",
-    "power",
-    "25th percentile",
-    "over never",
-    "regret",
-    "SD / SE",
-    "effective share",
-    "fallback",
-    "updates refused",
-    "left",
-)
+SHORT_COLUMNS = 6
+"""Columns of the table that a terminal shows."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rehearsal(ShownResult):
     """Candidates compared in several environments.
 
     Attributes
     ----------
     plan, design
-        What was rehearsed.
+        The plan, and its design with the decision points a day of the pilot.
     environments
-        What sending did, no effect first.
+        The effects of sending, no effect first.
     answers
         Environment → candidate → its answers.
     by_environment, overall
         The recommendations and their reasons.
     tuned
         For every environment the mean rewards from which the best fixed probability and the best policy were chosen.
-    spread
-        Standard deviation of the reward at available decision points.
-    unit
-        Of the reward.
+    spread, unit
+        Standard deviation of the reward at available decision points, and its unit.
     warnings
-        Why the pilot's logs may not be what they are said to be.
+        Findings about the pilot's logs that are not fine.
     checks
         Whether the simulated people look like those in the pilot; None without a pilot.
     effect
@@ -81,7 +59,7 @@ class Rehearsal(ShownResult):
     manifest
         Versions, plan, hashes of study and pilot.
     notes
-        What the reader should know.
+        Notes for the reader.
     """
 
     plan: RehearsalPlan
@@ -101,6 +79,13 @@ class Rehearsal(ShownResult):
 
     page_title: ClassVar[str] = "Rehearsal of a trial"
 
+    def __repr__(self) -> str:
+        candidates = len(next(iter(self.answers.values())))
+        return (
+            f"Rehearsal({self.trials} trials, {len(self.environments)} environments, {candidates} candidates, "
+            f"recommended: {self.overall.candidate})"
+        )
+
     @property
     def trials(self) -> int:
         return self.plan.trials
@@ -110,19 +95,20 @@ class Rehearsal(ShownResult):
         """A participant whose mean reward lies this much below never's is harmed."""
         return self.plan.rule.harm * self.spread
 
+    def _list_answers(self) -> list[CandidateAnswers]:
+        return [candidate for answers in self.answers.values() for candidate in answers.values()]
+
     def to_frame(self, backend: str = "pyarrow") -> Any:
         """The numbers of the table, one row for each environment and candidate, with Monte Carlo errors."""
-        rows: list[dict[str, Any]] = []
-        for answers in (answers for environment in self.answers.values() for answers in environment.values()):
-            row: dict[str, Any] = {}
+        columns: dict[str, list[Any]] = {}
+        for answers in self._list_answers():
             for name, value in answers.to_dict().items():
                 if isinstance(value, dict) and "standard_error" in value:
-                    row[name] = value["value"]
-                    row[f"{name}_error"] = value["standard_error"]
+                    columns.setdefault(name, []).append(value["value"])
+                    columns.setdefault(f"{name}_error", []).append(value["standard_error"])
                 elif name in ("environment", "candidate", "trials", "analysed"):
-                    row[name] = value
-            rows.append(row)
-        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
+                    columns.setdefault(name, []).append(value)
+        return make_frame(columns, backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
@@ -135,7 +121,7 @@ class Rehearsal(ShownResult):
             "unit": self.unit,
             "spread": self.spread,
             "harm": self.harm,
-            "answers": [answers.to_dict() for environment in self.answers.values() for answers in environment.values()],
+            "answers": [answers.to_dict() for answers in self._list_answers()],
             "tuning": [
                 {"environment": environment.name, **tuned}
                 for environment, tuned in zip(self.environments, self.tuned, strict=True)
@@ -147,11 +133,14 @@ class Rehearsal(ShownResult):
 
     def save(self, folder: str | Path) -> None:
         """Write `answers.json` and `table.md`, for a protocol, into the folder."""
-        texts = {
-            "answers.json": json_text(self.to_dict()) + "\n",
-            "table.md": write_markdown(self.answers, self.harm, self.unit),
-        }
-        write_texts({Path(folder) / name: text for name, text in texts.items()})
+        lines: list[str] = []
+        for environment, answers in self.answers.items():
+            rows = tabulate(answers)
+            lines += [f"**{environment}**", "", f"| {' | '.join(rows[0])} |", "|---" + "|---:" * (len(rows[0]) - 1) + "|"]
+            lines += [f"| {' | '.join(row.values())} |" for row in rows]
+            lines.append("")
+        table = "\n".join([*lines, self._legend]) + "\n"
+        write_texts({Path(folder) / "answers.json": json_text(self.to_dict()) + "\n", Path(folder) / "table.md": table})
 
     def print_summary(self, console: Console) -> None:
         for warning in self.warnings:
@@ -162,9 +151,10 @@ class Rehearsal(ShownResult):
                 console.print(f"  look: {difference}", markup=False)
         for recommendation, answers in zip(self.by_environment, self.answers.values(), strict=True):
             console.print(f"\n{recommendation.environment}", markup=False, style="bold")
-            table = make_table(*HEADERS[:6])
-            for row in tabulate(answers):
-                table.add_row(*row[:6])
+            rows = tabulate(answers)
+            table = make_table(*list(rows[0])[:SHORT_COLUMNS])
+            for row in rows:
+                table.add_row(*list(row.values())[:SHORT_COLUMNS])
             console.print(table)
             console.print(f"→ {recommendation.sentence}", markup=False)
         for note in self.notes:
@@ -173,16 +163,78 @@ class Rehearsal(ShownResult):
 
     def render_page(self, *, title: str, source: str) -> str:
         sections = [
-            _describe_environment(self, environment, recommendation, tuned)
+            self._describe_environment(environment, recommendation, tuned)
             for environment, recommendation, tuned in zip(self.environments, self.by_environment, self.tuned, strict=True)
         ]
-        legend = explain_table(self.trials, self.harm, self.unit)
-        return render(
-            "rehearsal.html", title=title, source=source, found=self, sections=sections, headers=HEADERS, legend=legend
+        return render("rehearsal.html", title=title, source=source, rehearsal=self, sections=sections, legend=self._legend)
+
+    @property
+    def _legend(self) -> str:
+        """The meaning of the table's columns."""
+        return (
+            f"{self.trials} simulated trials; Monte Carlo errors in brackets; outcomes in {self.unit}. Over coin and over "
+            "never are differences of mean outcomes for the same people with the same chance. Prompted is the share of "
+            "available decision points, with the 10th and 90th percentile of people. Harmed is the share of people whose "
+            f"mean outcome lies more than {format_number(self.harm)} below what it would have been under never. Power is "
+            "how often the primary analysis finds an effect (where there is none: the type I error). Regret is against the "
+            "best policy of the environment. SD / SE is the standard deviation of the estimated effects over their mean "
+            "standard error: 1 is honest."
         )
 
-
-# The table for the protocol
+    def _describe_environment(
+        self, environment: Environment, recommendation: Recommendation, tuned: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The section of the page about one environment."""
+        answers = self.answers[environment.name]
+        prompts = {name: candidate.curves["sent_by_day"] for name, candidate in answers.items()}
+        charts = [
+            _draw_curves(
+                {name: (100 * mean, 100 * error) for name, (mean, error) in prompts.items()},
+                title="Prompts",
+                y="% of available decision points",
+                note="The share of available decision points with a prompt; bands are 95 % intervals over trials.",
+                limits=(-3, 103),
+            ),
+            _draw_rejections(answers),
+        ]
+        if environment.effects:  # Without an effect no outcome differs.
+            gains = {name: candidate.mean("over_coin") for name, candidate in answers.items()}
+            by_day = {name: candidate.minus(answers[NEVER], "outcome_by_day") for name, candidate in answers.items()}
+            root = np.sqrt(self.trials)
+            charts = [
+                _draw_intervals(
+                    gains,
+                    title="Gain over a coin",
+                    x=f"mean outcome minus the coin's ({self.unit})",
+                    note="Over the same people with the same chance; 95 % intervals over trials.",
+                ),
+                _draw_curves(
+                    {name: (days.mean(axis=0), days.std(axis=0, ddof=1) / root) for name, days in by_day.items()},
+                    title="Learning",
+                    y=f"mean outcome minus never's ({self.unit})",
+                    note="The mean outcome of every day against sending nothing; bands are 95 % intervals over trials.",
+                ),
+                *charts,
+            ]
+        refusals = []
+        for name, candidate in answers.items():
+            judged = int(candidate.values["updates_done"].sum() + candidate.values["updates_refused"].sum())
+            counts = ", ".join(f"{check} {count} of {judged}" for check, count in candidate.refusals.items())
+            refusals += [f"{name}: {counts}"] if counts else []
+        return {
+            "environment": environment,
+            "recommendation": recommendation,
+            "rows": tabulate(answers),
+            "charts": charts,
+            "tuned": tuned,
+            # Never and always leave nothing to compare, so that their trials cannot be analysed.
+            "reasons": [
+                f"{name}: {candidate.reasons[0]}"
+                for name, candidate in answers.items()
+                if candidate.reasons and candidate.sends not in (0, 1)
+            ],
+            "refusals": refusals,
+        }
 
 
 def show_mean(interval: Interval) -> str:
@@ -202,130 +254,69 @@ def show_share(interval: Interval) -> str:
     return f"{100 * interval.value:.1f} ({100 * interval.standard_error:.1f}) %"
 
 
-def tabulate(answers: Answers) -> list[list[str]]:
-    """A row for each candidate, in the order of `HEADERS`."""
-    return [_list_entries(candidate) for candidate in answers.values()]
-
-
-def _list_entries(answers: CandidateAnswers) -> list[str]:
-    span = " to ".join(format_percent(answers.mean(name).value, 0).removesuffix(" %") for name in ("sent_low", "sent_high"))
-    name = answers.candidate
-    if answers.sends is not None and f"{answers.sends:g}" not in name:
-        name = f"{name} ({answers.sends:g})"
-    return [
-        name,
-        show_mean(answers.mean("outcome")),
-        show_mean(answers.mean("over_coin")),
-        f"{format_percent(answers.mean('sent').value, 0)} ({span})",
-        show_share(answers.mean("harmed")),
-        show_share(answers.rejections),
-        show_mean(answers.mean("lower_quarter")),
-        show_mean(answers.mean("over_never")),
-        show_mean(answers.mean("regret")),
-        show_mean(answers.honesty),
-        show_share(answers.mean("effective_share")),
-        show_share(answers.mean("fallback")),
-        show_share(answers.refused_updates),
-        show_share(answers.mean("left")),
-    ]
-
-
-def write_markdown(answers: Mapping[str, Answers], harm: float, unit: str) -> str:
-    """The table in Markdown, with the Monte Carlo error of every number in brackets."""
-    lines: list[str] = []
-    for environment, candidates in answers.items():
-        lines += [f"**{environment}**", "", f"| {' | '.join(HEADERS)} |", "|---" + "|---:" * (len(HEADERS) - 1) + "|"]
-        lines += [f"| {' | '.join(row)} |" for row in tabulate(candidates)]
-        lines.append("")
-    trials = next(iter(next(iter(answers.values())).values())).trials
-    return "\n".join([*lines, explain_table(trials, harm, unit)]) + "\n"
-
-
-def explain_table(trials: int, harm: float, unit: str) -> str:
-    """What the columns mean."""
-    return (
-        f"{trials} simulated trials; Monte Carlo errors in brackets; outcomes in {unit}. Over coin and over never are "
-        "differences of mean outcomes for the same people with the same chance. Prompted is the share of available decision "
-        "points, with the 10th and 90th percentile of people. Harmed is the share of people whose mean outcome lies more "
-        f"than {format_number(harm)} below what it would have been under never. Power is how often the primary analysis "
-        "finds an effect (where there is none: the type I error). Regret is against the best policy of the environment. "
-        "SD / SE is the standard deviation of the estimated effects over their mean standard error: 1 is honest."
-    )
-
-
-# The page
-
-
-def _describe_environment(
-    rehearsal: Rehearsal, environment: Environment, recommendation: Recommendation, tuned: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the page shows of one environment."""
-    answers = rehearsal.answers[environment.name]
-    charts = [_draw_prompts(answers), _draw_rejections(answers)]
-    if environment.effects:  # Where nothing has an effect, no outcome differs.
-        charts = [_draw_gains(answers, rehearsal.unit), _draw_learning(answers, rehearsal.unit), *charts]
-    return {
-        "name": environment.name,
-        "effects": environment.describe(),
-        "recommendation": recommendation,
-        "rows": tabulate(answers),
-        "has_effect": bool(environment.effects),
-        "charts": charts,
-        "tuned": tuned,
-        # Never and always leave nothing to compare, so that their trials cannot be analysed.
-        "reasons": [
-            f"{name}: {candidate.reasons[0]}"
-            for name, candidate in answers.items()
-            if candidate.reasons and candidate.sends not in (0, 1)
-        ],
-        "refusals": _list_refusals(answers),
-    }
-
-
-def _list_refusals(answers: Answers) -> list[str]:
-    """Which checks refused how many of a candidate's updates."""
-    lines = []
-    for name, candidate in answers.items():
-        judged = int(candidate.values["updates_done"].sum() + candidate.values["updates_refused"].sum())
-        counts = ", ".join(f"{check} {count} of {judged}" for check, count in candidate.refusals.items())
-        lines += [f"{name}: {counts}"] if counts else []
-    return lines
-
-
-def _draw_intervals(intervals: Mapping[str, Interval], *, line: float, style: str, scale: float = 1.0) -> tuple[Any, Any]:
-    """A dot with its interval for each candidate, the first at the top, and a line to compare with."""
-    names = list(intervals)[::-1]
-    figure, axes = new_figure(width=5.6, height=1.4 + 0.36 * len(names))
-    values, bars = interval_bars([intervals[name] for name in names], scale)
-    axes.errorbar(values, range(len(names)), xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
-    axes.axvline(line, color=GREY, linewidth=1.0, linestyle=style)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.5, max(len(names), 1) - 0.5)
-    return figure, axes
-
-
-def _draw_gains(answers: Answers, unit: str) -> tuple[Markup, str]:
-    gains = {name: candidate.mean("over_coin") for name, candidate in answers.items()}
-    figure, axes = _draw_intervals(gains, line=0, style="-")
-    label_axes(axes, x=f"mean outcome minus the coin's ({unit})", y="", title="Gain over a coin")
-    note = "Over the same people with the same chance; 95 % intervals over trials."
-    return inline_svg(figure, note), note
+def tabulate(answers: Answers) -> list[dict[str, str]]:
+    """A row for each candidate: column → entry."""
+    rows = []
+    for candidate in answers.values():
+        low, high = (format_percent(candidate.mean(name).value, 0).removesuffix(" %") for name in ("sent_low", "sent_high"))
+        name = candidate.candidate
+        if candidate.sends is not None and f"{candidate.sends:g}" not in name:
+            name = f"{name} ({candidate.sends:g})"
+        rows.append(
+            {
+                "candidate": name,
+                "mean outcome": show_mean(candidate.mean("outcome")),
+                "over coin": show_mean(candidate.mean("over_coin")),
+                "prompted": f"{format_percent(candidate.mean('sent').value, 0)} ({low} to {high})",
+                "harmed": show_share(candidate.mean("harmed")),
+                "power": show_share(candidate.rejections),
+                "25th percentile": show_mean(candidate.mean("lower_quarter")),
+                "over never": show_mean(candidate.mean("over_never")),
+                "regret": show_mean(candidate.mean("regret")),
+                "SD / SE": show_mean(candidate.honesty),
+                "effective share": show_share(candidate.mean("effective_share")),
+                "fallback": show_share(candidate.mean("fallback")),
+                "updates refused": show_share(candidate.refused_updates),
+                "left": show_share(candidate.mean("left")),
+            }
+        )
+    return rows
 
 
 def _draw_rejections(answers: Answers) -> tuple[Markup, str]:
     first = next(iter(answers.values()))
     rejections = {name: candidate.rejections for name, candidate in answers.items()}
-    known = {name: interval for name, interval in rejections.items() if not np.isnan(interval.value)}
-    figure, axes = _draw_intervals(known, line=100 * first.level, style="--", scale=100)
-    axes.set_xlim(left=0)
-    title = "Type I error" if first.is_null else "Power"
-    label_axes(axes, x="% of trials in which the primary analysis finds an effect", y="", title=title)
-    note = f"95 % intervals; the dashed line is the level of the test, {100 * first.level:g} %."
+    return _draw_intervals(
+        {name: interval for name, interval in rejections.items() if not np.isnan(interval.value)},
+        title="Type I error" if first.is_null else "Power",
+        x="% of trials in which the primary analysis finds an effect",
+        note=f"95 % intervals; the dashed line is the level of the test, {100 * first.level:g} %.",
+        level=first.level,
+    )
+
+
+def _draw_intervals(
+    intervals: Mapping[str, Interval], *, title: str, x: str, note: str, level: float | None = None
+) -> tuple[Markup, str]:
+    """A dot with its interval for each candidate, the first at the top; shares in per cent against a level, or gains
+    against 0."""
+    names = list(intervals)[::-1]
+    figure, axes = new_figure(width=5.6, height=1.4 + 0.36 * len(names))
+    values, bars = interval_bars([intervals[name] for name in names], 1.0 if level is None else 100.0)
+    axes.errorbar(values, range(len(names)), xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
+    axes.axvline(100 * level if level else 0, color=GREY, linewidth=1.0, linestyle="--" if level else "-")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(-0.5, max(len(names), 1) - 0.5)
+    if level is not None:
+        axes.set_xlim(left=0)
+    label_axes(axes, x=x, y="", title=title)
     return inline_svg(figure, note), note
 
 
-def _draw_curves(curves: Mapping[str, tuple[Floats, Floats]], scale: float = 1.0) -> tuple[Any, Any]:
-    """Means by day with bands of two Monte Carlo errors; after the sixth colours come again with another dash."""
+def _draw_curves(
+    curves: Mapping[str, tuple[Any, Any]], *, title: str, y: str, note: str, limits: tuple[float, float] | None = None
+) -> tuple[Markup, str]:
+    """Means by day with 95 % bands of Monte Carlo error; further dashes where colours repeat."""
     figure, axes = new_figure(width=5.6, height=4.2)
     for number, (name, (mean, error)) in enumerate(curves.items()):
         if np.isnan(mean).all():
@@ -333,29 +324,10 @@ def _draw_curves(curves: Mapping[str, tuple[Floats, Floats]], scale: float = 1.0
         colour = SERIES[number % len(SERIES)]
         dash = ("-", "--", ":")[number // len(SERIES) % 3]
         days = np.arange(1, len(mean) + 1)
-        axes.plot(days, scale * mean, color=colour, linestyle=dash, linewidth=1.6, label=name)
-        low = scale * (mean - SURE * error)
-        high = scale * (mean + SURE * error)
-        axes.fill_between(days, low, high, color=colour, alpha=0.2, linewidth=0)
-    return figure, axes
-
-
-def _draw_learning(answers: Answers, unit: str) -> tuple[Markup, str]:
-    curves = {}
-    for name, candidate in answers.items():
-        difference = candidate.minus(answers[NEVER], "outcome_by_day")
-        curves[name] = difference.mean(axis=0), difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
-    figure, axes = _draw_curves(curves)
-    label_axes(axes, x="day of the participant", y=f"mean outcome minus never's ({unit})", title="Learning")
+        axes.plot(days, mean, color=colour, linestyle=dash, linewidth=1.6, label=name)
+        axes.fill_between(days, mean - 1.96 * error, mean + 1.96 * error, color=colour, alpha=0.2, linewidth=0)
+    if limits is not None:
+        axes.set_ylim(*limits)
+    label_axes(axes, x="day of the participant", y=y, title=title)
     add_legend(figure, axes, columns=3)
-    note = "The mean outcome of every day against sending nothing; bands are 95 % intervals over trials."
-    return inline_svg(figure, note), note
-
-
-def _draw_prompts(answers: Answers) -> tuple[Markup, str]:
-    figure, axes = _draw_curves({name: candidate.curves["sent_by_day"] for name, candidate in answers.items()}, 100)
-    axes.set_ylim(-3, 103)
-    label_axes(axes, x="day of the participant", y="% of available decision points", title="Prompts")
-    add_legend(figure, axes, columns=3)
-    note = "The share of available decision points with a prompt; bands are 95 % intervals over trials."
     return inline_svg(figure, note), note

@@ -1,7 +1,8 @@
-"""Blocks of trials: every candidate in the same trials of one environment, with the same people and the same chance."""
+"""Blocks of trials: every candidate in the same trials of one environment, and the numbers that are stored of a trial."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,148 +11,210 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.effects.analysis import Analysis
-from surefoot.rehearsal.best_policy import can_plan, run_best
-from surefoot.rehearsal.candidates import BEST_FIXED, COIN, NEVER, Candidate
-from surefoot.rehearsal.design import TrialDesign
+from surefoot.effects.study_effects import estimate_primary_effect
+from surefoot.errors import InputError
+from surefoot.policies import never
+from surefoot.rehearsal.environments import BestPlan
 from surefoot.rehearsal.pilot_model import PilotModel
-from surefoot.rehearsal.trial_answers import TrialPaths, analyse_trial, count_updates, summarise_paths
-from surefoot.rehearsal.trial_record import TrialRecord
-from surefoot.rehearsal.trial_run import run_trials
+from surefoot.rehearsal.plan import BEST_FIXED, COIN, NEVER, Candidate, TrialDesign
+from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord, run_trials
+from surefoot.study import Study
 
 Floats = NDArray[np.float64]
-REPORTED, TUNING = 0, 1
-"""Which seeds: those of the trials that are reported, and others."""
 FIXED_GRID = tuple(round(0.1 * step, 1) for step in range(11))
-"""Probabilities of sending among which the best fixed one is looked for."""
+"""Probabilities of sending among which the best fixed one is found."""
 PLANNED = "planned"
+UPDATE_STATES = ("done", "refused", "waiting", "failed")
+AVAILABILITY_POINTS = 40
+"""Decision points of the simulation that finds the share of available ones."""
 
 
 class Block(NamedTuple):
-    """Some trials of one environment; the smallest piece of work that is kept."""
+    """Some trials of one environment, the smallest unit of work that is stored."""
 
     environment: int
     first: int
     trials: int
+    tuning: bool = False
+    """Trials with seeds of their own, which find the best policies of the environment."""
 
     @property
     def name(self) -> str:
+        if self.tuning:
+            return f"environment-{self.environment:02d}-tuning-{self.trials:06d}"
         return f"environment-{self.environment:02d}-trials-{self.first:06d}-{self.first + self.trials - 1:06d}"
-
-
-class TuningTask(NamedTuple):
-    """What is best in one environment, found on seeds of its own."""
-
-    environment: int
-    trials: int
-
-    @property
-    def name(self) -> str:
-        return f"environment-{self.environment:02d}-tuning-{self.trials:06d}"
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """All that a block needs.
-
-    Attributes
-    ----------
-    models
-        The people, in every environment.
-    candidates
-        Without the best fixed probability, which differs between environments.
-    design, seed
-        Of the trials.
-    harm
-        A mean reward so much below never's harms.
-    analysis, estimator
-        The primary analysis.
-    tuned
-        For every environment what `tune` found; empty before that.
-    """
+    """Everything that a block needs."""
 
     models: tuple[PilotModel, ...]
+    """The people, in every environment."""
     candidates: tuple[Candidate, ...]
+    """Without the best fixed probability, which differs between environments."""
     design: TrialDesign
     seed: int
     harm: float
+    """A mean reward lower by this than never's harms."""
     analysis: Analysis
     estimator: str
+    """Of the primary analysis."""
     tuned: tuple[Mapping[str, Any], ...] = ()
+    """The result of `tune` for every environment; empty before that."""
 
-    def make_seeds(self, purpose: int, first: int, trials: int) -> list[int]:
-        """One for each trial, whatever block it is in and whoever decides."""
-        roots = [np.random.SeedSequence(self.seed, spawn_key=(purpose, first + trial)) for trial in range(trials)]
-        return [int(root.generate_state(1, np.uint64)[0]) for root in roots]
-
-    @property
-    def points(self) -> int:
-        return self.design.decision_points
+    def draw_people(self, block: Block) -> tuple[PilotModel, list[int]]:
+        """New people for every trial of the block, and the seeds of the trials, the same for all candidates and blocks."""
+        numbers = range(block.first, block.first + block.trials)
+        roots = [np.random.SeedSequence(self.seed, spawn_key=(int(block.tuning), number)) for number in numbers]
+        seeds = [int(root.generate_state(1, np.uint64)[0]) for root in roots]
+        return self.models[block.environment].draw_people(self.design.participants, seed=seeds), seeds
 
     def list_candidates(self, environment: int) -> list[Candidate]:
         """All of them, the best fixed probability after the other references."""
         best = Candidate.fixed(self.candidates[0].study, self.tuned[environment]["best_fixed"], BEST_FIXED)
-        places = [place for place, one in enumerate(self.candidates) if one.learns]
-        first = places[0] if places else len(self.candidates)
-        return [*self.candidates[:first], best, *self.candidates[first:]]
+        fixed = [candidate for candidate in self.candidates if not candidate.learns]
+        return [*fixed, best, *(candidate for candidate in self.candidates if candidate.learns)]
 
 
-def _lay_rewards(records: list[TrialRecord], points: int) -> Floats:
-    return np.stack([TrialPaths.of_record(record, points).reward for record in records])
-
-
-def tune(task: TuningTask, stage: Stage) -> dict[str, Any]:
-    """The mean reward of every fixed probability and of the planned policy; which fixed one, and which of all, is best."""
-    seeds = stage.make_seeds(TUNING, 0, task.trials)
-    people = stage.models[task.environment].draw_people(stage.design.participants, seed=seeds)
+def tune(block: Block, stage: Stage) -> dict[str, Any]:
+    """The mean reward of every fixed probability and of the planned policy, and the best ones."""
+    people, seeds = stage.draw_people(block)
     study = stage.candidates[0].study
     means: dict[str, float] = {}
     for send in FIXED_GRID:
         records = run_trials(people, Candidate.fixed(study, send), stage.design, seeds=seeds)
-        means[f"{send:g}"] = float(np.nanmean(_lay_rewards(records, stage.points)))
+        means[f"{send:g}"] = float(np.nanmean(_pad_rewards(records, stage.design)))
     best_fixed = max(FIXED_GRID, key=lambda send: means[f"{send:g}"])
-    planned = -np.inf
-    if can_plan(people.environment):
-        planned = float(run_best(people, per_day=stage.design.per_day, days=stage.design.days, seeds=seeds).mean())
-        means[PLANNED] = planned
-    best = PLANNED if planned > means[f"{best_fixed:g}"] else f"{best_fixed:g}"
+    best = f"{best_fixed:g}"
+    if people.environment.rows <= 1:
+        means[PLANNED] = float(run_best(people, stage.design, seeds).mean())
+        best = PLANNED if means[PLANNED] > means[best] else best
     return {"means": means, "best_fixed": best_fixed, "best": best}
+
+
+def run_best(simulator: PilotModel, design: TrialDesign, seeds: list[int]) -> Floats:
+    """True rewards under the best plan, (trials, people, decision points), with the chance that every candidate meets."""
+    environment = simulator.environment
+    availability = 1.0
+    if simulator.availability is not None:
+        short = simulator.start(seed=list(range(simulator.people_differ_by_replicate or 1)))
+        availability = float(short.advance(never(len(simulator.action_names)), AVAILABILITY_POINTS).available.mean())
+    lanes = (len(seeds), len(simulator.participants))
+    days = simulator.clock.day(np.arange(design.decision_points, dtype=np.float64))
+    plan = BestPlan.find(environment, lanes, days, availability)
+    simulation = simulator.start(seed=seeds)
+    rows = environment.begin(lanes)
+    for point in range(design.decision_points):
+        memory = rows[0] if environment.rows else np.zeros(lanes)
+        action = (plan.sends(point, memory) & simulation.look().available).astype(np.int64)
+        simulation.step(action, np.ones(lanes))
+        rows = environment.advance(rows, action.astype(np.float64))
+    return simulation.rewards
 
 
 def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
     """Candidate → measure → a value for each trial; they depend on the block and the stage alone."""
-    seeds = stage.make_seeds(REPORTED, block.first, block.trials)
-    people = stage.models[block.environment].draw_people(stage.design.participants, seed=seeds)
-    candidates = {one.name: one for one in stage.list_candidates(block.environment)}
+    people, seeds = stage.draw_people(block)
+    candidates = {candidate.name: candidate for candidate in stage.list_candidates(block.environment)}
 
     def run(name: str) -> list[TrialRecord]:
         return run_trials(people, candidates[name], stage.design, seeds=seeds)
 
     compared = {name: run(name) for name in (COIN, NEVER, BEST_FIXED)}
-    rewards = {name: _lay_rewards(records, stage.points) for name, records in compared.items()}
-    best = rewards[BEST_FIXED]
+    rewards = {name: _pad_rewards(records, stage.design) for name, records in compared.items()}
     if stage.tuned[block.environment]["best"] == PLANNED:
-        best = run_best(people, per_day=stage.design.per_day, days=stage.design.days, seeds=seeds)
-    against = {"coin": rewards[COIN], "never": rewards[NEVER], "best": best}
+        rewards[BEST_FIXED] = run_best(people, stage.design, seeds)
+    results: dict[str, dict[str, list[Any]]] = {}
+    for name, candidate in candidates.items():
+        measures: dict[str, list[Any]] = {}
+        for trial, record in enumerate(compared.pop(name) if name in compared else run(name)):
+            coin, nothing, best = (rewards[reference][trial] for reference in (COIN, NEVER, BEST_FIXED))
+            row = {
+                **summarise_trial(record, coin, nothing, best, harm=stage.harm, per_day=stage.design.per_day),
+                **analyse_trial(candidate.study, record, stage.analysis, stage.estimator),
+            }
+            for measure, value in row.items():
+                measures.setdefault(measure, []).append(value)
+        results[name] = measures
+    return results
+
+
+def _pad(record: TrialRecord, values: NDArray[Any], points: int) -> Floats:
+    """Values of rows as (people, decision points), NaN after the end."""
+    logs = record.logs
+    inside = np.arange(points) < np.diff(logs.starts)[:, None]
+    padded = np.full(inside.shape, np.nan)
+    padded[inside] = values[logs.order]
+    return padded
+
+
+def _pad_rewards(records: list[TrialRecord], design: TrialDesign) -> Floats:
+    return np.stack([_pad(record, record.reward, design.decision_points) for record in records])
+
+
+def _mean(values: Floats, axis: int | None = None) -> Any:
+    """The mean of known values; NaN where there is none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.nanmean(values, axis=axis)
+
+
+def summarise_trial(
+    record: TrialRecord, coin: Floats, never: Floats, best: Floats, *, harm: float, per_day: int
+) -> dict[str, Any]:
+    """The numbers of a trial that do not need an analysis; `coin`, `never` and `best` are rewards of the same people with
+    the same chance, (people, decision points).
+
+    `outcome` and `lower_quarter`: mean and 25th percentile of people's mean rewards. `sent`, `sent_low`, `sent_high`: share
+    of available decision points with a prompt, mean, 10th and 90th percentile of people. `harmed`: share of people with a
+    mean reward more than `harm` below never's.
+    """
+    points = coin.shape[1]
+    reward = _pad(record, record.reward, points)
+    free = record.logs.available
+    sent = _pad(record, np.where(free, record.logs.action > 0, np.nan), points)
+    fallback = _pad(record, np.where(free, record.source == DECIDERS.index("fallback"), np.nan), points)
+    means = _mean(reward, -1)
+    shares = _mean(sent, -1)
+    over_never = _mean(reward - never, -1)
+    days = points // per_day
+    states = [update.state for update in record.updates]
+
+    def by_day(values: Floats) -> list[float]:
+        return [float(_mean(day)) for day in np.split(values[:, : days * per_day], days, axis=1)]
+
     return {
-        name: _summarise_trials(one, compared.pop(name) if name in compared else run(name), stage, against)
-        for name, one in candidates.items()
+        "outcome": float(means.mean()),
+        "lower_quarter": float(np.quantile(means, 0.25)),
+        "sent": float(_mean(shares)),
+        "sent_low": float(np.nanquantile(shares, 0.1)),
+        "sent_high": float(np.nanquantile(shares, 0.9)),
+        "over_coin": float(_mean(reward - coin, -1).mean()),
+        "over_never": float(over_never.mean()),
+        "harmed": float((over_never < -harm).mean()),
+        "regret": float(_mean(best - reward, -1).mean()),
+        "fallback": float(_mean(fallback)),
+        "outcome_by_day": by_day(reward),
+        "sent_by_day": by_day(sent),
+        **{f"updates_{state}": float(states.count(state)) for state in UPDATE_STATES},
+        "refused_by": [check for update in record.updates for check in update.refused_by],
+        "left": float(np.mean(~np.isnan(record.left))),
     }
 
 
-def _summarise_trials(
-    candidate: Candidate, records: list[TrialRecord], stage: Stage, against: Mapping[str, Floats]
-) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for trial, record in enumerate(records):
-        others = {name: values[trial] for name, values in against.items()}
-        paths = TrialPaths.of_record(record, stage.points)
-        row = {
-            **summarise_paths(paths, **others, harm=stage.harm, per_day=stage.design.per_day),
-            **count_updates(update.state for update in record.updates),
-            "refused_by": [check for update in record.updates for check in update.refused_by],
-            "left": float(np.mean(~np.isnan(record.left))),
-            **analyse_trial(candidate.study, record, stage.analysis, stage.estimator),
+def analyse_trial(study: Study, record: TrialRecord, analysis: Analysis, estimator: str) -> dict[str, Any]:
+    """The primary analysis of a trial's logs; NaN, with the reason, where it is refused."""
+    try:
+        result = estimate_primary_effect(study, record.logs, analysis, estimator)
+        weight = result.points.counted_only.weight
+        return {
+            "estimate": float(result.params[0]),
+            "standard_error": float(result.bse[0]),
+            "p_value": float(result.joint_test().pvalue),
+            "effective_share": float(weight.sum() ** 2 / (len(weight) * (weight**2).sum())),
+            "no_analysis": "",
         }
-        for name, value in row.items():
-            found.setdefault(name, []).append(value)
-    return found
+    except InputError as error:
+        missing = dict.fromkeys(("estimate", "standard_error", "p_value", "effective_share"), np.nan)
+        return {**missing, "no_analysis": str(error)}

@@ -1,46 +1,96 @@
-"""Running trials on simulated people, by the rules that the service runs them by."""
+"""Trials on simulated people, by the rules of the service."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.log_columns import Problems
-from surefoot.data.trajectories import DecisionPoints
+from surefoot.data.trajectories import DecisionPoints, Trajectories
 from surefoot.errors import InputError
 from surefoot.numerics.random_streams import streams
-from surefoot.rehearsal.attendance import Attendance
-from surefoot.rehearsal.candidates import Candidate
-from surefoot.rehearsal.design import UPDATE_HOUR, TrialDesign
-from surefoot.rehearsal.live_policies import LivePolicies
-from surefoot.rehearsal.state_reading import StateReading
-from surefoot.rehearsal.trial_record import SOURCES, TrialRecord, UpdateRecord
-from surefoot.simulators.simulator import Seed, Simulator
+from surefoot.policies.policies import Policies
+from surefoot.policies.rules import DecisionRule
+from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT
+from surefoot.rehearsal.plan import UPDATE_HOUR, Candidate, TrialDesign
+from surefoot.simulators.simulator import Seed, Simulator, stack_rules
 from surefoot.study import Study, TrialSection
 from surefoot.study.log_description import ScreenSection
 from surefoot.study.log_reader import finish_logs, restore_outcome
 from surefoot.study.measured_logs import MeasuredLogs
 from surefoot.trial_rules.choices import (
     NEVER,
+    SOURCES,
     WEEK,
     WITHIN,
     count_microseconds,
     find_reached_limits,
     find_sources,
     fixed_probabilities,
+    is_stale,
     unavailable_probabilities,
 )
-from surefoot.trial_rules.proposals import Proposal, propose_policy
+from surefoot.trial_rules.proposals import propose_policy
 from surefoot.trial_rules.randomisation import draw_actions, draw_uniforms, random_key
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
-FIXED, POLICY, FALLBACK, WARM_UP, UNAVAILABLE = map(SOURCES.index, ("fixed", "policy", "fallback", "warm-up", "unavailable"))
+DECIDERS = (*SOURCES, "fixed")
+"""Who decided: `fixed` in a trial that does not learn."""
+FIXED, POLICY, FALLBACK, WARM_UP, UNAVAILABLE = map(
+    DECIDERS.index, ("fixed", "policy", "fallback", "warm-up", "unavailable")
+)
+
+
+@dataclass(frozen=True)
+class UpdateRecord:
+    """One update of a trial."""
+
+    day: int
+    """The day of the trial that it followed, from 0."""
+    state: str
+    """`done`, `refused`, `waiting` or `failed`."""
+    refused_by: tuple[str, ...]
+    """The checks that did not pass."""
+    message: str | None
+    """Why it was not done."""
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class TrialRecord:
+    """One trial from its first day to its last.
+
+    Attributes
+    ----------
+    logs
+        The logs of the trial, participant after participant; rewards that were lost, or too late, are missing.
+    day, own_day
+        (rows) The day of the trial and the participant's own day, from 0.
+    reward
+        (rows) The true reward, reported or not.
+    source
+        (rows) Who decided: positions in `DECIDERS`.
+    updates
+        In their order.
+    left
+        (people) The own day after which a participant left, NaN for people who stayed.
+    """
+
+    logs: Trajectories
+    day: NDArray[np.int64]
+    own_day: NDArray[np.int64]
+    reward: Floats
+    source: NDArray[np.int64]
+    updates: list[UpdateRecord]
+    left: Floats
 
 
 def run_trials(
@@ -53,11 +103,10 @@ def run_trials(
 ) -> list[TrialRecord]:
     """Run one trial for each seed, all of them together.
 
-    Who decides, with which probabilities, what is drawn and which policy may go live follows the study's `[trial]` by the
-    service's own rules: a service with the same secret, asked at the same decision points, decides the same. A trial
-    comes out the same whatever others are run beside it; two candidates with the same seeds meet the same people and the
-    same chance. Staff are assumed to activate what passes the checks; whoever leaves asks for no more decisions, and what
-    they gave stays.
+    Decisions, draws and updates follow the study's `[trial]` by the rules of the service: a service with the same secret
+    makes the same decisions at the same decision points. A trial does not depend on the others; two candidates with the same
+    seeds meet the same people and the same chance. Staff are assumed to activate every policy that passes the checks.
+    Participants who leave ask for no more decisions, and their rows stay.
 
     Parameters
     ----------
@@ -86,21 +135,54 @@ def run_trials(
     >>> run_trials(sf.simulators.HeartSteps(3), coin, design, seeds=[1])[0].logs.shape
     (60, 3)
     """
-    return _Trials(simulator, candidate, design, seeds, secrets).run()
+    secrets = secrets or [next(streams(seed, "draws", ["secret"])).bytes(32) for seed in seeds]
+    trials = _Trials(simulator, candidate, design, seeds, secrets)
+    for day in range(design.calendar_days):
+        trials.run_day(day)
+    return [trials.finish(trial) for trial in range(len(seeds))]
 
 
-def derive_secret(seed: Seed) -> bytes:
-    """The key of a trial's draws, from its seed."""
-    return next(streams(seed, "draws", ["secret"])).bytes(32)
+class Attendance:
+    """Everybody's days, (trials, people): people enter in cohorts, and may leave.
 
+    After each of the own days d = 1 … days − 1 the cumulative hazard grows by λ₀ exp(β b), b the burden (prompts, discounted
+    by 0.9 at every decision point) and λ₀ = −log(1 − drop_out) / (days − 1): a participant leaves when it passes their
+    patience, exponential with mean 1. The same seed gives the same patience under all policies.
+    """
 
-def name_participants(count: int) -> list[str]:
-    """Ids that sort as they count."""
-    return [f"p{place:0{len(str(count - 1))}d}" for place in range(count)]
+    def __init__(self, design: TrialDesign, seeds: Sequence[Seed]) -> None:
+        self._design = design
+        self.entry = np.array(design.entries)
+        """(people) Everybody's first day in the trial."""
+        people = range(design.participants)
+        self._patience = np.array([[rng.exponential() for rng in streams(seed, "staying", people)] for seed in seeds])
+        self._hazard = -np.log1p(-design.drop_out) / max(design.days - 1, 1)
+        self._passed = np.zeros(self._patience.shape)
+        self._burden = np.zeros(self._patience.shape)
+        self.left = np.full(self._patience.shape, np.nan)
+        """The own day after which somebody left; NaN for others."""
+
+    def list_active(self, day: int) -> Marks:
+        """Who takes part on a day of the trial."""
+        own_day = day - self.entry
+        return np.asarray((own_day >= 0) & (own_day < self._design.days) & np.isnan(self.left))
+
+    def add_prompts(self, sent: Marks, active: Marks) -> None:
+        self._burden = np.where(active, DOSE_DISCOUNT * self._burden + sent, self._burden)
+
+    def end_day(self, day: int, active: Marks) -> None:
+        """Let people leave whose patience has ended; nobody leaves after the last own day."""
+        if self._hazard == 0:
+            return
+        own_day = day - self.entry
+        staying = active & (own_day < self._design.days - 1)
+        growth = self._hazard * np.exp(self._design.drop_out_burden * self._burden)
+        self._passed = np.where(staying, self._passed + growth, self._passed)
+        self.left = np.where(staying & (self._passed > self._patience), own_day, self.left)
 
 
 class _Trials:
-    """Several trials on their way; arrays are (trials, people, …)."""
+    """Several trials at the same time; arrays are (trials, people, …)."""
 
     def __init__(
         self,
@@ -108,186 +190,210 @@ class _Trials:
         candidate: Candidate,
         design: TrialDesign,
         seeds: Sequence[Seed],
-        secrets: Sequence[bytes] | None,
+        secrets: Sequence[bytes],
     ) -> None:
-        self._candidate, self._design, self._study = candidate, design, candidate.study.with_trial_columns()
-        self._settings = self._study.trial or TrialSection()
-        _check_design(self._study, self._settings, design, len(simulator.participants))
-        self._reading = StateReading(self._study, simulator.state_names)
-        self._secrets = [derive_secret(seed) for seed in seeds] if secrets is None else list(secrets)
-        self._ids = name_participants(design.participants)
-        self._names = np.array(self._ids)
-        self._course = simulator.start(seed=list(seeds))
+        study = candidate.study.with_trial_columns()
+        self._candidate = candidate
+        self._design = design
+        self._study = study
+        self._settings = study.trial or TrialSection()
+        _check_design(study, self._settings, design, simulator)
+        without_screen = study.model_copy(update={"screen": ScreenSection(on=False)})
+        self._update_study = study if design.screen else without_screen
+        kinds = [kind for name, kind in study.variable_kinds.items() for _ in study.columns_of(name)]
+        self._centre = np.array([kind.centre for kind in kinds])
+        self._scale = np.array([kind.scale for kind in kinds])
+        self._ranges = np.array([kind.range or (-np.inf, np.inf) for kind in kinds]).T
+        digits = len(str(design.participants - 1))
+        self._ids = [f"p{person:0{digits}d}" for person in range(design.participants)]
+        self._secrets = secrets
+        self._simulation = simulator.start(seed=list(seeds))
         self._attendance = Attendance(design, seeds)
-        self._live = LivePolicies(self._settings, self._names, len(seeds), len(self._study.actions.names))
         lanes = (len(seeds), design.participants)
-        self._rows = np.indices(lanes)
-        shape = (*lanes, design.decision_points)
-        self._available = np.zeros(shape, dtype=bool)
-        self._probability = np.ones(shape)
-        self._source = np.full(shape, UNAVAILABLE)
+        self._lanes = np.indices(lanes)
+        self._source = np.full((*lanes, design.decision_points), UNAVAILABLE)
         self._prompts: deque[tuple[timedelta, Marks]] = deque()
         self._updates: list[list[UpdateRecord]] = [[] for _ in seeds]
-        self._update_study = self._study if design.screen else _switch_screen_off(self._study)
+        # The live policies of every trial, and since when; none during warm-up.
+        self._policies: list[Policies | None] = [None for _ in seeds]
+        self._since = [timedelta(0) for _ in seeds]
+        self._coefficients: list[list[dict[str, Any]]] = [[] for _ in seeds]
+        self._covered = np.zeros(lanes, dtype=bool)
+        self._rules: list[tuple[list[int], DecisionRule]] = []
 
-    def run(self) -> list[TrialRecord]:
-        design = self._design
-        for day in range(design.calendar_days):
-            active = self._attendance.list_active(day)
-            if active.any():
-                for place in range(design.per_day):
-                    self._decide(design.clock_time(day, place), active)
-                self._attendance.end_day(day, active)
-            if self._candidate.learns and design.updates_after(day) and day + 1 < design.calendar_days:
-                for trial in range(len(self._secrets)):
-                    self._updates[trial].append(self._update(trial, day))
-        return [self._finish(trial) for trial in range(len(self._secrets))]
+    def run_day(self, day: int) -> None:
+        """All decision points of a day, and the update that may follow it."""
+        active = self._attendance.list_active(day)
+        if active.any():
+            for slot in range(self._design.per_day):
+                self._decide(self._design.clock_time(day, slot), active)
+            self._attendance.end_day(day, active)
+        if self._candidate.learns and self._design.updates_after(day) and day + 1 < self._design.calendar_days:
+            for trial, updates in enumerate(self._updates):
+                updates.append(self._update(trial, day))
+            self._rules = self._stack_rules()
 
     def _decide(self, moment: timedelta, active: Marks) -> None:
         """One decision point of everybody who takes part."""
-        now, time = self._course.look(), self._course.time
+        now = self._simulation.look()
+        time = self._simulation.time
         available = now.available & active & ~self._find_stops(moment)
-        state = self._reading.scale(self._reading.measure(now.state))
+        state = (self._measure_state(now.state) - self._centre) / self._scale
         source, probabilities = self._choose(state, available, moment)
-        actions = np.zeros(active.shape, dtype=np.int64)
         chances = probabilities[available]
-        # What is certain comes out the same whatever is drawn.
+        # Certain actions do not depend on the draws.
         certain = bool((chances == 1).any(axis=-1).all())
+        actions = np.zeros(active.shape, dtype=np.int64)
         actions[available] = draw_actions(np.zeros(len(chances)) if certain else self._draw(time, available), chances)
         taken = np.where(available, np.take_along_axis(probabilities, actions[..., None], axis=-1)[..., 0], 1.0)
-        place = (*(rows[active] for rows in self._rows), time[active])
-        self._available[place], self._probability[place] = available[active], taken[active]
-        self._source[place] = source[active]
-        self._course.step(actions, taken, active=None if active.all() else active)
+        self._source[(*(lanes[active] for lanes in self._lanes), time[active])] = source[active]
+        self._simulation.step(actions, taken, active=None if active.all() else active)
         sent = actions > 0
         self._attendance.add_prompts(sent, active)
         if self._settings.dose.is_limited:
             self._prompts.append((moment, sent))
 
+    def _measure_state(self, state: Floats) -> Floats:
+        """The simulator's states in the units of logs, missing where a value lies outside its range."""
+        measured = state * self._scale + self._centre
+        low, high = self._ranges
+        outside = (measured < low) | (measured > high)
+        return np.where(outside, np.nan, measured) if outside.any() else measured
+
     def _draw(self, time: NDArray[np.int64], available: Marks) -> Floats:
-        """The number of everybody who is available, trial after trial."""
+        """A uniform number for everybody who is available, trial after trial."""
         drawn = []
-        for secret, own, free in zip(self._secrets, time, available, strict=True):
-            people = np.flatnonzero(free)
-            drawn.append(draw_uniforms(secret, map(random_key, self._names_of(people), own[people].tolist())))
+        for secret, times, free in zip(self._secrets, time, available, strict=True):
+            people = np.flatnonzero(free).tolist()
+            keys = map(random_key, [self._ids[person] for person in people], times[people].tolist())
+            drawn.append(draw_uniforms(secret, keys))
         return np.concatenate(drawn)
 
-    def _names_of(self, people: NDArray[np.int64]) -> list[str]:
-        return self._ids if len(people) == len(self._ids) else [self._ids[one] for one in people.tolist()]
-
     def _find_stops(self, moment: timedelta) -> Marks:
-        """Whom a limit on prompts keeps from getting anything."""
+        """Who has reached a limit on prompts."""
         while self._prompts and moment - self._prompts[0][0] >= WEEK:
             self._prompts.popleft()
         if not self._prompts:
             return np.zeros((1, 1), dtype=bool)
-        ages = np.array([count_microseconds(moment - one) for one, _ in self._prompts])
+        ages = np.array([count_microseconds(moment - earlier) for earlier, _ in self._prompts])
         sent = np.stack([marks.ravel() for _, marks in self._prompts])
         reached = find_reached_limits(self._settings.dose, np.where(sent, ages[:, None], NEVER))
         return np.asarray(reached != WITHIN).reshape(self._prompts[0][1].shape)
 
     def _choose(self, state: Floats, available: Marks, moment: timedelta) -> tuple[NDArray[np.int64], Floats]:
         """Who decides, and with which probabilities (trials, people, actions)."""
-        study, settings, send = self._study, self._settings, self._candidate.send
+        study = self._study
+        send = self._candidate.send
         nothing = np.array(unavailable_probabilities(study))
         if send is not None:
             others = len(nothing) - 1
             row = np.array([1 - send, *[send / others] * others])
             return np.where(available, FIXED, UNAVAILABLE), np.where(available[..., None], row, nothing)
         missing = np.isnan(state).any(axis=-1)
-        wanted = self._live.probabilities(np.nan_to_num(state) if missing.any() else state)
+        state = np.nan_to_num(state) if missing.any() else state
+        wanted = np.full((*available.shape, len(nothing)), np.nan)
+        for trials, rule in self._rules:
+            wanted[trials] = rule.probabilities(state[trials])
+        wanted[~self._covered] = np.nan
         limited = study.clip_probabilities(wanted.reshape(-1, len(nothing))).reshape(wanted.shape)
-        covered, finite = self._live.covered, np.isfinite(limited).all(axis=-1)
-        usable = self._live.list_usable(moment) & (finite | ~covered)
-        source = find_sources(available=available, complete=~missing, covered=covered, usable=usable)
-        rows = np.stack([nothing] * len(SOURCES))
-        rows[WARM_UP] = fixed_probabilities(study, settings.warm_up_probability)
-        rows[FALLBACK] = fixed_probabilities(study, settings.fallback_probability)
+        fresh = np.array([[not is_stale(self._settings, moment - since)] for since in self._since])
+        usable = fresh & (np.isfinite(limited).all(axis=-1) | ~self._covered)
+        source = find_sources(available=available, complete=~missing, covered=self._covered, usable=usable)
+        rows = np.stack([nothing] * len(DECIDERS))
+        rows[WARM_UP] = fixed_probabilities(study, self._settings.warm_up_probability)
+        rows[FALLBACK] = fixed_probabilities(study, self._settings.fallback_probability)
         return source, np.where((source == POLICY)[..., None], limited, rows[source])
 
+    def _stack_rules(self) -> list[tuple[list[int], DecisionRule]]:
+        """The live rules of all trials; people without a rule get one that is not used."""
+        rules = {}
+        for trial, policies in enumerate(self._policies):
+            covered = self._covered[trial]
+            if policies is not None and covered.any():
+                people = np.array(self._ids)[covered]
+                rules[trial] = policies.rules_for(people)[np.maximum(np.cumsum(covered) - 1, 0)]
+        return stack_rules(rules)
+
     def _update(self, trial: int, day: int) -> UpdateRecord:
-        """Learn from all that is known in one trial after a day; what passes the checks goes live."""
-        began, live = perf_counter(), self._live
+        """Learn from everything known in one trial after a day; a policy that passes the checks goes live."""
+        began = perf_counter()
         measured = self._measure(trial, day)
-        try:
-            proposal = propose_policy(
-                self._update_study, measured, live.policies[trial], live.coefficients[trial], label=self._label(measured)
-            )
-        except InputError as error:
-            return UpdateRecord(day, "failed", (), str(error), perf_counter() - began)
-        self._activate(trial, day, proposal)
-        refused = tuple(one.check for one in proposal.findings if not one.passed)
-        return UpdateRecord(day, proposal.state, refused, proposal.message, perf_counter() - began)
 
-    def _activate(self, trial: int, day: int, proposal: Proposal) -> None:
-        if proposal.state == "done" and proposal.policies is not None:
-            moment = timedelta(days=day, hours=UPDATE_HOUR)
-            self._live.activate(trial, proposal.policies, proposal.coefficients, moment)
-
-    def _label(self, measured: MeasuredLogs) -> Callable[[int], str]:
         def label(row: int) -> str:
             name = measured.participants[measured.participant_index[row]]
             return f"decision point {measured.points.time[row]} of participant {name}"
 
-        return label
+        try:
+            proposal = propose_policy(
+                self._update_study, measured, self._policies[trial], self._coefficients[trial], label=label
+            )
+        except InputError as error:
+            return UpdateRecord(day, "failed", (), str(error), perf_counter() - began)
+        if proposal.state == "done" and proposal.policies is not None:
+            self._policies[trial] = proposal.policies
+            self._coefficients[trial] = proposal.coefficients
+            self._since[trial] = timedelta(days=day, hours=UPDATE_HOUR)
+            self._covered[trial] = proposal.policies.covers(np.array(self._ids))
+        refused = tuple(finding.check for finding in proposal.findings if not finding.passed)
+        return UpdateRecord(day, proposal.state, refused, proposal.message, perf_counter() - began)
 
     def _measure(self, trial: int, day: int) -> MeasuredLogs:
-        """What is known in one trial in the night after a day, participant after participant."""
-        course, points = self._course, self._course.time[trial]
-        present = np.arange(course.rewards.shape[2]) < points[:, None]
+        """Everything known in one trial in the night after a day, participant after participant."""
+        simulation = self._simulation
+        present = np.arange(simulation.rewards.shape[2]) < simulation.time[trial][:, None]
         people, time = np.nonzero(present)
-        kept, index = np.unique(people, return_inverse=True)
-        state, derived = self._reading.split(self._reading.measure(course.states[trial][present]))
-        reported = np.where(self._has_arrived(trial, day, people, time), course.reported[trial][present], np.nan)
-        available = self._available[trial, people, time]
+        entered, index = np.unique(people, return_inverse=True)
+        measured = self._measure_state(simulation.states[trial][present])
+        names = self._study.state_names
+        derived = {name: measured[:, names.index(name)] for name in self._study.derived_states}
+        read = [number for number, name in enumerate(names) if name not in derived]
+        reported = np.where(self._has_arrived(trial, day, people, time), simulation.reported[trial][present], np.nan)
         return MeasuredLogs(
-            participants=self._names[kept],
+            participants=np.array(self._ids)[entered],
             participant_index=index,
             row=np.arange(len(people)),
             points=DecisionPoints(
                 time=time,
-                state=state,
-                available=available.astype(np.float64),
-                action=course.actions[trial][present].astype(np.float64),
-                probability=self._probability[trial, people, time],
+                state=measured[:, read],
+                available=(self._source[trial, people, time] != UNAVAILABLE).astype(np.float64),
+                action=simulation.actions[trial][present].astype(np.float64),
+                probability=simulation.probability[trial][present],
                 reward=restore_outcome(reported, self._study.reward),
                 implausible={},
-                problems=Problems(participant=lambda row: self._names[people[row]].item()),
+                problems=Problems(participant=lambda row: self._ids[people[row]]),
             ),
-            derived=derived,
+            derived=derived or None,
         )
 
     def _has_arrived(self, trial: int, day: int, people: NDArray[np.int64], time: NDArray[np.int64]) -> Marks:
-        """Which outcomes are there in the night after a day: not too late to count, and not after somebody left."""
-        design, left = self._design, self._attendance.left[trial]
-        open_for, delay = timedelta(hours=self._settings.outcome_hours), design.outcome_delay
-        arrivals = [design.clock_time(*divmod(place + delay, design.per_day)) for place in range(design.per_day)]
-        counts = np.array([at - design.clock_time(0, place) <= open_for for place, at in enumerate(arrivals)])
-        last_day = np.fmin(day - self._attendance.entry, left)
-        there = time + delay < (last_day[people] + 1) * design.per_day
-        return np.asarray(counts[time % design.per_day] & there)
+        """Which outcomes are known in the night after a day: not too late to count, and not after somebody left."""
+        design = self._design
+        open_for = timedelta(hours=self._settings.outcome_hours)
+        delay = design.outcome_delay
+        arrivals = [design.clock_time(*divmod(slot + delay, design.per_day)) for slot in range(design.per_day)]
+        counts = np.array([arrival - design.clock_time(0, slot) <= open_for for slot, arrival in enumerate(arrivals)])
+        last_day = np.fmin(day - self._attendance.entry, self._attendance.left[trial])
+        return np.asarray(counts[time % design.per_day] & (time + delay < (last_day[people] + 1) * design.per_day))
 
-    def _finish(self, trial: int) -> TrialRecord:
+    def finish(self, trial: int) -> TrialRecord:
         measured = self._measure(trial, self._design.calendar_days - 1)
-        people, time = measured.participant_index, np.asarray(measured.points.time)
+        people = measured.participant_index
+        time = np.asarray(measured.points.time)
         own_day = time // self._design.per_day
         return TrialRecord(
             logs=finish_logs(self._study, measured).logs,
             day=own_day + self._attendance.entry[people],
             own_day=own_day,
-            reward=self._course.rewards[trial, people, time],
+            reward=self._simulation.rewards[trial, people, time],
             source=self._source[trial, people, time],
             updates=self._updates[trial],
             left=self._attendance.left[trial],
         )
 
 
-def _switch_screen_off(study: Study) -> Study:
-    return study.model_copy(update={"screen": ScreenSection(on=False)})
-
-
-def _check_design(study: Study, settings: TrialSection, design: TrialDesign, people: int) -> None:
-    """Refuse a design that the study cannot be run by."""
+def _check_design(study: Study, settings: TrialSection, design: TrialDesign, simulator: Simulator) -> None:
+    """Refuse a design that does not fit the study or the simulator."""
+    people = len(simulator.participants)
     if people != design.participants:
         raise InputError(f"the simulator has {people} people, the design {design.participants}; draw as many as it needs")
     if isinstance(study.days, int) and study.days != design.per_day:
@@ -298,9 +404,14 @@ def _check_design(study: Study, settings: TrialSection, design: TrialDesign, peo
             f"per_day is {design.per_day}: decision points {gap / timedelta(minutes=1):g} minutes apart, which the study "
             f"refuses (trial.decision_gap_minutes is {settings.decision_gap_minutes:g}); take fewer a day"
         )
-    following = [name for name, one in study.derived_states.items() if one.follows_outcomes]
+    following = [name for name, state in study.derived_states.items() if state.follows_outcomes]
     if following and design.outcome_delay:
         raise InputError(
             f"outcome_delay is {design.outcome_delay}, but the state '{following[0]}' follows outcomes, which simulated "
             "people know at once; set outcome_delay = 0, or leave the state out"
+        )
+    if tuple(simulator.state_names) != study.state_names:
+        raise InputError(
+            f"the simulator has the states {list(simulator.state_names)}, the study {list(study.state_names)}; "
+            "name the same ones in the same order"
         )

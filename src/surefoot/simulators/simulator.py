@@ -111,16 +111,16 @@ class Simulator(ABC):
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         """Next states and rewards from states, actions and random numbers (step_numbers, *lanes)."""
 
-    @abstractmethod
     def expected_reward(self, states: Floats) -> Floats:
         """True expected immediate reward of every action, (…, actions), at states (…, variables).
 
         Where people differ, the first axis of the states is people.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def oracle_myopic(self) -> Policy | Policies:
         """The policy that takes the action with the highest expected immediate reward."""
+        raise NotImplementedError
 
     def visible(self, state: Array) -> Array:
         """The variables of the state that policies and logs see, NaN where missing."""
@@ -484,8 +484,9 @@ class _Chance:
         lanes = len(self._driving)
         points = points or max(1, min(256, CELLS // (lanes * (simulator.step_numbers + 1))))
         self.first = np.stack([self._draw(rng, (simulator.initial_numbers,)) for rng in self._driving], axis=1)
-        self._numbers = np.empty((points, simulator.step_numbers, lanes))
-        self._uniform = np.empty((points, lanes))
+        # Numbers of lanes that have not begun to move are passed to the dynamics too, and must be valid.
+        self._numbers = np.full((points, simulator.step_numbers, lanes), 0.5)
+        self._uniform = np.full((points, lanes), 0.5)
         self.used = np.full(lanes, points)
         """Numbers already taken by every lane, of those that are held."""
 

@@ -1,22 +1,24 @@
-"""What is kept of a trial, against literal loops."""
+"""The numbers of a trial, against literal loops."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import surefoot as sf
 from surefoot.effects.study_effects import estimate_primary_effect, plan_primary_effect
-from surefoot.rehearsal.design import TrialDesign
-from surefoot.rehearsal.trial_answers import TrialPaths, analyse_trial, count_updates, summarise_paths
-from surefoot.rehearsal.trial_record import SOURCES
-from surefoot.rehearsal.trial_run import run_trials
+from surefoot.rehearsal import Burden, TrialDesign, standardised_effect
+from surefoot.rehearsal.trial_blocks import analyse_trial, run_best, summarise_trial
+from surefoot.rehearsal.trial_run import DECIDERS, UpdateRecord, run_trials
 from tests.rehearsal.trial_records import make_record
 
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[effects]\ncontrols = ["s1"]'
 
+RANGES = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.mood]\nrange = [0, 10]\n[reward]\nrange = [0, 100]'
+
 
 def summarise(record, never, coin, best, harm=0.1):
-    paths = TrialPaths.of_record(record, 12)
-    return summarise_paths(paths, coin=coin, never=never, best=best, harm=harm, per_day=3)
+    return summarise_trial(record, coin, never, best, harm=harm, per_day=3)
 
 
 def test_the_numbers_of_a_trial_are_those_of_literal_loops():
@@ -47,7 +49,7 @@ def test_the_numbers_of_a_trial_are_those_of_literal_loops():
     last = [reward[person, t] for person, length in enumerate(lengths) for t in range(9, 12) if t < length]
     assert found["outcome_by_day"][3] == pytest.approx(np.mean(last))
     free = [source[i, t] for i, length in enumerate(lengths) for t in range(length) if source[i, t] >= 0]
-    assert found["fallback"] == pytest.approx(np.mean([one == SOURCES.index("fallback") for one in free]))
+    assert found["fallback"] == pytest.approx(np.mean([one == DECIDERS.index("fallback") for one in free]))
 
 
 def test_a_trial_is_not_harmed_by_itself():
@@ -101,9 +103,14 @@ def test_logs_in_memory_are_analysed_as_those_of_a_file(tmp_path):
 
 
 def test_updates_are_counted_by_how_they_ended():
-    assert count_updates(["done", "waiting", "done", "refused"]) == {
-        "updates_done": 2, "updates_refused": 1, "updates_waiting": 1, "updates_failed": 0,
-    }  # fmt: skip
+    record, reward, *_ = make_record(np.random.default_rng(1))
+    states = ("done", "waiting", "done", "refused")
+    updates = [
+        UpdateRecord(day, state, ("rate",) if state == "refused" else (), None, 0.0) for day, state in enumerate(states)
+    ]
+    found = summarise(replace(record, updates=updates), reward, reward, reward)
+    assert [found[f"updates_{state}"] for state in ("done", "refused", "waiting", "failed")] == [2, 1, 1, 0]
+    assert found["refused_by"] == ["rate"]
 
 
 def test_logs_of_a_trial_hold_the_probabilities_that_were_used_whatever_the_design_of_the_pilot_was():
@@ -115,3 +122,16 @@ def test_logs_of_a_trial_hold_the_probabilities_that_were_used_whatever_the_desi
     candidate = sf.rehearsal.Candidate.fixed(study, 0.3)
     logs = run_trials(sf.simulators.HeartSteps(3), candidate, design, seeds=[1])[0].logs
     np.testing.assert_allclose(logs.probability, np.where(logs.action == 1, 0.3, 0.7))
+
+
+def test_the_planned_policy_earns_more_than_any_fixed_probability_where_prompts_cost_later():
+    model = sf.rehearsal.from_study(sf.Study.parse(RANGES), participants=10, seed=1, per_day=5, availability=0.8)
+    tiring = model.in_environment(standardised_effect(0.4, Burden(response=0.2, baseline=0.04)))
+    seeds = list(range(4))
+    people = tiring.draw_people(30, seed=seeds)
+    planned = run_best(people, TrialDesign(participants=30, days=8), seeds).mean()
+    fixed = [
+        people.start(seed=seeds).advance(sf.policies.fixed([1 - send, send]), 40).rewards.mean()
+        for send in (0, 0.2, 0.4, 0.6, 0.8, 1)
+    ]
+    assert planned > max(fixed)

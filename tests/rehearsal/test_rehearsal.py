@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import surefoot as sf
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.rehearsal import make_manifest
+from surefoot.trial_rules import proposals
 from tests.cli.typed import type_command
 
 STUDY = """
@@ -55,6 +57,18 @@ per_day = 3
 update_every = 2
 """
 
+NULL_PLAN = """
+trials = 80
+block = 80
+tuning_trials = 2
+environment = []
+[design]
+participants = 14
+days = 4
+per_day = 3
+update_every = 2
+screen = false
+"""
 
 SMALL = PLAN.replace('[[candidate]]\nlabel = "two"\nname = "saccb"\npooling = "all"\n', "").replace("days = 4", "days = 2")
 
@@ -169,3 +183,17 @@ def test_a_killed_rehearsal_loses_at_most_a_block(tmp_path, found, monkeypatch):
     found.save(tmp_path)
     assert (tmp_path / "killed/answers.json").read_bytes() == (tmp_path / "answers.json").read_bytes()
     assert all((blocks / name).stat().st_mtime_ns == when for name, when in before.items())
+
+
+@pytest.mark.slow
+def test_the_type_one_error_is_that_of_the_level_also_after_learning(monkeypatch):
+    # Most of the time would go into this check of a policy, which refuses none here.
+    monkeypatch.setattr(proposals, "find_influences", lambda *_: [])
+    found = sf.rehearsal.rehearse(None, sf.Study.parse(STUDY), RehearsalPlan.parse(NULL_PLAN), jobs=1)
+    for name in ("coin", "saccb"):
+        one = found.answers["no effect"][name]
+        assert one.to_dict()["analysed"] == 80
+        rejected = round(80 * one.rejections.value)
+        assert stats.binomtest(rejected, 80, 0.05).pvalue > 0.001
+        assert abs(one.honesty.value - 1) < 4 * one.honesty.standard_error
+    assert found.answers["no effect"]["saccb"].mean("updates_done").value == 1
