@@ -23,8 +23,7 @@ from surefoot.rehearsal.plan import UPDATE_HOUR, Candidate, TrialDesign
 from surefoot.simulators.simulator import Seed, Simulator, stack_rules
 from surefoot.study import Study, TrialSection
 from surefoot.study.log_description import ScreenSection
-from surefoot.study.log_reader import finish_logs, restore_outcome
-from surefoot.study.measured_logs import MeasuredLogs
+from surefoot.study.log_reader import MeasuredLogs, finish_logs, restore_outcome
 from surefoot.trial_rules.choices import (
     NEVER,
     SOURCES,

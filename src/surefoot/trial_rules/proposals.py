@@ -16,8 +16,7 @@ from surefoot.inference.sandwich import Influences, compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs, TrialSection
-from surefoot.study.log_reader import finish_logs
-from surefoot.study.measured_logs import MeasuredLogs
+from surefoot.study.log_reader import MeasuredLogs, finish_logs
 from surefoot.trial_rules import policy_checks
 from surefoot.trial_rules.policy_checks import PolicyFinding, find_influences
 

@@ -16,8 +16,7 @@ from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.participants import IS_WITHDRAWN
 from surefoot.service.trial.states import ORDERED, context_columns, count_times
 from surefoot.study import Study, StudyLogs
-from surefoot.study.log_reader import finish_logs, measure_logs
-from surefoot.study.measured_logs import MeasuredLogs
+from surefoot.study.log_reader import MeasuredLogs, finish_logs, measure_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
