@@ -30,7 +30,7 @@ from surefoot.fitting import fit_study
 from surefoot.fitting.part_fit import fit_part
 from surefoot.fitting.partition import Partition
 from surefoot.fitting.stored_fit import StoredParts
-from surefoot.numerics.processes import run_in_processes
+from surefoot.numerics.parallel import run_in_processes
 
 THREADS = ("SUREFOOT_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 

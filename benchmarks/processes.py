@@ -19,7 +19,7 @@ import numpy as np
 import surefoot as sf
 from benchmarks.million import PER_FILE, STUDY, make_file
 from surefoot.fitting import fit_study
-from surefoot.numerics.processes import run_in_processes
+from surefoot.numerics.parallel import run_in_processes
 
 
 def seconds(logs, out, cores):

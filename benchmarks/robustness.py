@@ -31,9 +31,8 @@ from surefoot.experiments.coefficient_errors import (
     summarise_errors,
     tabulate_scenarios,
 )
-from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW
+from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW, medcouple
 from surefoot.numerics.masked_quantiles import scaled_mad
-from surefoot.numerics.skewness import medcouple
 from surefoot.policies.features import critic_features
 from surefoot.reports import figures
 from surefoot.reports.render import save_svg

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import surefoot as sf
-from surefoot.numerics import largest_value
-from surefoot.numerics.largest_value import Nodes, probability_of_largest
+from surefoot.numerics import action_probabilities
+from surefoot.numerics.action_probabilities import Nodes, probability_of_largest
 from surefoot.policies.rules import PosteriorSampling
 
 PEOPLE, VARIABLES, DRAWS = 1_000, 3, 10_000_000
@@ -85,11 +85,11 @@ def time_work(work, runs):
 
 
 def by_72_nodes(mean, covariance):
-    nodes, largest_value.NODES = largest_value.NODES, {inf: Nodes(72, 6)}
+    nodes, action_probabilities.NODES = action_probabilities.NODES, {inf: Nodes(72, 6)}
     try:
         return probability_of_largest(mean, covariance)
     finally:
-        largest_value.NODES = nodes
+        action_probabilities.NODES = nodes
 
 
 def compute_effects(rule, states):

@@ -24,7 +24,7 @@ from surefoot.inference.intervals import Interval
 from surefoot.learning.horizon.consequences import SURE
 from surefoot.learning.horizon.look_ahead import MOST_RADIUS
 from surefoot.log_checks.check import find_worst
-from surefoot.numerics.skewness import medcouple
+from surefoot.numerics.fences import medcouple
 from surefoot.policies.features import critic_features
 from surefoot.screening import screen
 from surefoot.simulators import contaminate

@@ -11,7 +11,7 @@ from scipy import stats
 import surefoot as sf
 from surefoot.audit.measures import Measures, find_audited
 from surefoot.inference.sandwich import compute_influences
-from surefoot.numerics.skewness import medcouple, skewness
+from surefoot.numerics.fences import medcouple, skewness
 from surefoot.policies.features import critic_features, effects, policy_features
 
 

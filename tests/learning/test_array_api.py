@@ -11,10 +11,9 @@ from surefoot.learning.critics.capped import fit_capped
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import hampel, kalman
+from surefoot.numerics.action_probabilities import mean_of_logistic, probability_of_largest
+from surefoot.numerics.arrays import find_engine
 from surefoot.numerics.batched_cholesky import Cholesky
-from surefoot.numerics.engines import find_engine
-from surefoot.numerics.largest_value import probability_of_largest
-from surefoot.numerics.logistic_mean import mean_of_logistic
 from surefoot.policies.features import critic_features, effects, policy_features
 from tests.problems import actor_problems, critic_problems
 

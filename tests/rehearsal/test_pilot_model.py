@@ -7,7 +7,7 @@ from gymnasium.utils.env_checker import check_env
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.numerics.engines import NUMPY
+from surefoot.numerics.arrays import NUMPY
 from surefoot.simulators.gymnasium_envs import ParticipantEnv
 from tests.rehearsal.pilots import HEARTSTEPS, STUDY, make_frame, read_frame
 

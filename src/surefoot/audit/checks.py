@@ -19,7 +19,7 @@ from surefoot.learning.horizon.look_ahead import MOST_RADIUS
 from surefoot.log_checks.check import Check
 from surefoot.log_checks.outcomes_by_action import PILES_NAME
 from surefoot.log_checks.participant_units import NAME as UNITS_NAME
-from surefoot.numerics.skewness import medcouple, skewness
+from surefoot.numerics.fences import medcouple, skewness
 from surefoot.policies.features import critic_feature_names
 from surefoot.reports.numbers import format_estimate, format_number, format_percent, format_signed
 from surefoot.screening.detectors import count_ties

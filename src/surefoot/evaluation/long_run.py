@@ -42,7 +42,7 @@ from surefoot.learning.horizon.judgement import judge_rows
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.penalty_units import find_penalty_units
 from surefoot.learning.pooling import find_pooling
-from surefoot.numerics.engines import find_engine
+from surefoot.numerics.arrays import find_engine
 from surefoot.policies.features import critic_features
 
 PAIRS_PER_COEFFICIENT = 5

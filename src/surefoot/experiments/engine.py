@@ -23,7 +23,7 @@ from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.learning.methods import Method, method
-from surefoot.numerics.processes import run_in_processes
+from surefoot.numerics.parallel import run_in_processes
 from surefoot.reports.numbers import format_number
 from surefoot.version import __version__
 

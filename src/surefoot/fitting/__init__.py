@@ -20,7 +20,7 @@ from surefoot.fitting.part_work import fit_parts, open_workers
 from surefoot.fitting.partition import Partition
 from surefoot.fitting.stored_fit import StoredFit
 from surefoot.learning.diagnostics import Learnable
-from surefoot.numerics.engines import ENGINES, find_engine
+from surefoot.numerics.arrays import ENGINES, find_engine
 from surefoot.numerics.parallel import Progress
 from surefoot.policies import policies
 from surefoot.policies.policies import Policies

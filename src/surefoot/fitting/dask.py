@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surefoot.errors import InputError
-from surefoot.numerics.parallel import count_cores
-from surefoot.numerics.processes import Run
+from surefoot.numerics.parallel import Run, count_cores
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -14,9 +14,8 @@ from surefoot.fitting.dask import open_cluster
 from surefoot.fitting.part_fit import fit_part
 from surefoot.fitting.partition import Partition
 from surefoot.fitting.stored_fit import StoredParts
-from surefoot.numerics.engines import ENGINES
-from surefoot.numerics.parallel import count_cores, prefetch
-from surefoot.numerics.processes import Run, open_processes
+from surefoot.numerics.arrays import ENGINES
+from surefoot.numerics.parallel import Run, count_cores, open_processes, prefetch
 
 ENOUGH_PARTS = 4
 """With fewer parts, starting processes takes longer than they save."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from surefoot.data.locations import Location, map_files
 from surefoot.data.log_table import LogFile, LogLayout, LogTable, concatenate, name_file
 from surefoot.learning.pooling import find_pooling
-from surefoot.numerics.processes import Run
+from surefoot.numerics.parallel import Run
 from surefoot.screening.screener import LearnedPatterns, sample_people
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import log_layout, parse_logs, study_files

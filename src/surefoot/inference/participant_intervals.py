@@ -14,7 +14,7 @@ from surefoot.inference.intervals import CONFIDENCE, t_quantile
 from surefoot.learning.batch import FEW_FEATURES, Batch
 from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import Method
-from surefoot.numerics.engines import NUMPY
+from surefoot.numerics.arrays import NUMPY
 from surefoot.numerics.parallel import Progress
 from surefoot.numerics.random_streams import streams
 

@@ -24,9 +24,8 @@ from surefoot.learning.batch import FEW_FEATURES, Batch
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.forgetting import discount_rows
 from surefoot.learning.methods import ACCB, Method
-from surefoot.numerics.arrays import list_blocks
-from surefoot.numerics.boltzmann import boltzmann
-from surefoot.numerics.engines import NUMPY
+from surefoot.numerics.action_probabilities import boltzmann
+from surefoot.numerics.arrays import NUMPY, list_blocks
 from surefoot.policies.features import critic_features, effects, policy_features
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from array_api_compat import device
 
+from surefoot.numerics.action_probabilities import boltzmann
 from surefoot.numerics.arrays import Array, array_namespace, gram, sum_last
-from surefoot.numerics.boltzmann import boltzmann
 
 
 def _subtract_penalty(shares: Array, theta: Array, penalty: Array) -> Array:

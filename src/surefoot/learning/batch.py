@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
 from surefoot.learning.critics import CriticFit
 from surefoot.learning.penalty_units import FitScales
-from surefoot.numerics.arrays import Array
-from surefoot.numerics.engines import Engine
+from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.parallel import count_threads
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import DecisionRule

@@ -16,7 +16,7 @@ from surefoot.learning.critics import Critic
 from surefoot.learning.horizon import Horizon, JointFit, Outlook
 from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.pooling import Pooling, Posterior
-from surefoot.numerics.engines import Engine
+from surefoot.numerics.arrays import Engine
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import DecisionRule

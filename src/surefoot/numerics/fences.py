@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from array_api_compat import device
+from numpy.typing import NDArray
 
+from surefoot.numerics.action_probabilities import normal_cdf
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION, median, median_in_order, quantiles, sort_present
 
@@ -22,21 +25,7 @@ GAP = 3.0
 """A value this many times as far out as all values before it lies apart."""
 SKEWNESS_Z = 2.75
 """Skewness beyond this many standard errors counts as real."""
-
-
-def normal_cdf(values: Array) -> Array:
-    """Φ to 1e-7 (Abramowitz and Stegun 26.2.17); the array API has no error function.
-
-    >>> import numpy as np
-    >>> normal_cdf(np.array([-1.0, 0.0, 1.96])).round(4)
-    array([0.1587, 0.5   , 0.975 ])
-    """
-    xp = array_namespace(values)
-    size = xp.minimum(xp.abs(values), 40.0 * xp.ones_like(values))  # beyond it 1 − Φ is zero
-    t = 1 / (1 + 0.2316419 * size)
-    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
-    above = 0.3989422804014327 * xp.exp(-0.5 * size**2) * series
-    return xp.where(values > 0, 1 - above, above)
+MEDCOUPLE_POINTS = 2001
 
 
 def half_normal_cdf(values: Array) -> Array:
@@ -68,7 +57,6 @@ def remove_skewness(values: Array, g: Array) -> Array:
 
     The short side does not change, so that skewness never makes a fence narrower.
 
-    >>> import numpy as np
     >>> remove_skewness(np.array([[-1.0, np.e - 1]]), np.array([1.0]))
     array([[-1.,  1.]])
     """
@@ -135,7 +123,6 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     With the scores in order, d = max over s₍ᵢ₎ ≥ start of F(s₍ᵢ₎) − (i − 1)/n, and the ⌊n d⌋ largest lie beyond the fence,
     as does everything beyond `end`. No score below `start` is rejected, and hardly any score of clean data is.
 
-    >>> import numpy as np
     >>> scores = np.array([[0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 2.9, 3.0, 3.1]])
     >>> adaptive_fence(scores, scores > 0, 2.5, 3.5, half_normal_cdf)  # three of ten are two too many
     array([2.95])
@@ -167,7 +154,6 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
     next one further out than that. A usual deviation (the MAD; where half of the values are the same, a small deviation of
     the others, their first decile) counts as the least. Yes or no, weekdays, many zeros beside a long tail: all have no gap.
 
-    >>> import numpy as np
     >>> gap_fence(np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 9.0]]), np.ones((1, 10), dtype=bool))
     (array([[0., 0., 0., 0., 0., 0., 1., 1., 2., 9.]]), array([6.]))
     """
@@ -184,3 +170,35 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
     reach = GAP * xp.maximum(in_order, unit)
     gap = (following > reach) & (2 * next_position >= count)
     return size, xp.min(xp.where(gap, reach, xp.inf), axis=-1)
+
+
+def skewness(values: NDArray[np.float64]) -> float:
+    """The moment coefficient E(x − μ)³ / σ³; a single outlier can change it arbitrarily."""
+    spread = values.std() if len(values) else 0.0
+    return float(((values - values.mean()) ** 3).mean() / spread**3) if spread > 0 else 0.0
+
+
+def medcouple(values: NDArray[np.float64]) -> float:
+    """Median of ((x − m) − (m − y)) / (x − y) over x ≥ m ≥ y, m the median: a robust skewness in [−1, 1].
+
+    More than 2,001 values are represented by 2,001 evenly spaced order statistics.
+
+    >>> medcouple(np.array([1.0, 2.0, 3.0])), medcouple(np.array([0.0, 1.0, 5.0]))
+    (0.0, 0.3)
+    """
+    if not len(values):
+        return 0.0
+    ordered = np.sort(values)
+    if len(ordered) > MEDCOUPLE_POINTS:
+        ordered = ordered[np.linspace(0, len(ordered) - 1, MEDCOUPLE_POINTS).round().astype(np.int64)]
+    centred = ordered - np.median(ordered)
+    above = centred[centred >= 0]
+    below = centred[centred <= 0]
+    width = above[:, None] - below
+    inside = width > 0
+    # Pairs of values that both are the median get the sign of their order, as Brys, Hubert and Struyf define it.
+    tied = int((centred == 0).sum())
+    positions = np.arange(tied)
+    kernel = np.divide(above[:, None] + below, width, out=np.zeros_like(width), where=inside)
+    kernel[:tied, kernel.shape[1] - tied :] = np.sign(np.add.outer(positions, positions) - tied + 1)
+    return float(np.median(kernel))

@@ -43,7 +43,8 @@ def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[
     lower = xp.astype(xp.floor(position), xp.int64)
     positions = xp.concat([lower, xp.minimum(lower + 1, last)], axis=-1)
     order_statistics = xp.take_along_axis(_sort_as_needed(values, present, positions), positions, axis=-1)
-    low, high = order_statistics[..., : len(levels)], order_statistics[..., len(levels) :]
+    low = order_statistics[..., : len(levels)]
+    high = order_statistics[..., len(levels) :]
     part = position - xp.astype(lower, values.dtype)
     # Rows without present values have two infinities, whose difference would be undefined.
     gap = xp.where(part > 0, high, xp.zeros_like(high)) - xp.where(part > 0, low, xp.zeros_like(low))

@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.engines import Engine
-from surefoot.numerics.largest_value import probability_of_largest
-from surefoot.numerics.logistic_mean import mean_of_logistic
+from surefoot.numerics.action_probabilities import mean_of_logistic, probability_of_largest
+from surefoot.numerics.arrays import Array, Engine, array_namespace
 from surefoot.policies.features import policy_feature_names
 from surefoot.registry import Registry
 

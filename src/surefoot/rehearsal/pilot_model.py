@@ -13,8 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from surefoot.data.log_columns import Problems
 from surefoot.errors import InputError
-from surefoot.numerics.arrays import Array
-from surefoot.numerics.engines import Engine
+from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal.components import Artefact, Component, Moment, YesNoComponent
 from surefoot.rehearsal.environments import NO_EFFECT, Environment

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surefoot.numerics.engines import NUMPY
+from surefoot.numerics.arrays import NUMPY
 from surefoot.simulators.chain_walk import ChainWalk
 from surefoot.simulators.heartsteps import HeartSteps
 from surefoot.simulators.simulator import Simulator

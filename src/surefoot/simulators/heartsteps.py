@@ -10,8 +10,7 @@ from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.engines import Engine
+from surefoot.numerics.arrays import Array, Engine, array_namespace
 from surefoot.numerics.random_streams import streams
 from surefoot.policies.features import effects
 from surefoot.policies.policies import Policies, Policy

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from surefoot.data.derived_states import DerivedState, Memory
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.engines import NUMPY, Engine, find_engine
+from surefoot.numerics.arrays import NUMPY, Array, Engine, array_namespace, find_engine
 from surefoot.numerics.random_streams import streams
 from surefoot.policies.policies import Policies, Policy
 from surefoot.policies.rules import DecisionRule, UpperConfidence

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from array_api_compat import device
 
+from surefoot.numerics.action_probabilities import normal_cdf
 from surefoot.numerics.arrays import Array, array_namespace, contiguous, stack_features, take_people
 from surefoot.numerics.batched_cholesky import Cholesky
-from surefoot.numerics.fences import adaptive_fence, gap_fence, has_few_values, normal_cdf, standardise
+from surefoot.numerics.fences import adaptive_fence, gap_fence, has_few_values, standardise
 from surefoot.numerics.masked_quantiles import SmallestHalf, infinite_unless, median_in_order, sort_present
 
 FEW_VALUED = 0.1

@@ -19,7 +19,7 @@ from surefoot.learning.horizon.uncertainty import Uncertainty, estimate_uncertai
 from surefoot.learning.penalty_units import PenaltyUnits
 from surefoot.learning.pooling import Pooling, Posterior
 from surefoot.learning.priors import PlacedPrior
-from surefoot.numerics.engines import Engine
+from surefoot.numerics.arrays import Engine
 from surefoot.registry import Registry
 
 

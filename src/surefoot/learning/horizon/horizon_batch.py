@@ -12,8 +12,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.learning.horizon.look_ahead import TransitionMoments
 from surefoot.learning.horizon.transitions import Transitions
 from surefoot.learning.moments import Moments
-from surefoot.numerics.arrays import Array, array_namespace
-from surefoot.numerics.engines import Engine
+from surefoot.numerics.arrays import Array, Engine, array_namespace
 from surefoot.policies.features import critic_features
 
 

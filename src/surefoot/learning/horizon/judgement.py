@@ -18,8 +18,7 @@ from surefoot.learning.critics import Critic, CriticBatch, CriticFit
 from surefoot.learning.horizon.horizon_batch import TransitionData, gather_rows
 from surefoot.learning.penalty_units import PenaltyUnits
 from surefoot.learning.pooling import Block, Pooling, find_pooling
-from surefoot.numerics.arrays import Array
-from surefoot.numerics.engines import Engine
+from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.fences import has_few_values
 from surefoot.numerics.masked_quantiles import median
 from surefoot.numerics.parallel import map_threads

@@ -29,8 +29,7 @@ from surefoot.learning.methods.estimator import EstimatorInterface
 from surefoot.learning.penalty_units import FitScales, find_penalty_units
 from surefoot.learning.pooling import Block, check_random_walk, find_pooling
 from surefoot.learning.priors import PlacedPrior
-from surefoot.numerics.arrays import Array, array_namespace, keep_freed_memory
-from surefoot.numerics.engines import Engine, find_engine
+from surefoot.numerics.arrays import Array, Engine, array_namespace, find_engine, keep_freed_memory
 from surefoot.numerics.parallel import map_threads
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import DecisionRule

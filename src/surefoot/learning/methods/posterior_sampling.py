@@ -17,9 +17,9 @@ from surefoot.learning.methods.composition import Method
 from surefoot.learning.methods.critic_result import CriticResult
 from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.priors import PlacedPrior, Prior, check_prior, place_prior
+from surefoot.numerics.action_probabilities import EXPONENTS
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.batched_cholesky import solve
-from surefoot.numerics.logistic_mean import EXPONENTS
 from surefoot.policies.rules import DecisionRule, PosteriorSampling, SmoothAllocation
 
 KERNEL_WIDTH = 2.34

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import ndtr, owens_t
+from scipy.special import expit, ndtr, owens_t
 from scipy.stats import norm
 
-from surefoot.numerics import largest_value
-from surefoot.numerics.largest_value import Nodes, probability_of_largest
+from surefoot.numerics import action_probabilities
+from surefoot.numerics.action_probabilities import Nodes, mean_of_logistic, probability_of_largest
 from tests.problems import effect_problems
 from tests.reference.largest_value import by_draws, by_integral, by_scipy
 
@@ -51,7 +51,7 @@ def test_three_actions_by_owens_t(inflation):
 def test_more_nodes_change_nothing(size, count, kind, monkeypatch):
     mean, covariance = effect_problems(np.random.default_rng(size), size, count, kind)
     probabilities = probability_of_largest(mean, covariance)
-    monkeypatch.setattr(largest_value, "NODES", {inf: Nodes(72, 6)})
+    monkeypatch.setattr(action_probabilities, "NODES", {inf: Nodes(72, 6)})
     assert_allclose(probabilities, probability_of_largest(mean, covariance), atol=1e-6)
 
 
@@ -151,8 +151,8 @@ def test_blocks_and_company_change_nothing(monkeypatch):
     kinds = [effect_problems(rng, 3, 20, kind) for kind in KINDS]
     mean, covariance = (np.concatenate(arrays) for arrays in zip(*kinds, strict=True))
     probabilities = probability_of_largest(mean, covariance)
-    monkeypatch.setattr(largest_value, "BLOCK", 7)
-    monkeypatch.setattr(largest_value, "CELLS", 300)
+    monkeypatch.setattr(action_probabilities, "BLOCK", 7)
+    monkeypatch.setattr(action_probabilities, "CELLS", 300)
     assert_array_equal(probability_of_largest(mean, covariance), probabilities)
     assert probability_of_largest(mean.reshape(5, 12, 3), covariance.reshape(5, 12, 3, 3)).shape == (5, 12, 4)
     assert probability_of_largest(mean[:0], covariance[:0]).shape == (0, 4)
@@ -163,3 +163,37 @@ def test_one_problem_or_many():
     covariance[0], mean[1] = 0.0, 0.0
     for m, v, expected in zip(mean, covariance, probability_of_largest(mean, covariance), strict=True):
         assert_array_equal(probability_of_largest(m, v), expected)
+
+
+def brute(mean, deviation, c, b, k):
+    """A very fine sum over the normal variable."""
+    z = np.linspace(-9, 9, 400_001)
+    value = np.exp(-k * np.logaddexp(0, np.log(c) - b * (mean + deviation * z)))
+    return float((norm.pdf(z) * value).sum() * (z[1] - z[0]))
+
+
+@pytest.mark.parametrize("k", [0.5, 1.0, 2.5, 4.0])
+@pytest.mark.parametrize("c", [0.2, 1.0, 5.0])
+def test_the_logistic_mean_equals_a_fine_sum(c, k):
+    for mean, deviation, b in ((0.3, 0.01, 20.0), (-0.2, 0.6, 1.6), (0.1, 0.5, 2.1), (0.4, 1.0, 20.0), (-1.0, 5.0, 9.0)):
+        arrays = (np.array([value]) for value in (mean, deviation, c, b, k))
+        assert_allclose(mean_of_logistic(*arrays)[0], brute(mean, deviation, c, b, k), atol=5e-7)
+
+
+def test_the_logistic_mean_without_doubt_is_the_curve():
+    x = np.linspace(-3, 3, 7)
+    one = np.ones(7)
+    assert_allclose(mean_of_logistic(x, 0 * x, 5 * one, 2 * one, one), expit(2 * x - np.log(5)), rtol=1e-12)
+
+
+def test_the_logistic_mean_does_not_jump_where_the_rule_changes():
+    sides = (np.array([1 - 1e-12, 1 + 1e-12]), *(np.ones(2) for _ in range(3)))
+    below, above = mean_of_logistic(np.full(2, 0.3), *sides)
+    assert below == pytest.approx(above, abs=5e-7)
+
+
+def test_the_logistic_mean_far_out_is_none_or_all_without_warnings():
+    huge = np.array([-1e6, 1e6])
+    one = np.ones(2)
+    assert_allclose(mean_of_logistic(huge, one, one, one, one), [0, 1], atol=1e-12)
+    assert_allclose(mean_of_logistic(huge, 0.01 * one, one, 20 * one, one), [0, 1], atol=1e-12)
