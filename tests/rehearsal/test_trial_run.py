@@ -72,9 +72,9 @@ def test_zeros_after_nothing_hold_rehearsed_updates_unless_they_are_real(monkeyp
     """A watch that is put on when it buzzes says 0 at two of five decision points without a prompt."""
 
     def propose(study, measured, *given, **more):
-        points = measured.points
-        unworn = (points.action == 0) & (points.time % 5 < 2)
-        spoilt = replace(measured, points=replace(points, reward=np.where(unworn, 0.0, points.reward)))
+        logs = measured.logs
+        unworn = (logs.action == 0) & (logs.time % 5 < 2)
+        spoilt = replace(measured, logs=logs.with_values(reward=np.where(unworn, 0.0, logs.reward)))
         return propose_policy(study, spoilt, *given, **more)
 
     monkeypatch.setattr(trial_run, "propose_policy", propose)

@@ -232,7 +232,7 @@ class Trajectories:
     @classmethod
     def _from_table(cls, table: LogTable, roles: _Roles, backend: str) -> Trajectories:
         kinds = roles.read_kinds(table)
-        points = read_decision_points(
+        columns, _, problems = read_columns(
             table,
             time=roles.time,
             state=kinds,
@@ -242,25 +242,19 @@ class Trajectories:
             probability=roles.probability,
             actions=roles.action_names,
         )
+        columns["probability"] = roles.read_probability(columns, problems)
         logs = cls.validated(
-            participants=table.participants,
-            participant_index=table.participant_index,
-            time=points.time,
-            state=points.state,
-            available=points.available,
-            action=points.action,
-            probability=roles.read_probability(points, table.participant_index),
-            reward=points.reward,
+            **columns,
             state_names=tuple(name for variable, (_, kind) in kinds.items() for name in kind.state_columns(variable)),
             action_names=roles.action_names,
             names=ColumnNames(
                 *(roles.participant, roles.time, roles.action, roles.reward),
                 *(roles.probability or "probability", roles.available or "available"),
                 roles.probability_of or "action taken",
-                find_unnamed_availability(table.table, roles.columns, points.action),
+                find_unnamed_availability(table.table, roles.columns, columns["action"]),
             ),
             backend=backend,
-            problems=points.problems,
+            problems=problems,
         )
         warn_of_doubts(logs.participants, len(logs), logs.names)
         return logs
@@ -508,23 +502,7 @@ def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
     return replace(first, participants=participants, participant_index=joined_index, **columns)
 
 
-@dataclass(frozen=True, eq=False)
-class DecisionPoints:
-    """The columns of a log as arrays: every cell is read, nothing is validated yet."""
-
-    time: NDArray[Any]
-    state: NDArray[np.float64]
-    available: NDArray[np.float64]
-    action: NDArray[np.float64]
-    probability: NDArray[np.float64]
-    """As logged; NaN where the log holds none."""
-    reward: NDArray[np.float64]
-    implausible: dict[str, NDArray[np.bool_]]
-    """For every state variable with a plausible range the rows outside it, by the name of the variable."""
-    problems: Problems
-
-
-def read_decision_points(
+def read_columns(
     table: LogTable,
     *,
     time: str,
@@ -535,24 +513,26 @@ def read_decision_points(
     probability: str | None,
     actions: Sequence[str],
     action_values: Sequence[str] | None = None,
-) -> DecisionPoints:
-    """Read every column by its role; `state` gives the column and the kind of every state variable."""
+) -> tuple[dict[str, Any], dict[str, NDArray[np.bool_]], Problems]:
+    """Columns of a table by their roles, as `Trajectories.validated` takes them; `state` gives the column and the kind of
+    every state variable. Also for every variable with a plausible range the rows outside it, and the problems so far."""
     participants = table.participants
     index = table.participant_index  # So that the problems do not keep the table.
     problems = Problems(table.place, lambda row: participants[index[row]].item())
     columns = {name: table.column(name, problems) for name in table.table.column_names}
-    matrix, implausible = join_values({name: kind.read(columns[column]) for name, (column, kind) in state.items()})
-    return DecisionPoints(
-        state=matrix,
-        available=np.ones(len(table)) if available is None else columns[available].yes_no(),
-        action=columns[action].actions(actions, action_values),
-        probability=np.full(len(table), np.nan) if probability is None else columns[probability].numbers(),
-        reward=columns[reward].numbers(),
+    matrix, outside = join_values({name: kind.read(columns[column]) for name, (column, kind) in state.items()})
+    arrays = {
+        "participants": participants,
+        "participant_index": index,
+        "state": matrix,
+        "available": np.ones(len(table)) if available is None else columns[available].yes_no(),
+        "action": columns[action].actions(actions, action_values),
+        "probability": np.full(len(table), np.nan) if probability is None else columns[probability].numbers(),
+        "reward": columns[reward].numbers(),
         # Last: without times nothing further can be checked, and everything reported so far is raised.
-        time=columns[time].times(),
-        implausible=implausible,
-        problems=problems,
-    )
+        "time": columns[time].times(),
+    }
+    return arrays, outside, problems
 
 
 def join_values(values: Mapping[str, StateValues]) -> tuple[NDArray[np.float64], dict[str, NDArray[np.bool_]]]:
@@ -618,17 +598,19 @@ class _Roles:
             for name, kind in self.state.items()
         }
 
-    def read_probability(self, points: DecisionPoints, person: NDArray[np.int64]) -> NDArray[np.float64]:
+    def read_probability(self, columns: dict[str, Any], problems: Problems) -> NDArray[np.float64]:
         """The probability of the action taken."""
-        logged = points.probability
+        logged: NDArray[np.float64] = columns["probability"]
+        action = columns["action"]
         if self.probability is None or self.probability_of == "action taken":
             return logged
         if self.probability_of == "sending":
-            return take_probability(logged, points.action, points.available, self.probability, points.problems)
-        drawn = np.flatnonzero((points.available == 1) & np.isin(points.action, range(len(self.action_names))))
+            return take_probability(logged, action, columns["available"], self.probability, problems)
+        drawn = np.flatnonzero((columns["available"] == 1) & np.isin(action, range(len(self.action_names))))
         if not ((logged[drawn] < 0) | (logged[drawn] > 1)).any():  # Those are reported later.
-            action = points.action[drawn].astype(np.int64)
-            require_reading(action, logged[drawn], person[drawn], actions=self.action_names, column=self.probability)
+            codes = action[drawn].astype(np.int64)
+            person = columns["participant_index"][drawn]
+            require_reading(codes, logged[drawn], person, actions=self.action_names, column=self.probability)
         return logged
 
 

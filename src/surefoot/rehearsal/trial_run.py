@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.log_columns import Problems
-from surefoot.data.trajectories import DecisionPoints, Trajectories
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.numerics.random_streams import streams
 from surefoot.policies.policies import Policies
@@ -23,7 +23,7 @@ from surefoot.rehearsal.plan import UPDATE_HOUR, Candidate, TrialDesign
 from surefoot.simulators.simulator import Seed, Simulator, stack_rules
 from surefoot.study import Study, TrialSection
 from surefoot.study.log_description import ScreenSection
-from surefoot.study.log_reader import MeasuredLogs, finish_logs, restore_outcome
+from surefoot.study.log_reader import StudyLogs, check_measured, finish_logs, restore_outcome
 from surefoot.trial_rules.choices import (
     NEVER,
     SOURCES,
@@ -319,8 +319,8 @@ class _Trials:
         measured = self._measure(trial, day)
 
         def label(row: int) -> str:
-            name = measured.participants[measured.participant_index[row]]
-            return f"decision point {measured.points.time[row]} of participant {name}"
+            logs = measured.logs
+            return f"decision point {logs.time[row]} of participant {logs.participants[logs.participant_index[row]]}"
 
         try:
             proposal = propose_policy(
@@ -336,7 +336,7 @@ class _Trials:
         refused = tuple(finding.check for finding in proposal.findings if not finding.passed)
         return UpdateRecord(day, proposal.state, refused, proposal.message, perf_counter() - began)
 
-    def _measure(self, trial: int, day: int) -> MeasuredLogs:
+    def _measure(self, trial: int, day: int) -> StudyLogs:
         """Everything known in one trial in the night after a day, participant after participant."""
         simulation = self._simulation
         present = np.arange(simulation.rewards.shape[2]) < simulation.time[trial][:, None]
@@ -347,22 +347,18 @@ class _Trials:
         derived = {name: measured[:, names.index(name)] for name in self._study.derived_states}
         read = [number for number, name in enumerate(names) if name not in derived]
         reported = np.where(self._has_arrived(trial, day, people, time), simulation.reported[trial][present], np.nan)
-        return MeasuredLogs(
-            participants=np.array(self._ids)[entered],
-            participant_index=index,
-            row=np.arange(len(people)),
-            points=DecisionPoints(
-                time=time,
-                state=measured[:, read],
-                available=(self._source[trial, people, time] != UNAVAILABLE).astype(np.float64),
-                action=simulation.actions[trial][present].astype(np.float64),
-                probability=simulation.probability[trial][present],
-                reward=restore_outcome(reported, self._study.reward),
-                implausible={},
-                problems=Problems(participant=lambda row: self._ids[people[row]]),
-            ),
-            derived=derived or None,
-        )
+        columns = {
+            "participants": np.array(self._ids)[entered],
+            "participant_index": index,
+            "time": time,
+            "state": measured[:, read],
+            "available": (self._source[trial, people, time] != UNAVAILABLE).astype(np.float64),
+            "action": simulation.actions[trial][present].astype(np.float64),
+            "probability": simulation.probability[trial][present],
+            "reward": restore_outcome(reported, self._study.reward),
+        }
+        problems = Problems(participant=lambda row: self._ids[people[row]])
+        return replace(check_measured(self._study, columns, problems), derived=derived or None)
 
     def _has_arrived(self, trial: int, day: int, people: NDArray[np.int64], time: NDArray[np.int64]) -> Marks:
         """Which outcomes are known in the night after a day: not too late to count, and not after somebody left."""
@@ -376,8 +372,8 @@ class _Trials:
 
     def finish(self, trial: int) -> TrialRecord:
         measured = self._measure(trial, self._design.calendar_days - 1)
-        people = measured.participant_index
-        time = np.asarray(measured.points.time)
+        people = measured.logs.participant_index
+        time = np.asarray(measured.logs.time)
         own_day = time // self._design.per_day
         return TrialRecord(
             logs=finish_logs(self._study, measured).logs,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,36 +25,12 @@ from surefoot.data.log_table import (
 )
 from surefoot.data.mean_weights import take_probability
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
-from surefoot.data.trajectories import DecisionPoints, Trajectories, read_decision_points
+from surefoot.data.trajectories import Trajectories, read_columns
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import Screen, as_seconds, screen_values
 from surefoot.screening.screener import LearnedPatterns, Screener
 from surefoot.study.log_description import LogDescription, Reward, ScreenSection
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredLogs:
-    """Logs as they were measured: read, but neither screened nor scaled."""
-
-    participants: NDArray[Any]
-    """Sorted ids."""
-    participant_index: NDArray[np.int64]
-    """For each row the position of its participant in `participants`."""
-    row: NDArray[np.int64]
-    """For each row its number in the input, from 0."""
-    points: DecisionPoints
-    """Every column by its role; values outside the study's ranges are missing."""
-    extra: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    """Columns that only the screen needs."""
-    derived: Mapping[str, NDArray[np.float64]] | None = None
-    """Derived states at the time of the decision; None where they are computed from the rows."""
-    unnamed: tuple[UnnamedAvailability, ...] = ()
-    """Columns that look like availability, where the study names none."""
-
-    def with_state(self, state: NDArray[np.float64]) -> MeasuredLogs:
-        """The same rows with other values of the state variables."""
-        return replace(self, points=replace(self.points, state=state))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +52,12 @@ class StudyLogs:
     """Name, size and SHA-256 of the input files; empty for logs from memory."""
     outside: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
     """For every column with a plausible range: the rows whose value lay outside it."""
+    extra: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """Columns that only the screen needs, until it has run."""
+    derived: Mapping[str, NDArray[np.float64]] | None = None
+    """Derived states at the time of the decision, until they join the states; None if they are computed from the rows."""
+    problems: Problems = field(default_factory=Problems)
+    """How messages name the rows."""
 
     @property
     def measured_reward(self) -> NDArray[np.float64]:
@@ -146,9 +127,9 @@ def parse_logs(study: LogDescription, rows: LogTable, *, usual: LearnedPatterns 
 
 def measure_logs(
     study: LogDescription, rows: LogTable, derived: Mapping[str, NDArray[np.float64]] | None = None
-) -> MeasuredLogs:
-    """Every column by its role, neither screened nor scaled; `derived` are derived states at the time of the decision."""
-    points = read_decision_points(
+) -> StudyLogs:
+    """Logs as measured, neither screened nor scaled; `derived` are derived states at the time of the decision."""
+    columns, implausible, problems = read_columns(
         rows,
         time=study.columns.time,
         state={name: (column, replace(kind, centre=0.0, scale=1.0)) for name, (column, kind) in study.state_kinds.items()},
@@ -161,53 +142,60 @@ def measure_logs(
     )
     extra = {}
     for name, role in study.extra_columns().items():
-        column = rows.column(name, points.problems)
+        column = rows.column(name, problems)
         extra[name] = as_seconds(column.times()) if role == "enrolment" else column.numbers()
-    unnamed = find_unnamed_availability(rows.table, log_layout(study).columns, points.action)
-    return MeasuredLogs(rows.participants, rows.participant_index, rows.row, points, extra, derived, unnamed)
+    outside = {study.state_kinds[name][0]: where for name, where in implausible.items()}
+    unnamed = find_unnamed_availability(rows.table, log_layout(study).columns, columns["action"])
+    measured = check_measured(study, columns, problems, outside, unnamed)
+    return replace(measured, row=rows.row, extra=extra, derived=derived)
 
 
-def finish_logs(study: LogDescription, measured: MeasuredLogs, *, usual: LearnedPatterns | None = None) -> StudyLogs:
-    """Measured logs, screened, scaled and transformed as the study asks."""
-    points = measured.points
-    index = measured.participant_index
+def check_measured(
+    study: LogDescription,
+    columns: dict[str, Any],
+    problems: Problems,
+    outside: Mapping[str, NDArray[np.bool_]] | None = None,
+    unnamed: tuple[UnnamedAvailability, ...] = (),
+) -> StudyLogs:
+    """Validated logs as measured from the columns that `Trajectories.validated` takes."""
     reward = study.reward
-    outside = {study.state_kinds[name][0]: rows for name, rows in points.implausible.items()}
-    state = points.state
-    raw = points.reward
+    raw = columns["reward"]
+    outside = dict(outside or {})
     if reward.range is not None:
         outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
         raw = np.where(outside[reward.column], np.nan, raw)
-    build = partial(
-        Trajectories.validated,
-        participants=measured.participants,
-        participant_index=index,
-        time=points.time,
-        available=points.available,
-        action=points.action,
-        probability=_choose_probability(study, points),
+    probability = _choose_probability(study, columns, problems)
+    logs = Trajectories.validated(
+        **{**columns, "reward": raw, "probability": probability},
+        state_names=study.read_names,
         action_names=study.actions.names,
-        names=_name_columns(study, measured.unnamed),
-        problems=points.problems,
+        names=_name_columns(study, unnamed),
+        problems=problems,
     )
+    people = len(logs.participants)
+    counts = {name: np.bincount(logs.participant_index[rows], minlength=people) for name, rows in outside.items()}
+    return StudyLogs(logs, logs.reward, counts, np.arange(len(logs)), outside=outside, problems=problems)
+
+
+def finish_logs(study: LogDescription, measured: StudyLogs, *, usual: LearnedPatterns | None = None) -> StudyLogs:
+    """Measured logs, screened, scaled and transformed as the study asks."""
+    logs = measured.logs
     screen = None
     if study.screen is not None and study.screen.on:
         # Derived states hold actions, which a screen must not see.
-        logs = build(state=state, reward=raw, state_names=study.read_names)
-        screen = _screen_logs(study, logs, measured, usual)
-        state = screen.logs.state
-        raw = screen.logs.reward
-    transformed = transform_reward(raw, reward, points.problems)
+        screen = _screen_logs(study, measured, usual)
+        logs = screen.logs
+    transformed = transform_reward(logs.reward, study.reward, measured.problems)
+    measured.problems.raise_any()
     derived = measured.derived
     if derived is None and study.derived_states:
-        derived = derive_states(study.derived_states, index, points.time, points.action, transformed, study.days)
+        action = logs.action.astype(np.float64)
+        derived = derive_states(study.derived_states, logs.participant_index, logs.time, action, transformed, study.days)
     kinds = [kind for name, (_, kind) in study.state_kinds.items() for _ in study.columns_of(name)]
-    scaled = (state - [kind.centre for kind in kinds]) / [kind.scale for kind in kinds]
-    joined = join_states(study, scaled, derived or {})
-    logs = build(state=joined, reward=transformed, state_names=study.state_names)
-    people = len(measured.participants)
-    counts = {name: np.bincount(index[rows], minlength=people) for name, rows in outside.items()}
-    return StudyLogs(logs, raw, counts, measured.row, screen, outside=outside)
+    scaled = (logs.state - [kind.centre for kind in kinds]) / [kind.scale for kind in kinds]
+    state = join_states(study, scaled, derived or {})
+    finished = replace(logs, state=state, reward=transformed, state_names=study.state_names, sorted_rows=logs.order)
+    return replace(measured, logs=finished, raw_reward=logs.reward, screen=screen, extra={}, derived=None)
 
 
 def join_states(
@@ -245,16 +233,18 @@ def _name_columns(study: LogDescription, unnamed: tuple[UnnamedAvailability, ...
     )
 
 
-def _choose_probability(study: LogDescription, points: DecisionPoints) -> NDArray[np.float64]:
+def _choose_probability(study: LogDescription, columns: dict[str, Any], problems: Problems) -> NDArray[np.float64]:
     """The probability of the action taken: logged, derived from that of sending, or the design's; NaN where unknown."""
     design = study.actions.probabilities
     column = study.columns.probability
+    action = columns["action"]
+    logged: NDArray[np.float64] = columns["probability"]
     if design is not None:
         known = np.append(np.asarray(design), np.nan)
-        return known[np.where(np.isnan(points.action), len(design), points.action).astype(np.int64)]
+        return known[np.where(np.isnan(action), len(design), action).astype(np.int64)]
     if column is None or study.columns.probability_of == "action taken":
-        return points.probability
-    return take_probability(points.probability, points.action, points.available, column, points.problems)
+        return logged
+    return take_probability(logged, action, columns["available"], column, problems)
 
 
 def _list_screened(study: LogDescription) -> dict[str, tuple[int, ...]]:
@@ -297,8 +287,9 @@ def _make_screener(study: LogDescription, *, clock: bool) -> Screener:
     return Screener(layout, section.detectors(), section.outcome)
 
 
-def _screen_logs(study: LogDescription, logs: Trajectories, measured: MeasuredLogs, usual: LearnedPatterns | None) -> Screen:
+def _screen_logs(study: LogDescription, measured: StudyLogs, usual: LearnedPatterns | None) -> Screen:
     """Screen values as they were measured, before scaling and transforms."""
+    logs = measured.logs
     screener = _make_screener(study, clock=logs.time.dtype.kind == "M")
     targets = _list_screened(study)
     matrix = np.column_stack([logs.state, logs.reward])

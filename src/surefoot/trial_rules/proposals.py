@@ -16,7 +16,7 @@ from surefoot.inference.sandwich import Influences, compute_influences
 from surefoot.learning.methods import Method
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs, TrialSection
-from surefoot.study.log_reader import MeasuredLogs, finish_logs
+from surefoot.study.log_reader import finish_logs
 from surefoot.trial_rules import policy_checks
 from surefoot.trial_rules.policy_checks import PolicyFinding, find_influences
 
@@ -49,9 +49,9 @@ def find_limits(values: NDArray[np.float64], widths: float) -> tuple[float, floa
     return (float(middle - widths * (high - low)), float(middle + widths * (high - low))) if high > low else None
 
 
-def blank_implausible(study: Study, measured: MeasuredLogs, widths: float) -> tuple[MeasuredLogs, list[ImplausibleValue]]:
+def blank_implausible(study: Study, measured: StudyLogs, widths: float) -> tuple[StudyLogs, list[ImplausibleValue]]:
     """The logs with implausible values made missing, and what was blanked, row by row."""
-    state = measured.points.state
+    state = measured.logs.state
     blanked = []
     next_column = 0
     for name, (_, kind) in study.state_kinds.items():
@@ -62,10 +62,11 @@ def blank_implausible(study: Study, measured: MeasuredLogs, widths: float) -> tu
         rows = np.flatnonzero((values < limits[0]) | (values > limits[1])) if limits is not None else ()
         if limits is None or not len(rows):
             continue
-        state = state.copy() if state is measured.points.state else state
+        state = state.copy() if state is measured.logs.state else state
         state[rows, column] = np.nan
         blanked += [ImplausibleValue(int(measured.row[row]), name, float(values[row]), limits) for row in rows]
-    return measured.with_state(state), sorted(blanked, key=lambda value: value.row)
+    blanked_logs = replace(measured, logs=measured.logs.with_values(state=state))
+    return blanked_logs, sorted(blanked, key=lambda value: value.row)
 
 
 def find_shared_influences(method: Method) -> Influences | None:
@@ -144,7 +145,7 @@ class Proposal:
 
 def propose_policy(
     study: Study,
-    measured: MeasuredLogs,
+    measured: StudyLogs,
     live: Policies | None,
     live_coefficients: list[dict[str, Any]],
     *,

@@ -87,8 +87,8 @@ def test_limits_come_from_the_middle_of_the_data():
     measured = measure_logs(study, LogTable.of(pa.table({**frame, "place": ["home"] * 102}), "participant"))
     kept, blanked = blank_implausible(study, measured, 10)
     assert [(one.row, one.variable, one.value) for one in blanked] == [(101, "weather", -18.2)]
-    assert np.array_equal(kept.points.state[:101], measured.points.state[:101])
-    assert np.isnan(kept.points.state[101, 0]) and not np.isnan(measured.points.state).any()
+    assert np.array_equal(kept.logs.state[:101], measured.logs.state[:101])
+    assert np.isnan(kept.logs.state[101, 0]) and not np.isnan(measured.logs.state).any()
 
 
 def test_coefficients_may_move_by_so_many_standard_errors():

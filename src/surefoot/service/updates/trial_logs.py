@@ -16,7 +16,7 @@ from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.participants import IS_WITHDRAWN
 from surefoot.service.trial.states import ORDERED, context_columns, count_times
 from surefoot.study import Study, StudyLogs
-from surefoot.study.log_reader import MeasuredLogs, finish_logs, measure_logs
+from surefoot.study.log_reader import finish_logs, measure_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +61,7 @@ def make_columns(study: Study, rows: list[Any]) -> dict[str, pa.Array]:
     }
 
 
-def measure_rows(study: Study, rows: list[Any]) -> MeasuredLogs:
+def measure_rows(study: Study, rows: list[Any]) -> StudyLogs:
     """The log as an update takes it; `row` counts the given rows."""
     import pyarrow as pa
 
