@@ -18,6 +18,7 @@ import torch
 
 import surefoot as sf
 from surefoot.learning.batch import Batch
+from surefoot.policies.features import critic_features
 from surefoot.policies.rules import Boltzmann
 from surefoot.simulators import HeartSteps
 
@@ -51,7 +52,7 @@ def study_on_device(people):
     spoiled = (torch.rand((people, TUPLES), **draw) < 0.08) & (action == 1)
     reward += spoiled * 5 * reward.abs().mean(dim=1, keepdim=True)
     ones = torch.ones_like(reward)  # everything can be used, and counts in full
-    return state, action, reward, ones, ones
+    return state, action, reward, ones
 
 
 def fit_batch(method, arrays, block):
@@ -60,21 +61,26 @@ def fit_batch(method, arrays, block):
     learned = []
     for first in range(0, len(arrays[0]), block):
         part = [array[first : first + block] for array in arrays]
-        learned.append(method.fit_batch(Batch(*part, actions=2, critic_sees=seen, policy_sees=seen)))
+        learned.append(method.fit_batch(make_batch(*part, seen)))
     return learned
+
+
+def make_batch(state, action, reward, weights, seen):
+    features = critic_features(state, action, 2)
+    return Batch(features, state, action, reward, weights, 2, critic_sees=seen, policy_sees=seen)
 
 
 def compare(method, arrays):
     """The largest difference between GPU and NumPy among the first people, in coefficients of critic and policy."""
     few = [array[:COMPARED] for array in arrays]
-    there = fit_batch(method, few, COMPARED)[0]
+    (there, gpu_rule, _) = fit_batch(method, few, COMPARED)[0]
     host = [array.cpu().numpy() for array in few]
-    here = method.fit_batch(Batch(*host, actions=2, critic_sees=np.ones(3), policy_sees=np.ones(3)))
-    rules = zip(there.rule.arrays().values(), here.rule.arrays().values(), strict=True)
+    here, cpu_rule, _ = method.fit_batch(make_batch(*host, np.ones(3)))
+    rules = zip(gpu_rule.arrays().values(), cpu_rule.arrays().values(), strict=True)
     return {
-        "critic": difference(there.critic.coef, here.critic.coef),
+        "critic": difference(there.fit.coef, here.fit.coef),
         "policy": max(difference(gpu, cpu) for gpu, cpu in rules),
-        "weights": difference(there.critic.weights, here.critic.weights),
+        "weights": difference(there.fit.weights, here.fit.weights),
     }
 
 

@@ -126,7 +126,7 @@ def measure_cell(kind, spread, people, points):
     }
     estimates, before, noted = [], [], 0
     for logs in list_studies(kind, spread, people, points):
-        data = LongRunLogs.of_logs(logs, sf.method("ahead").make_critic())
+        data = LongRunLogs.of_logs(logs, sf.critics.Ridge())
         decisions = {name: policies[name].probabilities(logs.state[data.following]) for name in POLICIES}
         values, notes = value_long_run(data, decisions, dict.fromkeys(POLICIES, 0.0))
         noted += any("people differ" in note for note in notes)
@@ -217,7 +217,7 @@ def measure_study(number):
     simulator = HeartSteps(participants=PEOPLE)
     references = sf.simulators.reference_policies(simulator)
     logs = simulator.collect(sf.policies.coin(2), decision_points=POINTS, seed=SEED + 1 + number)
-    data = LongRunLogs.of_logs(logs, sf.method("ahead").make_critic())
+    data = LongRunLogs.of_logs(logs, sf.critics.Ridge())
     decisions = {name: policy.probabilities(logs.state[data.following]) for name, policy in references.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sf.FitWarning)

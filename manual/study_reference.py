@@ -22,7 +22,7 @@ INTRODUCTION = """# Every key of the study file
 Made from the model that reads `study.toml`, so it is whole; [the study file](../study-file.md) explains the same with
 examples. A key that is not here is an error that names the nearest valid one.
 """
-PARAMETERS = "Parameters of the method that `name` chooses; [its class](api/surefoot.md) says more."
+PARAMETERS = "Parameters of the method that `name` chooses and of its parts; a part's may also stand in its own section."
 LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 TYPES = {"string": "text", "number": "a number", "integer": "a whole number", "boolean": "`true` or `false`"}
 
@@ -128,7 +128,8 @@ def _say_type(schema: dict[str, Any], whole: dict[str, Any]) -> str:
         inner = schema.get("items") or (schema.get("prefixItems") or [{}])[0]
         return f"a list of {_say_type(inner, whole)}" if "prefixItems" not in schema else "`[lowest, highest]`"
     if schema.get("type") == "object":
-        return f"{{ NAME = {_say_type(schema.get('additionalProperties') or {}, whole)} }}"
+        values = schema.get("additionalProperties")
+        return f"{{ NAME = {_say_type(values if isinstance(values, dict) else {}, whole)} }}"
     limits = [f"{words} {schema[key]:g}" for key, words in LIMITS.items() if key in schema]
     return ", ".join([TYPES.get(schema.get("type", ""), "anything"), *limits])
 
@@ -142,10 +143,12 @@ def _say_default(required: bool, value: Any) -> str:
 def _describe_parameters() -> str:
     defaults: dict[str, dict[str, list[str]]] = {}
     meanings: dict[str, str] = {}
-    for name, (kind, _) in METHODS.items():
-        for part in reversed(kind.__mro__):
-            meanings |= read_attributes(part) if part.__module__.startswith("surefoot") else {}
-        for key, value in method(name).get_params(deep=False).items():
+    for name in METHODS:
+        made = method(name)
+        for owner in (made, *made.parts.values()):
+            for base in reversed(type(owner).__mro__):
+                meanings |= read_attributes(base) if base.__module__.startswith("surefoot") else {}
+        for key, value in made.list_settings().items():
             if key not in SET_BY_STUDY:
                 defaults.setdefault(key, {}).setdefault(f"`{json.dumps(value)}`", []).append(name)
     rows = [f"| `{key}` | {meanings[key]} | {_say_defaults(found)} |" for key, found in sorted(defaults.items())]

@@ -1,6 +1,6 @@
 """Parts from outside the package go wherever the built-in ones go."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -15,11 +15,13 @@ from surefoot.cli import app
 from surefoot.data.column_kinds import KINDS, StateValues, VariableKind, register_kind
 from surefoot.evaluation import ESTIMATORS, Estimator, evaluate, register_estimator
 from surefoot.explain import explain
-from surefoot.learning.critics import CRITICS, Removal, RemovingCritic, register_critic
-from surefoot.learning.critics.ridge import fit_ridge
+from surefoot.learning.critics import CRITICS, Critic, Removal, RemovingCritic, fit_ridge, register_critic
 from surefoot.learning.filters import FILTERS, Filter, register_filter
 from surefoot.learning.penalty_units import PENALTY_UNITS, AbsoluteUnits
-from surefoot.learning.pooling import POOLINGS, PersonPooling, register_pooling
+from surefoot.learning.pooling import POOLINGS, Person, register_pooling
+from surefoot.learning.rules import RULE_LEARNERS, RuleLearner, register_rule_learner
+from surefoot.numerics.masked_quantiles import scaled_mad
+from surefoot.policies.rules import Fixed
 from surefoot.service.trial.states import context_to_state
 from surefoot.study.draft import draft_study
 from tests.studies import many
@@ -49,8 +51,31 @@ class Shears(RemovingCritic):
     limit: float = 4000.0
 
     def fit(self, batch):
-        kept = np.where(batch.rewards < self.tau * self.limit, batch.weights, 0.0)
-        return fit_ridge(batch.features, batch.rewards, kept, penalty=batch.penalty, arms=batch.arms)
+        kept = np.where(batch.reward < self.tau * self.limit, batch.weights, 0.0)
+        return fit_ridge(batch.features, batch.reward, kept, penalty=batch.penalty, arms=batch.arms)
+
+
+@dataclass(frozen=True)
+class Huber(Critic):
+    """Weighted least squares with u = min(1, δ σ / |residual|): a large residual counts less, and none is removed."""
+
+    name: ClassVar[str] = "huber"
+    title: ClassVar[str] = "Huber's critic"
+    delta: float = 1.345
+
+    def check_parameters(self):
+        super().check_parameters()
+        if self.delta <= 0:
+            raise sf.InputError(f"delta is {self.delta}; it must be above 0")
+
+    def fit(self, batch):
+        weights = batch.weights
+        for _ in range(10):
+            fit = fit_ridge(batch.features, batch.reward, weights, penalty=batch.penalty, arms=batch.arms)
+            residuals = fit.find_residuals(batch.features, batch.reward)
+            scale = scaled_mad(residuals, batch.weights > 0, np.zeros(len(residuals)))[:, None]
+            weights = batch.weights * np.minimum(1.0, self.delta * scale / np.maximum(np.abs(residuals), 1e-12))
+        return replace(fit, weights=weights)
 
 
 class Agreement(Estimator):
@@ -82,6 +107,12 @@ class MoreRobust(Estimator):
 def shears():
     yield register_critic(Shears)
     CRITICS.unregister("shears")
+
+
+@pytest.fixture
+def huber():
+    yield register_critic(Huber)
+    CRITICS.unregister("huber")
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +171,80 @@ def test_a_critic_works_in_the_study_file_and_at_the_command_line(shears, logs, 
     assert "shears critic" in run("evaluate", file, "--study", study, "--critic", "shears")
 
 
+@pytest.mark.parametrize("pooling", ["person", "all", "partial"])
+def test_a_critic_with_soft_weights_and_a_parameter_goes_through_everything(huber, logs, pooling, tmp_path):
+    fitted = sf.method("accb", critic="huber", delta=2, pooling=pooling).fit(logs)
+    assert fitted.critic_ == Huber(delta=2) and fitted.get_params()["critic__delta"] == 2
+    assert ((fitted.weights_ > 0) & (fitted.weights_ < 1)).any() and not fitted.removed_.any()
+    strict = sf.method("accb", critic=Huber(delta=0.5), pooling=pooling).fit(logs)
+    assert strict.weights_.sum() < fitted.weights_.sum()
+    loose = sf.method("accb", critic="huber", delta=1e9, pooling=pooling).fit(logs)
+    assert_allclose(loose.critic_coef_, sf.method("accb", pooling=pooling).fit(logs).critic_coef_, rtol=1e-6)
+    assert "Huber's critic" in audit(fitted).check("depends on tau").reason
+    assert "critic huber, delta 2" in explain(fitted, draws=5).card().markdown()
+    evaluated = evaluate(logs, {"it": fitted.set_params(delta=1.0)}, critic=Huber(delta=2.0))
+    assert np.isfinite(evaluated.value("it").value.value)
+    fitted.policies_.save(tmp_path / "policies.json")
+    saved = sf.policies.load(tmp_path / "policies.json").rule.coefficients()
+    assert_array_equal(saved, fitted.policies_.rule.coefficients())
+
+
+def test_a_critic_with_a_parameter_works_in_the_study_file(huber, logs, tmp_path):
+    file = tmp_path / "logs.csv"
+    pyarrow.csv.write_csv(logs.to_frame("pyarrow"), file)
+    coefficients = []
+    for number, keys in enumerate(
+        (
+            'parameters = { critic = "huber", delta = 2 }',
+            '[method.critic]\nname = "huber"\ndelta = 2',
+            'critic = { name = "huber", delta = 2.0 }',
+            'parameters = { critic = "huber" }',
+        )
+    ):
+        study = tmp_path / f"study{number}.toml"
+        study.write_text(STUDY.replace('parameters = { critic = "shears" }', keys))
+        fitted = sf.fit_study(file, study)
+        assert fitted.manifest["method"]["parameters"]["critic"] == "huber"
+        coefficients.append(fitted.policies.rule.coefficients())
+    assert_array_equal(coefficients[0], coefficients[1])
+    assert_array_equal(coefficients[0], coefficients[2])
+    assert (coefficients[0] != coefficients[3]).any()
+    assert "critic huber, delta 2" in run("explain", file, "--study", tmp_path / "study1.toml")
+    for keys, message in (
+        (
+            "detla = 2",
+            r"line 14, key 'method.critic.detla': critic 'huber' has no parameter 'detla' \(did you mean 'delta'\?\)",
+        ),
+        ("delta = 0", "line 14, key 'method.critic.delta': delta is 0; it must be above 0"),
+        ('delta = "two"', "line 14, key 'method.critic.delta': delta is 'two'; it must be a number"),
+    ):
+        with pytest.raises(sf.InputError, match=message):
+            sf.Study.parse(STUDY.replace('parameters = { critic = "shears" }', f'[method.critic]\nname = "huber"\n{keys}'))
+
+
+@dataclass(frozen=True)
+class Steady(RuleLearner):
+    """Sends with the same probability in every state."""
+
+    name: ClassVar[str] = "steady"
+    title: ClassVar[str] = "the toy rule"
+    needs_coefficients: ClassVar[bool] = False
+    probability: float = 0.5
+
+    def learn(self, result):
+        fits = len(result.scale)
+        return Fixed(np.tile([1 - self.probability, self.probability], (fits, 1))), np.ones(fits, dtype=bool)
+
+
+def test_a_rule_learner_owns_its_parameters(logs):
+    register_rule_learner(Steady)
+    try:
+        fitted = sf.method("ro-accb", rule="steady", probability=0.25).fit(logs)
+    finally:
+        RULE_LEARNERS.unregister("steady")
+    assert_array_equal(fitted.predict_proba(logs)[:, 1], 0.25)
+
+
 def test_a_critic_that_is_not_registered_is_refused_in_the_study_file():
     with pytest.raises(
         sf.InputError, match=r"line 12, key 'method.parameters.critic': there is no critic 'shears'.*'ridge'"
@@ -182,13 +287,26 @@ def test_an_estimator_may_learn_a_reward_model_for_each_policy():
     assert page.count("more robust doubly robust") >= 3
 
 
+@dataclass(frozen=True)
+class Shrink(Filter):
+    """Divides every value."""
+
+    name: ClassVar[str] = "shrink"
+    factor: float = 2.0
+
+    def clean_series(self, values, present):
+        return values / self.factor
+
+
 def test_a_filter_is_found_by_its_name(logs):
-    register_filter(Filter("halve", lambda values, present: values / 2))
+    register_filter(Shrink)
     try:
-        fitted = sf.method("accb", filter="halve").fit(logs)
+        halved = sf.method("accb", filter="shrink").fit(logs)
+        fitted = sf.method("accb", filter="shrink", factor=4.0).fit(logs)
     finally:
-        FILTERS.unregister("halve")
-    assert_array_equal(fitted.logs_.reward, logs.reward / 2)
+        FILTERS.unregister("shrink")
+    assert_array_equal(halved.logs_.reward, logs.reward / 2)
+    assert_array_equal(fitted.logs_.reward, logs.reward / 4)
 
 
 def test_a_name_is_given_once():
@@ -196,7 +314,8 @@ def test_a_name_is_given_once():
         register_critic(CRITICS.find("ridge"))
 
 
-class HalvesPooling(PersonPooling):
+@dataclass(frozen=True)
+class Halves(Person):
     """People with even and with odd ids share a fit each."""
 
     name: ClassVar[str] = "halves"
@@ -215,7 +334,7 @@ class HalvesPooling(PersonPooling):
 
 
 def test_a_pooling_says_who_shares_a_fit(logs):
-    register_pooling(HalvesPooling())
+    register_pooling(Halves)
     try:
         fitted = sf.method("ro-accb", pooling="halves").fit(logs)
     finally:

@@ -26,26 +26,25 @@ if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
     from surefoot.fitting import FittedStudy, fit_study
     from surefoot.inference.pilot_priors import estimate_prior
-    from surefoot.learning import filters
-    from surefoot.learning.methods import ACCB, METHODS, SACCB, LinUCB, PosteriorSampler, method
+    from surefoot.learning import critics, filters, pooling, rules
+    from surefoot.learning import horizon as horizons
+    from surefoot.learning.methods import METHODS, Method, method
     from surefoot.study import Study, StudyLogs
 
 __all__ = [
-    "ACCB",
     "METHODS",
-    "SACCB",
     "FitWarning",
     "FittedStudy",
     "InputError",
-    "LinUCB",
+    "Method",
     "NotFittedError",
-    "PosteriorSampler",
     "Study",
     "StudyLogs",
     "Trajectories",
     "__version__",
     "audit",
     "client",
+    "critics",
     "datasets",
     "effects",
     "estimate_prior",
@@ -54,10 +53,13 @@ __all__ = [
     "filters",
     "fit_study",
     "fitting",
+    "horizons",
     "method",
     "policies",
+    "pooling",
     "regression",
     "rehearsal",
+    "rules",
     "sample_size",
     "screening",
     "simulators",
@@ -66,13 +68,14 @@ __all__ = [
 
 _LATER = {
     "Trajectories": "surefoot.data.trajectories",
-    **dict.fromkeys(("ACCB", "METHODS", "SACCB", "LinUCB", "PosteriorSampler", "method"), "surefoot.learning.methods"),
+    **dict.fromkeys(("METHODS", "Method", "method"), "surefoot.learning.methods"),
     **dict.fromkeys(("Study", "StudyLogs"), "surefoot.study"),
     **dict.fromkeys(("FittedStudy", "fit_study"), "surefoot.fitting"),
     "estimate_prior": "surefoot.inference.pilot_priors",
 }
 _MODULES_LATER = {
-    "filters": "surefoot.learning.filters",
+    **{name: f"surefoot.learning.{name}" for name in ("critics", "filters", "pooling", "rules")},
+    "horizons": "surefoot.learning.horizon",
     **{
         name: f"surefoot.{name}"
         for name in (

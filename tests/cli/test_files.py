@@ -274,12 +274,12 @@ def test_a_prior_from_a_pilot_goes_into_the_study(tmp_path):
     pyarrow.csv.write_csv(logs.to_frame("pyarrow"), file)
     section = run("prior", file, "--study", study)
     with_prior = sf.Study.parse(text + section)
-    assert set(with_prior.method().prior) >= {"intercept", "send", "send × weather"}
+    assert set(with_prior.method().rule.prior) >= {"intercept", "send", "send × weather"}
     without, informed = (one.method().fit(logs).critic_coef_ for one in (sf.Study.parse(text), with_prior))
     assert (without != informed).any()
     with pytest.raises(sf.InputError, match=r"method\.prior.*there is no coefficient 'sned'.*did you mean 'send'"):
         sf.Study.parse(text + "[method.prior]\nsned = { mean = 0.0, scale = 1.0 }\n")
-    with pytest.raises(sf.InputError, match="ro-accb has no prior"):
+    with pytest.raises(sf.InputError, match="'prior' is a parameter of rule = 'posterior-sampling'"):
         sf.Study.parse(text.replace("hb-ts", "ro-accb").replace("parameters", "#") + section)
     study.write_text(text.replace("hb-ts", "ro-accb").replace("parameters", "#"))
     with pytest.raises(sf.InputError, match="ro-accb has no prior"):

@@ -141,7 +141,7 @@ def test_who_has_too_few_decision_points_has_no_policy_of_their_own(fitted, foun
 
 
 def test_the_policys_ends_are_percentiles_of_its_draws(fitted, found):
-    drawn = draw_policies(fitted, np.array([5, 7]), 30, 4)
+    drawn = draw_policies(fitted, fitted.joint_, np.array([5, 7]), 30, 4)
     assert drawn.shape == (2, 30, fitted.coef_.shape[1])
     assert_allclose(found.policy_low[[5, 7]], np.quantile(drawn, 0.025, axis=1))
     assert_allclose(found.policy_high[[5, 7]], np.quantile(drawn, 0.975, axis=1))
@@ -149,8 +149,8 @@ def test_the_policys_ends_are_percentiles_of_its_draws(fitted, found):
 
 def test_draws_are_of_the_advantage_and_do_not_depend_on_company(fitted, logs):
     """Mean + root of the covariance · the participant's own numbers; with no doubt every draw is the fit's own policy."""
-    together = draw_policies(fitted, np.array([2, 9]), 6, 1)
-    assert_allclose(draw_policies(fitted, np.array([9]), 6, 1)[0], together[1], rtol=1e-9)
+    together = draw_policies(fitted, fitted.joint_, np.array([2, 9]), 6, 1)
+    assert_allclose(draw_policies(fitted, fitted.joint_, np.array([9]), 6, 1)[0], together[1], rtol=1e-9)
     sure = replace(fitted.joint_.advantage, covariance=0 * fitted.joint_.advantage.covariance)
     seen = []
 
@@ -158,15 +158,11 @@ def test_draws_are_of_the_advantage_and_do_not_depend_on_company(fitted, logs):
         seen.append(outlook.advantage.mean)
         return fitted.fit_batch(batch, outlook)
 
-    names = ("logs_", "critic_sees_", "policy_sees_", "forgetting")
-    attributes = {name: getattr(fitted, name) for name in names}
-    stand_in = SimpleNamespace(
-        **attributes, list_centres=fitted.list_centres, joint_=replace(fitted.joint_, advantage=sure), fit_batch=fit_batch
-    )
-    certain = draw_policies(stand_in, np.array([2, 9]), 3, 1)
+    names = ("logs_", "forgetting", "list_centres", "make_batch")
+    stand_in = SimpleNamespace(**{name: getattr(fitted, name) for name in names}, fit_batch=fit_batch)
+    certain = draw_policies(stand_in, replace(fitted.joint_, advantage=sure), np.array([2, 9]), 3, 1)
     assert_allclose(certain, np.repeat(fitted.coef_[[2, 9], None], 3, axis=1), rtol=1e-6, atol=1e-9)
-    stand_in.joint_ = fitted.joint_
-    draw_policies(stand_in, np.array([2, 9]), 400, 1)
+    draw_policies(stand_in, fitted.joint_, np.array([2, 9]), 400, 1)
     covariance = fitted.joint_.advantage.covariance[[2, 9]]
     drawn = seen[-1].reshape(2, 400, -1)
     assert_allclose(drawn.mean(axis=1), fitted.joint_.advantage.mean[[2, 9]].reshape(2, -1), atol=0.2 * drawn.std())

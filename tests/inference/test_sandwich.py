@@ -6,8 +6,8 @@ from scipy import stats
 import surefoot as sf
 from surefoot.inference import sandwich
 from surefoot.inference.sandwich import Influences, compute_influences, estimate_density, takes_refits
+from surefoot.learning import rules
 from surefoot.learning.actor import optimise
-from surefoot.learning.methods import actor_critic
 from surefoot.numerics import arrays
 from surefoot.policies.features import effects, policy_features
 from tests.studies import many
@@ -259,7 +259,7 @@ def test_the_critic_is_left_out_alone_where_nobody_asks_for_the_policy(monkeypat
     (logs,), _, _ = many(1, 8, 30, seed=2, unit=500)
     fitted = pooled("ro-accb", logs, **parameters)
     expected = compute_influences(fitted).critic
-    monkeypatch.setattr(actor_critic, "optimise", None)
+    monkeypatch.setattr(rules, "optimise", None)
     influences = compute_influences(fitted, with_policy=False)
     assert influences.policy is None
     assert_array_equal(influences.critic, expected)

@@ -33,22 +33,60 @@ def test_parameters_of_a_regressor_go_through_its_method():
     assert method.get_params()["critic__n_estimators"] == 5
     assert "critic__n_estimators" not in method.get_params(deep=False)
     copy = clone(method).set_params(critic__n_estimators=7, critic_penalty=1.0)
-    assert (copy.critic.n_estimators, method.critic.n_estimators) == (7, 5)
-    assert method.set_params(critic__fit_intercept=False, critic=LinearRegression()).critic.fit_intercept is False
-    with pytest.raises(sf.InputError, match=r"ACCB has no parameter 'tua' \(did you mean 'tau'\?\)"):
-        method.set_params(tua=1.0)
-    with pytest.raises(sf.InputError, match="critic__alpha: critic is 'ridge', which has no parameters of its own"):
-        sf.method("accb").set_params(critic__alpha=1.0)
+    assert (copy.critic.regressor.n_estimators, method.critic.regressor.n_estimators) == (7, 5)
+    method.set_params(critic__fit_intercept=False, critic=LinearRegression())
+    assert method.critic.regressor.fit_intercept is False
+    with pytest.raises(sf.InputError, match="the regressor LinearRegression has no parameter 'alpha'"):
+        method.set_params(critic__alpha=1.0)
+
+
+def test_parameters_of_parts_go_through_the_method():
+    method = sf.method("ro-accb", critic=sf.critics.Capped(tau=2.0), rule=sf.rules.Actor(actor_penalty=0.5))
+    assert {"critic__tau": 2.0, "rule__actor_penalty": 0.5}.items() <= method.get_params().items()
+    assert method.set_params(critic__tau=3.0, actor_penalty=0.25).critic.tau == 3.0
+    assert clone(method).get_params() == method.get_params()
+    assert sf.method("ro-accb", tau=3.0, critic__refresh_threshold=True).critic == sf.critics.Capped(3.0, True)
+    assert sf.method("accb", critic={"name": "capped", "tau": 2}).critic == sf.critics.Capped(tau=2)
+    assert sf.method("ro-accb", critic={"tau": 2}).critic == sf.critics.Capped(tau=2)
+    assert method.set_params(critic="high-breakdown", tau=0.5).critic == sf.critics.HighBreakdown(tau=0.5)
+    assert method.set_params(filter="kalman", filter__deviations=4.0).filter == sf.filters.Kalman(4.0)
+    assert sf.method("ahead", max_gap=2).horizon == sf.horizons.LongRun(max_gap=2)
+    assert sf.method("ts", pooling="partial", random_walk=0.1).pooling == sf.pooling.Partial(random_walk=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"taw": 1.0}, r"there is no parameter 'taw' \(did you mean 'tau'\?\)"),
+        ({"critic__taw": 1.0}, r"critic 'capped' has no parameter 'taw' \(did you mean 'tau'\?\); it has \['tau', 'refresh"),
+        ({"critics__tau": 1.0}, r"there is no part 'critics' \(did you mean 'critic'\?\)"),
+        ({"exploration": 1.0}, "'exploration' is a parameter of rule = 'linucb', and here rule = 'actor'"),
+        ({"window": 7}, "'window' is a parameter of filter = 'hampel', and here filter = none"),
+        ({"filter__window": 7}, "filter__window: filter is None, which has no parameters"),
+        ({"pooling": 3}, "pooling is 3; give a name"),
+    ],
+)
+def test_an_unknown_parameter_is_named_with_its_part(changes, message):
+    with pytest.raises(sf.InputError, match=message):
+        sf.method("ro-accb").set_params(**changes)
+
+
+def test_what_was_learned_is_known_before_it_is_learned():
+    names = [name for name in dir(sf.Method) if name.endswith("_") and not name.startswith("_")]
+    assert {"policies_", "coef_", "critic_coef_", "weights_", "fitted_"} <= set(names)
+    assert not any(hasattr(sf.method("accb"), name) for name in names)
 
 
 @pytest.mark.parametrize("pooling", ["person", "all"])
 def test_a_grid_search_with_folds_of_people(logs, pooling):
-    grid = {"tau": [0.5, 2.0], "actor_penalty": [1e-4, 1e-2]}
-    search = GridSearchCV(sf.method("ro-accb", pooling=pooling), grid, cv=GroupKFold(3)).fit(logs, groups=logs.participant)
+    grid = {"critic__tau": [0.5, 2.0], "rule__actor_penalty": [1e-4, 1e-2]}
+    method = sf.method("ro-accb", pooling=pooling)
+    search = GridSearchCV(method, grid, scoring=sf.evaluation.score_method, cv=GroupKFold(3))
+    search.fit(logs, groups=logs.participant)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert len(set(search.cv_results_["mean_test_score"])) == 4
     best = search.best_estimator_
-    assert {name: getattr(best, name) for name in grid} == search.best_params_
+    assert {name: best.get_params()[name] for name in grid} == search.best_params_
     assert_array_equal(best.coef_, sf.method("ro-accb", pooling=pooling, **search.best_params_).fit(logs).coef_)
 
 
@@ -58,19 +96,19 @@ def test_a_score_is_of_people_whom_the_policy_does_not_know(logs):
     fitted = clone(method).fit(logs[known])
     others = logs[~known]
     expected = sf.evaluation.evaluate(others, {"it": fitted.policies_}).value("it").value.value
-    assert fitted.score(others) == expected
+    assert sf.evaluation.score_method(fitted, others) == expected
     (_, first), *_ = GroupKFold(3).split(logs, groups=logs.participant)
-    scores = cross_val_score(method, logs, cv=GroupKFold(3), groups=logs.participant)
+    scores = cross_val_score(method, logs, scoring=sf.evaluation.score_method, cv=GroupKFold(3), groups=logs.participant)
     rest = np.setdiff1d(np.arange(len(logs)), first)
-    assert scores[0] == clone(method).fit(logs[rest]).score(logs[first])
+    assert scores[0] == sf.evaluation.score_method(clone(method).fit(logs[rest]), logs[first])
 
 
 @pytest.mark.parametrize("pooling", ["person", "all"])
 def test_a_score_on_the_training_logs_is_cross_fitted(logs, pooling):
     method = sf.method("accb", pooling=pooling)
     expected = sf.evaluation.evaluate(logs, {"it": method}).value("it").value.value
-    assert method.score(logs) == expected
-    assert clone(method).fit(logs).score(logs) == expected
+    assert sf.evaluation.score_method(method, logs) == expected
+    assert sf.evaluation.score_method(clone(method).fit(logs), logs) == expected
 
 
 def test_probabilities_for_arrays_frames_and_logs(logs):

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.methods import composition
+from surefoot.learning import methods
 from tests.problems import three_actions
 from tests.reference import literal
 
@@ -37,9 +37,9 @@ def test_the_papers_nine_names_and_those_of_other_critics_and_horizons():
         *("ahead", "ro-ahead", "hb-ahead"),
         *("ts", "ro-ts", "hb-ts"),
     ]
-    assert isinstance(sf.method("filter-saccb"), sf.SACCB)
-    assert sf.method("filter-saccb").filter == "hampel"
-    assert sf.method("filter-accb", filter="kalman").filter == "kalman"
+    assert sf.method("filter-saccb").rule == sf.rules.StochasticActor()
+    assert sf.method("filter-saccb").filter == sf.filters.Hampel()
+    assert sf.method("filter-accb", filter="kalman").filter == sf.filters.Kalman()
 
 
 @pytest.mark.parametrize("make", [lambda: None, three_actions], ids=["two actions", "three actions"])
@@ -89,7 +89,7 @@ def test_linucb_scores_are_the_literal_ones(make, name, dirty):
 
 
 def test_saccb_meets_the_stochasticity_constraint(dirty):
-    fitted = sf.SACCB(critic="capped", minimum_probability=0.2, violation=0.3).fit(dirty)
+    fitted = sf.method("saccb", critic="capped", minimum_probability=0.2, violation=0.3).fit(dirty)
     limit = 0.3 * np.log(0.2 / 0.8) ** 2
     for participant in range(6):
         rows, _, _ = literal_features(dirty, participant)
@@ -134,7 +134,7 @@ def test_row_order_and_company_change_nothing(dirty):
 def test_block_size_and_threads_change_nothing(dirty, monkeypatch, name):
     expected = sf.method(name).fit(dirty)
     for cells, threads in ((200, 1), (200, 3), (700, 2), (10**6, 1)):
-        monkeypatch.setattr("surefoot.learning.methods.composition.choose_block_cells", lambda rows, cells=cells: cells)
+        monkeypatch.setattr("surefoot.learning.methods.choose_block_cells", lambda rows, cells=cells: cells)
         monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
         again = sf.method(name).fit(dirty)
         for part, values in expected.policies_.rule.arrays().items():
@@ -282,13 +282,13 @@ def test_wrong_names_and_values_are_refused(dirty):
     for call, words in (
         (lambda: sf.method("ro-acb"), "did you mean 'ro-accb'"),
         (lambda: sf.method("ro-accb", taw=1), "did you mean 'tau'"),
-        (lambda: sf.ACCB(critic="caped").fit(dirty), "did you mean 'capped'"),
-        (lambda: sf.ACCB(filter="medain").fit(dirty), "no filter 'medain'"),
-        (lambda: sf.ACCB(tau=0.0).fit(dirty), "tau is 0.0"),
-        (lambda: sf.ACCB(critic_penalty=-1).fit(dirty), "critic_penalty is -1"),
-        (lambda: sf.ACCB(actor_penalty=np.nan).fit(dirty), "actor_penalty is nan"),
-        (lambda: sf.SACCB(minimum_probability=0.6).fit(dirty), "below 0.5"),
-        (lambda: sf.ACCB().fit(dirty.to_frame()), "fit takes Trajectories"),
+        (lambda: sf.method("accb", critic="caped"), "did you mean 'capped'"),
+        (lambda: sf.method("accb", filter="medain"), "no filter 'medain'"),
+        (lambda: sf.Method(critic=sf.critics.Capped(tau=0.0)).fit(dirty), "tau is 0.0"),
+        (lambda: sf.Method(critic_penalty=-1).fit(dirty), "critic_penalty is -1"),
+        (lambda: sf.method("accb", actor_penalty=np.nan), "actor_penalty is nan"),
+        (lambda: sf.method("saccb", minimum_probability=0.6), "below 0.5"),
+        (lambda: sf.Method().fit(dirty.to_frame()), "fit takes Trajectories"),
     ):
         with pytest.raises(sf.InputError, match=words):
             call()
@@ -325,7 +325,7 @@ def test_pooling_learns_one_policy_for_anybody(name, dirty):
 
 def test_memory_of_a_pooled_fit(monkeypatch):
     """docs/scaling.md states the bytes per decision point; the logs themselves are 9 columns of 8 bytes."""
-    monkeypatch.setattr(composition, "keep_freed_memory", lambda: None)  # It takes 32 MiB that it never touches.
+    monkeypatch.setattr(methods, "keep_freed_memory", lambda: None)  # It takes 32 MiB that it never touches.
     logs = sf.simulators.HeartSteps(participants=400).collect(sf.policies.coin(2), decision_points=150, seed=0)
     tracemalloc.start()
     sf.method("ro-accb", pooling="all").fit(logs)

@@ -55,7 +55,7 @@ def test_every_key_of_the_study_file_says_what_it_means():
             inner = f"{name}.{key}" in {other.removesuffix(".NAME") for other in sections}
             assert inner or f"| `{key}` | {meanings[field]} |" in page, f"[{name}] {key}"
     for name in sf.METHODS:
-        for key in sf.method(name).get_params(deep=False).keys() - set(study_reference.SET_BY_STUDY):
+        for key in sf.method(name).list_settings().keys() - set(study_reference.SET_BY_STUDY):
             assert f"| `{key}` |" in page
 
 

@@ -178,7 +178,7 @@ MISTAKES = [
     Mistake(
         "method with a parameter that it does not have",
         lambda: sf.method("linucb", actor_penalty=0.1),
-        "linucb has no parameter 'actor_penalty' (did you mean 'critic_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'forgetting', 'random_walk', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'centre_actions', 'policy_variables', 'exploration']",
+        "'actor_penalty' is a parameter of rule = 'actor' or 'stochastic-actor', and here rule = 'linucb'; choose that rule or leave actor_penalty out",
     ),
     Mistake(
         "method with a word where a number is meant",
@@ -288,12 +288,12 @@ MISTAKES = [
     Mistake(
         "set_params with a parameter that does not exist",
         lambda: sf.method("accb").set_params(actor_penatly=1.0),
-        "ACCB has no parameter 'actor_penatly' (did you mean 'actor_penalty'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'pooling', 'correlated_differences', 'forgetting', 'random_walk', 'horizon', 'max_gap', 'day_boundary', 'critic_variables', 'centre_actions', 'policy_variables', 'actor_penalty']",
+        "there is no parameter 'actor_penatly' (did you mean 'actor_penalty'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty']",
     ),
     Mistake(
         "set_params of a critic that has no parameters of its own",
         lambda: sf.method("accb").set_params(critic__alpha=1.0),
-        "critic__alpha: critic is 'ridge', which has no parameters of its own",
+        "critic 'ridge' has no parameter 'alpha'; it has none",
     ),
     Mistake(
         "predict_proba without saying whose policy",

@@ -237,12 +237,12 @@ MISTAKES = [
     Mistake(
         "A parameter with a typing mistake",
         add("[method.parameters]\ntua = 2\n"),
-        "study.toml: line 27, key 'method.parameters.tua': ro-accb has no parameter 'tua' (did you mean 'tau'?); it has ['critic', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'tau', 'refresh_threshold', 'correlated_differences', 'centre_actions', 'actor_penalty']",
+        "study.toml: line 27, key 'method.parameters.tua': there is no parameter 'tua' (did you mean 'tau'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty', 'tau', 'refresh_threshold']",
     ),
     Mistake(
         "A parameter that is a word",
         add('[method.parameters]\ntau = "big"\n'),
-        "study.toml: line 27, key 'method.parameters.tau': 'big' is not a number",
+        "study.toml: line 27, key 'method.parameters.tau': tau is 'big'; it must be a number",
     ),
     Mistake(
         "A parameter below its limit",
@@ -282,7 +282,7 @@ MISTAKES = [
     Mistake(
         "A random walk of people who share nothing",
         key('name = "ro-accb"', 'name = "ro-accb"\nrandom_walk = "estimate"'),
-        "study.toml: line 26, key 'method.random_walk': random_walk is of how people differ from the population, which pooling = 'person' does not estimate; write pooling = 'partial', or forgetting = 0.99 instead of a random walk",
+        "study.toml: line 26, key 'method.random_walk': 'random_walk' is a parameter of pooling = 'partial', and here pooling = 'person'; choose that pooling or leave random_walk out",
     ),
     Mistake(
         "A random walk that also forgets",

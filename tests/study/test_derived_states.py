@@ -52,12 +52,12 @@ def test_a_derived_state_is_computed_where_it_stands_and_scaled(tmp_path):
 
 def test_the_method_gets_horizon_pooling_nights_and_gaps_from_the_study(tmp_path):
     method = sf.Study.parse(STUDY).method()
-    assert (method.horizon, method.pooling, method.day_boundary, method.max_gap) == ("long-run", "all", 5, 2)
+    assert (method.horizon, method.pooling.name) == (sf.horizons.LongRun(max_gap=2, day_boundary=5), "all")
     assert sf.Study.parse(STUDY).pooling == "all"
     other = sf.Study.parse(STUDY.replace('name = "ahead"', 'name = "accb"\nhorizon = "long-run"\npooling = "all"')).method()
-    assert other.horizon == "long-run"
+    assert other.horizon.name == "long-run"
     plain = sf.Study.parse(STUDY.replace('name = "ahead"', 'name = "accb"')).method()
-    assert (plain.horizon, plain.pooling) == ("immediate", "person")
+    assert (plain.horizon.name, plain.pooling.name) == ("immediate", "person")
     write_logs(tmp_path)
     study = sf.Study.parse(STUDY)
     fitted = study.method().fit(study.read(tmp_path / "logs.csv").logs)

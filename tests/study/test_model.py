@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from surefoot import ACCB, InputError, Study
+from surefoot import InputError, Study, critics, pooling, rules
 
 STUDY = """\
 # A comment on the first line
@@ -46,8 +46,8 @@ def test_a_study_says_what_its_method_sees():
     assert study.state_names == ("weather", "engagement", "dec.place=home", "dec.place=work")
     assert study.method_name == "ro-accb"
     method = study.method()
-    assert isinstance(method, ACCB)
-    assert (method.critic, method.tau, method.pooling) == ("capped", 2, "all")
+    assert isinstance(method.rule, rules.Actor)
+    assert (method.critic, method.pooling) == (critics.Capped(tau=2), pooling.Everyone())
     assert method.critic_variables == ("weather", "engagement")
     assert method.policy_variables == ("weather", "dec.place=home", "dec.place=work")
     assert study.reward.offset == 0.5
@@ -57,10 +57,10 @@ def test_a_study_says_what_its_method_sees():
     ("old", "new", "line", "key", "words"),
     [
         ("tau = 2", "tua = 2", 31, "method.parameters.tua", "did you mean 'tau'"),
-        ("tau = 2", "tau = 'two'", 31, "method.parameters.tau", "is not a number"),
+        ("tau = 2", "tau = 'two'", 31, "method.parameters.tau", "it must be a number"),
         ("tau = 2", "tau = -1", 31, "method.parameters.tau", "above 0"),
-        ("tau = 2", "tau = true", 31, "method.parameters.tau", "is not a number"),
-        ("tau = 2", "pooling = 'all'", 31, "method.parameters.pooling", "no parameter 'pooling'"),
+        ("tau = 2", "tau = true", 31, "method.parameters.tau", "it must be a number"),
+        ("tau = 2", "policy_variables = 'all'", 31, "method.parameters.policy_variables", "write use = 'critic'"),
         ('"ro-accb"', '"ro-acb"', 27, "method.name", "did you mean 'ro-accb'"),
         ('pooling = "all"', 'poling = "all"', 28, "method.poling", "did you mean 'pooling'"),
         ('pooling = "all"', 'pooling = "al"', 28, "method.pooling", "choose from ['person', 'all', 'partial']"),

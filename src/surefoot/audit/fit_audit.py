@@ -209,7 +209,7 @@ class Audit(ShownResult):
         console.print(f"Verdict: [{STYLES[self.verdict]}]{self.verdict}[/]")
 
     def _print_removal(self, console: Console) -> None:
-        console.print(f"[bold]With {escape(self.measures.fitted.critic_.removal.name)} elsewhere[/]")
+        console.print(f"[bold]With {escape(self.measures.fitted.critic_.limit_name)} elsewhere[/]")
         table = make_table("tau", "removed", "mean effect", "95 % interval", "send rate")
         for row in self.sensitivity:
             effect = (format_value(row.effect), format_interval(row.effect))

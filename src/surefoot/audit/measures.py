@@ -153,7 +153,10 @@ class Measures:
 
     def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
         """The same method with another critic, as it would be audited."""
-        again = _refit(self.fitted, make_critic(name, self.fitted.get_params(deep=False)))
+        critic = make_critic(name)
+        shared = self.fitted.critic_.get_params()
+        shared = {parameter: shared[parameter] for parameter in critic.get_params() if parameter in shared}
+        again = _refit(self.fitted, critic.with_params(**shared))
         return Measures.of(again, self.raw_reward, self.study), self._measure_fit(again)
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:

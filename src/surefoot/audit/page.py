@@ -114,7 +114,7 @@ def draw_effects(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> Pi
     """The mean effect at several limits."""
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     *grid, unlimited = sensitivity
-    limit = measures.fitted.critic_.removal.name
+    limit = measures.fitted.critic_.limit_name
     taus = [row.tau for row in grid]
     values, ends = interval_bars([row.effect for row in grid])
     axes.errorbar(taus, values, ends, fmt="o-", color=BLUE, markersize=4, linewidth=1, label=f"with {limit} there")
@@ -129,7 +129,7 @@ def draw_send_rates(measures: Measures, sensitivity: tuple[Sensitivity, ...]) ->
     """Send rate and share removed at several limits."""
     figure, axes = new_figure(width=WIDTH, height=HEIGHT)
     *grid, unlimited = sensitivity
-    limit = measures.fitted.critic_.removal.name
+    limit = measures.fitted.critic_.limit_name
     taus = [row.tau for row in grid]
     axes.plot(taus, [100 * row.send_rate for row in grid], "o-", color=BLUE, label="send rate")
     axes.plot(taus, [100 * row.removed for row in grid], "s-", color=ORANGE, label="decision points removed")

@@ -129,8 +129,7 @@ def evaluate(
         checks=check_logs(loaded.read, described),
         clip_probabilities=described.clip_probabilities,
         collection=described.collection,
-        max_gap=method.max_gap,
-        day_boundary=method.day_boundary,
+        **described.list_steps(),
     )
     data = {**values.to_dict(), "sentences": values.headlines()} if as_json else None
     show_result(values, data, html, title=f"Value from {logs.name}", source=f"{loaded.source}. {note}", note=note)

@@ -148,12 +148,12 @@ def prior(
 ) -> None:
     """Estimate the prior of a method that samples from the posterior from pilot data, as [method.prior] for the study."""
     from surefoot.inference.pilot_priors import estimate_prior
-    from surefoot.learning.methods import PosteriorSampler
     from surefoot.learning.priors import write_prior
+    from surefoot.learning.rules import PosteriorSampler
 
     loaded = LoadedStudy(pilot, study)
     method = loaded.study.method()
-    if not isinstance(method, PosteriorSampler):
+    if not isinstance(method.rule, PosteriorSampler):
         raise InputError(f"{study}: {loaded.study.method_name} has no prior; a method that samples from the posterior has")
     estimates = estimate_prior(loaded.read.logs, method)
     rounded = {name: {key: float(f"{value:.4g}") for key, value in row.items()} for name, row in estimates.items()}
@@ -198,12 +198,12 @@ def fit(
 
 
 def _print_fit(folder: str, manifest: dict[str, Any]) -> None:
-    from surefoot.learning.pooling import find_pooling
+    from surefoot.learning.pooling import make_pooling
 
     method = manifest["method"]
     used = manifest["used"]
     removed = manifest["removed"]
-    whom = find_pooling(method["parameters"]["pooling"]).for_whom
+    whom = make_pooling(method["parameters"]["pooling"]).for_whom
     size = f"{manifest['people']} people, {manifest['decision_points']:,} decision points"
     typer.echo(f"{method['name']}, one policy {whom}: {size}")
     share = f" ({100 * removed / used:.1f} %)" if used else ""

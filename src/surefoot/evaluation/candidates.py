@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.evaluation.values import LOGGED
-from surefoot.learning.critics import Critic, CriticBatch
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics import Critic
 from surefoot.learning.methods import Method
-from surefoot.learning.pooling import find_pooling
+from surefoot.learning.pooling import make_pooling
 from surefoot.policies.constant_policies import baselines
 from surefoot.policies.features import critic_features
 from surefoot.policies.policies import Policies, Policy
@@ -154,9 +155,9 @@ CROSS_FITS.register(CrossFit("time", _cut_time, pooling="person"))
 def choose_cross_fit(policies: Mapping[str, Evaluated], requested: str | None) -> CrossFit:
     """The requested one, or the one that suits the methods: by participant only where all of them serve new people."""
     methods = {name: item for name, item in policies.items() if isinstance(item, Method)}
-    personal = [name for name, item in methods.items() if not find_pooling(item.pooling).serves_anybody]
+    personal = [name for name, item in methods.items() if not item.pooling.serves_anybody]
     cross_fit = CROSS_FITS.find(requested or ("time" if personal else "person"))
-    if personal and find_pooling(cross_fit.pooling).shared:
+    if personal and make_pooling(cross_fit.pooling).shared:
         raise InputError(
             f"'{personal[0]}' learns a policy per participant, which cannot be learned from other people; "
             "cross-fit by time, or learn one policy for all (pooling = 'all')"
@@ -195,12 +196,12 @@ def expect_rewards(
     shrinkage = np.full((state.shape[1] + 1) * actions, penalty)
     shrinkage[0] = 0.0
     expected = np.full((len(logs), actions), np.nan)
-    for _, rows in find_pooling(pooling).list_blocks(logs):
+    for _, rows in make_pooling(pooling).list_blocks(logs):
         present = (rows >= 0) & usable[rows]
         features = critic_features(state[rows], logs.action[rows], actions)
         for number in np.unique(fold[usable]):
             seen = np.where(present & (fold[rows] != number), counts[rows], 0.0)
-            batch = CriticBatch(features, reward[rows], seen, state[rows], logs.action[rows], shrinkage, actions)
+            batch = Batch(features, state[rows], logs.action[rows], reward[rows], seen, actions, shrinkage)
             held_out = present & (fold[rows] == number)
             expected[rows[held_out]] = critic.fit(batch).expect_rewards(state[rows], actions)[held_out]
     return expected

@@ -41,7 +41,7 @@ from surefoot.learning.horizon.horizon_batch import TransitionData
 from surefoot.learning.horizon.judgement import judge_rows
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.penalty_units import find_penalty_units
-from surefoot.learning.pooling import find_pooling
+from surefoot.learning.pooling import make_pooling
 from surefoot.numerics.arrays import find_engine
 from surefoot.policies.features import critic_features
 
@@ -80,7 +80,7 @@ class LongRunLogs:
         data = TransitionData.of_logs(logs, transitions, everything)
         units = find_penalty_units("standard")
         engine = find_engine("numpy")
-        judged = judge_rows(data, critic, find_pooling("all"), everything, penalties=units, engine=engine)
+        judged = judge_rows(data, critic, make_pooling("all"), everything, penalties=units, engine=engine)
         following = transitions.following
         pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.weights != 0)
         rows = logs.order[pairs[logs.order]]

@@ -235,8 +235,12 @@ def _contrast_baselines(
     return tuple(contrasts)
 
 
-def score_method(method: Method, logs: Trajectories) -> float:
-    """The doubly robust value of a method by logs, per decision point, for grid searches; see `Method.score`.
+def score_method(method: Method, logs: Trajectories, y: None = None) -> float:
+    """The doubly robust value of a method by logs, per decision point; no decision point judges what was learned from it.
+
+    One policy for anybody that was learned from other people is judged as it is. In every other case the method is learned
+    anew from these logs without the fold that judges it: by participant where one policy serves anybody, else by time. So
+    `GridSearchCV(method, grid, scoring=score_method)` works with folds of people, also for policies per participant.
 
     Parameters
     ----------
@@ -244,6 +248,8 @@ def score_method(method: Method, logs: Trajectories) -> float:
         Fitted to other logs or not fitted yet.
     logs
         That judge it.
+    y
+        Not used; scikit-learn gives it.
 
     Returns
     -------
@@ -257,8 +263,8 @@ def score_method(method: Method, logs: Trajectories) -> float:
     1339
     """
     judged: Evaluated = method
-    fitted = vars(method).get("fitted_")
-    if fitted is not None and fitted.policies.participants is None and fitted.policies.training is not None:
-        is_new = not any(fitted.policies.training.count_shared(logs))
-        judged = fitted.policies if is_new else method
+    policies = method.policies_ if method.is_fitted else None
+    if policies is not None and policies.participants is None and policies.training is not None:
+        is_new = not any(policies.training.count_shared(logs))
+        judged = policies if is_new else method
     return evaluate(logs, {"method": judged}).value("method").value.value

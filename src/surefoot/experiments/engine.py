@@ -39,14 +39,13 @@ Row = dict[str, Any]
 
 
 def make_method(name: str, **parameters: Any) -> Method:
-    """A method with the penalties of the experiments.
+    """A method with the penalties of the experiments, and with those of the parameters that it has.
 
-    >>> make_method("ro-accb", tau=2.0).actor_penalty
+    >>> make_method("ro-accb", tau=2.0).rule.actor_penalty
     0.001
     """
-    known = method(name).get_params(deep=False)
-    penalties = {key: value for key, value in PENALTIES.items() if key in known}
-    return method(name, **{**penalties, **parameters})
+    known = method(name).list_parameters()
+    return method(name, **{key: value for key, value in {**PENALTIES, **parameters}.items() if key in known})
 
 
 def fit_quietly(unfitted: Method, logs: Trajectories) -> Method:

@@ -289,7 +289,8 @@ def run_people(
         for size in points:
             logs = simulator.collect(coin(2), decision_points=size, seed=dynamics)
             fits = {name: fit_quietly(method("hb-ahead", **options), logs) for name, options in FITS.items()}
-            policies = {"never": never(2), **{name: fitted.policies_ for name, fitted in fits.items()}}
+            policies: dict[str, Policy | Policies] = {"never": never(2)}
+            policies |= {name: fitted.policies_ for name, fitted in fits.items()}
             runs = simulator.run(policies, steps=parameters["steps"], keep=parameters["keep"], seed=numbers)
             for name, fitted in fits.items():
                 gain = runs[name].reward - runs["never"].reward

@@ -13,7 +13,7 @@ from surefoot.inference.intervals import Interval, describe_roughness, mean_inte
 from surefoot.inference.participant_intervals import bootstrap_coefficients, count_affordable, draw_coefficients
 from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
 from surefoot.learning.methods import Method
-from surefoot.learning.pooling import profile_spread
+from surefoot.learning.pooling.reml import profile_spread
 from surefoot.numerics.parallel import Progress
 from surefoot.policies.features import critic_feature_names
 from surefoot.reports.numbers import format_interval, format_number, format_value
@@ -263,7 +263,7 @@ def find_differences(fitted: Method) -> tuple[Difference, ...]:
     individual[np.asarray(moments.count) < fitted.critic_coef_.shape[1]] = np.nan
     drawn = posterior.mean @ to_mean_state.T
     population = to_mean_state @ posterior.population
-    if fitted.correlated_differences or posterior.walk:
+    if fitted.pooling_.get_params().get("correlated_differences") or posterior.walk:
         spread = to_mean_state @ posterior.spread @ to_mean_state.T
         deviation = np.sqrt(np.maximum(np.diagonal(spread), 0.0))
         low = high = np.full_like(deviation, np.nan)

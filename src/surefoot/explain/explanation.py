@@ -59,19 +59,6 @@ if TYPE_CHECKING:
 
 HARDLY = 0.005
 """A change of probability that is not worth a line of its own."""
-PARAMETERS = {
-    "critic": "critic",
-    "filter": "filter before the fit",
-    "tau": "height of the limit τ",
-    "critic_penalty": "critic's penalty ζ_c",
-    "actor_penalty": "policy's penalty ζ_a",
-    "minimum_probability": "least probability p₀ of the stochasticity constraint",
-    "violation": "share α of states where it may be violated",
-    "exploration": "width α of the confidence bound",
-    "horizon": "horizon",
-    "caution": "caution κ",
-    "allocation": "allocation",
-}
 
 
 @dataclass(frozen=True)
@@ -176,7 +163,7 @@ class Explanation(ShownResult):
 
     @property
     def method_name(self) -> str:
-        return type(self.fitted).__name__ if self.study is None else self.study.method_name
+        return self.fitted.rule.title if self.study is None else self.study.method_name
 
     @property
     def unit(self) -> RewardUnit:
@@ -246,8 +233,8 @@ class Explanation(ShownResult):
             individual = [None if np.isnan(value) else value for value in row.individual.tolist()]
             differences.append({**to_plain(row), "individual": individual, "pulled": row.pulled})
         return {
-            "method": type(self.fitted).__name__,
-            "parameters": self.fitted.get_params(deep=False),
+            "method": self.fitted.rule.name,
+            "parameters": self.fitted.list_settings(),
             "audit": None if self.audit is None else self.audit.verdict,
             "left_out": list(self.left_out),
             "send_rate": self.send_rate,
@@ -508,10 +495,10 @@ def _describe_data(explained: Explanation) -> list[str]:
     logs = fitted.logs_
     used = int(fitted.used_.sum())
     removed = int(fitted.removed_.sum())
-    given = {**fitted.get_params(deep=False), "critic": fitted.critic_.name}
-    if fitted.critic_.removal is None:
-        del given["tau"]
-    settings = [f"{label} {given[name]}" for name, label in PARAMETERS.items() if given.get(name) is not None]
+    settings = [f"critic {fitted.critic_.name}", *fitted.critic_.describe(), f"critic's penalty ζ_c {fitted.critic_penalty}"]
+    if fitted.filter is not None:
+        settings += [f"filter before the fit {fitted.filter.name}", *fitted.filter.describe()]
+    settings += [*fitted.rule.describe(), f"horizon {fitted.horizon_.name}", *fitted.horizon_.describe()]
     transform = "" if explained.unit.transform == "none" else f", as {explained.unit.transform}"
     sentences = [
         f"{explained.people} people, {used} of {int(logs.available.sum())} available decision points.",

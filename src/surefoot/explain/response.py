@@ -312,9 +312,9 @@ def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> Dec
     """Policies drawn from the rule's own posterior, or from the normal approximation to θ, widened to Student's t, batch
     shape (draws, 1); None for a rule that has neither, and where θ has no standard error."""
     rule = fitted.policies_.rule
-    if rule.coefficients() is None:
-        from_posterior: DecisionRule | None = rule.draw(BAND_DRAWS, np.random.default_rng(seed))
-        return from_posterior
+    coefficients = rule.coefficients()
+    if coefficients is None:
+        return rule.draw(BAND_DRAWS, np.random.default_rng(seed))
     if influences is None or influences.policy is None:
         return None
     covariance = influences.covariance("policy")
@@ -323,9 +323,7 @@ def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> Dec
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0)) * t_quantile(len(influences.critic) - 1) / t_quantile(np.inf)
     noise = np.random.default_rng(seed).standard_normal((BAND_DRAWS, len(root))) @ root.T
-    shape = (BAND_DRAWS, 1, *rule.coefficients().shape[1:])
-    drawn: DecisionRule = rule.with_coefficients((fitted.coef_ + noise).reshape(shape))
-    return drawn
+    return rule.with_coefficients((fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *coefficients.shape[1:]))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def make_manifest(study: Study, inputs: list[dict[str, Any]], summaries: list[di
     import pyarrow as pa
 
     # As JSON reads it back, so that a manifest in memory equals the one in the file.
-    parameters = json.loads(json.dumps(study.method().get_params(deep=False)))
+    parameters = json.loads(json.dumps(study.method().list_settings()))
     made_of = {
         "versions": {
             "surefoot": __version__,

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from surefoot.data.locations import Location, map_files
 from surefoot.data.log_table import LogFile, LogLayout, LogTable, concatenate, name_file
-from surefoot.learning.pooling import find_pooling
 from surefoot.numerics.parallel import Run
 from surefoot.screening.screener import LearnedPatterns, sample_people
 from surefoot.study import Study, StudyLogs
@@ -80,7 +79,7 @@ class Partition:
             )
             inputs = [fingerprint for fingerprint in prints if fingerprint is not None]
         first_rows = [0, *np.cumsum([int(count.sum()) for count in counts]).tolist()]
-        together = find_pooling(study.pooling).needs_everybody if together is None else together
+        together = study.method().pooling.needs_everybody if together is None else together
         parts, holders = _divide(ids, counts, np.inf if together else PART_ROWS)
         # The rows of a single file are kept: it is read once.
         last = (0, rows) if len(files) == 1 else None

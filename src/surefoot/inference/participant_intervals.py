@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import CONFIDENCE, t_quantile
-from surefoot.learning.batch import FEW_FEATURES, Batch
+from surefoot.learning.batch import FEW_FEATURES
 from surefoot.learning.forgetting import discount_rows
+from surefoot.learning.horizon.horizon import JointFit
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import NUMPY
 from surefoot.numerics.parallel import Progress
@@ -57,9 +58,9 @@ def bootstrap_coefficients(
             "partial pooling the posterior"
         )
     logs = fitted.logs_
-    with_policy = fitted.coef_ is not None
+    coef = fitted.coef_
     critic = np.full((2, *fitted.critic_coef_.shape), np.nan)
-    policy = np.full((2, *fitted.coef_.shape), np.nan) if with_policy else None
+    policy = None if coef is None else np.full((2, *coef.shape), np.nan)
     discount = discount_rows(logs, fitted.forgetting)
     rows = logs.order[logs.usable[logs.order]]
     count = np.bincount(logs.participant_index[rows], minlength=len(logs.participants))
@@ -88,11 +89,11 @@ def bootstrap_coefficients(
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
-            start = np.repeat(fitted.coef_[people], draws, axis=0) if with_policy else None
+            start = None if coef is None else np.repeat(coef[people], draws, axis=0)
             again = replace(fitted, filter=None).fit_some(drawn, discount=discount[taken], start=start)
         critic[:, people] = np.quantile(again.critic_coef_.reshape(len(people), draws, -1), LEVELS, axis=1)
         if policy is not None:
-            policy[:, people] = np.quantile(again.coef_.reshape(len(people), draws, -1), LEVELS, axis=1)
+            policy[:, people] = np.quantile(np.asarray(again.coef_).reshape(len(people), draws, -1), LEVELS, axis=1)
         done += len(people)
         if progress is not None:
             progress(done, len(chosen))
@@ -107,8 +108,11 @@ def draw_coefficients(
 
     Ψ and σ² are taken as known. A participant with too few decision points for a policy of their own has no ends for it.
     """
+    joint = fitted.joint_
+    if joint is None or not joint.posteriors:
+        raise InputError("draws from the posterior are for partial pooling; bootstrap_coefficients is for other fits")
     d = fitted.critic_coef_.shape[1]
-    variance = np.stack([covariance.diagonal() for covariance in fitted.posterior_.covariance])[:, :d]
+    variance = np.stack([covariance.diagonal() for covariance in joint.posteriors[0].covariance])[:, :d]
     width = t_quantile(np.inf) * np.sqrt(variance)
     critic = (fitted.critic_coef_ - width, fitted.critic_coef_ + width)
     if fitted.coef_ is None:
@@ -120,26 +124,22 @@ def draw_coefficients(
     chosen = chosen[count[chosen] >= d]
     done = 0
     for people in _split_people(chosen, np.diff(logs.starts)[chosen] * draws, d):
-        policy[:, people] = np.quantile(draw_policies(fitted, people, draws, seed), LEVELS, axis=1)
+        policy[:, people] = np.quantile(draw_policies(fitted, joint, people, draws, seed), LEVELS, axis=1)
         done += len(people)
         if progress is not None:
             progress(done, len(chosen))
     return ParticipantIntervals(*critic, *policy)
 
 
-def draw_policies(fitted: Method, people: Codes, draws: int, seed: int) -> Floats:
+def draw_policies(fitted: Method, joint: JointFit, people: Codes, draws: int, seed: int) -> Floats:
     """θ of every draw, (people, draws, coefficients)."""
     logs = fitted.logs_
-    joint = fitted.joint_
     rows = np.full((len(people), int(np.diff(logs.starts)[people].max())), -1)
     for position, participant in enumerate(people):
         participant_rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
         rows[position, : len(participant_rows)] = participant_rows
     rows = np.repeat(rows, draws, axis=0)
-    sees = {"critic_sees": fitted.critic_sees_, "policy_sees": fitted.policy_sees_}
-    batch = Batch.from_rows(
-        logs, logs.usable, rows, NUMPY, discount_rows(logs, fitted.forgetting), fitted.list_centres(logs), **sees
-    )
+    batch = fitted.make_batch(logs, rows, discount_rows(logs, fitted.forgetting), fitted.list_centres(logs))
     outlook = joint.restrict(np.repeat(people, draws), rows, NUMPY)
     mean = joint.advantage.mean[people]
     noise = np.stack(
@@ -149,8 +149,8 @@ def draw_policies(fitted: Method, people: Codes, draws: int, seed: int) -> Float
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     drawn = mean[:, None] + (noise @ np.swapaxes(root, 1, 2)).reshape(len(people), draws, *mean.shape[1:])
     advantage = replace(outlook.advantage, mean=drawn.reshape(-1, *mean.shape[1:]))
-    coef = fitted.fit_batch(batch, replace(outlook, advantage=advantage)).rule.coefficients()
-    return np.asarray(coef).reshape(len(people), draws, -1)
+    _, rule, _ = fitted.fit_batch(batch, replace(outlook, advantage=advantage))
+    return np.asarray(rule.coefficients()).reshape(len(people), draws, -1)
 
 
 def count_affordable(logs: Trajectories, features: int, draws: int) -> int:

@@ -17,16 +17,19 @@ from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.sandwich import compute_influences
-from surefoot.learning.methods import PosteriorSampler
+from surefoot.learning.horizon import Immediate
+from surefoot.learning.methods import Method
+from surefoot.learning.pooling import Everyone, Person
 from surefoot.learning.priors import list_coefficient_names
+from surefoot.learning.rules import PosteriorSampler
 
 OWN_POINTS = 2
 """Usable decision points for each coefficient that a participant's own estimate needs."""
 LEAST_PEOPLE = 3
 
 
-def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) -> dict[str, dict[str, float]]:
-    """Mean and scale of every coefficient, for `prior` of a `PosteriorSampler` or `[method.prior]` of a study.
+def estimate_prior(pilot: Trajectories, method: Method | None = None) -> dict[str, dict[str, float]]:
+    """Mean and scale of every coefficient, for `prior` of a method such as `ts` or `[method.prior]` of a study.
 
     Parameters
     ----------
@@ -48,12 +51,13 @@ def estimate_prior(pilot: Trajectories, method: PosteriorSampler | None = None) 
     ['engagement', 'fatigue', 'intercept']
     """
     check_probabilities(pilot)
-    parameters = {} if method is None else {**method.get_params(deep=False), "prior": None, "horizon": "immediate"}
+    parameters = {} if method is None else method.get_params(deep=False)
+    parameters |= {"rule": PosteriorSampler(), "horizon": Immediate()}
     with warnings.catch_warnings():
         # What one participant's fit rests on is not what the prior rests on.
         warnings.simplefilter("ignore", FitWarning)
         pooled, by_participant = (
-            PosteriorSampler(**{**parameters, "pooling": pooling}).fit(pilot) for pooling in ("all", "person")
+            Method(**{**parameters, "pooling": pooling}).fit(pilot) for pooling in (Everyone(), Person())
         )
     size = pooled.critic_coef_.shape[1]
     count = np.bincount(pilot.participant_index[by_participant.used_], minlength=len(pilot.participants))

@@ -20,10 +20,11 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import FEW_PEOPLE, t_quantile
 from surefoot.learning.actor_objective import gain_gradient_curvature
-from surefoot.learning.batch import FEW_FEATURES, Batch
+from surefoot.learning.batch import FEW_FEATURES
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.forgetting import discount_rows
-from surefoot.learning.methods import ACCB, Method
+from surefoot.learning.methods import Method
+from surefoot.learning.rules import Actor
 from surefoot.numerics.action_probabilities import boltzmann
 from surefoot.numerics.arrays import NUMPY, list_blocks
 from surefoot.policies.features import critic_features, effects, policy_features
@@ -90,17 +91,17 @@ def compute_influences(
     if people < 2:
         raise InputError("the sandwich needs at least 2 people with usable decision points")
     policy_features = int(fitted.policy_sees_.sum()) + 1
-    with_policy = with_policy and isinstance(fitted, ACCB)
+    actor = fitted.rule if with_policy and isinstance(fitted.rule, Actor) else None
     if takes_refits(fitted) and not analytic:
-        return Influences(*_leave_each_out(fitted, with_policy), policy_features)
+        return Influences(*_leave_each_out(fitted, actor is not None), policy_features)
     fitted.critic_.require_coefficients(f"an interval of one policy for {FEW_PEOPLE} people or more")
     if not sandwich.weights.any():  # The critic left nothing to learn from.
-        unknown = np.full((people, fitted.coef_.shape[1]), np.nan) if isinstance(fitted, ACCB) else None
+        unknown = None if fitted.coef_ is None else np.full((people, fitted.coef_.shape[1]), np.nan)
         return Influences(np.full((people, sandwich.x.shape[1]), np.nan), unknown, policy_features)
     critic = sandwich.solve_without_each()
-    if not with_policy:
+    if actor is None:
         return Influences(critic, None, policy_features)
-    equations = _PolicyEquations(sandwich)
+    equations = _PolicyEquations(sandwich, actor)
     rows = None
     if with_rows and fitted.joint_ is None:
         by_row = sandwich.solve_without_rows()
@@ -217,6 +218,7 @@ def estimate_density(distance: Floats, cap: float, scale: float) -> Floats:
 def _leave_each_out(fitted: Method, with_policy: bool) -> tuple[Floats, Floats | None]:
     """The jackknife: the pooled fit again without each of the few people, and without its policy where it is not wanted."""
     logs = fitted.logs_
+    coef = fitted.coef_ if with_policy else None
     critic = []
     policy = []
     with warnings.catch_warnings():
@@ -224,13 +226,13 @@ def _leave_each_out(fitted: Method, with_policy: bool) -> tuple[Floats, Floats |
         for participant in np.unique(logs.participant_index[fitted.used_]):
             others = logs.with_values(reward=np.where(logs.participant_index == participant, np.nan, logs.reward))
             Learnable.of_logs(others).require(logs.names.reward)
-            if with_policy:
-                without = replace(fitted, filter=None).fit_some(others, start=fitted.coef_)
+            if coef is not None:
+                without = replace(fitted, filter=None).fit_some(others, start=coef)
                 critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
-                policy.append(fitted.coef_[0] - without.coef_[0])
+                policy.append((coef - np.asarray(without.coef_))[0])
             else:
                 critic.append(fitted.critic_coef_[0] - _refit_critic(fitted, others))
-    return np.array(critic), np.array(policy) if with_policy else None
+    return np.array(critic), None if coef is None else np.array(policy)
 
 
 def _refit_critic(fitted: Method, logs: Trajectories) -> Floats:
@@ -238,8 +240,7 @@ def _refit_critic(fitted: Method, logs: Trajectories) -> Floats:
     discount = discount_rows(logs, fitted.forgetting)
     joint = fitted.horizon_.look(fitted.make_horizon_task(logs, discount, NUMPY))
     ((fits, rows),) = fitted.pooling_.list_blocks(logs)
-    sees = fitted.list_seen(logs.state_names)
-    batch = Batch.from_rows(logs, logs.usable, rows, NUMPY, discount, fitted.list_centres(logs), **sees)
+    batch = fitted.make_batch(logs, rows, discount, fitted.list_centres(logs))
     result = fitted.fit_critic(batch, None if joint is None else joint.restrict(fits, rows, NUMPY))
     return np.asarray(result.fit.coef[0])
 
@@ -251,7 +252,7 @@ class _PolicyEquations:
     system. The units of the penalty are held.
     """
 
-    def __init__(self, sandwich: Sandwich) -> None:
+    def __init__(self, sandwich: Sandwich, actor: Actor) -> None:
         fitted = sandwich.fitted
         rows = sandwich.rows
         self.scaling = fitted.scaling_
@@ -260,7 +261,7 @@ class _PolicyEquations:
         state = fitted.logs_.state[rows]
         z = policy_features(fitted.scaling_.standardise(state[None], fitted.policy_sees_)[0])
         k, self.features = theta.shape
-        penalty = fitted.actor_penalty * fitted.scaling_.reward[0]
+        penalty = actor.actor_penalty * fitted.scaling_.reward[0]
         self.count = float(sandwich.discount.sum())
         advantage = policy_features(state) @ effects(fitted.critic_coef_[0], k + 1).T
         probability = boltzmann(z @ theta.T)
@@ -275,15 +276,15 @@ class _PolicyEquations:
         self.cross = _cross_derivative(sandwich, z, probability, score) / self.count
         """(k·m, d): ∂score/∂w."""
         self.multiplier: float | None = None
-        if fitted.radius is not None:
+        if actor.radius is not None:
             share = sandwich.weights / sandwich.weights.sum()
             self.metric = np.kron(np.eye(k), (z * share[:, None]).T @ z)
             self.normal = self.metric @ theta.ravel()
-            if theta.ravel() @ self.normal > (1 - 1e-6) * fitted.radius:
-                self.multiplier = float(theta.ravel() @ gradient[0]) / fitted.radius
+            if theta.ravel() @ self.normal > (1 - 1e-6) * actor.radius:
+                self.multiplier = float(theta.ravel() @ gradient[0]) / actor.radius
                 logits = z @ theta.T
                 self.along = share[:, None] * (logits[:, :, None] * z[:, None, :]).reshape(len(z), -1)
-                self.excess = share * ((logits**2).sum(axis=1) - fitted.radius)
+                self.excess = share * ((logits**2).sum(axis=1) - actor.radius)
 
     def solve(self, critic: Floats, total: Total) -> Floats:
         """What θ would lose without each participant, or row; `critic` is what w would lose."""

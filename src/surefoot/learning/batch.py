@@ -1,4 +1,4 @@
-"""Batches: some people's decision points as padded arrays of any engine, and what a method learned from them."""
+"""Batches: some people's decision points as padded arrays of any engine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
-from surefoot.learning.critics import CriticFit
-from surefoot.learning.penalty_units import FitScales
-from surefoot.numerics.arrays import Array, Engine
+from surefoot.numerics.arrays import NUMPY, Array, Engine, array_namespace
 from surefoot.numerics.parallel import count_threads
 from surefoot.policies.features import critic_features
-from surefoot.policies.rules import DecisionRule
 
 FEW_FEATURES = 24
 """Blocks of more features than this have fewer decision points."""
@@ -22,23 +19,33 @@ FEW_FEATURES = 24
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some people's decision points as padded arrays (people, decision points, …): what a method learns from."""
+    """Some people's decision points as padded arrays (people, decision points, …): what critics and rules learn from."""
 
+    features: Array
+    """x(s, a) as the critic sees it, (people, decision points, features)."""
     state: Array
     action: Array
+    """Codes from 0 on."""
     reward: Array
-    usable: Array
-    """1.0 where a decision point can be used, 0.0 on padding and where something is missing."""
     weights: Array
-    """How much a decision point counts: 1.0 where it can be used, less where it is forgotten."""
+    """How much a decision point counts: 1.0, less where it is forgotten, 0.0 where it cannot be used."""
     actions: int
-    critic_sees: Array
-    policy_sees: Array
+    penalty: Array = None
+    """ζ of every feature, (features,) or (people, features)."""
+    critic_sees: Array = 1.0
+    policy_sees: Array = 1.0
     """(state variables,): 1.0 for those that are seen, 0.0 for the others."""
     names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """The names of the state variables, and those of the actions."""
     centre: Array | None = None
     """The probabilities at which actions are centred, (people, decision points, actions − 1); None: they are not."""
+    trusted: Array | None = None
+    """The result of `Critic.trust_states`, if it is already known."""
+
+    @property
+    def usable(self) -> Array:
+        """1.0 where a decision point can be used, 0.0 on padding and where something is missing."""
+        return array_namespace(self.weights).astype(self.weights > 0, self.weights.dtype)
 
     @property
     def arms(self) -> int:
@@ -47,61 +54,57 @@ class Batch:
         return self.actions if self.centre is None else 1
 
     @property
-    def features(self) -> Array:
-        """x(s, a) as the critic sees it, (people, decision points, features)."""
-        return critic_features(self.state * self.critic_sees, self.action, self.actions, self.centre)
+    def seen_state(self) -> Array:
+        """The states with the variables that nobody sees set to zero: an artefact in one that only the policy sees would
+        mislead the actor."""
+        seen = self.critic_sees
+        if not isinstance(seen, float):
+            seen = array_namespace(seen).maximum(seen, self.policy_sees)
+        return self.state * seen
 
     @classmethod
     def from_rows(
         cls,
         logs: Trajectories,
-        can_use: NDArray[np.bool_],
         rows: NDArray[np.int64],
-        engine: Engine,
+        *,
+        critic_sees: NDArray[np.float64],
+        policy_sees: NDArray[np.float64],
         discount: NDArray[np.float64],
         centre: NDArray[np.float64] | None = None,
-        **more: Any,
+        engine: Engine = NUMPY,
     ) -> Batch:
         """Rows of the logs, −1 where padded; `discount` (rows,) and `centre` (rows, actions − 1) are of all rows."""
-        usable = (rows >= 0) & can_use[rows]
-        out = ~usable
+        unusable = (rows < 0) | ~logs.usable[rows]
         # Each variable's values lie side by side, as those of the features do.
         state = np.empty((len(rows), len(logs.state_names), rows.shape[1]))
         for j in range(state.shape[1]):
-            state[:, j, :] = _take(logs.state[:, j], rows, out)
+            state[:, j, :] = _take(logs.state[:, j], rows, unusable)
+        states = engine.to_device(np.swapaxes(state, 1, 2))
+        action = engine.to_device(_take(logs.action, rows, unusable))
+        sees = engine.to_device(critic_sees)
+        probabilities = None
+        if centre is not None:
+            probabilities = engine.to_device(np.where(unusable[..., None], 0.0, centre[rows]))
         return cls(
-            state=engine.to_device(np.swapaxes(state, 1, 2)),
-            action=engine.to_device(_take(logs.action, rows, out)),
-            reward=engine.to_device(_take(logs.reward, rows, out)),
-            usable=engine.to_device(usable.astype(np.float64)),
-            weights=engine.to_device(np.where(usable, discount[rows], 0.0)),
+            features=critic_features(states * sees, action, logs.actions, probabilities),
+            state=states,
+            action=action,
+            reward=engine.to_device(_take(logs.reward, rows, unusable)),
+            weights=engine.to_device(np.where(unusable, 0.0, discount[rows])),
             actions=logs.actions,
+            critic_sees=sees,
+            policy_sees=engine.to_device(policy_sees),
             names=(logs.state_names, logs.action_names),
-            centre=None if centre is None else engine.to_device(np.where(usable[..., None], centre[rows], 0.0)),
-            **{name: engine.to_device(values) for name, values in more.items()},
+            centre=probabilities,
         )
 
 
-def _take(values: NDArray[Any], rows: NDArray[np.int64], out: NDArray[np.bool_]) -> NDArray[Any]:
-    """The values of some rows, zero where they are `out`."""
+def _take(values: NDArray[Any], rows: NDArray[np.int64], unusable: NDArray[np.bool_]) -> NDArray[Any]:
+    """The values of some rows, zero where they cannot be used."""
     taken = values.take(rows)
-    taken[out] = 0
+    taken[unusable] = 0
     return taken
-
-
-@dataclass(frozen=True, eq=False)
-class BatchFit:
-    """The fit of a method to a batch, in arrays of the batch's engine."""
-
-    critic: CriticFit
-    residuals: Array
-    scale: Array
-    """Weighted root mean squared residual, (people,)."""
-    rule: DecisionRule
-    converged: Array
-    scaling: FitScales
-    penalty: Array
-    """ζ of every feature of the critic, (people, features)."""
 
 
 def choose_block_cells(logs: Trajectories) -> int:

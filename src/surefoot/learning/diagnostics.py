@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
+from surefoot.learning.batch import Batch
 from surefoot.learning.pooling import Pooling
 from surefoot.numerics.arrays import Array, array_namespace
 
@@ -53,28 +54,22 @@ class Learnable(NamedTuple):
             )
 
 
-def find_troubles(
-    state: Array, action: Array, reward: Array, usable: Array, weights: Array, *, actions: int, features: int
-) -> Array:
-    """Which people have which troubles, (people, troubles), in the order of `describe_troubles`.
-
-    `state` is (people, decision points, variables), `usable` 1.0 where a decision point could be used, `weights` are the
-    critic's.
-    """
-    xp = array_namespace(state)
-    total = xp.sum(usable, axis=1)
-    present = usable > 0
+def find_troubles(batch: Batch, weights: Array, features: int) -> Array:
+    """Which people have which troubles, (people, troubles), in the order of `describe_troubles`; `weights` are the
+    critic's."""
+    xp = array_namespace(weights)
+    present = batch.weights > 0
+    total = xp.sum(batch.usable, axis=1)
     troubles = [total == 0, (total > 0) & (total < features)]
-    first = xp.argmax(usable, axis=1)[:, None]
-    for values in (reward, *(state[..., j] for j in range(state.shape[-1]))):
+    first = xp.argmax(batch.usable, axis=1)[:, None]
+    for values in (batch.reward, *(batch.state[..., j] for j in range(batch.state.shape[-1]))):
         varies = xp.any(present & (values != xp.take_along_axis(values, first, axis=1)), axis=1)
         troubles.append((total > 1) & ~varies)
-    counts = weights > 0
-    for code in range(actions):
-        taken = present & (action == code)
+    for code in range(batch.actions):
+        taken = present & (batch.action == code)
         occurs = xp.any(taken, axis=1)
         troubles.append((total > 0) & ~occurs)
-        troubles.append(occurs & ~xp.any(taken & counts, axis=1))
+        troubles.append(occurs & ~xp.any(taken & (weights > 0), axis=1))
     return xp.stack(troubles, axis=1)
 
 

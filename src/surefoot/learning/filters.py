@@ -6,17 +6,20 @@ missing stays missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
+from surefoot.errors import InputError
+from surefoot.learning.part import Part, check_range, make_part
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import median, scaled_mad
 from surefoot.registry import Registry
 
-__all__ = ["FILTERS", "Filter", "clean", "find_filter", "hampel", "kalman", "register_filter"]
+__all__ = ["FILTERS", "Filter", "Hampel", "Kalman", "clean", "hampel", "kalman", "make_filter", "register_filter"]
 
 WINDOW = 7
 """Points in the moving window of `hampel`, the point itself in the middle."""
@@ -144,19 +147,14 @@ def _scale(values: Array, present: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Filter:
-    """A filter by name.
+class Filter(Part, ABC):
+    """A filter; the fields of a subclass are its parameters, and each has a default."""
 
-    Attributes
-    ----------
-    name
-        What it is registered as.
-    clean_series
-        (values, present) → values, both (people, decision points) in time order.
-    """
+    kind: ClassVar[str] = "filter"
 
-    name: str
-    clean_series: Callable[[Array, Array], Array]
+    @abstractmethod
+    def clean_series(self, values: Array, present: Array) -> Array:
+        """The values, cleaned; both arrays are (people, decision points) in time order."""
 
     def clean(self, logs: Trajectories) -> Trajectories:
         """The logs with every participant's state variables and rewards cleaned."""
@@ -171,24 +169,89 @@ class Filter:
         return logs.with_values(state=state, reward=reward)
 
 
-FILTERS: Registry[Filter] = Registry("filter")
+FILTERS: Registry[type[Filter]] = Registry("filter")
 register_filter = FILTERS.register
-"""Adds a filter of one's own under its `name`, which must be free."""
-find_filter = FILTERS.find
-"""The filter of a name; an unknown one is refused with those there are."""
-register_filter(Filter("hampel", hampel))
-register_filter(Filter("kalman", kalman))
+"""Adds a class of filters under its `name`, which must be free."""
 
 
-def clean(logs: Trajectories, name: str) -> Trajectories:
-    """The logs as the filter of that name cleans them.
+@register_filter
+@dataclass(frozen=True)
+class Hampel(Filter):
+    """Replaces a point that lies too far from the median of its window by that median (`hampel`).
+
+    Parameters
+    ----------
+    window
+        Decision points in a window, the point itself in the middle: an odd number.
+    deviations
+        How many scaled MADs are too far.
+    """
+
+    name: ClassVar[str] = "hampel"
+    window: int = WINDOW
+    deviations: float = DEVIATIONS
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 3 or self.window % 2 == 0:
+            raise InputError(f"window is {self.window!r}; it must be an odd number of decision points, at least 3")
+        check_range("deviations", self.deviations, above=0)
+
+    def clean_series(self, values: Array, present: Array) -> Array:
+        return hampel(values, present, window=self.window, deviations=self.deviations)
+
+
+@register_filter
+@dataclass(frozen=True)
+class Kalman(Filter):
+    """Replaces a point that is too far from its prediction by an AR(1) model (`kalman`).
+
+    Parameters
+    ----------
+    deviations
+        How many standard deviations are too far.
+    """
+
+    name: ClassVar[str] = "kalman"
+    deviations: float = DEVIATIONS
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_range("deviations", self.deviations, above=0)
+
+    def clean_series(self, values: Array, present: Array) -> Array:
+        return kalman(values, present, deviations=self.deviations)
+
+
+def make_filter(given: Any) -> Filter | None:
+    """The filter that is meant by a name, by a mapping with `name` and parameters, or by itself; None for none.
+
+    Parameters
+    ----------
+    given
+        `"hampel"`, `{"name": "hampel", "window": 9}`, `Hampel(window=9)` or None.
+
+    Returns
+    -------
+    Filter or None
+
+    Examples
+    --------
+    >>> make_filter("kalman")
+    Kalman(deviations=3.0)
+    """
+    return None if given is None else make_part(FILTERS, given)
+
+
+def clean(logs: Trajectories, by: Any) -> Trajectories:
+    """The logs as a filter cleans them.
 
     Parameters
     ----------
     logs
         Whose states and rewards are cleaned, participant by participant in the order of time.
-    name
-        One of `FILTERS`.
+    by
+        The name of one of `FILTERS`, or a filter.
 
     Returns
     -------
@@ -203,4 +266,4 @@ def clean(logs: Trajectories, name: str) -> Trajectories:
     >>> clean(logs, "hampel").reward
     array([1., 2., 1., 2., 2., 1., 2.])
     """
-    return find_filter(name).clean(logs)
+    return make_part(FILTERS, by).clean(logs)

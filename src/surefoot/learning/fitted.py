@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,15 +10,14 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
-from surefoot.learning.batch import BatchFit
 from surefoot.learning.critics import Critic
-from surefoot.learning.horizon import Horizon, JointFit, Outlook
+from surefoot.learning.horizon import Horizon
+from surefoot.learning.horizon.horizon import JointFit, Outlook
 from surefoot.learning.penalty_units import FitScales
-from surefoot.learning.pooling import Pooling, Posterior
-from surefoot.numerics.arrays import Engine
+from surefoot.learning.pooling import Pooling
+from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
-from surefoot.policies.rules import DecisionRule
 
 
 class CoefficientPart(NamedTuple):
@@ -35,9 +33,9 @@ class CoefficientPart(NamedTuple):
     """(state variables,): 1.0 for those that this part sees."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Fitted:
-    """What a method learned; a fitted method has everything here under the same name with an underscore behind it.
+    """What a method learned; a fitted method has it under the same names with an underscore behind them.
 
     A *fit* is one participant's, or the one that everybody shares. Rows are those of the logs.
     """
@@ -151,85 +149,3 @@ class Fitted:
             "limit": np.sqrt(self.threshold[self.unit[out]]),
         }
         return make_frame(data, backend or logs.backend)
-
-
-class FitArrays:
-    """Room for what blocks of fits learn. Blocks write to rows and fits of their own: threads need not wait for each
-    other."""
-
-    def __init__(self, fits: int, logs: Trajectories) -> None:
-        features = (logs.state.shape[1] + 1) * logs.actions
-        self.critic_coef = np.zeros((fits, features))
-        self.threshold = np.full(fits, np.inf)
-        self.scale = np.zeros(fits)
-        self.n_iter = np.zeros(fits, dtype=np.int64)
-        self.converged = np.ones(fits, dtype=bool)
-        self.penalty = np.zeros((fits, features))
-        variables = logs.state.shape[1]
-        self.scaling = FitScales(np.zeros((fits, variables)), np.ones((fits, variables)), np.ones(fits))
-        # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
-        self.weights = np.full(len(logs) + 1, np.nan)
-        self.residuals = np.full(len(logs) + 1, np.nan)
-
-    def record(
-        self,
-        fits: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        used: NDArray[np.bool_],
-        learned: BatchFit,
-        engine: Engine,
-    ) -> None:
-        """Store the results of a block."""
-        critic = learned.critic
-        self.critic_coef[fits] = engine.to_numpy(critic.coef)
-        self.threshold[fits] = engine.to_numpy(critic.threshold)
-        self.n_iter[fits] = engine.to_numpy(critic.n_iter)
-        self.scale[fits] = engine.to_numpy(learned.scale)
-        self.converged[fits] = engine.to_numpy(learned.converged)
-        self.penalty[fits] = engine.to_numpy(learned.penalty)
-        self.scaling.record(fits, FitScales(*(engine.to_numpy(part) for part in vars(learned.scaling).values())))
-        self.weights[rows] = np.where(used, engine.to_numpy(critic.weights), np.nan)
-        self.residuals[rows] = np.where(used, engine.to_numpy(learned.residuals), np.nan)
-
-    def finish(
-        self,
-        *,
-        logs: Trajectories,
-        critic: Critic,
-        pooling: Pooling,
-        participants: NDArray[Any],
-        critic_sees: NDArray[np.float64],
-        policy_sees: NDArray[np.float64],
-        policies: Policies,
-        horizon: Horizon,
-        joint: JointFit | None,
-    ) -> Fitted:
-        """The arrays without padding, together with the parts of the method."""
-        return Fitted(
-            logs=logs,
-            critic=critic,
-            pooling=pooling,
-            participants=participants,
-            unit=pooling.assign_rows(logs),
-            critic_sees=critic_sees,
-            policy_sees=policy_sees,
-            critic_coef=self.critic_coef,
-            threshold=self.threshold,
-            scale=self.scale,
-            n_iter=self.n_iter,
-            converged=self.converged,
-            weights=self.weights[:-1],
-            residuals=self.residuals[:-1],
-            scaling=self.scaling,
-            penalty=self.penalty,
-            policies=policies,
-            horizon=horizon,
-            joint=joint,
-        )
-
-
-def join_rules(fits: Sequence[NDArray[np.int64]], rules: Sequence[DecisionRule]) -> DecisionRule:
-    """The rules of all blocks as one, in the order of the fits."""
-    back = np.argsort(np.concatenate(fits))
-    arrays = [rule.arrays() for rule in rules]
-    return type(rules[0])(**{name: np.concatenate([part[name] for part in arrays])[back] for name in arrays[0]})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from surefoot.data.derived_states import DayBoundary
 from surefoot.data.file_formats import LOG_SUFFIXES
@@ -24,11 +23,13 @@ if TYPE_CHECKING:
 
     from surefoot.learning.methods import Method
 
-OWN_KEYS = ("prior", "forgetting", "random_walk")
-"""Parameters of a method that are keys of `[method]` itself, and with whose name what is wrong with them begins."""
-SET_BY_STUDY = ("pooling", "critic_variables", "policy_variables", "horizon", "max_gap", "day_boundary", *OWN_KEYS)
+OWN_KEYS = ("prior", "forgetting", "random_walk", "rule", "critic", "pooling", "horizon", "filter")
+"""Parameters of a method that are keys of `[method]` itself."""
+SET_BY_STUDY = ("critic_variables", "policy_variables", "max_gap", "day_boundary", *OWN_KEYS)
 """Parameters of a method that other keys of the study decide."""
-TYPE_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+Parameter = bool | int | float | str
+PartChoice = str | dict[str, Parameter]
+"""A part by its name, or a section with its `name` and its parameters."""
 
 
 class CoefficientPrior(Section):
@@ -47,38 +48,54 @@ class MethodChoice(Section):
     ----------
     name
         One of `surefoot.METHODS`.
+    rule
+        What makes a decision rule of the critic's result. Each part is a name, or a section such as `[method.critic]` with
+        `name` and the part's parameters; unless given, it is the one that the method's name stands for.
+    critic
+        The model of the expected reward.
     pooling
-        Unless given, the method's own: `person`, but `all` for the methods that look ahead.
+        Who shares a fit: `person`, but `all` for the methods that look ahead.
     horizon
-        Unless given, the method's own: `immediate`, but `long-run` for the methods that look ahead.
+        How far consequences count: `immediate`, but `long-run` for the methods that look ahead.
+    filter
+        What cleans each participant's series first.
     parameters
-        Parameters of the method by name.
+        Parameters of the method and of its parts by name.
     """
 
     name: str = "ro-accb"
-    pooling: str | None = None
-    horizon: str | None = None
+    rule: PartChoice | None = None
+    critic: PartChoice | None = None
+    pooling: PartChoice | None = None
+    horizon: PartChoice | None = None
+    filter: PartChoice | None = None
     forgetting: float | None = None
     """A decision point that lies k before the participant's last one counts forgetting^k times."""
     random_walk: bool | int | float | str | None = None
     """With partial pooling: q of people whose coefficients move, or `estimate`."""
-    parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
     prior: dict[str, CoefficientPrior] = Field(default_factory=dict)
     """Of coefficients by name, for a method that samples from the posterior."""
 
-    @field_validator("pooling")
-    @classmethod
-    def _pooling_is_known(cls, pooling: str | None) -> str | None:
-        from surefoot.learning.pooling import find_pooling
-
-        return None if pooling is None else find_pooling(pooling).name
-
-    @field_validator("horizon")
-    @classmethod
-    def _horizon_is_known(cls, horizon: str | None) -> str | None:
-        from surefoot.learning.horizon import find_horizon
-
-        return None if horizon is None else str(find_horizon(horizon).name)
+    def list_given(self) -> list[tuple[str, str, Any]]:
+        """Every key after `name`, as (key, parameter of the method, value); parts come before their parameters."""
+        given: list[tuple[str, str, Any]] = []
+        for slot in ("rule", "pooling", "horizon", "critic", "filter"):
+            part = getattr(self, slot)
+            if isinstance(part, dict):
+                keys = sorted(part, key=lambda key: key != "name")
+                given += [(f"{slot}.{key}", slot if key == "name" else f"{slot}__{key}", part[key]) for key in keys]
+            elif part is not None:
+                given.append((slot, slot, part))
+        names = sorted(self.parameters, key=lambda name: name not in OWN_KEYS)
+        given += [(f"parameters.{name}", name, self.parameters[name]) for name in names]
+        for name in ("forgetting", "random_walk"):
+            if getattr(self, name) is not None:
+                given.append((name, name, getattr(self, name)))
+        if self.prior:
+            prior = {name: coefficient.model_dump() for name, coefficient in self.prior.items()}
+            given.append(("prior", "prior", prior))
+        return given
 
 
 class ProbabilityLimits(Section):
@@ -211,27 +228,21 @@ class Study(LogDescription):
         if choice.name not in METHODS:
             near = did_you_mean(choice.name, METHODS)
             raise ValueError(f"method.name: there is no method '{choice.name}'{near}; choose from {list(METHODS)}")
-        defaults = {f.name: f.default for f in fields(METHODS[choice.name][0]) if f.name not in SET_BY_STUDY}
-        for name, value in choice.parameters.items():
-            if name not in defaults:
-                what = f"{choice.name} has no parameter '{name}'{did_you_mean(name, defaults)}; it has {list(defaults)}"
-                raise ValueError(f"method.parameters.{name}: {what}")
-            wanted = str if defaults[name] is None else type(defaults[name])
-            if type(value) is not wanted and not (wanted is float and type(value) is int):
-                raise ValueError(f"method.parameters.{name}: {value!r} is not {TYPE_WORDS[wanted]}")
-        if choice.prior and "prior" not in {f.name for f in fields(METHODS[choice.name][0])}:
-            raise ValueError(
-                f"method.prior: {choice.name} has no prior; use one that samples from the posterior, such as 'ts'"
-            )
         try:
-            self.method().check_parameters()
             self.method().check_names(self.state_names, self.actions.names)
         except InputError as error:
-            key = next((key for key in OWN_KEYS if str(error).startswith(key)), None)
-            if key is not None:
-                raise ValueError(f"method.{key}: {str(error).removeprefix('prior: ')}") from error
-            about = next((f".{name}" for name in choice.parameters if name in str(error).split()), "")
-            raise ValueError(f"method.parameters{about}: {error}") from error
+            raise ValueError(f"method.{self._find_wrong_key()}: {str(error).removeprefix('prior: ')}") from error
+
+    def _find_wrong_key(self) -> str:
+        """The first key of `[method]` with which the method cannot be made."""
+        parameters: dict[str, Any] = {}
+        for key, parameter, value in self.method_choice.list_given():
+            parameters[parameter] = value
+            try:
+                self._make_method(parameters).check_names(self.state_names, self.actions.names)
+            except InputError:
+                return key
+        return "name"
 
     @property
     def method_name(self) -> str:
@@ -239,7 +250,7 @@ class Study(LogDescription):
 
     @property
     def pooling(self) -> str:
-        return str(self.method().pooling)
+        return self.method().pooling.name
 
     @property
     def days(self) -> DayBoundary:
@@ -257,19 +268,29 @@ class Study(LogDescription):
     def method(self) -> Method:
         """The study's method, not yet fitted."""
         if self._method is None:
-            from surefoot.learning.methods import method
-
-            choice = self.method_choice
-            seen = {"critic_variables": self._columns_used_by("critic"), "policy_variables": self._columns_used_by("policy")}
-            parts: dict[str, Any] = {"pooling": choice.pooling, "horizon": choice.horizon}
-            parts |= {"forgetting": choice.forgetting, "random_walk": choice.random_walk}
-            if self.trial is not None:
-                parts |= {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
-            if choice.prior:
-                parts["prior"] = {name: one.model_dump() for name, one in choice.prior.items()}
-            given = {name: value for name, value in parts.items() if value is not None}
-            self._method = method(choice.name, **given, **seen, **choice.parameters)
+            given = self.method_choice.list_given()
+            self._method = self._make_method({parameter: value for _, parameter, value in given})
         return copy.copy(self._method)
+
+    def _make_method(self, parameters: dict[str, Any]) -> Method:
+        """The method with these parameters, with the variables that it sees and, looking ahead, with the trial's days."""
+        from surefoot.learning.methods import method
+
+        seen = {"critic_variables": self._columns_used_by("critic"), "policy_variables": self._columns_used_by("policy")}
+        for name in seen.keys() & parameters.keys():
+            raise InputError(f"{name}: write use = 'critic', 'policy' or 'both' in the sections of the state instead")
+        made = method(self.method_choice.name, **parameters, **seen)
+        if self.trial is not None:
+            days = {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
+            known = made.horizon.get_params()
+            made.horizon = made.horizon.with_params(**{name: value for name, value in days.items() if name in known})
+            made.horizon.check_parameters()
+        return made
+
+    def list_steps(self) -> dict[str, Any]:
+        """`max_gap` and `day_boundary`, as far as the trial or the horizon says which decision points follow each other."""
+        given = self.method().horizon.get_params() if self.trial is None else vars(self.trial)
+        return {name: given[name] for name in ("max_gap", "day_boundary") if given.get(name) is not None}
 
     def with_trial_columns(self) -> Study:
         """The same study for logs that a trial leaves: every decision with the probability of the action taken, whatever the

@@ -3,7 +3,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
-from surefoot.learning.critics import Capped, CriticBatch
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics import Capped
 from surefoot.learning.critics.capped import boxplot_threshold, capped_objective, fit_capped
 from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
 from surefoot.policies.features import critic_features
@@ -199,7 +200,7 @@ def test_transitions_are_judged_by_all_variables_together_each_in_its_own_mean_s
 def test_the_critic_hands_its_parameters_to_the_fit():
     x, r, v = critic_problems(np.random.default_rng(8), 6)
     penalty = np.full(x.shape[-1], 0.3)
-    batch = CriticBatch(x, r, v, x, np.zeros(r.shape, dtype=int), penalty, 1)
+    batch = Batch(x, x, np.zeros(r.shape, dtype=int), r, v, 1, penalty)
     for tau in (0.5, 1.0):
         for refresh in (False, True):
             found = Capped(tau=tau, refresh_threshold=refresh).fit(batch)

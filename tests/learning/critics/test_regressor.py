@@ -118,7 +118,7 @@ def test_whoever_has_no_decision_point_expects_nothing(logs):
     ("change", "what"),
     [
         ({"name": "linucb"}, "LinUCB"),
-        ({"name": "ts"}, "PosteriorSampler"),
+        ({"name": "ts"}, "posterior sampling"),
         ({"name": "accb", "horizon": "long-run"}, "horizon = 'long-run'"),
     ],
 )

@@ -9,7 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import surefoot as sf
-from surefoot.learning.critics import Capped, CriticBatch, find_critic, make_critic
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics import CRITICS, Capped, make_critic
 from surefoot.learning.critics.capped import fit_capped
 from surefoot.learning.critics.regressor import RegressorCritic, copy_regressor, fit_capped_regressor
 from surefoot.policies.features import critic_features
@@ -42,20 +43,20 @@ def make_batch(people=3, points=40, seed=0):
     rewards[:, ::10] += 30
     x, weights = critic_features(state, action, 2), np.ones((people, points))
     weights[1, :5], weights[2] = 0.0, 0.0
-    return CriticBatch(x, rewards, weights, state, action, np.zeros(6), 2)
+    return Batch(x, state, action, rewards, weights, 2, np.zeros(6))
 
 
 def test_capped_least_squares_around_a_regressor_is_the_capped_critic():
     batch = make_batch()
     found = RegressorCritic(CappedRegressor(LinearRegression())).fit(batch)
-    expected = fit_capped(batch.features, batch.rewards, batch.weights, penalty=np.zeros(6))
+    expected = fit_capped(batch.features, batch.reward, batch.weights, penalty=np.zeros(6))
     assert_array_equal(found.weights, expected.weights)
     assert_allclose(found.coef[:2], expected.coef[:2], rtol=1e-6)
     assert_allclose(found.threshold[:2], expected.threshold[:2], rtol=1e-8)
     assert_array_equal(found.n_iter[:2], expected.n_iter[:2])
     assert (found.threshold[2], found.n_iter[2], found.converged[2]) == (np.inf, 0, True)
     assert (found.expected[2] == 0).all()
-    assert_allclose(found.find_residuals(batch.features, batch.rewards), batch.rewards - found.taken)
+    assert_allclose(found.find_residuals(batch.features, batch.reward), batch.reward - found.taken)
     assert_allclose(found.find_advantage(batch.state, 2)[..., 0], found.expected[..., 1] - found.expected[..., 0])
     assert found.expect_rewards(batch.state, 2) is found.expected
     for one in range(2):
@@ -135,8 +136,8 @@ def test_what_is_no_regressor_is_refused(missing):
 def test_regressors_are_found_by_name_and_made_from_objects():
     forest = make_critic("random-forest").make_regressor()
     assert (forest.min_samples_leaf, forest.random_state) == (5, 0)
-    boosting = make_critic("capped-gradient-boosting", {"tau": 3.0})
-    assert boosting.tau == 3.0 and boosting.without_removal() == find_critic("gradient-boosting")()
+    boosting = make_critic({"name": "capped-gradient-boosting", "tau": 3.0})
+    assert boosting.tau == 3.0 and boosting.without_removal() == CRITICS.find("gradient-boosting")()
     assert (boosting.make_regressor().min_samples_leaf, boosting.make_regressor().random_state) == (10, 0)
     own = LinearRegression()
     assert make_critic(own).regressor is own

@@ -139,11 +139,12 @@ def test_critics_speak_of_what_they_remove():
 
 
 def test_critics_are_made_by_name_with_the_parameters_they_know():
-    assert make_critic("capped", {"tau": 2.0, "refresh_threshold": True, "other": 1}) == Capped(2.0, True)
-    assert make_critic("ridge", {"tau": 2.0}) == Ridge()
+    assert make_critic({"name": "capped", "tau": 2.0, "refresh_threshold": True}) == Capped(2.0, True)
+    with pytest.raises(sf.InputError, match="critic 'ridge' has no parameter 'tau'; it has none"):
+        make_critic({"name": "ridge", "tau": 2.0})
     assert make_critic("capped") == Capped()
     own = Capped(tau=3.0)
-    assert make_critic(own, {"tau": 9.0}) is own
+    assert make_critic(own) is own
     with pytest.raises(sf.InputError, match=r"there is no critic 'caped' .did you mean 'capped'"):
         make_critic("caped")
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.learning.horizon.consequences import PooledView
-from surefoot.learning.methods.pessimist import choose_caution
+from surefoot.learning.rules import choose_caution
 
 
 def heartsteps(people=50, points=210, seed=0, mechanism=None, ratio=0.1):
@@ -130,7 +130,7 @@ def test_block_size_and_threads_change_nothing(monkeypatch, name, pooling):
         warnings.simplefilter("ignore", sf.FitWarning)
         expected = sf.method(name, pooling=pooling).fit(logs)
         for cells, threads in ((200, 2), (1000, 1)):
-            for place in ("methods.composition", "horizon.judgement", "horizon.long_run"):
+            for place in ("methods", "horizon.judgement", "horizon.long_run"):
                 where = f"surefoot.learning.{place}.choose_block_cells"
                 monkeypatch.setattr(where, lambda rows, cells=cells: cells)
             monkeypatch.setenv("SUREFOOT_THREADS", str(threads))

@@ -112,7 +112,7 @@ def test_the_order_of_people_does_not_matter(logs):
 
 def test_the_size_of_blocks_does_not_matter(logs, monkeypatch):
     one = fit(logs, "hb-accb", horizon="long-run")
-    monkeypatch.setattr("surefoot.learning.methods.composition.choose_block_cells", lambda rows: 200)
+    monkeypatch.setattr("surefoot.learning.methods.choose_block_cells", lambda rows: 200)
     monkeypatch.setattr("surefoot.learning.horizon.long_run.choose_block_cells", lambda rows: 200)
     monkeypatch.setattr("surefoot.learning.horizon.judgement.choose_block_cells", lambda rows: 200)
     other = fit(logs, "hb-accb", horizon="long-run")

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 import surefoot as sf
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import fit_mixed_effects
+from surefoot.learning.pooling.reml import fit_mixed_effects
 
 MEAN, SCALE = np.array([0.0, 1.0, 0.5]), np.array([np.inf, 0.2, 0.4])
 
@@ -97,4 +97,4 @@ def test_a_method_draws_the_population_towards_it():
         '[columns]\nparticipant = "p"\ntime = "t"\n[state.weather]\n[method]\nname = "ts"\npooling = "partial"\n'
         "[method.prior]\nsend = { mean = 1.0, scale = 2.0 }\n"
     )
-    assert study.method().prior == {"send": {"mean": 1.0, "scale": 2.0}}
+    assert study.method().rule.prior == {"send": {"mean": 1.0, "scale": 2.0}}

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import TimeBlocks, Walk, fit_mixed_effects, fit_random_walk
-from surefoot.learning.pooling.random_walk import WalkLikelihood
+from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, WalkLikelihood, fit_random_walk
+from surefoot.learning.pooling.reml import fit_mixed_effects
 
 BETA, PSI = np.array([1.0, 2.0, -1.0]), np.array([1.0, 0.5, 0.3])
 

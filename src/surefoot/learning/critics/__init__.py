@@ -1,51 +1,56 @@
 """Critics: what the expected reward is learned with. Adding one is a subclass of `Critic` under `register_critic`."""
 
-from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from surefoot.learning.critics.capped import Capped
-from surefoot.learning.critics.critic import (
-    CRITICS,
-    Critic,
-    CriticBatch,
-    CriticFit,
-    Removal,
-    RemovingCritic,
-    find_critic,
-    register_critic,
-)
+from surefoot.learning.critics.critic import CRITICS, Critic, CriticFit, Removal, RemovingCritic, register_critic
 from surefoot.learning.critics.high_breakdown import HighBreakdown
-from surefoot.learning.critics.regressor import RegressorCritic
-from surefoot.learning.critics.ridge import Ridge
+from surefoot.learning.critics.regressor import (
+    CappedGradientBoosting,
+    CappedRandomForest,
+    GradientBoosting,
+    RandomForest,
+    RegressorCritic,
+)
+from surefoot.learning.critics.ridge import Ridge, fit_ridge
+from surefoot.learning.part import make_part
 
 __all__ = [
     "CRITICS",
     "Capped",
+    "CappedGradientBoosting",
+    "CappedRandomForest",
     "Critic",
-    "CriticBatch",
     "CriticFit",
+    "GradientBoosting",
     "HighBreakdown",
+    "RandomForest",
     "RegressorCritic",
     "Removal",
     "RemovingCritic",
     "Ridge",
-    "find_critic",
+    "fit_ridge",
     "make_critic",
     "register_critic",
 ]
 
 
-def make_critic(critic: Any, parameters: Mapping[str, Any] | None = None) -> Critic:
-    """The critic that a method's parameter means.
+def make_critic(critic: Any) -> Critic:
+    """The critic that is meant by a name, by a mapping with `name` and parameters, by itself, or by a regressor.
 
-    A name gives a new critic with those of the parameters that it has. A `Critic` is returned as it is, and a regressor is
-    wrapped in a `RegressorCritic`.
+    Parameters
+    ----------
+    critic
+        `"capped"`, `{"name": "capped", "tau": 2.0}`, `Capped(tau=2.0)`, or any object with `fit` and `predict`.
+
+    Returns
+    -------
+    Critic
+
+    Examples
+    --------
+    >>> make_critic({"name": "capped", "tau": 2.0})
+    Capped(tau=2.0, refresh_threshold=False)
     """
-    if isinstance(critic, Critic):
-        return critic
-    if not isinstance(critic, str):
-        return RegressorCritic(critic)
-    kind = find_critic(critic)
-    given = parameters or {}
-    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
+    named = isinstance(critic, str | dict | Critic)
+    return make_part(CRITICS, critic) if named else RegressorCritic(critic)

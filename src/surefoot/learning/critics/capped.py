@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from array_api_compat import device
 
-from surefoot.learning.critics.critic import CriticBatch, CriticFit, Removal, RemovingCritic, register_critic
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics.critic import CriticFit, Removal, RemovingCritic, register_critic
 from surefoot.learning.critics.ridge import join_rewards, joined_residuals, residuals, solve_ridge, weighted_moments
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import quantiles
@@ -118,9 +119,9 @@ class Capped(RemovingCritic):
         total = xp.sum(squares / xp.where(typical > 0, typical, 1.0)[:, None, :], axis=-1)
         return present & (total < boxplot_threshold(total, xp.sqrt(total), u, self.tau)[:, None])
 
-    def fit(self, batch: CriticBatch) -> CriticFit:
+    def fit(self, batch: Batch) -> CriticFit:
         return fit_capped(
-            *(batch.features, batch.rewards, batch.weights),
+            *(batch.features, batch.reward, batch.weights),
             penalty=batch.penalty,
             arms=batch.arms,
             tau=self.tau,

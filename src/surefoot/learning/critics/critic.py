@@ -7,11 +7,14 @@ so ragged people and removed outliers are the same thing to the solvers. Everyth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf
 from typing import ClassVar, Self
 
 from surefoot.errors import InputError
+from surefoot.learning.batch import Batch
+from surefoot.learning.part import Part, check_range
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
 from surefoot.policies.features import critic_features, effects
 from surefoot.registry import Registry
@@ -50,35 +53,6 @@ class CriticFit(PerParticipant):
         return xp.stack([(critic_features(state, c, actions) @ self.coef[..., None])[..., 0] for c in codes], axis=-1)
 
 
-@dataclass(frozen=True, eq=False)
-class CriticBatch:
-    """The data of a critic: decision points of some people."""
-
-    features: Array
-    """x(s, a), (people, decision points, features)."""
-    rewards: Array
-    weights: Array
-    """Zero where a decision point cannot be used."""
-    all_states: Array
-    """(people, decision points, variables)."""
-    action: Array
-    """Codes from 0 on, (people, decision points)."""
-    penalty: Array
-    """ζ of every feature, (features,) or (people, features)."""
-    arms: int
-    """The number of actions; x is [b, 1{a=1}·b, …], the same features b once for all and once for each further action."""
-    seen: Array | float = 1.0
-    """1.0 for the state variables that critic or policy see, 0.0 for the others."""
-    trusted: Array | None = None
-    """The result of `Critic.trust_states`, if it is already known."""
-
-    @property
-    def state(self) -> Array:
-        """The states with the variables that nobody sees set to zero: an artefact in one that only the policy sees would
-        mislead the actor."""
-        return self.all_states * self.seen
-
-
 @dataclass(frozen=True)
 class Removal:
     """Wording for a rule that removes decision points."""
@@ -88,6 +62,7 @@ class Removal:
     unit: str
     """The unit of residuals: `caps`."""
     plural: bool = False
+    """Whether the name is a plural."""
     because: str = ""
     """The reason for a removal, where that is not the reward alone."""
     normal_share: float | None = None
@@ -100,18 +75,16 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Critic(ABC):
-    """A model of the expected reward; the fields of a subclass are its parameters.
+class Critic(Part, ABC):
+    """A model of the expected reward; the fields of a subclass are its parameters, and each has a default."""
 
-    A method that is given a critic by name takes the parameters that it has itself, such as `tau`, and leaves the others at
-    their defaults; a critic that is given as an object comes with its own.
-    """
-
-    name: ClassVar[str]
+    kind: ClassVar[str] = "critic"
     title: ClassVar[str]
     """As it stands in a sentence: `the paper's cap`."""
     removal: ClassVar[Removal | None] = None
-    """None: every usable decision point counts."""
+    """None: every usable decision point counts, if only with a small weight."""
+    weighs_rows: ClassVar[bool] = True
+    """False: every usable decision point counts in full, so that nobody needs to fit the critic to know its weights."""
     judges_twice: ClassVar[bool] = False
     """Whether a pooled look-ahead keeps a decision point only if each participant's own fit keeps it too."""
     compared_with: ClassVar[str | None] = None
@@ -120,7 +93,7 @@ class Critic(ABC):
     """Whether E[r | s, a] is x(s, a)ᵀw."""
 
     @abstractmethod
-    def fit(self, batch: CriticBatch) -> CriticFit:
+    def fit(self, batch: Batch) -> CriticFit:
         """Coefficients, and the final weights of the decision points."""
 
     def trust_states(self, state: Array, present: Array) -> Array:
@@ -132,19 +105,18 @@ class Critic(ABC):
         decision points, variables)."""
         return present
 
-    def require_coefficients(self, what: str) -> None:
-        """Raise an error if this critic has no coefficients; `what` names the part that needs them."""
+    def require_coefficients(self, needed_by: str) -> None:
+        """Raise an error if this critic has no coefficients."""
         if not self.has_coefficients:
             raise InputError(
-                f"{what} needs a critic that is linear in the state, which {self.title} is not; take critic = 'capped', "
-                "'ridge' or 'high-breakdown', or a method that needs only what the critic expects (accb, saccb)"
+                f"{needed_by} needs a critic that is linear in the state, which {self.title} is not; take critic = "
+                "'capped', 'ridge' or 'high-breakdown', or a method that needs only what the critic expects (accb, saccb)"
             )
 
-    def check_parameters(self) -> None:
-        """Refuse parameters with which it cannot be fitted."""
-        for name, value in vars(self).items():
-            if isinstance(value, float) and not isfinite(value):
-                raise InputError(f"{name} is {value}; it must be a finite number")
+    @property
+    def limit_name(self) -> str:
+        """What removes decision points: `the cap`."""
+        return "no limit" if self.removal is None else self.removal.name
 
     @property
     def strictness(self) -> float:
@@ -164,14 +136,14 @@ class Critic(ABC):
 class RemovingCritic(Critic):
     """A critic that leaves out what lies beyond a limit."""
 
+    labels: ClassVar[Mapping[str, str]] = {"tau": "height of the limit τ"}
     removal: ClassVar[Removal]
     tau: float = 1.0
     """Multiplies the limit of squared residuals."""
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        if self.tau <= 0:
-            raise InputError(f"tau is {self.tau}; it must be a finite number above 0")
+        check_range("tau", self.tau, above=0)
 
     @property
     def strictness(self) -> float:
@@ -181,9 +153,9 @@ class RemovingCritic(Critic):
         return replace(self, tau=self.tau * factor)
 
     def without_removal(self) -> Critic:
-        return find_critic("ridge")()
+        return CRITICS.find("ridge")()
 
 
 CRITICS: Registry[type[Critic]] = Registry("critic")
 register_critic = CRITICS.register
-find_critic = CRITICS.find
+"""Adds a class of critics under its `name`, which must be free."""

@@ -26,7 +26,8 @@ from typing import ClassVar
 
 from array_api_compat import device
 
-from surefoot.learning.critics.critic import CriticBatch, CriticFit, Removal, RemovingCritic, register_critic
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics.critic import CriticFit, Removal, RemovingCritic, register_critic
 from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.critics.state_outliers import ENOUGH, state_outlyingness
 from surefoot.learning.critics.trimmed_squares import (
@@ -361,10 +362,10 @@ class HighBreakdown(RemovingCritic):
     judges_twice: ClassVar[bool] = True
     compared_with: ClassVar[str] = "capped"
 
-    def fit(self, batch: CriticBatch) -> CriticFit:
+    def fit(self, batch: Batch) -> CriticFit:
         return fit_high_breakdown(
-            *(batch.features, batch.rewards, batch.weights),
-            state=batch.state,
+            *(batch.features, batch.reward, batch.weights),
+            state=batch.seen_state,
             action=batch.action,
             penalty=batch.penalty,
             tau=self.tau,

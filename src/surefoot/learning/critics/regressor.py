@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.errors import InputError
+from surefoot.errors import InputError, did_you_mean
+from surefoot.learning.batch import Batch
 from surefoot.learning.critics.capped import Capped, boxplot_threshold
-from surefoot.learning.critics.critic import Critic, CriticBatch, CriticFit, Removal, RemovingCritic, find_critic
-from surefoot.learning.critics.critic import register_critic as register
+from surefoot.learning.critics.critic import CRITICS, Critic, CriticFit, Removal, RemovingCritic, register_critic
 from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.numerics.arrays import Array
 from surefoot.policies.features import critic_features
@@ -98,6 +98,7 @@ def fit_capped_regressor(
 class RegressionCritic(Critic):
     """A critic that fits a regressor."""
 
+    weighs_rows: ClassVar[bool] = False
     has_coefficients: ClassVar[bool] = False
 
     @abstractmethod
@@ -112,7 +113,7 @@ class RegressionCritic(Critic):
             return RowFit(fitted, np.ones(len(target)), np.inf, 1, True)
         return RowFit(fitted, np.asarray(weights, dtype=np.float64), fitted.threshold_, getattr(fitted, "n_iter_", 1), True)
 
-    def fit(self, batch: CriticBatch) -> RegressorFit:
+    def fit(self, batch: Batch) -> RegressorFit:
         if not isinstance(batch.features, np.ndarray):
             raise InputError(f"{self.title} is fitted with NumPy; fit with engine='numpy'")
         people, points, d = batch.features.shape
@@ -127,7 +128,7 @@ class RegressionCritic(Critic):
             usable = np.flatnonzero(batch.weights[person] > 0)
             if usable.size:
                 features = np.ascontiguousarray(batch.features[person][usable, 1:])
-                row_fit = self.fit_rows(features, batch.rewards[person][usable])
+                row_fit = self.fit_rows(features, batch.reward[person][usable])
                 weights[person, usable] = row_fit.weights
                 threshold[person] = row_fit.threshold
                 fits[person] = row_fit.fits
@@ -170,6 +171,26 @@ class RegressorCritic(RegressionCritic):
                 )
         object.__setattr__(self, "title", f"the regressor {kind}")
         object.__setattr__(self, "removal", getattr(self.regressor, "removal", None))
+        object.__setattr__(self, "weighs_rows", self.removal is not None)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The regressor and, with `deep`, its own parameters."""
+        inner = self.regressor.get_params() if deep and hasattr(self.regressor, "get_params") else {}
+        return {"regressor": self.regressor, **inner}
+
+    def with_params(self, **changes: Any) -> RegressorCritic:
+        regressor = changes.pop("regressor", self.regressor)
+        unknown = next((name for name in changes if name not in RegressorCritic(regressor).get_params()), None)
+        if unknown is not None:
+            known = list(RegressorCritic(regressor).get_params())
+            raise InputError(f"{self.title} has no parameter '{unknown}'{did_you_mean(unknown, known)}; it has {known}")
+        return RegressorCritic(deepcopy(regressor).set_params(**changes) if changes else regressor)
+
+    def check_parameters(self) -> None:
+        pass  # The regressor checks its own when it is fitted.
+
+    def describe(self) -> list[str]:
+        return [type(self.regressor).__name__]
 
     def make_regressor(self) -> Any:
         return self.regressor
@@ -192,12 +213,13 @@ class CappedRegressionCritic(RemovingCritic, RegressionCritic):
     """A regressor under the paper's cap."""
 
     removal: ClassVar[Removal] = Capped.removal
+    weighs_rows: ClassVar[bool] = True
 
     def fit_rows(self, rows: NDArray[np.float64], target: NDArray[np.float64]) -> RowFit:
         return fit_capped_regressor(self.make_regressor(), rows, target, tau=self.tau)
 
     def without_removal(self) -> Critic:
-        return find_critic(self.name.removeprefix("capped-"))()
+        return CRITICS.find(self.name.removeprefix("capped-"))()
 
 
 def _import_ensembles(critic: str) -> Any:
@@ -222,7 +244,7 @@ class _Boosting:
         return _import_ensembles(self.name).HistGradientBoostingRegressor(min_samples_leaf=10, random_state=0)
 
 
-@register
+@register_critic
 @dataclass(frozen=True)
 class RandomForest(_Forest, RegressionCritic):
     """scikit-learn's random forest with at least five decision points in a leaf."""
@@ -231,7 +253,7 @@ class RandomForest(_Forest, RegressionCritic):
     title: ClassVar[str] = "the random forest"
 
 
-@register
+@register_critic
 @dataclass(frozen=True)
 class GradientBoosting(_Boosting, RegressionCritic):
     """scikit-learn's gradient boosting over histograms with at least ten decision points in a leaf."""
@@ -240,7 +262,7 @@ class GradientBoosting(_Boosting, RegressionCritic):
     title: ClassVar[str] = "gradient boosting"
 
 
-@register
+@register_critic
 @dataclass(frozen=True)
 class CappedRandomForest(_Forest, CappedRegressionCritic):
     """`RandomForest` under the paper's cap."""
@@ -249,7 +271,7 @@ class CappedRandomForest(_Forest, CappedRegressionCritic):
     title: ClassVar[str] = "the random forest with the paper's cap"
 
 
-@register
+@register_critic
 @dataclass(frozen=True)
 class CappedGradientBoosting(_Boosting, CappedRegressionCritic):
     """`GradientBoosting` under the paper's cap."""

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from array_api_compat import device
 
-from surefoot.learning.critics.critic import Critic, CriticBatch, CriticFit, register_critic
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics.critic import Critic, CriticFit, register_critic
 from surefoot.numerics.arrays import Array, array_namespace, split_people
 from surefoot.numerics.batched_cholesky import Cholesky, solve
 
@@ -102,10 +103,32 @@ def solve_corrected(joined: Array, weights: Array, penalised: Array, right: Arra
 
 
 def fit_ridge(features: Array, rewards: Array, weights: Array, *, penalty: Array, arms: int = 1) -> CriticFit:
-    """The critic before the paper: every usable decision point counts, whatever it says.
+    """Weighted ridge regression of every participant: each decision point counts as much as its weight says.
 
-    `arms` may tell that X is [b, 1{a=1}·b, …], the same features b once for all and once for each further action, which
-    saves time.
+    Parameters
+    ----------
+    features
+        X, (people, decision points, features).
+    rewards
+        r, (people, decision points).
+    weights
+        u, (people, decision points); 0 where a decision point does not count.
+    penalty
+        ζ of every feature, (features,) or (people, features).
+    arms
+        The number of actions if X is [b, 1{a=1}·b, …], the same features b once for all and once for each further action,
+        which saves time.
+
+    Returns
+    -------
+    CriticFit
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ones = np.ones((1, 4))
+    >>> fit_ridge(ones[..., None], np.array([[1.0, 2.0, 3.0, 4.0]]), ones, penalty=np.zeros(1)).coef
+    array([[2.5]])
     """
     xp = array_namespace(features)
     coef, squares = solve_ridge(join_rewards(features, rewards), weights, penalty, arms)
@@ -120,6 +143,7 @@ class Ridge(Critic):
 
     name: ClassVar[str] = "ridge"
     title: ClassVar[str] = "ridge"
+    weighs_rows: ClassVar[bool] = False
 
-    def fit(self, batch: CriticBatch) -> CriticFit:
-        return fit_ridge(batch.features, batch.rewards, batch.weights, penalty=batch.penalty, arms=batch.arms)
+    def fit(self, batch: Batch) -> CriticFit:
+        return fit_ridge(batch.features, batch.reward, batch.weights, penalty=batch.penalty, arms=batch.arms)

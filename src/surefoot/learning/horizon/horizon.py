@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.derived_states import DayBoundary
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.critics import Critic, CriticFit
 from surefoot.learning.horizon.advantage import Advantage
 from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead
 from surefoot.learning.horizon.uncertainty import Uncertainty, estimate_uncertainty
+from surefoot.learning.part import Part, make_part
 from surefoot.learning.penalty_units import PenaltyUnits
-from surefoot.learning.pooling import Pooling, Posterior
+from surefoot.learning.pooling import Partial, Pooling
+from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.arrays import Engine
 from surefoot.registry import Registry
@@ -35,18 +36,22 @@ class HorizonTask:
     units: PenaltyUnits
     critic_penalty: float
     penalize_intercept: bool
-    max_gap: int
-    day_boundary: DayBoundary
-    correlated_differences: bool
     discount: NDArray[np.float64]
     """How much every row counts, (rows,): less where it is forgotten."""
-    random_walk: float | str | None
-    """q of everybody's coefficients, or `estimate`; None: people do not change."""
     centre: NDArray[np.float64] | None
     """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
     engine: Engine
     prior: PlacedPrior | None = None
     """Of the coefficients of the reward."""
+
+    @property
+    def correlated_differences(self) -> bool:
+        return isinstance(self.pooling, Partial) and self.pooling.correlated_differences
+
+    @property
+    def random_walk(self) -> float | str | None:
+        """q of everybody's coefficients, or `estimate`; None: people do not change."""
+        return self.pooling.random_walk if isinstance(self.pooling, Partial) else None
 
     def penalties(self, features: int) -> NDArray[np.float64]:
         """ζ of every feature of x(s, a), then of every nuisance column."""
@@ -128,10 +133,11 @@ class BatchOutlook:
     advantage: Advantage
 
 
-class Horizon(ABC):
-    """How far a method looks."""
+@dataclass(frozen=True)
+class Horizon(Part, ABC):
+    """How far a method looks; the fields of a subclass are its parameters, and each has a default."""
 
-    name: ClassVar[str]
+    kind: ClassVar[str] = "horizon"
     title: ClassVar[str]
     """What is optimised, as it stands in a sentence."""
     looks_ahead: ClassVar[bool] = True
@@ -142,6 +148,26 @@ class Horizon(ABC):
         """What lies ahead; None where only the next outcome counts, and nobody borrows from others."""
 
 
-HORIZONS: Registry[Any] = Registry("horizon")
+HORIZONS: Registry[type[Horizon]] = Registry("horizon")
 register_horizon = HORIZONS.register
-find_horizon = HORIZONS.find
+"""Adds a class of horizons under its `name`, which must be free."""
+
+
+def make_horizon(given: Any) -> Horizon:
+    """The horizon that is meant by a name, by a mapping with `name` and parameters, or by itself.
+
+    Parameters
+    ----------
+    given
+        `"long-run"`, `{"name": "long-run", "max_gap": 2}` or `LongRun(max_gap=2)`.
+
+    Returns
+    -------
+    Horizon
+
+    Examples
+    --------
+    >>> make_horizon("long-run")
+    LongRun(max_gap=1, day_boundary=None)
+    """
+    return make_part(HORIZONS, given)

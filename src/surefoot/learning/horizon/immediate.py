@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,11 +22,14 @@ from surefoot.learning.horizon.posteriors import (
 )
 from surefoot.learning.horizon.transitions import Transitions
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import Block, TimeBlocks, Walk
+from surefoot.learning.pooling.pooling import Block
+from surefoot.learning.pooling.random_walk import TimeBlocks, Walk
 from surefoot.numerics.parallel import map_threads
 
 
-class ImmediateHorizon(Horizon):
+@register_horizon
+@dataclass(frozen=True)
+class Immediate(Horizon):
     """Only the outcome that follows a decision counts, as in the paper."""
 
     name: ClassVar[str] = "immediate"
@@ -34,9 +38,6 @@ class ImmediateHorizon(Horizon):
 
     def look(self, task: HorizonTask) -> JointFit | None:
         return _fit_partially_pooled(task) if task.pooling.borrows else None
-
-
-register_horizon(ImmediateHorizon())
 
 
 def _fit_partially_pooled(task: HorizonTask) -> JointFit:

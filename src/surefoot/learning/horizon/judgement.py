@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.learning.batch import choose_block_cells
-from surefoot.learning.critics import Critic, CriticBatch, CriticFit
+from surefoot.learning.batch import Batch, choose_block_cells
+from surefoot.learning.critics import Critic, CriticFit
 from surefoot.learning.horizon.horizon_batch import TransitionData, gather_rows
 from surefoot.learning.penalty_units import PenaltyUnits
-from surefoot.learning.pooling import Block, Pooling, find_pooling
+from surefoot.learning.pooling import Pooling, make_pooling
+from surefoot.learning.pooling.pooling import Block
 from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.fences import has_few_values
 from surefoot.numerics.masked_quantiles import median
@@ -57,10 +58,10 @@ def judge_rows(
     """The judgement of each fit and, for a critic that judges twice or a pooling that borrows, of the other pooling's fits
     too; `seen` marks the state variables that critic or policy look at."""
     judge = _Judge(data, critic, seen, penalties, engine)
-    if critic.removal is None:
+    if not critic.weighs_rows:
         return judge.trust_all(pooling)
     again = pooling.second_judge if critic.judges_twice or pooling.borrows else None
-    poolings = [pooling] if again is None else [pooling, find_pooling(again)]
+    poolings = [pooling] if again is None else [pooling, make_pooling(again)]
     judgements = []
     for level in poolings:
         centred = level.shared and again is not None
@@ -129,7 +130,7 @@ class _Judge:
         x = critic_features(state * engine.to_device(self.data.sees), action, logs.actions)
         scaling = self.penalties.measure(state, reward, weights)
         penalty = self.penalties.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
-        batch = CriticBatch(x, reward, weights, state, action, penalty, logs.actions, trusted=trusted)
+        batch = Batch(x, state, action, reward, weights, logs.actions, penalty, trusted=trusted)
         return trusted, self.critic.fit(batch)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.derived_states import DayBoundary
 from surefoot.errors import FitWarning, InputError
 from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.diagnostics import SHOWN_PEOPLE
@@ -23,7 +24,9 @@ from surefoot.learning.horizon.posteriors import PeopleAhead, clear_thresholds, 
 from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.horizon.uncertainty import estimate_uncertainty
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import Block, TimeBlocks, Walk, find_pooling
+from surefoot.learning.pooling import Person
+from surefoot.learning.pooling.pooling import Block
+from surefoot.learning.pooling.random_walk import TimeBlocks, Walk
 from surefoot.numerics.parallel import map_threads
 
 PAIRS_PER_COEFFICIENT = 5
@@ -32,14 +35,26 @@ ENOUGH_FOR_ONE = 1500
 """Consecutive decision points from which a look-ahead by itself, without other people, begins to gain on doing nothing."""
 
 
-class LongRunHorizon(Horizon):
+@register_horizon
+@dataclass(frozen=True)
+class LongRun(Horizon):
     """Outcomes ever after count, as one step of policy improvement on the logging policy in a linear model."""
 
     name: ClassVar[str] = "long-run"
     title: ClassVar[str] = "the long-run average outcome"
+    max_gap: int = 1
+    """Decision points this far apart still count as consecutive."""
+    day_boundary: DayBoundary = None
+    """Decision points a day, or the clock time at which a day begins (`04:00`); the transition over night then has an
+    intercept of its own."""
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
+            raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")
 
     def look(self, task: HorizonTask) -> Outlook:
-        transitions = find_transitions(task.logs, max_gap=task.max_gap, day_boundary=task.day_boundary)
+        transitions = find_transitions(task.logs, max_gap=self.max_gap, day_boundary=self.day_boundary)
         data = TransitionData.of_logs(task.logs, transitions, task.critic_sees, task.discount)
         _require_transitions(task, data)
         seen = np.maximum(task.critic_sees, task.policy_sees)
@@ -58,9 +73,6 @@ class LongRunHorizon(Horizon):
         return outlook
 
 
-register_horizon(LongRunHorizon())
-
-
 class _Learner:
     """Passes over everybody's decision points, in blocks."""
 
@@ -73,7 +85,7 @@ class _Learner:
 
     def _blocks(self) -> list[Block]:
         logs = self._task.logs
-        return list(find_pooling("person").list_blocks(logs, choose_block_cells(logs)))
+        return list(Person().list_blocks(logs, choose_block_cells(logs)))
 
     def moments(self, moved: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> TransitionMoments:
         """The moments of every participant from all rows and transitions, or only from those `among` some."""

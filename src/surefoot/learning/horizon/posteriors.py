@@ -16,7 +16,9 @@ from surefoot.learning.horizon.judgement import Judgement
 from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, improve_policy
 from surefoot.learning.horizon.uncertainty import OfPosteriors
 from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import Posterior, Walk, fit_mixed_effects, fit_random_walk
+from surefoot.learning.pooling.mixed_effects import Posterior
+from surefoot.learning.pooling.random_walk import Walk, fit_random_walk
+from surefoot.learning.pooling.reml import fit_mixed_effects
 from surefoot.learning.priors import PlacedPrior
 
 FEW_PEOPLE = 5

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
+from surefoot.errors import InputError
+from surefoot.learning.part import Part, make_part
+from surefoot.learning.pooling.random_walk import check_random_walk
 from surefoot.registry import Registry
 
 Block = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The positions of some fits, and the rows that each of them learns from, (fits, rows), −1 where padded."""
 
 
-class Pooling(ABC):
-    """Which decision points every fit learns from, and whom its policy serves."""
+@dataclass(frozen=True)
+class Pooling(Part, ABC):
+    """Which decision points every fit learns from, and whom its policy serves; a subclass's fields are its parameters."""
 
-    name: ClassVar[str]
+    kind: ClassVar[str] = "pooling"
     shared: ClassVar[bool]
     """Whether one fit and one policy serve everybody."""
     serves_anybody: ClassVar[bool]
@@ -66,12 +71,34 @@ class Pooling(ABC):
         return "person" if self.serves_anybody else "time"
 
 
-POOLINGS: Registry[Pooling] = Registry("pooling")
+POOLINGS: Registry[type[Pooling]] = Registry("pooling")
 register_pooling = POOLINGS.register
-find_pooling = POOLINGS.find
+"""Adds a class of poolings under its `name`, which must be free."""
 
 
-class PersonPooling(Pooling):
+def make_pooling(given: Any) -> Pooling:
+    """The pooling that is meant by a name, by a mapping with `name` and parameters, or by itself.
+
+    Parameters
+    ----------
+    given
+        `"partial"`, `{"name": "partial", "random_walk": 0.005}` or `Partial(random_walk=0.005)`.
+
+    Returns
+    -------
+    Pooling
+
+    Examples
+    --------
+    >>> make_pooling("partial")
+    Partial(correlated_differences=False, random_walk=None)
+    """
+    return make_part(POOLINGS, given)
+
+
+@register_pooling
+@dataclass(frozen=True)
+class Person(Pooling):
     """Everybody learns from their own decision points alone, as in the paper."""
 
     name: ClassVar[str] = "person"
@@ -91,7 +118,9 @@ class PersonPooling(Pooling):
         return logs.participant_index
 
 
-class EveryonePooling(Pooling):
+@register_pooling
+@dataclass(frozen=True)
+class Everyone(Pooling):
     """One policy, learned from everybody's decision points, for anybody."""
 
     name: ClassVar[str] = "all"
@@ -112,7 +141,9 @@ class EveryonePooling(Pooling):
         return np.zeros(len(logs), dtype=np.int64)
 
 
-class PartialPooling(PersonPooling):
+@register_pooling
+@dataclass(frozen=True)
+class Partial(Person):
     """Coefficients wᵢ = β + bᵢ, bᵢ ~ N(0, Ψ): everybody has their own, drawn towards β as far as people are alike."""
 
     name: ClassVar[str] = "partial"
@@ -128,7 +159,14 @@ class PartialPooling(PersonPooling):
     estimates: ClassVar[str] = "Population"
     without_points: ClassVar[str] = "so the policy is the one for anybody"
     few_points: ClassVar[str] = "the policy is the one for anybody"
+    correlated_differences: bool = False
+    """Whether people's coefficients may differ together; of few people that cannot be told."""
+    random_walk: float | str | None = None
+    """By which share of the variance between people a participant's coefficients vary from one decision point to the next,
+    or `estimate`. The policy is then of their last ones."""
 
-
-for _pooling in (PersonPooling(), EveryonePooling(), PartialPooling()):
-    register_pooling(_pooling)
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_random_walk(self.random_walk)
+        if self.random_walk is not None and self.correlated_differences:
+            raise InputError("random_walk is of differences that are independent; leave correlated_differences out")

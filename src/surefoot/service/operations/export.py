@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
-from surefoot.learning.pooling import find_pooling
+from surefoot.learning.pooling import make_pooling
 from surefoot.service.database.clock import now
 from surefoot.service.database.column_types import to_microseconds
 from surefoot.service.database.decision_record import export_columns
@@ -207,7 +207,7 @@ def describe_collection(trial: Trial) -> CollectionSection:
     if not later:
         return CollectionSection(policy="fixed")
     learned = [load_stored_study(trial.database, row.study_id) for row in later if row.update_id is not None]
-    pooled = any(find_pooling(study.pooling).needs_everybody for study in learned)
+    pooled = any(make_pooling(study.pooling).needs_everybody for study in learned)
     changes = _find_policy_changes(trial, [row.activated_at for row in rows], first)
     return CollectionSection(policy="pooled" if pooled else "own", updates=_format_times(trial.study, changes))
 

@@ -1,0 +1,697 @@
+"""Methods: an optional filter, a critic, a pooling, a horizon and a decision rule, with scikit-learn's manners.
+
+The constructor only assigns, `fit(logs)` returns the method itself, and everything learned ends in an underscore.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot.data.mean_weights import find_weight_problem
+from surefoot.data.trajectories import Trajectories, join_logs
+from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
+from surefoot.learning.batch import Batch, choose_block_cells
+from surefoot.learning.critics import CRITICS, Critic, Ridge, make_critic
+from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
+from surefoot.learning.filters import FILTERS, Filter, make_filter
+from surefoot.learning.fitted import CoefficientPart, Fitted
+from surefoot.learning.forgetting import check_forgetting, discount_rows, warn_of_oblivion
+from surefoot.learning.horizon import HORIZONS, Horizon, Immediate, make_horizon
+from surefoot.learning.horizon.horizon import BatchOutlook, HorizonTask, JointFit, Outlook
+from surefoot.learning.part import Part, check_range, check_type
+from surefoot.learning.penalty_units import FitScales, find_penalty_units
+from surefoot.learning.pooling import POOLINGS, Partial, Person, Pooling, make_pooling
+from surefoot.learning.pooling.mixed_effects import Posterior
+from surefoot.learning.pooling.pooling import Block
+from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner, make_rule_learner
+from surefoot.numerics.arrays import NUMPY, Array, Engine, find_engine, keep_freed_memory
+from surefoot.numerics.parallel import map_threads
+from surefoot.policies.policies import Policies
+from surefoot.policies.rules import DecisionRule
+from surefoot.policies.training import KnownTraining
+from surefoot.registry import Registry
+
+SLOTS: dict[str, tuple[Registry[Any], Callable[[Any], Any]]] = {
+    "rule": (RULE_LEARNERS, make_rule_learner),
+    "critic": (CRITICS, make_critic),
+    "pooling": (POOLINGS, make_pooling),
+    "horizon": (HORIZONS, make_horizon),
+    "filter": (FILTERS, make_filter),
+}
+"""The parameters of a method that hold parts: where their parts are registered, and how one is made of a name."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Method:
+    """A composition of parts that learns policies from logs. `method` makes one by name.
+
+    Parameters
+    ----------
+    rule
+        What makes a decision rule of the critic's result: `Actor`, `StochasticActor`, `LinUCB`, `Pessimist` or
+        `PosteriorSampler` of `surefoot.rules`, or a `RuleLearner` of your own.
+    critic
+        The model of the expected reward: `Ridge`, `Capped`, `HighBreakdown` or a regressor of `surefoot.critics`, or a
+        `Critic` of your own.
+    pooling
+        Who shares a fit: `Person`, `Everyone` or `Partial` of `surefoot.pooling`.
+    horizon
+        How far consequences count: `Immediate` or `LongRun` of `surefoot.horizons`.
+    filter
+        `Hampel` or `Kalman` of `surefoot.filters` cleans each participant's series first; None leaves them as they are.
+    critic_penalty
+        ζ_c.
+    penalty_units
+        `standard`: penalties are counted in the reward's spread and the states' widths, so that units change nothing.
+        `absolute`: as in the paper, in whatever units they come in.
+    penalize_intercept
+        In absolute units the paper penalises the critic's intercept too; with a real penalty that biases the effect.
+    forgetting
+        A decision point that lies k before the participant's last one counts forgetting^k times: for people who change.
+    centre_actions
+        The critic regresses on 1{a} − p instead of 1{a}, p the logged probability of sending: a wrong model of what happens
+        without an action then does not bias the effect. It costs precision, because a decision point counts p (1 − p) for
+        the effect, next to nothing where p is near 0 or 1: use it where the outcome without an action is not linear in the
+        state or changes with time; limits of the probabilities keep the cost small. For two actions and an immediate
+        horizon.
+    critic_variables
+        The state variables that the critic sees; None means all.
+    policy_variables
+        The state variables that an actor's policy sees; None means all. LinUCB decides by what its critic sees.
+
+    Attributes
+    ----------
+    policies_
+        What was learned, to decide with.
+    coef_
+        θ of an actor, (fits, k·m); None for other rules.
+    critic_coef_, weights_, threshold_, residuals_, n_iter_, scale_
+        w, u, ε, r − xᵀw, the critic's iterations, and the weighted residual scale σ.
+    fitted_
+        Everything that was learned.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> fitted = sf.method("accb", critic=sf.critics.Capped(tau=2.0)).fit(logs)
+    >>> fitted.coef_.shape, fitted.get_params()["critic__tau"]
+    ((3, 4), 2.0)
+    """
+
+    rule: RuleLearner = field(default_factory=Actor)
+    critic: Critic = field(default_factory=Ridge)
+    pooling: Pooling = field(default_factory=Person)
+    horizon: Horizon = field(default_factory=Immediate)
+    filter: Filter | None = None
+    critic_penalty: float = 1e-3
+    penalty_units: str = "standard"
+    penalize_intercept: bool = True
+    forgetting: float = 1.0
+    centre_actions: bool = False
+    critic_variables: tuple[str, ...] | None = None
+    policy_variables: tuple[str, ...] | None = None
+
+    # Parameters, as scikit-learn treats them.
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The parts by the parameter that holds them."""
+        return {slot: part for slot in SLOTS if (part := getattr(self, slot)) is not None}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What the constructor was given; with `deep` also the parameters of the parts (`critic__tau`)."""
+        parameters = {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
+        if deep:
+            for slot, part in self.parts.items():
+                parameters |= {f"{slot}__{name}": value for name, value in part.get_params().items()}
+        return parameters
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters, also those of parts: `critic="capped"`, `critic__tau=2.0`, or `tau=2.0` where only one part has
+        such a parameter. What was learned stays until the next fit."""
+        own = self.get_params(deep=False)
+        for name in sorted(parameters, key=lambda name: name not in own):
+            value = parameters[name]
+            if name in own:
+                setattr(self, name, SLOTS[name][1](value) if name in SLOTS else value)
+                continue
+            slot, separator, parameter = name.partition("__")
+            if not separator:
+                slot, parameter = self._find_owner(name), name
+            elif slot not in SLOTS:
+                raise InputError(f"there is no part '{slot}'{did_you_mean(slot, SLOTS)}; choose from {list(SLOTS)}")
+            elif slot not in self.parts:
+                raise InputError(f"{name}: {slot} is None, which has no parameters; set {slot} first")
+            setattr(self, slot, self.parts[slot].with_params(**{parameter: value}))
+        return self
+
+    def _find_owner(self, parameter: str) -> str:
+        """The one part that has this parameter."""
+        owners = [slot for slot, part in self.parts.items() if parameter in part.get_params()]
+        if len(owners) == 1:
+            return owners[0]
+        if owners:
+            written = " or ".join(f"{slot}__{parameter}" for slot in owners)
+            raise InputError(f"'{parameter}' is a parameter of {' and of '.join(owners)}; write {written}")
+        for slot, (registry, _) in SLOTS.items():
+            having = [name for name in registry if parameter in registry.find(name)().get_params()]
+            if having:
+                choices = " or ".join(repr(name) for name in having)
+                current = repr(self.parts[slot].name) if slot in self.parts else "none"
+                raise InputError(
+                    f"'{parameter}' is a parameter of {slot} = {choices}, and here {slot} = {current}; choose that {slot} "
+                    f"or leave {parameter} out"
+                )
+        valid = self.list_parameters()
+        raise InputError(f"there is no parameter '{parameter}'{did_you_mean(parameter, valid)}; there are {valid}")
+
+    def list_parameters(self) -> list[str]:
+        """The names that `method` and `set_params` take: the method's own, then those of its parts."""
+        return [
+            *(field.name for field in fields(self)),
+            *(name for part in self.parts.values() for name in part.get_params()),
+        ]
+
+    def list_settings(self) -> dict[str, Any]:
+        """All parameters as plain values: parts by their names, and their parameters after them."""
+        settings = self.get_params(deep=False)
+        for slot, part in self.parts.items():
+            settings[slot] = part.name
+            settings |= part.get_params(deep=False)
+        return settings
+
+    def check_parameters(self) -> None:
+        """Refuse numbers that cannot be, and parts that do not go together."""
+        for parameter in fields(self):
+            check_type(parameter, getattr(self, parameter.name))
+        for part in self.parts.values():
+            part.check_parameters()
+        check_range("critic_penalty", self.critic_penalty, least=0)
+        check_forgetting(self.forgetting)
+        find_penalty_units(self.penalty_units)
+        self.rule.check_company(self.horizon, self.pooling)
+        for needed_by, needs in (
+            (self.rule.title, self.rule.needs_coefficients),
+            (f"pooling = '{self.pooling.name}'", self.pooling.needs_coefficients),
+            ("centre_actions = true", self.centre_actions),
+            (f"horizon = '{self.horizon.name}'", self.horizon.looks_ahead),
+        ):
+            if needs:
+                self.critic.require_coefficients(needed_by)
+        if self.horizon.looks_ahead and self.centre_actions:
+            raise InputError(
+                "centre_actions leaves out what happens without the action, which a look ahead needs; use horizon = "
+                "'immediate' or leave centre_actions out"
+            )
+        if self.forgetting < 1 and not self.critic.has_coefficients:
+            raise InputError(
+                f"forgetting weighs decision points, which {self.critic.title} does not; take critic = 'capped', 'ridge' or "
+                "'high-breakdown', or leave forgetting out"
+            )
+        if self.forgetting < 1 and isinstance(self.pooling, Partial) and self.pooling.random_walk is not None:
+            raise InputError("random_walk forgets by itself, as fast as people change; leave forgetting out")
+
+    def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
+        """Refuse parameters that name state variables or actions that do not exist."""
+        self.list_seen(state)
+        self.rule.place_prior(state, actions)
+        if self.centre_actions and len(actions) > 2:
+            raise InputError(
+                f"centre_actions is for two actions, and there are {len(actions)}: a log holds the probability of the "
+                "action taken, not those of all others; leave centre_actions out"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), input_tags=InputTags(allow_nan=True))
+
+    # Learning.
+
+    def fit(self, logs: Trajectories, y: None = None, *, engine: str = "numpy") -> Self:
+        """Learn one policy per participant, or one for all, with arrays of NumPy, of PyTorch (`torch`) or on a GPU
+        (`gpu`)."""
+        self.check_parameters()
+        if not isinstance(logs, Trajectories):
+            raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
+        Learnable.of_logs(logs).require(logs.names.reward)
+        problem = find_weight_problem(logs)
+        if problem is not None and self.centre_actions:
+            raise InputError(problem, column=logs.names.probability)
+        if problem is not None:
+            warnings.warn(f"{problem}. This fit does not use them", FitWarning, stacklevel=2)
+        return self.fit_some(logs, engine=engine)
+
+    def update(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
+        """Fit again to the logs of the last fit and to further decision points, of the same or of other people.
+
+        A decision point that was learned from already is refused, unless it waited for its outcome.
+        """
+        if self.filter is not None:
+            raise InputError(
+                f"filter = '{self.filter.name}' looks at a participant's whole series, of which only the cleaned values are "
+                "left; fit all logs anew"
+            )
+        return self.fit(join_logs(self.logs_, logs), engine=engine)
+
+    def fit_some(
+        self,
+        logs: Trajectories,
+        *,
+        engine: str = "numpy",
+        discount: NDArray[np.float64] | None = None,
+        start: NDArray[np.float64] | None = None,
+    ) -> Self:
+        """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one.
+
+        `discount` says how much every row counts, where the rows themselves do not tell when they were. `start` is `coef_`
+        of a fit to similar decision points: an actor with many starts then climbs from there instead.
+        """
+        self.check_names(logs.state_names, logs.action_names)
+        where = find_engine(engine)
+        cleaned = logs if self.filter is None else self.filter.clean(logs)
+        discount = discount_rows(cleaned, self.forgetting) if discount is None else discount
+        centre = self.list_centres(cleaned)
+        critic_sees, policy_sees = self.list_seen(logs.state_names)
+        features = int((critic_sees.sum() + 1) * logs.actions)
+        participants = self.pooling.list_participants(cleaned)
+        warn_of_oblivion(self.forgetting, features, len(cleaned.participants) if self.pooling.needs_everybody else 1)
+        keep_freed_memory()
+        joint = self.horizon.look(self.make_horizon_task(cleaned, discount, where))
+        # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
+        weights = np.full(len(cleaned) + 1, np.nan)
+        residuals = np.full(len(cleaned) + 1, np.nan)
+
+        def fit_block(block: Block) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]], DecisionRule]:
+            fits, rows = block
+            batch = self.make_batch(cleaned, rows, discount, centre, where)
+            near = None if start is None else where.to_device(start[fits].reshape(len(fits), logs.actions - 1, -1))
+            result, rule, converged = self.fit_batch(
+                batch, None if joint is None else joint.restrict(fits, rows, where), near
+            )
+            used = where.to_numpy(batch.weights) > 0
+            weights[rows] = np.where(used, where.to_numpy(result.fit.weights), np.nan)
+            residuals[rows] = np.where(used, where.to_numpy(result.residuals), np.nan)
+            learned = {
+                "critic_coef": result.fit.coef,
+                "threshold": result.fit.threshold,
+                "n_iter": result.fit.n_iter,
+                "scale": result.scale,
+                "converged": converged,
+                "penalty": result.penalty,
+                **vars(result.scaling),
+                "troubles": find_troubles(batch, result.fit.weights, features),
+            }
+            return fits, {name: where.to_numpy(values) for name, values in learned.items()}, rule.to_numpy(where)
+
+        blocks = list(map_threads(fit_block, self.pooling.list_blocks(cleaned, choose_block_cells(cleaned))))
+        order = np.argsort(np.concatenate([fits for fits, _, _ in blocks]))
+
+        def join(arrays: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+            return {name: np.concatenate([array[name] for array in arrays])[order] for name in arrays[0]}
+
+        learned = join([arrays for _, arrays, _ in blocks])
+        rule = type(blocks[0][2])(**join([rule.arrays() for _, _, rule in blocks]))
+        policies = Policies(
+            None if self.pooling.shared else participants,
+            rule,
+            logs.action_names,
+            logs.state_names,
+            training=KnownTraining.of_logs(logs),
+        )
+        if joint is not None and joint.anybody is not None:
+            few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(participants)) < features
+            ((fits, rows),) = cleaned.one_block()
+            batch = self.make_batch(cleaned, rows, discount, centre, where)
+            anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, where))[1].to_numpy(where)[0]
+            policies = policies.with_anybody(anybody, instead_of=few)
+        self.fitted_ = Fitted(
+            logs=cleaned,
+            critic=self.critic,
+            pooling=self.pooling,
+            horizon=self.horizon,
+            participants=participants,
+            unit=self.pooling.assign_rows(cleaned),
+            critic_sees=critic_sees,
+            policy_sees=policy_sees,
+            critic_coef=learned["critic_coef"],
+            threshold=learned["threshold"],
+            scale=learned["scale"],
+            n_iter=learned["n_iter"],
+            converged=learned["converged"],
+            weights=weights[:-1],
+            residuals=residuals[:-1],
+            scaling=FitScales(learned["centre"], learned["width"], learned["reward"]),
+            penalty=learned["penalty"],
+            policies=policies,
+            joint=joint,
+        )
+        texts = [*describe_troubles(logs.state_names, logs.action_names, features, self.pooling), NOT_CONVERGED]
+        warn_of_troubles(participants, np.column_stack([learned["troubles"], ~learned["converged"]]), texts)
+        return self
+
+    def fit_batch(
+        self, batch: Batch, outlook: BatchOutlook | None = None, start: Array | None = None
+    ) -> tuple[CriticResult, DecisionRule, Array]:
+        """Critic, then decision rule, for all people of a block at once, and for whom both converged.
+
+        With an `outlook` (a long-run horizon, or partial pooling) the critic has judged already, and the rule acts on the
+        advantages that it holds.
+        """
+        result = replace(self.fit_critic(batch, outlook), start=start)
+        rule, converged = self.rule.learn(result)
+        return result, rule, result.fit.converged & converged
+
+    def fit_critic(self, batch: Batch, outlook: BatchOutlook | None = None) -> CriticResult:
+        """The critic alone, for all people of a block at once."""
+        units = find_penalty_units(self.penalty_units)
+        scaling = units.measure(batch.state, batch.reward, batch.usable)
+        penalty = units.penalise_critic(
+            scaling, self.critic_penalty, actions=batch.actions, intercept=self.penalize_intercept
+        )
+        if outlook is not None:
+            result = CriticResult.of_fit(batch, outlook.critic, scaling, penalty, self.critic_penalty)
+            return replace(result, ahead=outlook.advantage)
+        fit, penalty = self.rule.regress(self.critic, replace(batch, penalty=penalty), scaling, self.critic_penalty)
+        return CriticResult.of_fit(batch, fit, scaling, penalty, self.critic_penalty)
+
+    def make_batch(
+        self,
+        logs: Trajectories,
+        rows: NDArray[np.int64],
+        discount: NDArray[np.float64],
+        centre: NDArray[np.float64] | None,
+        engine: Engine = NUMPY,
+    ) -> Batch:
+        """Rows of the logs, −1 where padded, as this method sees them."""
+        critic_sees, policy_sees = self.list_seen(logs.state_names)
+        return Batch.from_rows(
+            *(logs, rows),
+            critic_sees=critic_sees,
+            policy_sees=policy_sees,
+            discount=discount,
+            centre=centre,
+            engine=engine,
+        )
+
+    def make_horizon_task(self, logs: Trajectories, discount: NDArray[np.float64], engine: Engine) -> HorizonTask:
+        """What a horizon learns from these filtered logs."""
+        critic_sees, policy_sees = self.list_seen(logs.state_names)
+        return HorizonTask(
+            logs=logs,
+            critic=self.critic,
+            pooling=self.pooling,
+            critic_sees=critic_sees,
+            policy_sees=policy_sees,
+            units=find_penalty_units(self.penalty_units),
+            critic_penalty=self.critic_penalty,
+            penalize_intercept=self.penalize_intercept,
+            discount=discount,
+            centre=self.list_centres(logs),
+            engine=engine,
+            prior=self.rule.place_prior(logs.state_names, logs.action_names),
+        )
+
+    def list_seen(self, state_names: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """1.0 for the state variables that the critic and that the policy see, 0.0 for the others: a feature that is always
+        zero gets coefficient zero."""
+        for parameter in ("critic_variables", "policy_variables"):
+            for name in getattr(self, parameter) or ():
+                if name not in state_names:
+                    near = did_you_mean(name, state_names)
+                    raise InputError(f"{parameter} names '{name}', which the logs do not have{near}", column=name)
+        critic_sees, policy_sees = (
+            np.array([float(chosen is None or name in chosen) for name in state_names])
+            for chosen in (self.critic_variables, self.policy_variables)
+        )
+        return critic_sees, policy_sees
+
+    def list_centres(self, logs: Trajectories) -> NDArray[np.float64] | None:
+        """The probability of sending at every row, (rows, 1); None when actions are not centred."""
+        if not self.centre_actions:
+            return None
+        unknown = np.flatnonzero(logs.usable & np.isnan(logs.probability))
+        if unknown.size:
+            column = logs.names.probability
+            row = int(unknown[0])
+            raise InputError(
+                f"centre_actions needs the probability of the action taken, and column '{column}' has none at "
+                f"{unknown.size} usable decision points, the first of participant '{logs.participant[row]}' at time "
+                f"{logs.time[row]}; name its column, give the design's probabilities, or leave centre_actions out",
+                column=column,
+            )
+        return np.nan_to_num(np.where(logs.action == 0, 1 - logs.probability, logs.probability))[:, None]
+
+    def prior_mean(self, logs: Trajectories) -> NDArray[np.float64]:
+        """What the critic's coefficients are shrunk towards, (features,)."""
+        prior = self.rule.place_prior(logs.state_names, logs.action_names)
+        return np.zeros((len(logs.state_names) + 1) * logs.actions) if prior is None else prior.mean
+
+    # Results.
+
+    def predict_proba(self, states: Any, participant: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Probabilities of the actions, (n, actions), by the policies learned.
+
+        Parameters
+        ----------
+        states
+            An array (n, variables), a data frame, whose columns are matched by name, or Trajectories, which know whose
+            states they are and who was available.
+        participant
+            Whose states they are: one for all, or one for each. Not needed where one policy serves anybody.
+
+        Returns
+        -------
+        ndarray of shape (n, actions)
+        """
+        policies = self.policies_
+        if isinstance(states, Trajectories):
+            filled = np.where(states.available[:, None], states.state, 0.0)
+            return policies.probabilities(states.participant, filled, states.available)
+        if participant is None and policies.participants is not None:
+            raise InputError("everybody has a policy of their own; say whose it is: predict_proba(states, participant=...)")
+        participants = np.broadcast_to(np.asarray(0 if participant is None else participant), (len(states),))
+        return policies.probabilities(participants, states)
+
+    def coefficients(self, backend: str | None = None) -> Any:
+        """One row per participant and coefficient: participant, part (critic or policy), action, feature, value.
+
+        A policy coefficient above zero makes its action more likely as the feature grows.
+        """
+        return self.fitted_.tabulate_coefficients(backend)
+
+    def outliers(self, backend: str | None = None) -> Any:
+        """One row per decision point that the critic left out: who, when, what came back and what was expected."""
+        return self.fitted_.tabulate_removed(backend)
+
+    @property
+    def is_fitted(self) -> bool:
+        return "_fitted" in vars(self)
+
+    @property
+    def fitted_(self) -> Fitted:
+        """Everything that was learned; the other names with an underscore are its attributes."""
+        if not self.is_fitted:
+            raise NotFittedError("this method has learned nothing yet; call fit(logs) first")
+        return self._fitted
+
+    @fitted_.setter
+    def fitted_(self, fitted: Fitted) -> None:
+        self._fitted = fitted
+
+    @property
+    def policies_(self) -> Policies:
+        """What was learned, to decide with."""
+        return self.fitted_.policies
+
+    @property
+    def coef_(self) -> NDArray[np.float64] | None:
+        """θ, (fits, coefficients); None when the policy has no coefficients of its own."""
+        return self.fitted_.coef
+
+    @property
+    def logs_(self) -> Trajectories:
+        """What it was learned from, after the filter."""
+        return self.fitted_.logs
+
+    @property
+    def participants_(self) -> NDArray[Any]:
+        """Whose fits there are: the people of the logs, or `everyone`."""
+        return self.fitted_.participants
+
+    @property
+    def critic_(self) -> Critic:
+        """The critic of the last fit."""
+        return self.fitted_.critic
+
+    @property
+    def pooling_(self) -> Pooling:
+        """The pooling of the last fit."""
+        return self.fitted_.pooling
+
+    @property
+    def horizon_(self) -> Horizon:
+        """The horizon of the last fit."""
+        return self.fitted_.horizon
+
+    @property
+    def critic_coef_(self) -> NDArray[np.float64]:
+        """w, (fits, features)."""
+        return self.fitted_.critic_coef
+
+    @property
+    def weights_(self) -> NDArray[np.float64]:
+        """u of every row; 0 where the critic left it out, NaN where it could not be used."""
+        return self.fitted_.weights
+
+    @property
+    def threshold_(self) -> NDArray[np.float64]:
+        """ε, (fits,); +∞ where there is no limit."""
+        return self.fitted_.threshold
+
+    @property
+    def residuals_(self) -> NDArray[np.float64]:
+        """r − xᵀw of every row, NaN where it could not be used."""
+        return self.fitted_.residuals
+
+    @property
+    def scale_(self) -> NDArray[np.float64]:
+        """Weighted root mean squared residual, (fits,)."""
+        return self.fitted_.scale
+
+    @property
+    def n_iter_(self) -> NDArray[np.int64]:
+        """The critic's fits, (fits,)."""
+        return self.fitted_.n_iter
+
+    @property
+    def converged_(self) -> NDArray[np.bool_]:
+        """Whether the searches converged, (fits,)."""
+        return self.fitted_.converged
+
+    @property
+    def scaling_(self) -> FitScales:
+        """The units of the penalties, for every fit."""
+        return self.fitted_.scaling
+
+    @property
+    def penalty_(self) -> NDArray[np.float64]:
+        """ζ of every feature of the critic, (fits, features)."""
+        return self.fitted_.penalty
+
+    @property
+    def unit_(self) -> NDArray[np.int64]:
+        """For every row the position of its fit in `participants_`."""
+        return self.fitted_.unit
+
+    @property
+    def used_(self) -> NDArray[np.bool_]:
+        """Rows that could be used."""
+        return self.fitted_.used
+
+    @property
+    def removed_(self) -> NDArray[np.bool_]:
+        """Rows that the critic left out."""
+        return self.fitted_.removed
+
+    @property
+    def pooled_(self) -> bool:
+        """Whether one fit and one policy serve everybody."""
+        return self.fitted_.pooled
+
+    @property
+    def critic_sees_(self) -> NDArray[np.float64]:
+        """(state variables,): 1.0 for those that the critic sees."""
+        return self.fitted_.critic_sees
+
+    @property
+    def policy_sees_(self) -> NDArray[np.float64]:
+        """(state variables,): 1.0 for those that the policy sees."""
+        return self.fitted_.policy_sees
+
+    @property
+    def rule_sees_(self) -> NDArray[np.float64]:
+        """(state variables,): 1.0 for those that the decision rule looks at."""
+        return self.fitted_.rule_sees
+
+    @property
+    def coefficient_parts_(self) -> list[CoefficientPart]:
+        """Coefficients of the critic and, where it has some, of the policy."""
+        return self.fitted_.coefficient_parts
+
+    @property
+    def joint_(self) -> JointFit | None:
+        """What was learned of everybody before the decision rules were."""
+        return self.fitted_.joint
+
+    @property
+    def outlook_(self) -> Outlook | None:
+        """What looking ahead found; None with an immediate horizon."""
+        return self.fitted_.outlook
+
+    @property
+    def posterior_(self) -> Posterior | None:
+        """With partial pooling: what is believed of the reward's coefficients."""
+        return self.fitted_.posterior
+
+
+AHEAD = {"rule": "pessimist", "pooling": "all", "horizon": "long-run"}
+METHODS: dict[str, dict[str, str]] = {
+    f"{prefix}{name}": {"rule": rule, **parts}
+    for prefix, parts in (
+        ("", {}),
+        ("filter-", {"filter": "hampel"}),
+        ("ro-", {"critic": "capped"}),
+        ("hb-", {"critic": "high-breakdown"}),
+    )
+    for name, rule in (("linucb", "linucb"), ("accb", "actor"), ("saccb", "stochastic-actor"))
+} | {
+    "ahead": AHEAD,
+    "ro-ahead": {**AHEAD, "critic": "capped"},
+    "hb-ahead": {**AHEAD, "critic": "high-breakdown"},
+    "ts": {"rule": "posterior-sampling"},
+    "ro-ts": {"rule": "posterior-sampling", "critic": "capped"},
+    "hb-ts": {"rule": "posterior-sampling", "critic": "high-breakdown"},
+}
+"""The parts of the paper's nine methods by name, then of three with the high-breakdown critic, three that look ahead, for
+everybody together, and three that sample from the posterior."""
+
+
+def method(name: str, **parameters: Any) -> Method:
+    """One of the methods, not yet fitted.
+
+    Parameters
+    ----------
+    name
+        One of `METHODS`.
+    **parameters
+        Of `Method`. A part may be given by its name (`critic="capped"`), as an object (`critic=sf.critics.Capped(tau=2.0)`)
+        or as a mapping; its parameters also as `critic__tau=2.0`, or `tau=2.0` where only one part has such a parameter.
+
+    Returns
+    -------
+    Method
+
+    Examples
+    --------
+    >>> method("ro-accb", tau=2.0).critic
+    Capped(tau=2.0, refresh_threshold=False)
+    """
+    if name not in METHODS:
+        raise InputError(f"there is no method '{name}'{did_you_mean(name, METHODS)}; choose from {list(METHODS)}")
+    made = Method(**{slot: SLOTS[slot][1](part) for slot, part in METHODS[name].items()})
+    for slot in SLOTS.keys() & parameters.keys():
+        given = parameters[slot]
+        if isinstance(given, Mapping) and "name" not in given:
+            # A mapping without a name changes the parameters of the method's own part.
+            parameters[slot] = made.parts[slot].with_params(**given)
+    made.set_params(**parameters)
+    made.check_parameters()
+    return made
