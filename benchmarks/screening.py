@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import surefoot as sf
 from benchmarks.measuring import side_by_side
-from surefoot.datasets.heartsteps_v1_zeros import DEVICES, read_zero_filled
+from surefoot.datasets.heartsteps_v1 import DEVICES, read_zero_filled
 from surefoot.screening import screen
 from surefoot.simulators import HeartSteps, contaminate
 

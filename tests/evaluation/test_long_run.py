@@ -12,7 +12,7 @@ import surefoot as sf
 from surefoot.evaluation import evaluate
 from surefoot.evaluation.long_run import PAIRS_PER_COEFFICIENT, PEOPLE_DIFFER, LongRunLogs, value_long_run
 from surefoot.learning.critics import Capped, Ridge
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit
 from tests.reference.long_run import correct_for_people, jackknife_halves
 
 SIM = sf.simulators.HeartSteps(participants=50)

@@ -11,7 +11,7 @@ import surefoot as sf
 from surefoot.evaluation import Contrast, LongRunValue, OffPolicy, Overlap, Value, evaluate
 from surefoot.inference.intervals import Interval
 from surefoot.log_checks import Check
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit
 
 FOUND = OffPolicy(
     people=7,

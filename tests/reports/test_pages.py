@@ -7,7 +7,7 @@ import pytest
 
 import surefoot as sf
 from surefoot import audit, evaluation, explain
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)

@@ -23,8 +23,7 @@ from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import effects, policy_features
-from surefoot.reports.numbers import format_estimate
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit, format_estimate
 from surefoot.study import Study
 
 NEAR = 1.5

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot.data.file_formats import check_columns
 from surefoot.data.frames import make_frame
@@ -47,7 +48,7 @@ SOURCE = {
     "weather": "dec.weather.condition",
     "location": "dec.location.category",
 }
-"""Our names and the file's. What became known after the decision is not among them, except the reward."""
+"""Our names and the file's. Of columns known only after the decision there is only the reward."""
 SENTINELS = {"temperature": (-1024.0,), "wind": (-9999.0, -1.0), "precipitation": (-1.0,), "snow": (-1.0,)}
 MISSING = ("", "NA", "unknown")
 DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})[ T](\d{1,2}):(\d{2})(?::(\d{2}))?(?:\.\d*)?")
@@ -60,11 +61,11 @@ class HeartStepsV1:
     Attributes
     ----------
     frame
-        One row per decision point: who, when, available, send, steps, and what was known before the decision.
+        One row per decision point: participant, time, available, send, steps, and variables known before the decision.
     logs
         The same rows as trajectories, with the state of `study` and raw steps as reward.
     funnel
-        How many rows were left after each step, from the file to those that a fit uses.
+        The number of rows left after each step, from the file to the rows that a fit uses.
     study
         The study that `surefoot import heartsteps-v1` writes; it optimises log(steps + 0.5).
     """
@@ -88,12 +89,12 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
     path
         The file, which its authors publish and this package does not hold.
     backend
-        Of which library `frame` is: pyarrow, pandas or polars.
+        The library of `frame`: pyarrow, pandas or polars.
 
     Returns
     -------
     HeartStepsV1
-        Frame, trajectories, study, and how many rows every exclusion left.
+        Frame, trajectories, study, and the number of rows left after every exclusion.
 
     Examples
     --------
@@ -121,7 +122,7 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
         funnel[name] = len(rows)
     rows.sort(key=lambda row: (row["participant"], row["decision"]))
     table = _make_table(rows)
-    # Raw steps: the reward as it was measured, whatever a study makes of it.
+    # The reward as it was measured, without the study's transform.
     raw_steps = Study.parse(study_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
     logs = parse_logs(raw_steps, LogTable.of(table, "participant")).logs
     funnel["available"] = int(logs.available.sum())
@@ -149,25 +150,29 @@ def _make_table(rows: list[dict[str, Any]]) -> Any:
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Our columns of every row, with types; whatever stands for "missing" is None."""
+    """Our columns of every row, with types; missing values are None."""
+    rows = _read_cells(path, list(SOURCE.values()), lambda cells: {
+        name: _parse_cell(name, cells[source]) for name, source in SOURCE.items()
+    })  # fmt: skip
+    if not rows:
+        raise InputError(f"{path}: the file has no rows")
+    return rows
+
+
+def _read_cells(path: Path, columns: list[str], parse: Callable[[dict[str, str]], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Columns of every row, parsed; an error names the line."""
     try:
         # The file is not quite UTF-8: a stray byte in a place name that we do not use.
         text = path.read_bytes().decode("utf-8-sig", errors="replace")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    check_columns(path, list(reader.fieldnames or ()), list(SOURCE.values()))
-    rows = []
+    check_columns(path, list(reader.fieldnames or ()), columns)
     try:
-        for row in reader:
-            rows.append({name: _parse_cell(name, row[source] or "") for name, source in SOURCE.items()})
+        return [parse({name: row[name] or "" for name in columns}) for row in reader]
     except (ValueError, csv.Error) as error:
-        raise InputError(
-            f"{path}: line {reader.line_num}: {error}; is this the suggestions.csv of HeartSteps V1?"
-        ) from error
-    if not rows:
-        raise InputError(f"{path}: the file has no rows")
-    return rows
+        reason = f"line {reader.line_num}: {error}"
+        raise InputError(f"{path}: {reason}; is this the suggestions.csv of HeartSteps V1?") from error
 
 
 def _parse_cell(name: str, text: str) -> Any:
@@ -207,3 +212,44 @@ KINDS: dict[str, Callable[[str], Any]] = {
     "location": lambda text: text if text in ("home", "work") else "other",
 }
 """How a cell is read; the others are numbers."""
+
+
+ZERO_COLUMNS = ("user.index", "decision.index", "avail", "send", "jbsteps60pre", "jbsteps30")
+DEVICES = {"steps_before": "wrist", "steps": "wrist"}
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroFilled:
+    """All rows of the file, in each participant's order, with missing steps written as zeros.
+
+    `jbsteps30` and `jbsteps60pre` are empty where the tracker recorded nothing; `jbsteps30.zero` and `jbsteps60pre.zero`
+    have 0 there. A screen should find these false zeros.
+    """
+
+    logs: Trajectories
+    """`steps_before` as state, `steps` as reward; unavailable where nobody was randomised."""
+    not_recorded: dict[str, NDArray[np.bool_]]
+    """For `steps_before` and `steps` the rows where the tracker recorded nothing."""
+
+
+def read_zero_filled(path: str | Path) -> ZeroFilled:
+    """Read `suggestions.csv` with its columns of zeros."""
+    names = [*ZERO_COLUMNS, "jbsteps60pre.zero", "jbsteps30.zero"]
+    rows = _read_cells(Path(path), names, lambda cells: {
+        name: text.lower() if name in ("avail", "send") else float(text) if text not in ("", "NA") else np.nan
+        for name, text in cells.items()
+    })  # fmt: skip
+    columns = {name: np.array([row[name] for row in rows]) for name in names}
+    available = (columns["avail"] == "true") & (columns["send"] != "")
+    data = {
+        "participant": columns["user.index"].astype(np.int64),
+        "decision": columns["decision.index"].astype(np.int64),
+        "available": available,
+        "send": (available & (columns["send"] == "true")).astype(np.int64),
+        "steps_before": columns["jbsteps60pre.zero"],
+        "steps": columns["jbsteps30.zero"],
+    }
+    roles = {"participant": "participant", "time": "decision", "action": "send", "reward": "steps"}
+    logs = Trajectories.from_frame(make_frame(data, "pyarrow"), state=["steps_before"], available="available", **roles)
+    missing = {"steps_before": np.isnan(columns["jbsteps60pre"]), "steps": np.isnan(columns["jbsteps30"])}
+    return ZeroFilled(logs, missing)

@@ -35,7 +35,7 @@ from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.log_checks import Check, check_logs
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit
 from surefoot.study.collection_section import CollectionSection
 
 LOW_SHARE = 0.1

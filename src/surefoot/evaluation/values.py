@@ -27,8 +27,7 @@ from surefoot.reports.figures import (
     label_axes,
     new_figure,
 )
-from surefoot.reports.numbers import format_interval, format_number, format_signed, format_value
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit, format_interval, format_number, format_signed, format_value
 from surefoot.reports.summaries import ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:

@@ -47,8 +47,7 @@ from surefoot.inference.intervals import FEW_PEOPLE, Interval, sum_by_participan
 from surefoot.inference.sandwich import MOST_REFITTED, count_coefficients, takes_refits
 from surefoot.learning.methods import Method
 from surefoot.numerics.parallel import Progress
-from surefoot.reports.numbers import format_estimate, format_interval, format_signed, format_value
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit, format_estimate, format_interval, format_signed, format_value
 from surefoot.reports.summaries import ShownResult, make_table, to_plain
 from surefoot.study import Study
 

@@ -24,8 +24,8 @@ from surefoot.reports.figures import (
     new_figure,
     thin_out,
 )
+from surefoot.reports.numbers import RewardUnit
 from surefoot.reports.render import inline_svg
-from surefoot.reports.reward_units import RewardUnit
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -1,8 +1,9 @@
-"""Numbers and intervals as people write them."""
+"""Numbers, intervals and units as people write them."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 LEAST_WIDTH = 1e-9
@@ -83,3 +84,41 @@ def _format_rounded(value: float, decimals: int | None) -> str:
     if decimals is None or math.isnan(value):
         return format_number(float(value))
     return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class RewardUnit:
+    """The reward's column and the transform under which it was fitted.
+
+    >>> str(RewardUnit("steps", "log(x + 0.5)"))
+    'log(steps + 0.5)'
+    """
+
+    column: str = "reward"
+    transform: str = "none"
+    """`none`, `sqrt`, `log(x)` or `log(x + c)`."""
+
+    def __str__(self) -> str:
+        if self.transform == "none":
+            return self.column
+        return self.transform.replace("x", self.column) if "(" in self.transform else f"{self.transform}({self.column})"
+
+    def describe_difference(self, difference: Any) -> str:
+        """A difference with its interval in the units of the reward, where the transform allows it; else empty.
+
+        A difference of δ in log(x + c) multiplies x + c by exp(δ).
+
+        >>> from collections import namedtuple
+        >>> difference = namedtuple("Difference", "value low high")(0.0585, -0.0102, 0.131)
+        >>> RewardUnit("steps", "log(x + 0.5)").describe_difference(difference)
+        'about +6 % steps (−1 % to +14 %)'
+        """
+        if not self.transform.startswith("log("):
+            return ""
+        percents = [100 * math.expm1(end) for end in (difference.value, difference.low, difference.high)]
+        # Two digits of the width, as for every estimate; without an interval a whole percent.
+        width = percents[2] - percents[1]
+        decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 0
+        value, low, high = (f"{format_signed(percent, decimals)} %" for percent in percents)
+        words = f"about {value} {self.column}"
+        return words if math.isnan(percents[1]) else f"{words} ({low} to {high})"

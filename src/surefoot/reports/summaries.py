@@ -1,10 +1,10 @@
-"""Results in a terminal and in a notebook: text as the command line prints it, and the page in a frame of its own."""
+"""Results as text, tables and pages: for a terminal, a notebook, JSON and a paper."""
 
 from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from html import escape
 from pathlib import Path
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    c: f"\\{c}" for c in "{}$&#_%"
+}
 WIDTH = 80
-"""Columns of what is printed where there is no terminal to ask."""
+"""Columns of the text where there is no terminal."""
 
 
 class Summary(str):
@@ -53,6 +56,29 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_plain(item) for item in value]
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def latex_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A tabular for the package booktabs: text in the first column, numbers in the others.
+
+    >>> print(latex_table(["Effect", "Estimate"], [["per day_1", "-0.02"]]))
+    \\begin{tabular}{lr}
+    \\toprule
+    Effect & Estimate \\\\
+    \\midrule
+    per day\\_1 & $-$0.02 \\\\
+    \\bottomrule
+    \\end{tabular}
+    <BLANKLINE>
+    """
+    cells = [[_escape(row[0]), *(_escape(cell).replace("-", "$-$") for cell in row[1:])] for row in rows]
+    head, *lines = [" & ".join(row) + r" \\" for row in ([_escape(name) for name in headers], *cells)]
+    start = rf"\begin{{tabular}}{{l{'r' * (len(headers) - 1)}}}"
+    return "\n".join([start, r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _escape(text: str) -> str:
+    return "".join(SPECIAL.get(character, character) for character in text)
 
 
 class ShownResult(ABC):

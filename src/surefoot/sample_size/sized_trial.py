@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.data.frames import csv_text
 from surefoot.errors import InputError, did_you_mean
-from surefoot.reports.latex import latex_table
 from surefoot.reports.numbers import format_estimate, format_interval, format_number
+from surefoot.reports.summaries import latex_table
 from surefoot.sample_size.designs import SampleSize, binary, continuous
 from surefoot.sample_size.pilot import Pilot
 

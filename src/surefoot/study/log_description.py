@@ -15,7 +15,7 @@ from surefoot.data.column_kinds import KINDS, Number, VariableKind
 from surefoot.data.derived_states import DayBoundary, DerivedState, find_derived_state
 from surefoot.data.log_columns import FileSettings, spell
 from surefoot.errors import did_you_mean
-from surefoot.reports.reward_units import RewardUnit
+from surefoot.reports.numbers import RewardUnit
 from surefoot.screening.careless import Careless
 from surefoot.screening.clock import Clock
 from surefoot.screening.codes import Codes
