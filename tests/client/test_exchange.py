@@ -7,8 +7,7 @@ import pytest
 
 from surefoot import InputError
 from surefoot.client import ApiError, InvalidRequestError, NetworkError, Retries, UnavailableError, UnexpectedAnswerError
-from surefoot.client.exchange import Reply, ask, deliver
-from surefoot.client.messages import Call
+from surefoot.client.exchange import Call, Reply, ask, deliver
 
 CALL = Call("/decisions", b"{}", lambda given: given["value"])
 GOOD = Reply(200, {}, b'{"value": 7}')

@@ -2,7 +2,7 @@
 
 `Client` works with threads, `AsyncClient` with asyncio. Both repeat a request byte for byte until there is an answer, so
 that there is one draw for each decision point whatever the network does, and keep outcomes on disk while there is none.
-`surefoot.client.exceptions` draws what can go wrong.
+`surefoot.client.exceptions` lists what can go wrong.
 """
 
 from surefoot.client.clients import AsyncClient, Client
@@ -21,8 +21,7 @@ from surefoot.client.exceptions import (
     UnavailableError,
     UnexpectedAnswerError,
 )
-from surefoot.client.exchange import Retries
-from surefoot.client.messages import Decision, Outcome, Participant, Pause, Receipt, Withdrawal
+from surefoot.client.exchange import Decision, Outcome, Participant, Pause, Receipt, Retries, Withdrawal
 from surefoot.client.outcome_queue import OutcomeQueue
 
 __all__ = [

@@ -8,12 +8,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from surefoot.client.exceptions import NetworkError
-from surefoot.client.exchange import Reply, Retries, Steps, ask, deliver
-from surefoot.client.messages import (
+from surefoot.client.exchange import (
     OUTCOMES_PER_BATCH,
     Call,
     Decision,
@@ -21,12 +19,17 @@ from surefoot.client.messages import (
     Participant,
     Pause,
     Receipt,
+    Reply,
+    Retries,
+    Steps,
     Value,
     Withdrawal,
+    ask,
     ask_decision,
     ask_pause,
     ask_registration,
     ask_withdrawal,
+    deliver,
 )
 from surefoot.client.outcome_queue import OutcomeQueue
 from surefoot.errors import InputError
@@ -41,16 +44,20 @@ T = TypeVar("T")
 
 
 class _Settings:
-    """What both clients are told."""
+    """What both clients have in common."""
 
     def __init__(
         self, url: str, key: str, timeout: float, retries: Retries | None, queue: str | Path | OutcomeQueue | None
     ) -> None:
         self.url = _check_url(url)
-        self._headers = {"Authorization": f"Bearer {_check_key(key)}", "User-Agent": f"surefoot-client/{__version__}"}
+        self._headers = {
+            "Authorization": f"Bearer {_check_key(key)}",
+            "User-Agent": f"surefoot-client/{__version__}",
+            "Content-Type": "application/json",
+        }
         self._timeout = timeout
         self._retries = retries or Retries()
-        self._own_queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
+        self._queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -58,15 +65,14 @@ class _Settings:
     @property
     def queue(self) -> OutcomeQueue:
         """The queue on disk; its length is how many outcomes wait."""
-        if self._own_queue is None:
+        if self._queue is None:
             raise InputError(
                 f"this client has no queue; name a folder for it: {type(self).__name__}(url, key, queue='outcomes')"
             )
-        return self._own_queue
+        return self._queue
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:
-        headers = {**self._headers, "Content-Type": "application/json"}
-        return {"url": f"{self.url}/api/v1{call.path}", "content": call.content, "headers": headers}
+        return {"url": f"{self.url}/api/v1{call.path}", "content": call.content, "headers": self._headers}
 
     def _lost(self, call: Call[Any], error: httpx2.RequestError) -> NetworkError:
         lost = NetworkError(
@@ -191,15 +197,13 @@ class Client(_Settings):
     def close(self) -> None:
         """Close connections and queue; what waits on disk waits on."""
         self._http.close()
-        if self._own_queue is not None:
-            self._own_queue.close()
+        if self._queue is not None:
+            self._queue.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self, steps: Steps[T]) -> T:
@@ -307,15 +311,13 @@ class AsyncClient(_Settings):
     async def close(self) -> None:
         """Close connections and queue; what waits on disk waits on."""
         await self._http.aclose()
-        if self._own_queue is not None:
-            self._own_queue.close()
+        if self._queue is not None:
+            self._queue.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _run(self, steps: Steps[T]) -> T:

@@ -1,20 +1,5 @@
 """What can go wrong between an app server and the service.
 
-::
-
-    ClientError
-    ├── NetworkError             no answer came; it may have been recorded: the same call again is safe
-    ├── UnexpectedAnswerError    something answered that is not Surefoot, or not in its words
-    ├── ApiError                 the service said no: status, code, message, field, request_id
-    │   ├── AccessError          401, 403: the key is not valid, or has another role
-    │   ├── NotFoundError        404: no such participant or decision
-    │   ├── ConflictError        409: decided otherwise before, out of order, too soon
-    │   ├── InvalidRequestError  400, 413, 422: wrong in form; the field says where
-    │   └── UnavailableError     408, 429, 502, 503, 504: not now; retry_after says when
-    └── QueueError               the queue on disk cannot be used
-        ├── QueueFullError       it holds as many outcomes as it may
-        └── QueueInUseError      another process has it open
-
 What is wrong before anything is sent (a time without a zone, a value that is not a number) is a `surefoot.InputError`.
 """
 
@@ -47,7 +32,7 @@ class ApiError(ClientError):
     field : str or None
         The field of the request that it is about.
     request_id : str or None
-        By which the service's log names this request.
+        The name of this request in the service's log.
     """
 
     def __init__(
@@ -63,23 +48,23 @@ class ApiError(ClientError):
 
 
 class AccessError(ApiError):
-    """The key is not valid, was revoked, or has a role that may not do this."""
+    """401, 403: the key is not valid, was revoked, or has a role that may not do this."""
 
 
 class NotFoundError(ApiError):
-    """There is no such participant, decision or route."""
+    """404: there is no such participant, decision or route."""
 
 
 class ConflictError(ApiError):
-    """It was decided otherwise before, or comes out of order or too soon. Sending it again does not help."""
+    """409: decided otherwise before, out of order or too soon. Sending it again does not help."""
 
 
 class InvalidRequestError(ApiError):
-    """The request is wrong in form; `field` says where."""
+    """400, 413, 415, 422: the request is wrong in form; `field` says where."""
 
 
 class UnavailableError(ApiError):
-    """The service cannot answer now, and was asked as often as `Retries` allows."""
+    """408, 429, 502, 503, 504: the service cannot answer now, and was asked as often as `Retries` allows."""
 
     retry_after: float | None = None
     """After how many seconds to try again, if the service said so."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.client.exceptions import QueueError, QueueFullError, QueueInUseError, QueueWarning
-from surefoot.client.messages import Outcome, Receipt
+from surefoot.client.exchange import Outcome, Receipt
 
 CLOSED = -1
 

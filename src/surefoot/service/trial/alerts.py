@@ -13,15 +13,7 @@ from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded, record
-from surefoot.service.database.schema import (
-    alerts,
-    decisions,
-    erasures,
-    keys,
-    participant_events,
-    participants,
-    updates,
-)
+from surefoot.service.database.schema import alerts, decisions, erasures, keys, participant_events, participants, updates
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_statuses
 from surefoot.service.trial.trial import Trial
 

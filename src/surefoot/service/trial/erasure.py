@@ -16,14 +16,7 @@ from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database, lift_time_limit, lock_content
 from surefoot.service.database.ledger import COPIED_VALUES, insert_recorded
-from surefoot.service.database.schema import (
-    decisions,
-    list_erasable,
-    outcomes,
-    participant_events,
-    participants,
-    updates,
-)
+from surefoot.service.database.schema import decisions, list_erasable, outcomes, participant_events, participants, updates
 from surefoot.service.trial.participants import withdraw_participant
 from surefoot.service.trial.trial import Trial, read_draw_secret
 

@@ -136,13 +136,7 @@ def context_columns(study: Study, contexts: Sequence[Mapping[str, Any]]) -> dict
 
 
 def derive_now(
-    study: Study,
-    connection: sa.Connection,
-    participant: str,
-    decision_idx: int,
-    *,
-    decided_at: datetime,
-    known_at: datetime,
+    study: Study, connection: sa.Connection, participant: str, decision_idx: int, *, decided_at: datetime, known_at: datetime
 ) -> dict[str, float]:
     """Every derived state of a participant at a decision point, from what had been recorded by `known_at`."""
     if not study.derived_states:
