@@ -77,7 +77,7 @@ def test_an_effect_fades_by_half(model):
 
 def test_people_differ_and_burden_costs_later(model):
     spread_out = model.in_environment(standardised_effect(0.3, PeopleDiffer.by(1.5)))
-    drawn = spread_out.draw_people(400, seed=1).environment.effects[1].own.own[0]
+    drawn = spread_out.draw_people(400, seed=1).environment.effects[1].individual.individual[0]
     assert_allclose([drawn.mean(), drawn.std()], [1, 1.5], atol=0.15)
     tiring = model.in_environment(standardised_effect(0.2, Burden(response=0.0, baseline=0.3, recovery=0.5)))
     moved, _ = difference(tiring)
@@ -146,7 +146,7 @@ def test_without_a_memory_the_best_is_the_best_immediate_action():
 
 def test_everybody_has_a_plan_of_their_own():
     effect = PeopleDiffer(Varying.normal(np.ones(1), np.zeros(1)))
-    own = Varying(np.array([[1.0, -1.0, 2.0]]), effect.own.models, effect.own.roots)
+    own = Varying(np.array([[1.0, -1.0, 2.0]]), effect.individual.models, effect.individual.roots)
     environment = Environment("differ", (Standardised(0.2), PeopleDiffer(own)))
     plan = BestPlan.find(environment, (3,), np.zeros(2), 1.0)
     assert plan.sends(0, np.zeros(3)).tolist() == [True, False, True]

@@ -25,7 +25,7 @@ def model(logs):
 def with_noise(model, times):
     """The same model with another spread of outcomes within people."""
     noise = model.family.log_noise
-    louder = replace(noise, models=noise.models + np.log(times), own=noise.own + np.log(times))
+    louder = replace(noise, models=noise.models + np.log(times), individual=noise.individual + np.log(times))
     return replace(model, family=replace(model.family, log_noise=louder))
 
 

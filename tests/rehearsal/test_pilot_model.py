@@ -47,7 +47,7 @@ def test_a_person_is_the_same_in_any_company(model):
     assert_array_equal(one.reward, other.reward[:60])
     assert_array_equal(one.state, other.state[:60])
     part = many.of(slice(1, 3), NUMPY)
-    assert_array_equal(part.availability.coefficients.own, many.availability.coefficients.own[:, 1:3])
+    assert_array_equal(part.availability.coefficients.individual, many.availability.coefficients.individual[:, 1:3])
 
 
 def test_replicates_with_people_of_their_own_equal_each_alone(model):

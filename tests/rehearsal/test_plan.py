@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import surefoot as sf
-from surefoot.rehearsal.pilot_effect import PilotEffect
+from surefoot.rehearsal.pilot_fit import PilotEffect
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.rehearsal import make_manifest
 

@@ -22,7 +22,7 @@ def test_a_balanced_random_intercept_is_that_of_the_analysis_of_variance():
     within = y.var(axis=1, ddof=1).mean()
     between = y.mean(axis=1).var(ddof=1) - within / 25
     pull = between / (between + within / 25)
-    assert_allclose(found.coefficients.own[0], y.mean() + pull * (y.mean(axis=1) - y.mean()), rtol=1e-6)
+    assert_allclose(found.coefficients.individual[0], y.mean() + pull * (y.mean(axis=1) - y.mean()), rtol=1e-6)
     assert_allclose(found.coefficients.spread[0] ** 2, pull**2 * y.mean(axis=1).var() + between * (1 - pull), rtol=1e-6)
     assert_allclose(np.exp(found.log_noise.population[0]), 2, rtol=0.05)
 
@@ -43,7 +43,7 @@ def test_logistic_coefficients_and_their_spread_are_found():
     found = fit_yes_no(x, y.astype(float), np.ones((150, 150)))
     assert_allclose(found.population, own.mean(axis=0), atol=0.08)
     assert_allclose(found.spread, [0.7, 0.3], atol=0.1)
-    assert np.corrcoef(found.own[0], own[:, 0])[0, 1] > 0.9
+    assert np.corrcoef(found.individual[0], own[:, 0])[0, 1] > 0.9
 
 
 def test_runs_of_rare_events_do_not_run_away():
@@ -62,7 +62,7 @@ def test_rows_of_weight_zero_do_not_count():
     y = x[..., 1] + rng.standard_normal((20, 30))
     weight = (rng.random((20, 30)) < 0.7).astype(float)
     wrong = np.where(weight > 0, y, 1e6)
-    assert_allclose(fit_linear(x, y, weight).coefficients.own, fit_linear(x, wrong, weight).coefficients.own)
+    assert_allclose(fit_linear(x, y, weight).coefficients.individual, fit_linear(x, wrong, weight).coefficients.individual)
 
 
 def test_what_is_known_only_up_to_limits_gives_the_same_line():

@@ -13,8 +13,7 @@ from surefoot.rehearsal.environments import (
 )
 from surefoot.rehearsal.model_checks import PilotCheck, PilotChecks, check_pilot_model
 from surefoot.rehearsal.outcome_families import FAMILIES, FamilyChoice
-from surefoot.rehearsal.pilot_effect import PilotEffect, estimate_pilot_effect
-from surefoot.rehearsal.pilot_fit import fit_pilot, from_study
+from surefoot.rehearsal.pilot_fit import PilotEffect, estimate_pilot_effect, fit_pilot, from_study
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import Candidate, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation, Verdict

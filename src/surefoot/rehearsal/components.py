@@ -35,6 +35,7 @@ CLOCKWORK = 0.98
 MOSTLY = 0.8
 """Flagged values are of one kind where this share of them is."""
 MOST_VALUES = 500
+EVEN = np.full(2, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,16 +165,16 @@ class NumberComponent(StateComponent):
         return cls(Varying.normal(weights, spread), noise, ScoreTable(values, edges, edges))
 
     def begin(self, moment: Moment, uniform: Floats) -> Floats:
-        weights = self.coefficients.own
+        weights = self.coefficients.individual
         carried = weights[1].clip(-MOST_CARRIED, MOST_CARRIED)
         level = (weights[0] + combine(weights[2:], [*moment.clock, *moment.carried])) / (1 - carried)
-        return np.asarray(level + np.exp(self.log_noise.own[0]) / np.sqrt(1 - carried**2) * ndtri(uniform[0]))[None]
+        return np.asarray(level + np.exp(self.log_noise.individual[0]) / np.sqrt(1 - carried**2) * ndtri(uniform[0]))[None]
 
     def advance(self, rows: Floats, moment: Moment, uniform: Floats) -> Floats:
-        weights = self.coefficients.own
+        weights = self.coefficients.individual
         level = weights[0] + weights[1].clip(-MOST_CARRIED, MOST_CARRIED) * rows[0]
         level = level + combine(weights[2:], [*moment.clock, *moment.carried])
-        return np.asarray(level + np.exp(self.log_noise.own[0]) * ndtri(uniform[0]))[None]
+        return np.asarray(level + np.exp(self.log_noise.individual[0]) * ndtri(uniform[0]))[None]
 
     def values(self, rows: Floats, time: Floats, day: Floats) -> list[Floats]:
         return [self.table.to_values(rows[0])]
@@ -200,7 +201,7 @@ def _expect_given_neighbours(data: PilotArrays, scores: Floats, fitted: LinearFi
     (m + φ (z′ − c)) / (1 + φ²) and σ / √(1 + φ²)."""
     x, known = _lag_features(data, scores)
     level = np.where(known > 0, predict(x, fitted.coefficients), np.nan_to_num(scores))
-    carried = np.broadcast_to(fitted.coefficients.own[1][:, None], scores.shape)
+    carried = np.broadcast_to(fitted.coefficients.individual[1][:, None], scores.shape)
     unexplained = np.nan_to_num(scores) - level + carried * x[..., 1]
     after = np.concatenate([unexplained[:, 1:], np.zeros_like(unexplained[:, :1])], axis=1)
     followed = np.concatenate([known[:, 1:], np.zeros_like(known[:, :1])], axis=1) > 0
@@ -211,64 +212,16 @@ def _expect_given_neighbours(data: PilotArrays, scores: Floats, fitted: LinearFi
 
 @register_component
 @dataclass(frozen=True, eq=False)
-class YesNoComponent(StateComponent):
-    """0 or 1 by a two-state chain: logit P(1) = w₀ + w₁ · before + (clock, marks)ᵀ w."""
-
-    name: ClassVar[str] = YesNo.name
-    coefficients: Varying
-    """[1, before, clock …, marks …]."""
-    looks_at: int = 0
-    """The number of earlier marks that it depends on."""
-    shown: bool = True
-
-    @classmethod
-    def fit(cls, data: PilotArrays, values: Floats, rng: np.random.Generator) -> tuple[Component, list[Floats]]:
-        column = values[..., 0]
-        clock = find_clock(data, column)
-        if clock is not None:
-            return clock, []
-        return cls(_fit_chain(data, column, [])), [np.where(np.isnan(column), np.nanmean(column), column)]
-
-    @classmethod
-    def assume(cls, kind: VariableKind, clock_features: int) -> Component:
-        """Yes as often as no; it stays with a chance of about two thirds."""
-        weights = np.array([-0.7, 1.4, *np.zeros(clock_features)])
-        return cls(Varying.normal(weights, 0.5 * (np.arange(len(weights)) == 0)))
-
-    @classmethod
-    def assume_marks(cls, share: float, clock_features: int, looks_at: int) -> YesNoComponent:
-        """Marks in runs, on in this share of the decision points."""
-        weights = np.zeros(2 + clock_features + looks_at)
-        # logit P ∓ 0.5 after 0 and 1: about as often as asked, with runs.
-        weights[:2] = np.log(share / (1 - share)) - share, 1.0
-        return cls(Varying.normal(weights, 0.3 * (np.arange(len(weights)) == 0)), looks_at=looks_at, shown=False)
-
-    def _chance(self, before: Floats, moment: Moment) -> Floats:
-        features = [np.ones(()), before, *moment.clock, *moment.marks[: self.looks_at]]
-        return np.asarray(expit(combine(self.coefficients.own, features)))
-
-    def begin(self, moment: Moment, uniform: Floats) -> Floats:
-        after_no, after_yes = (self._chance(np.full(moment.time.shape, before), moment) for before in (0.0, 1.0))
-        steady = after_no / np.maximum(1 - after_yes + after_no, 1e-12)
-        return np.asarray(uniform[:1] < steady, dtype=np.float64)
-
-    def advance(self, rows: Floats, moment: Moment, uniform: Floats) -> Floats:
-        return np.asarray(uniform[:1] < self._chance(rows[0], moment), dtype=np.float64)
-
-    def values(self, rows: Floats, time: Floats, day: Floats) -> list[Floats]:
-        return [rows[0]] if self.shown else []
-
-
-@register_component
-@dataclass(frozen=True, eq=False)
 class CategoryComponent(StateComponent):
-    """A level by a Markov chain: of the remaining levels, level k has logit w₀ + (level before, clock)ᵀ w."""
+    """A level by a Markov chain: of the remaining levels, level k has logit w₀ + (level before, clock, marks)ᵀ w."""
 
     name: ClassVar[str] = Category.name
     coefficients: Varying
-    """[1, before = 1, before = 2, …, clock …] of every level but the first, one after the other."""
+    """[1, before = 1, before = 2, …, clock …, marks …] of every level but the first, one after the other."""
     shares: Floats
     """Of all levels in the pilot, for the first one."""
+    looks_at: int = 0
+    """The number of earlier marks that it depends on."""
 
     @classmethod
     def fit(cls, data: PilotArrays, values: Floats, rng: np.random.Generator) -> tuple[Component, list[Floats]]:
@@ -303,13 +256,18 @@ class CategoryComponent(StateComponent):
         level = np.searchsorted(np.cumsum(self.shares)[:-1], uniform[0], side="right")
         return np.broadcast_to(level, moment.time.shape).astype(np.float64)[None]
 
+    def _chances(self, rows: Floats, moment: Moment) -> list[Floats]:
+        """Of every level but the first, given that it is none of those between."""
+        features = [np.ones(()), *self.values(rows, moment.time, moment.day), *moment.clock, *moment.marks[: self.looks_at]]
+        blocks = np.split(self.coefficients.individual, len(self.shares) - 1)
+        return [np.asarray(expit(combine(weights, features))) for weights in blocks]
+
     def advance(self, rows: Floats, moment: Moment, uniform: Floats) -> Floats:
-        features = [np.ones(()), *self.values(rows, moment.time, moment.day), *moment.clock]
         remaining = np.ones(rows[0].shape)
         reached = np.zeros(rows[0].shape)
         level = np.zeros(rows[0].shape)
-        for code, weights in enumerate(np.split(self.coefficients.own, len(self.shares) - 1), start=1):
-            chance = remaining * expit(combine(weights, features))
+        for code, share in enumerate(self._chances(rows, moment), start=1):
+            chance = remaining * share
             level = np.where((uniform[0] >= reached) & (uniform[0] < reached + chance), code, level)
             reached = reached + chance
             remaining = remaining - chance
@@ -317,6 +275,39 @@ class CategoryComponent(StateComponent):
 
     def values(self, rows: Floats, time: Floats, day: Floats) -> list[Floats]:
         return [(rows[0] == level).astype(np.float64) for level in range(1, len(self.shares))]
+
+
+@register_component
+@dataclass(frozen=True, eq=False)
+class YesNoComponent(CategoryComponent):
+    """0 or 1 by a two-state chain, which begins in its steady state."""
+
+    name: ClassVar[str] = YesNo.name
+
+    @classmethod
+    def fit(cls, data: PilotArrays, values: Floats, rng: np.random.Generator) -> tuple[Component, list[Floats]]:
+        clock = find_clock(data, values[..., 0])
+        return super().fit(data, values, rng) if clock is None else (clock, [])
+
+    @classmethod
+    def assume(cls, kind: VariableKind, clock_features: int) -> Component:
+        """Yes as often as no; it stays with a chance of about two thirds."""
+        weights = np.array([-0.7, 1.4, *np.zeros(clock_features)])
+        return cls(Varying.normal(weights, 0.5 * (np.arange(len(weights)) == 0)), EVEN)
+
+    @classmethod
+    def assume_marks(cls, share: float, clock_features: int, looks_at: int) -> YesNoComponent:
+        """Marks in runs, on in this share of the decision points."""
+        weights = np.zeros(2 + clock_features + looks_at)
+        # logit P ∓ 0.5 after 0 and 1: about as often as asked, with runs.
+        weights[:2] = np.log(share / (1 - share)) - share, 1.0
+        return cls(Varying.normal(weights, 0.3 * (np.arange(len(weights)) == 0)), EVEN, looks_at)
+
+    def begin(self, moment: Moment, uniform: Floats) -> Floats:
+        shape = (1, *moment.time.shape)
+        (after_no,), (after_yes,) = (self._chances(np.full(shape, before), moment) for before in (0.0, 1.0))
+        steady = after_no / np.maximum(1 - after_yes + after_no, 1e-12)
+        return np.asarray(uniform[:1] < steady, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,7 +407,7 @@ class Artefact(Component):
 
     @property
     def _chain(self) -> YesNoComponent:
-        return YesNoComponent(self.coefficients, shown=False)
+        return YesNoComponent(self.coefficients, EVEN)
 
     def begin(self, moment: Moment, uniform: Floats) -> Floats:
         on = self._chain.begin(moment, uniform)
@@ -490,7 +481,7 @@ def fit_marks(data: PilotArrays) -> tuple[YesNoComponent | None, dict[str, YesNo
     earlier: list[Floats] = [] if lost is None else [np.nan_to_num(delay(lost, 0.0))]
 
     def fit(marks: Floats) -> YesNoComponent:
-        component = YesNoComponent(_fit_chain(data, marks, earlier), looks_at=len(earlier), shown=False)
+        component = YesNoComponent(_fit_chain(data, marks, earlier), EVEN, len(earlier))
         earlier.append(np.nan_to_num(marks))
         return component
 

@@ -73,16 +73,11 @@ register_effect = EFFECTS.register
 @register_effect
 @dataclass(frozen=True, eq=False)
 class Standardised(Effect):
-    """A prompt moves the mean reward by d standard deviations.
-
-    Parameters
-    ----------
-    d
-        In standard deviations of the reward at available decision points.
-    """
+    """A prompt moves the mean reward by d standard deviations."""
 
     name: ClassVar[str] = "standardised"
     d: float = 0.2
+    """In standard deviations of the reward at available decision points."""
 
     def gain(self, memory: Floats, day: Floats) -> Floats | float:
         return self.d
@@ -95,49 +90,38 @@ class Standardised(Effect):
 @register_effect
 @dataclass(frozen=True, eq=False)
 class Imputed(Effect):
-    """The effect in a pilot with its uncertainty: d ~ N(estimate, standard error²) in every trial, and people around it.
-
-    Attributes
-    ----------
-    own
-        People's effects in standard deviations, (1, people).
-    standard_error
-        Of the average, in standard deviations.
-    """
+    """The effect in a pilot with its uncertainty: d ~ N(estimate, standard error²) in every trial, and people around it."""
 
     name: ClassVar[str] = "imputed"
-    own: Varying
+    individual: Varying
+    """People's effects in standard deviations, (1, people)."""
     standard_error: float = 0.0
+    """Of the average, in standard deviations."""
 
     def gain(self, memory: Floats, day: Floats) -> Floats | float:
-        return np.asarray(self.own.own[0])
+        return np.asarray(self.individual.individual[0])
 
     @property
     def size(self) -> float:
-        return float(self.own.population[0])
+        return float(self.individual.population[0])
 
     @property
     def varies_by_trial(self) -> bool:
         return self.standard_error > 0
 
     def draw_trial(self, normals: Floats) -> Self:
-        by_trial = self.standard_error * (normals[:, None] if self.own.own.ndim == 3 else normals[0])
-        return replace(self, own=replace(self.own, own=self.own.own + by_trial))
+        by_trial = self.standard_error * (normals[:, None] if self.individual.individual.ndim == 3 else normals[0])
+        return replace(self, individual=replace(self.individual, individual=self.individual.individual + by_trial))
 
 
 @register_effect
 @dataclass(frozen=True, eq=False)
 class PeopleDiffer(Effect):
-    """Everybody's effect has a factor of its own, normal around 1.
-
-    Attributes
-    ----------
-    own
-        The factors, (1, people).
-    """
+    """Everybody's effect has a factor of its own, normal around 1."""
 
     name: ClassVar[str] = "people differ"
-    own: Varying
+    individual: Varying
+    """The factors, (1, people)."""
 
     @classmethod
     def by(cls, spread: float) -> PeopleDiffer:
@@ -147,22 +131,17 @@ class PeopleDiffer(Effect):
         return cls(Varying.normal(np.ones(1), np.array([float(spread)])))
 
     def factor(self, memory: Floats, day: Floats) -> Floats | float:
-        return np.asarray(self.own.own[0])
+        return np.asarray(self.individual.individual[0])
 
 
 @register_effect
 @dataclass(frozen=True, eq=False)
 class Fading(Effect):
-    """The effect halves in every half-life.
-
-    Parameters
-    ----------
-    half_life
-        Days.
-    """
+    """The effect halves in every half-life."""
 
     name: ClassVar[str] = "fading"
     half_life: float = 14.0
+    """Days."""
 
     def __post_init__(self) -> None:
         if not self.half_life > 0:
@@ -177,22 +156,16 @@ class Fading(Effect):
 class Burden(Effect):
     """Prompts burden: b′ = recovery · b + sent. A burden of 1 lowers the response to a prompt by the share `response`, and
     the outcome itself, with or without a prompt, by `baseline` standard deviations.
-
-    Parameters
-    ----------
-    response
-        Share of the response that a burden of 1 takes.
-    baseline
-        Standard deviations that a burden of 1 takes.
-    recovery
-        Share of the burden that is left at the next decision point.
     """
 
     name: ClassVar[str] = "burden"
     rows: ClassVar[int] = 1
     response: float = 0.3
+    """Share of the response that a burden of 1 takes."""
     baseline: float = 0.0
+    """Standard deviations that a burden of 1 takes."""
     recovery: float = 0.8
+    """Share of the burden that is left at the next decision point."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.recovery < 1):
@@ -210,30 +183,16 @@ class Burden(Effect):
 
 @dataclass(frozen=True, eq=False)
 class Environment:
-    """Effects that act together.
-
-    Attributes
-    ----------
-    name
-        Its name in tables.
-    effects
-        None for no effect at all.
-    scale
-        κ, shift of the score for one standard deviation of the mean reward; set by `PilotModel.in_environment`.
-    feels_dose
-        Whether states and outcomes also depend on earlier prompts as they did in the pilot.
-
-    Examples
-    --------
-    >>> tiring = Environment("0.2, tiring", (Standardised(0.2), Fading(half_life=7.0), Burden(baseline=0.1)))
-    >>> tiring.describe()
-    'effects: standardised, fading, burden'
-    """
+    """Effects that act together."""
 
     name: str
+    """Its name in tables."""
     effects: tuple[Effect, ...] = ()
+    """None for no effect at all."""
     scale: float = 1.0
+    """κ, shift of the score for one standard deviation of the mean reward; set by `PilotModel.in_environment`."""
     feels_dose: bool = False
+    """Whether states and outcomes also depend on earlier prompts as they did in the pilot."""
 
     @property
     def rows(self) -> int:

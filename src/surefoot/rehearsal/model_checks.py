@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -36,29 +36,22 @@ BINS = 40
 
 
 class PilotCheck(NamedTuple):
-    """One number of the pilot, compared with the same number of many simulated pilots.
-
-    Attributes
-    ----------
-    name
-        The number.
-    observed
-        Its value in the pilot.
-    simulated, low, high
-        Median, 2.5 % and 97.5 % point over the simulated pilots.
-    share_below
-        The share of simulated values below the observed one.
-    verdict
-        `fine` where the observed value lies among the simulated ones or too near to matter, else `look`.
-    """
+    """One number of the pilot, compared with the same number of many simulated pilots."""
 
     name: str
+    """The number."""
     observed: float
+    """Its value in the pilot."""
     simulated: float
+    """The median over the simulated pilots."""
     low: float
+    """Their 2.5 % point."""
     high: float
+    """Their 97.5 % point."""
     share_below: float
+    """The share of simulated values below the observed one."""
     verdict: str
+    """`fine` where the observed value lies among the simulated ones or too near to matter, else `look`."""
 
     @property
     def sentence(self) -> str:
@@ -70,32 +63,19 @@ class PilotCheck(NamedTuple):
         return f"{values} ({100 * ratio:.0f} % of it)" if 0 < ratio < 100 else values
 
 
-@dataclass(frozen=True, eq=False)
-class Pilots:
+class Pilots(NamedTuple):
     """The real pilot, or simulated ones: arrays (pilots, people, decision points), NaN where missing or past the end."""
 
     present: Marks
-    available: Marks
-    reward: Floats
-    states: Mapping[str, Floats]
-    """By column."""
-    artefacts: Mapping[str, Marks]
     slot: NDArray[np.int64]
     zero: float
     """The reward of an outcome of 0; NaN where no outcome is 0."""
+    series: dict[str, dict[str, NDArray[Any]]]
+    """Group of `STATISTICS` → name → values or marks."""
 
-    def list_series(self, group: str) -> dict[str, NDArray[Any]]:
-        """The arrays of a group of `STATISTICS`, by name."""
-        if group == "complete":
-            known = [~np.isnan(values) for values in (self.reward, *self.states.values())]
-            return {"complete decision points": self.present & np.logical_and.reduce(known)}
-        series: dict[str, dict[str, NDArray[Any]]] = {
-            "outcome": {"outcome": self.reward},
-            "state": dict(self.states),
-            "availability": {"availability": self.available},
-            "artefact": dict(self.artefacts),
-        }
-        return series[group]
+    @property
+    def reward(self) -> Floats:
+        return self.series["outcome"]["outcome"]
 
 
 class Statistic(NamedTuple):
@@ -221,8 +201,7 @@ def compare_pilots(observed: Pilots, simulated: Pilots) -> tuple[PilotCheck, ...
     """Every number of the pilot with that of the simulated ones."""
     checks = []
     for group, statistics in STATISTICS.items():
-        drawn = simulated.list_series(group)
-        for name, series in observed.list_series(group).items():
+        for name, series in observed.series[group].items():
             deviation = float(np.nanstd(series[observed.present]))
             if group in ("state", "availability") and not deviation > 0:
                 continue
@@ -230,7 +209,7 @@ def compare_pilots(observed: Pilots, simulated: Pilots) -> tuple[PilotCheck, ...
                 value = float(statistic.compute(series, observed)[0])
                 if statistic.if_seen and value == 0:
                     continue
-                values = statistic.compute(drawn[name], simulated)
+                values = statistic.compute(simulated.series[group][name], simulated)
                 low, middle, high = np.nanquantile(values, (0.025, 0.5, 0.975)).tolist()
                 below = float((values < value).mean() + 0.5 * (values == value).mean())
                 unit = {"absolute": 1.0, "relative": abs(value), "deviations": deviation}[statistic.unit]
@@ -242,25 +221,18 @@ def compare_pilots(observed: Pilots, simulated: Pilots) -> tuple[PilotCheck, ...
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PilotChecks(ShownResult):
-    """All comparisons of a model with its pilot.
-
-    Attributes
-    ----------
-    model
-        The model.
-    checks
-        One for every number.
-    pilots
-        The number of simulated pilots.
-    observed, simulated
-        The pilots behind the numbers.
-    """
+    """All comparisons of a model with its pilot."""
 
     model: PilotModel
+    """The model."""
     checks: tuple[PilotCheck, ...]
+    """One for every number."""
     pilots: int
+    """The number of simulated pilots."""
     observed: Pilots
+    """The real pilot."""
     simulated: Pilots
+    """The simulated ones."""
 
     page_title: ClassVar[str] = "Does the model look like the pilot?"
 
@@ -377,13 +349,7 @@ def check_pilot_model(
     Examples
     --------
     >>> import surefoot as sf
-    >>> text = '''[columns]
-    ... participant = "participant"
-    ... time = "time"
-    ... [state.mood]
-    ... range = [0, 10]
-    ... [reward]
-    ... range = [0, 100]'''
+    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.mood]\\nrange = [0, 10]\\n[reward]\\nrange = [0, 100]'
     >>> model = sf.rehearsal.from_study(sf.Study.parse(text), participants=12, seed=1, per_day=3)
     >>> logs = model.collect(sf.policies.coin(2), decision_points=30, seed=2)
     >>> check_pilot_model(model, logs, pilots=20).pilots
@@ -398,19 +364,26 @@ def check_pilot_model(
     moving = [name for name, component in model.states.items() if component.moves]
     columns = {column: study.state_names.index(column) for name in moving for column in study.columns_of(name)}
     zero = float(model.to_reward(np.zeros(1))[0]) if model.limits[0] <= 0 else np.nan
+
+    def gather(
+        present: Marks, available: Marks, reward: Floats, state: Floats, artefacts: dict[str, Marks], slot: Any
+    ) -> Pilots:
+        states = {name: state[..., number] for name, number in columns.items()}
+        complete = present & np.logical_and.reduce([~np.isnan(values) for values in (reward, *states.values())])
+        series: dict[str, dict[str, NDArray[Any]]] = {
+            "outcome": {"outcome": reward},
+            "state": states,
+            "availability": {"availability": available},
+            "complete": {"complete decision points": complete},
+            "artefact": artefacts,
+        }
+        return Pilots(present, slot, zero, series)
+
     marked = {
-        f"{device}: {reason}": np.any([~np.isnan(values) for values in flagged.values()], axis=0)
+        f"{device}: {reason}": np.any([~np.isnan(values) for values in flagged.values()], axis=0)[None]
         for (device, reason), flagged in data.flagged.items()
     }
-    observed = Pilots(
-        present=data.present[None],
-        available=data.available[None],
-        reward=data.reward[None],
-        states={name: data.state[None, ..., number] for name, number in columns.items()},
-        artefacts={name: marks[None] for name, marks in marked.items()},
-        slot=data.slot[None],
-        zero=zero,
-    )
+    observed = gather(data.present[None], data.available[None], data.reward[None], data.state[None], marked, data.slot[None])
     acting = replace(model if environment is None else model.in_environment(environment), show_marks=True)
     people, points = data.present.shape
     root = np.random.SeedSequence(seed)
@@ -418,17 +391,14 @@ def check_pilot_model(
     others = len(model.action_names) - 1
     simulation.advance(fixed([1 - model.sends, *[model.sends / others] * others]), points)
     present = np.broadcast_to(data.present, (pilots, people, points))
-    states = np.where(present[..., None], simulation.states, np.nan)
-    simulated = Pilots(
-        present=present,
-        available=simulation.available & present,
-        reward=np.where(present, simulation.reported, np.nan),
-        states={name: states[..., number] for name, number in columns.items()},
-        artefacts={
-            artefact.name: states[..., len(study.state_names) + number] == 1
-            for number, artefact in enumerate(model.artefacts)
-        },
-        slot=np.broadcast_to(np.arange(points) % model.clock.per_day, present.shape),
-        zero=zero,
+    state = np.where(present[..., None], simulation.states, np.nan)
+    on = state[..., len(study.state_names) :] == 1
+    simulated = gather(
+        present,
+        simulation.available & present,
+        np.where(present, simulation.reported, np.nan),
+        state,
+        {artefact.name: on[..., number] for number, artefact in enumerate(model.artefacts)},
+        np.broadcast_to(np.arange(points) % model.clock.per_day, present.shape),
     )
     return PilotChecks(model, compare_pilots(observed, simulated), pilots, observed, simulated)

@@ -75,7 +75,7 @@ find_family = FAMILIES.find
 
 def _normal_below(y: Floats, level: Floats, log_noise: Varying) -> Floats:
     """Φ((y − level) / σ)."""
-    return np.asarray(ndtr((y - level) / np.exp(log_noise.own[0])))
+    return np.asarray(ndtr((y - level) / np.exp(log_noise.individual[0])))
 
 
 def _measure_shape(fitted: LinearFit) -> ScoreTable:
@@ -106,11 +106,11 @@ class Normal(OutcomeFamily):
         return cls(fitted.coefficients, fitted.log_noise, _measure_shape(fitted))
 
     def cumulate(self, y: Floats, features: list[Floats]) -> Floats:
-        return _normal_below(y, combine(self.coefficients.own, features), self.log_noise)
+        return _normal_below(y, combine(self.coefficients.individual, features), self.log_noise)
 
     def invert(self, uniform: Floats, features: list[Floats]) -> Floats:
-        noise = np.exp(self.log_noise.own[0]) * self.shape.to_values(ndtri(uniform))
-        return np.asarray(combine(self.coefficients.own, features) + noise)
+        noise = np.exp(self.log_noise.individual[0]) * self.shape.to_values(ndtri(uniform))
+        return np.asarray(combine(self.coefficients.individual, features) + noise)
 
 
 @register_family
@@ -164,12 +164,12 @@ class Hurdle(OutcomeFamily):
         return LogNormal(self.amount, self.log_noise, self.shape)
 
     def cumulate(self, y: Floats, features: list[Floats]) -> Floats:
-        chance = expit(combine(self.chance.own, features))
+        chance = expit(combine(self.chance.individual, features))
         below = np.where(y > 0, self._amount.cumulate(y, features), 0.0)
         return np.where(y < 0, 0.0, 1 - chance + chance * below)
 
     def invert(self, uniform: Floats, features: list[Floats]) -> Floats:
-        chance = expit(combine(self.chance.own, features))
+        chance = expit(combine(self.chance.individual, features))
         within = ((uniform - 1 + chance) / np.maximum(chance, TAIL)).clip(TAIL, 1 - TAIL)
         return np.where(uniform > 1 - chance, self._amount.invert(within, features), 0.0)
 
@@ -192,10 +192,10 @@ class Binary(OutcomeFamily):
         return cls(fit_yes_no(x, y, weight))
 
     def cumulate(self, y: Floats, features: list[Floats]) -> Floats:
-        return np.where(y < 0, 0.0, np.where(y < 1, 1 - expit(combine(self.coefficients.own, features)), 1.0))
+        return np.where(y < 0, 0.0, np.where(y < 1, 1 - expit(combine(self.coefficients.individual, features)), 1.0))
 
     def invert(self, uniform: Floats, features: list[Floats]) -> Floats:
-        return np.asarray(uniform > 1 - expit(combine(self.coefficients.own, features)), dtype=np.float64)
+        return np.asarray(uniform > 1 - expit(combine(self.coefficients.individual, features)), dtype=np.float64)
 
 
 @register_family
@@ -228,10 +228,10 @@ class Ordinal(OutcomeFamily):
 
     def cumulate(self, y: Floats, features: list[Floats]) -> Floats:
         cut = self.cuts[np.searchsorted(self.levels, y, side="right")]
-        return _normal_below(cut, combine(self.coefficients.own, features), self.log_noise)
+        return _normal_below(cut, combine(self.coefficients.individual, features), self.log_noise)
 
     def invert(self, uniform: Floats, features: list[Floats]) -> Floats:
-        score = combine(self.coefficients.own, features) + np.exp(self.log_noise.own[0]) * ndtri(uniform)
+        score = combine(self.coefficients.individual, features) + np.exp(self.log_noise.individual[0]) * ndtri(uniform)
         return np.asarray(self.levels[np.searchsorted(self.cuts[1:-1], score)])
 
 
@@ -279,17 +279,17 @@ class ZeroInflatedCount(OutcomeFamily):
         return cls(absence, mean, shape, means, nbinom.ppf(ndtr(SCORES)[None], shape, share[:, None]))
 
     def cumulate(self, y: Floats, features: list[Floats]) -> Floats:
-        absent = expit(combine(self.absence.own, features))
-        mean = np.exp(combine(self.mean.own, features).clip(-20, 20))
+        absent = expit(combine(self.absence.individual, features))
+        mean = np.exp(combine(self.mean.individual, features).clip(-20, 20))
         below = betainc(self.shape, np.maximum(np.floor(y), 0.0) + 1, self.shape / (self.shape + mean))
         return np.where(y < 0, 0.0, absent + (1 - absent) * below)
 
     def invert(self, uniform: Floats, features: list[Floats]) -> Floats:
         """By bilinear interpolation in the table."""
-        absent = expit(combine(self.absence.own, features))
+        absent = expit(combine(self.absence.individual, features))
         within = ((uniform - absent) / np.maximum(1 - absent, TAIL)).clip(TAIL, 1 - TAIL)
         step = (self.means[-1] - self.means[0]) / (MEANS - 1)
-        row = ((combine(self.mean.own, features) - self.means[0]) / step).clip(0, MEANS - 1.001)
+        row = ((combine(self.mean.individual, features) - self.means[0]) / step).clip(0, MEANS - 1.001)
         column = ((ndtri(within) - SCORES[0]) / (SCORES[1] - SCORES[0])).clip(0, len(SCORES) - 1.001)
         above = row.astype(np.int64)
         left = column.astype(np.int64)
@@ -314,19 +314,13 @@ def _fit_shape(y: Floats, mean: Floats, weight: Floats) -> float:
 
 @dataclass(frozen=True)
 class FamilyChoice:
-    """The family, and the likelihood of held-out outcomes under each that suits.
-
-    Attributes
-    ----------
-    name
-        Of the family.
-    log_likelihood
-        Mean log probability of an outcome as it was recorded, on days held out (five folds of everybody's days), by family.
-        Empty where the family was named.
-    """
+    """The family, and the likelihood of held-out outcomes under each that suits."""
 
     name: str
+    """Of the family."""
     log_likelihood: dict[str, float]
+    """Mean log probability of an outcome as it was recorded, on days held out (five folds of everybody's days), by
+    family. Empty where the family was named."""
 
 
 def choose_family(

@@ -26,8 +26,8 @@ from surefoot.study.log_description import Reward
 from surefoot.study.log_reader import transform_reward
 
 Floats = NDArray[np.float64]
-TIME, DOSE, SCORE, FIRST_ROW = 0, 1, 2, 3
-"""Rows of the inner state before those of the components."""
+TIME, DOSE, SCORE, FIRST_ROW = range(4)
+"""Rows of the inner state; those of the components begin at the last."""
 NEAREST = 1e-16
 """Uniform numbers keep this distance from 0 and 1."""
 
@@ -39,20 +39,6 @@ class PilotModel(Simulator):
     Made by `fit_pilot` or `from_study`. The inner state holds the time, the dose, the score of the last reward, marks
     (available, missing, lost), artefacts, the state variables and the memory of the environment. Policies and logs see the
     state variables, with the pilot's gaps and artefacts. The reward is the outcome after the study's transform.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> text = '''[columns]
-    ... participant = "participant"
-    ... time = "time"
-    ... [state.mood]
-    ... range = [0, 10]
-    ... [reward]
-    ... range = [0, 100]'''
-    >>> model = sf.rehearsal.from_study(sf.Study.parse(text), participants=4, seed=1)
-    >>> model.collect(sf.policies.coin(2), decision_points=5, seed=2)
-    Trajectories(4 people, 20 decision points, state ['mood'], actions ['nothing', 'send'])
     """
 
     study: Study

@@ -20,7 +20,7 @@ from surefoot.rehearsal.environments import (
     PeopleDiffer,
     standardised_effect,
 )
-from surefoot.rehearsal.pilot_effect import PilotEffect
+from surefoot.rehearsal.pilot_fit import PilotEffect
 from surefoot.study import Study
 from surefoot.study.model import MethodChoice
 from surefoot.study.toml_file import Finite, Probability, Section, parse_toml, read_text
@@ -31,51 +31,42 @@ Positive = Annotated[Finite, Field(gt=0)]
 NotNegative = Annotated[Finite, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
-REFERENCES = COIN, NEVER, ALWAYS, BEST_FIXED = "coin", "never", "always", "best fixed"
+COIN = "coin"
+NEVER = "never"
+ALWAYS = "always"
+BEST_FIXED = "best fixed"
+REFERENCES = (COIN, NEVER, ALWAYS, BEST_FIXED)
 """Candidates to compare with; the best fixed probability is unknown before a trial."""
-FIRST_HOUR, LAST_HOUR, UPDATE_HOUR = 8, 20, 27
-"""Decision points of a day lie evenly between the first two; an update runs at three the next morning."""
+FIRST_HOUR = 8
+LAST_HOUR = 20
+"""Decision points of a day lie evenly between these hours."""
+UPDATE_HOUR = 27
+"""An update runs at three the next morning."""
 
 
 class TrialDesign(Section):
-    """`[design]` of a rehearsal; everything else about the trial comes from the study's `[trial]`.
-
-    Attributes
-    ----------
-    participants
-        Number of people who enter.
-    days, per_day
-        Days of each participant, and decision points a day.
-    entry_days, cohort
-        People enter evenly over these days (0: all on the first), in cohorts of this size.
-    update_every
-        Days between updates; 1 is nightly.
-    outcome_delay
-        Decision points by which outcomes come late.
-    drop_out
-        The share that would leave by the end without any prompts.
-    drop_out_burden
-        Growth of the log daily hazard of leaving per unit of burden, the discounted count of prompts.
-    screen
-        Whether updates screen, as the study says or, where it says nothing, by every detector.
-
-    Examples
-    --------
-    >>> design = TrialDesign(participants=4, days=10, entry_days=6, cohort=2)
-    >>> design.entries, design.calendar_days
-    ([0, 0, 6, 6], 16)
-    """
+    """`[design]` of a rehearsal; everything else about the trial comes from the study's `[trial]`."""
 
     participants: Count = 50
+    """Number of people who enter."""
     days: Count = 42
+    """Of each participant."""
     per_day: Count = 5
+    """Decision points a day."""
     entry_days: Annotated[int, Field(ge=0)] = 0
+    """People enter evenly over these days; 0: all on the first."""
     cohort: Count = 1
+    """People who enter together."""
     update_every: Count = 7
+    """Days between updates; 1 is nightly."""
     outcome_delay: Annotated[int, Field(ge=0)] = 0
+    """Decision points by which outcomes come late."""
     drop_out: Annotated[Probability, Field(lt=1)] = 0.0
+    """The share that would leave by the end without any prompts."""
     drop_out_burden: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    """Growth of the log daily hazard of leaving per unit of burden, the discounted count of prompts."""
     screen: bool = True
+    """Whether updates screen, as the study says or, where it says nothing, by every detector."""
 
     @property
     def entries(self) -> list[int]:
@@ -106,27 +97,14 @@ class TrialDesign(Section):
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A method that learns during the trial, or a fixed probability of sending.
-
-    Attributes
-    ----------
-    name
-        Its name in tables.
-    study
-        The study with this candidate's method in place.
-    send
-        The fixed probability of sending anything at available decision points; None where the study's method learns.
-
-    Examples
-    --------
-    >>> study = Study.parse('[columns]\\nparticipant = "participant"\\ntime = "t"\\n[state.weather]\\n')
-    >>> Candidate.with_method(study, "hb-ahead").study.method_name, Candidate.fixed(study, 0.3).name
-    ('hb-ahead', 'fixed 0.3')
-    """
+    """A method that learns during the trial, or a fixed probability of sending."""
 
     name: str
+    """Its name in tables."""
     study: Study
+    """The study with this candidate's method in place."""
     send: float | None = None
+    """The fixed probability of sending anything at available decision points; None where the study's method learns."""
 
     @classmethod
     def with_method(cls, study: Study, choice: MethodChoice | str, name: str | None = None) -> Candidate:
@@ -232,50 +210,30 @@ DEFAULT_ENVIRONMENTS = (
 
 
 class RehearsalPlan(Section):
-    """The plan of a rehearsal.
-
-    Attributes
-    ----------
-    trials
-        Number of trials in every environment, each with people of its own.
-    seed
-        Root of all random numbers.
-    block
-        Trials that are simulated and stored together.
-    tuning_trials
-        Trials that find the best fixed probability; they are not reported.
-    methods
-        Names of methods; the study's own unless given.
-    probabilities
-        Further fixed probabilities of sending.
-    candidate
-        `[[candidate]]`: methods with parameters of their own.
-    environment
-        `[[environment]]`: environments in addition to no effect.
-    design
-        `[design]`: people, days, updates.
-    people
-        `[people]`: assumptions about them.
-    rule
-        `[rule]`: conditions of a recommendation.
-
-    Examples
-    --------
-    >>> RehearsalPlan.parse("trials = 20\\nmethods = ['hb-ahead', 'saccb']").methods
-    ('hb-ahead', 'saccb')
-    """
+    """The plan of a rehearsal."""
 
     trials: Annotated[int, Field(ge=2)] = 100
+    """Number of trials in every environment, each with people of its own."""
     seed: Annotated[int, Field(ge=0)] = 0
+    """Root of all random numbers."""
     block: Count = 20
+    """Trials that are simulated and stored together."""
     tuning_trials: Annotated[int, Field(ge=2)] = 20
+    """Trials that find the best fixed probability; they are not reported."""
     methods: tuple[str, ...] = ()
+    """Names of methods; the study's own unless given."""
     probabilities: tuple[Probability, ...] = ()
+    """Further fixed probabilities of sending."""
     candidate: tuple[CandidatePlan, ...] = ()
+    """`[[candidate]]`: methods with parameters of their own."""
     environment: tuple[EnvironmentPlan, ...] | None = None
+    """`[[environment]]`: environments in addition to no effect."""
     design: TrialDesign = TrialDesign()
+    """`[design]`: people, days, updates."""
     people: PeoplePlan = PeoplePlan()
+    """`[people]`: assumptions about them."""
     rule: SafetyRule = SafetyRule()
+    """`[rule]`: conditions of a recommendation."""
 
     @classmethod
     def load(cls, path: str | Path) -> RehearsalPlan:

@@ -28,17 +28,21 @@ TRACE = 0.01
 """Decision points' worth of pull of every coefficient but the first towards 0."""
 PRIOR = 3.0
 """Prior standard deviation of log odds ratios."""
-FURTHEST, LEAP, SETTLED = 8.0, 1.5, 0.02
-"""Log odds stay within ± the first, move at most by the second at a time, and have settled when they move by less than the
-third."""
+FURTHEST = 8.0
+"""Log odds stay within ± this, …"""
+LEAP = 1.5
+"""… move at most by this at a time, …"""
+SETTLED = 0.02
+"""… and have settled when they move by less."""
 ROUNDS = 25
 SWEEPS = 12
 TAIL = 1e-12
 PILE = 0.02
 """A value with more than this share of all is a pile: its scores are an interval."""
 MOST_VALUES = 400
-WIDEST_SCORE, GRID = 6.0, 4801
-"""Scores are looked up within ± the first, on a grid of this size."""
+WIDEST_SCORE = 6.0
+GRID = 4801
+"""Scores are looked up within ± the widest, on a grid of this size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,12 @@ class Varying:
     coefficients that go together in one person go together in the new one.
 
     >>> kind = Varying.normal(np.array([1.0, 5.0]), np.array([0.0, 2.0]))
-    >>> kind.redraw(np.zeros(3, dtype=int), np.ones((2, 3))).own
+    >>> kind.redraw(np.zeros(3, dtype=int), np.ones((2, 3))).individual
     array([[1., 1., 1.],
            [7., 7., 7.]])
     """
 
-    own: Floats
+    individual: Floats
     """wᵢ, (d, *people)."""
     models: Floats
     """wⱼ, (d, m)."""
@@ -76,18 +80,18 @@ class Varying:
     @classmethod
     def constant(cls, values: Floats, people: int) -> Varying:
         """The same for everybody."""
-        own = np.repeat(np.asarray(values, dtype=np.float64)[:, None], people, axis=1)
-        return cls(own, own, np.zeros((people, len(own), len(own))))
+        same = np.repeat(np.asarray(values, dtype=np.float64)[:, None], people, axis=1)
+        return cls(same, same, np.zeros((people, len(same), len(same))))
 
     @classmethod
     def stack(cls, blocks: Sequence[Varying]) -> Varying:
         """Blocks of coefficients with independent uncertainty as one."""
         roots = np.stack([block_diag(*person) for person in zip(*(block.roots for block in blocks), strict=True)])
-        own = np.concatenate([block.own for block in blocks])
-        return cls(own, np.concatenate([block.models for block in blocks]), roots)
+        individual = np.concatenate([block.individual for block in blocks])
+        return cls(individual, np.concatenate([block.models for block in blocks]), roots)
 
     def __len__(self) -> int:
-        return len(self.own)
+        return len(self.individual)
 
     @property
     def population(self) -> Floats:
@@ -102,11 +106,11 @@ class Varying:
     def redraw(self, model: NDArray[np.int64], normals: Floats) -> Varying:
         """New people after the given models, (*people), from standard normal numbers (d, *people)."""
         moved = np.einsum("...de,e...->d...", self.roots[model], normals)
-        return replace(self, own=self.models[:, model] + moved)
+        return replace(self, individual=self.models[:, model] + moved)
 
     def select(self, people: slice) -> Varying:
         """Some of the people; coefficients that are common to all stay."""
-        return self if self.own.shape[-1] == 1 else replace(self, own=self.own[..., people])
+        return self if self.individual.shape[-1] == 1 else replace(self, individual=self.individual[..., people])
 
 
 def list_varying(component: Any) -> dict[str, Varying]:
@@ -133,7 +137,7 @@ class LinearFit:
     @property
     def noise(self) -> Floats:
         """σᵢ, (people, 1)."""
-        return np.asarray(np.exp(self.log_noise.own[0])[:, None])
+        return np.asarray(np.exp(self.log_noise.individual[0])[:, None])
 
 
 def fit_linear(x: Floats, y: Floats, weight: Floats, common: Sequence[int] = ()) -> LinearFit:
@@ -149,12 +153,12 @@ def fit_linear(x: Floats, y: Floats, weight: Floats, common: Sequence[int] = ())
     coefficients = _fit_weighted(x, np.where(weight > 0, y, 0.0), weight, common)
     error = np.where(weight > 0, y - predict(x, coefficients), np.nan)
     log_noise = _fit_noise(error)
-    return LinearFit(coefficients, log_noise, error / np.exp(log_noise.own[0])[:, None])
+    return LinearFit(coefficients, log_noise, error / np.exp(log_noise.individual[0])[:, None])
 
 
 def predict(x: Floats, coefficients: Varying) -> Floats:
     """xᵀwᵢ, (people, decision points)."""
-    return np.asarray(np.einsum("ptd,dp->pt", x, coefficients.own))
+    return np.asarray(np.einsum("ptd,dp->pt", x, coefficients.individual))
 
 
 def _fit_weighted(x: Floats, y: Floats, weight: Floats, common: Sequence[int], pull: float = 0.0) -> Varying:

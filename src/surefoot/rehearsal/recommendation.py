@@ -46,38 +46,27 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True, eq=False)
 class CandidateAnswers:
-    """One candidate in one environment over all trials; every number has its Monte Carlo error.
-
-    Attributes
-    ----------
-    environment, candidate
-        Their names.
-    sends
-        The fixed probability of sending, None for a method.
-    level
-        Of the primary analysis' test.
-    is_null
-        Whether sending does nothing: rejections are type I errors.
-    same_truth
-        Whether the effect is the same in every trial, so that the spread of the estimates can be compared with their
-        standard errors.
-    values
-        Measure → a value for each trial, from `run_block`.
-    reasons
-        Why some trials could not be analysed.
-    refusals
-        Check → number of updates it refused, over all trials.
-    """
+    """One candidate in one environment over all trials; every number has its Monte Carlo error."""
 
     environment: str
+    """Its name."""
     candidate: str
+    """Its name."""
     sends: float | None
+    """The fixed probability of sending, None for a method."""
     level: float
+    """Of the primary analysis' test."""
     is_null: bool
+    """Whether sending does nothing: rejections are type I errors."""
     same_truth: bool
+    """Whether the effect is the same in every trial, so that the spread of the estimates can be compared with their
+    standard errors."""
     values: Mapping[str, Floats]
+    """Measure → a value for each trial, from `run_block`."""
     reasons: tuple[str, ...] = ()
+    """Why some trials could not be analysed."""
     refusals: Mapping[str, int] = field(default_factory=dict)
+    """Check → number of updates it refused, over all trials."""
 
     @classmethod
     def join(
@@ -180,28 +169,20 @@ class CandidateAnswers:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Reasons not to recommend a candidate in an environment; none where it is safely better than a coin.
-
-    Attributes
-    ----------
-    candidate
-        Its name.
-    over_coin, over_never
-        Differences of mean outcomes, with intervals adjusted for the number of comparisons.
-    worse
-        Whether its mean outcome is significantly lower than the coin's.
-    unsafe
-        Dangers (conditions 3 to 5).
-    doubts
-        Doubts about its gain (conditions 1 and 2).
-    """
+    """Reasons not to recommend a candidate in an environment; none where it is safely better than a coin."""
 
     candidate: str
+    """Its name."""
     over_coin: Interval
+    """Difference of mean outcomes, with an interval adjusted for the number of comparisons."""
     over_never: Interval
+    """The same against never."""
     worse: bool
+    """Whether its mean outcome is significantly lower than the coin's."""
     unsafe: tuple[str, ...]
+    """Dangers (conditions 3 to 5)."""
     doubts: tuple[str, ...]
+    """Doubts about its gain (conditions 1 and 2)."""
 
     @property
     def is_better(self) -> bool:
@@ -210,24 +191,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """For one environment, or over all.
-
-    Attributes
-    ----------
-    environment
-        Its name; None over all.
-    candidate
-        The recommended candidate; None where there is none.
-    reason
-        In words.
-    verdicts
-        Of every candidate.
-    """
+    """For one environment, or over all."""
 
     environment: str | None
+    """Its name; None over all."""
     candidate: str | None
+    """The recommended candidate; None where there is none."""
     reason: str
+    """In words."""
     verdicts: tuple[Verdict, ...] = ()
+    """Of every candidate."""
 
     @property
     def sentence(self) -> str:

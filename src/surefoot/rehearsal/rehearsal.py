@@ -25,8 +25,7 @@ from surefoot.log_checks import check_logs, list_warnings
 from surefoot.numerics.parallel import count_cores
 from surefoot.policies import never
 from surefoot.rehearsal.model_checks import check_pilot_model
-from surefoot.rehearsal.pilot_effect import estimate_pilot_effect
-from surefoot.rehearsal.pilot_fit import fit_pilot, from_study
+from surefoot.rehearsal.pilot_fit import estimate_pilot_effect, fit_pilot, from_study
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.recommendation import CandidateAnswers, recommend, recommend_overall
@@ -84,22 +83,15 @@ def rehearse(
     Examples
     --------
     >>> import surefoot as sf
-    >>> text = '''[columns]
-    ... participant = "participant"
-    ... time = "time"
-    ... [state.mood]
-    ... range = [0, 10]
-    ... [reward]
-    ... range = [0, 100]
-    ... [probability_limits]
-    ... minimum = 0.2
-    ... maximum = 0.8'''
-    >>> plan = sf.rehearsal.RehearsalPlan.parse('''trials = 4
+    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.mood]\\nrange = [0, 10]\\n[reward]\\nrange = [0, 100]\\n'
+    >>> study = sf.Study.parse(text + "[probability_limits]\\nminimum = 0.2\\nmaximum = 0.8")
+    >>> design = "{participants = 8, days = 4, per_day = 3, update_every = 2}"
+    >>> plan = sf.rehearsal.RehearsalPlan.parse(f'''trials = 4
     ... tuning_trials = 2
     ... methods = ["saccb"]
-    ... environment = [{effect = 0.3}]
-    ... design = {participants = 8, days = 4, per_day = 3, update_every = 2}''')
-    >>> rehearsal = rehearse(None, sf.Study.parse(text), plan, jobs=1)
+    ... environment = [{{effect = 0.3}}]
+    ... design = {design}''')
+    >>> rehearsal = rehearse(None, study, plan, jobs=1)
     >>> [environment.name for environment in rehearsal.environments], list(rehearsal.answers["effect 0.3"])
     (['no effect', 'effect 0.3'], ['coin', 'never', 'always', 'best fixed', 'saccb'])
     """

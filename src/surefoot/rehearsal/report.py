@@ -14,7 +14,7 @@ from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
 from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.model_checks import PilotChecks
-from surefoot.rehearsal.pilot_effect import PilotEffect
+from surefoot.rehearsal.pilot_fit import PilotEffect
 from surefoot.rehearsal.plan import NEVER, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
 from surefoot.reports.figures import BLUE, GREY, SERIES, add_legend, interval_bars, label_axes, new_figure
@@ -34,48 +34,36 @@ SHORT_COLUMNS = 6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rehearsal(ShownResult):
-    """Candidates compared in several environments.
-
-    Attributes
-    ----------
-    plan, design
-        The plan, and its design with the decision points a day of the pilot.
-    environments
-        The effects of sending, no effect first.
-    answers
-        Environment → candidate → its answers.
-    by_environment, overall
-        The recommendations and their reasons.
-    tuned
-        For every environment the mean rewards from which the best fixed probability and the best policy were chosen.
-    spread, unit
-        Standard deviation of the reward at available decision points, and its unit.
-    warnings
-        Findings about the pilot's logs that are not fine.
-    checks
-        Whether the simulated people look like those in the pilot; None without a pilot.
-    effect
-        The effect in the pilot; None without one.
-    manifest
-        Versions, plan, hashes of study and pilot.
-    notes
-        Notes for the reader.
-    """
+    """Candidates compared in several environments."""
 
     plan: RehearsalPlan
+    """The plan."""
     design: TrialDesign
+    """Its design, with the decision points a day of the pilot."""
     environments: tuple[Environment, ...]
+    """The effects of sending, no effect first."""
     answers: Mapping[str, Answers]
+    """Environment → candidate → its answers."""
     by_environment: tuple[Recommendation, ...]
+    """The recommendation for every environment."""
     overall: Recommendation
+    """The recommendation over all environments."""
     tuned: tuple[Mapping[str, Any], ...]
+    """For every environment the mean rewards from which the best fixed probability and the best policy were chosen."""
     spread: float
+    """Standard deviation of the reward at available decision points."""
     unit: str
+    """Of the reward."""
     warnings: tuple[str, ...]
+    """Findings about the pilot's logs that are not fine."""
     checks: PilotChecks | None
+    """Whether the simulated people look like those in the pilot; None without a pilot."""
     effect: PilotEffect | None
+    """The effect in the pilot; None without one."""
     manifest: Mapping[str, Any]
+    """Versions, plan, hashes of study and pilot."""
     notes: tuple[str, ...]
+    """Notes for the reader."""
 
     page_title: ClassVar[str] = "Rehearsal of a trial"
 

@@ -24,24 +24,13 @@ from surefoot.simulators.simulator import Seed, Simulator, stack_rules
 from surefoot.study import Study, TrialSection
 from surefoot.study.log_description import ScreenSection
 from surefoot.study.log_reader import StudyLogs, check_measured, finish_logs, restore_outcome
-from surefoot.trial_rules.choices import (
-    NEVER,
-    SOURCES,
-    WEEK,
-    WITHIN,
-    count_microseconds,
-    find_reached_limits,
-    find_sources,
-    fixed_probabilities,
-    is_stale,
-    unavailable_probabilities,
-)
+from surefoot.trial_rules import choices
 from surefoot.trial_rules.proposals import propose_policy
 from surefoot.trial_rules.randomisation import draw_actions, draw_uniforms, random_key
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
-DECIDERS = (*SOURCES, "fixed")
+DECIDERS = (*choices.SOURCES, "fixed")
 """Who decided: `fixed` in a trial that does not learn."""
 FIXED, POLICY, FALLBACK, WARM_UP, UNAVAILABLE = map(
     DECIDERS.index, ("fixed", "policy", "fallback", "warm-up", "unavailable")
@@ -65,31 +54,22 @@ class UpdateRecord:
 
 @dataclass(frozen=True, eq=False)
 class TrialRecord:
-    """One trial from its first day to its last.
-
-    Attributes
-    ----------
-    logs
-        The logs of the trial, participant after participant; rewards that were lost, or too late, are missing.
-    day, own_day
-        (rows) The day of the trial and the participant's own day, from 0.
-    reward
-        (rows) The true reward, reported or not.
-    source
-        (rows) Who decided: positions in `DECIDERS`.
-    updates
-        In their order.
-    left
-        (people) The own day after which a participant left, NaN for people who stayed.
-    """
+    """One trial from its first day to its last."""
 
     logs: Trajectories
+    """The logs of the trial, participant after participant; rewards that were lost, or too late, are missing."""
     day: NDArray[np.int64]
+    """(rows) The day of the trial, from 0."""
     own_day: NDArray[np.int64]
+    """(rows) The participant's own day, from 0."""
     reward: Floats
+    """(rows) The true reward, reported or not."""
     source: NDArray[np.int64]
+    """(rows) Who decided: positions in `DECIDERS`."""
     updates: list[UpdateRecord]
+    """In their order."""
     left: Floats
+    """(people) The own day after which a participant left, NaN for people who stayed."""
 
 
 def run_trials(
@@ -270,20 +250,20 @@ class _Trials:
 
     def _find_stops(self, moment: timedelta) -> Marks:
         """Who has reached a limit on prompts."""
-        while self._prompts and moment - self._prompts[0][0] >= WEEK:
+        while self._prompts and moment - self._prompts[0][0] >= choices.WEEK:
             self._prompts.popleft()
         if not self._prompts:
             return np.zeros((1, 1), dtype=bool)
-        ages = np.array([count_microseconds(moment - earlier) for earlier, _ in self._prompts])
+        ages = np.array([choices.count_microseconds(moment - earlier) for earlier, _ in self._prompts])
         sent = np.stack([marks.ravel() for _, marks in self._prompts])
-        reached = find_reached_limits(self._settings.dose, np.where(sent, ages[:, None], NEVER))
-        return np.asarray(reached != WITHIN).reshape(self._prompts[0][1].shape)
+        reached = choices.find_reached_limits(self._settings.dose, np.where(sent, ages[:, None], choices.NEVER))
+        return np.asarray(reached != choices.WITHIN).reshape(self._prompts[0][1].shape)
 
     def _choose(self, state: Floats, available: Marks, moment: timedelta) -> tuple[NDArray[np.int64], Floats]:
         """Who decides, and with which probabilities (trials, people, actions)."""
         study = self._study
         send = self._candidate.send
-        nothing = np.array(unavailable_probabilities(study))
+        nothing = np.array(choices.unavailable_probabilities(study))
         if send is not None:
             others = len(nothing) - 1
             row = np.array([1 - send, *[send / others] * others])
@@ -295,12 +275,12 @@ class _Trials:
             wanted[trials] = rule.probabilities(state[trials])
         wanted[~self._covered] = np.nan
         limited = study.clip_probabilities(wanted.reshape(-1, len(nothing))).reshape(wanted.shape)
-        fresh = np.array([[not is_stale(self._settings, moment - since)] for since in self._since])
+        fresh = np.array([[not choices.is_stale(self._settings, moment - since)] for since in self._since])
         usable = fresh & (np.isfinite(limited).all(axis=-1) | ~self._covered)
-        source = find_sources(available=available, complete=~missing, covered=self._covered, usable=usable)
+        source = choices.find_sources(available=available, complete=~missing, covered=self._covered, usable=usable)
         rows = np.stack([nothing] * len(DECIDERS))
-        rows[WARM_UP] = fixed_probabilities(study, self._settings.warm_up_probability)
-        rows[FALLBACK] = fixed_probabilities(study, self._settings.fallback_probability)
+        rows[WARM_UP] = choices.fixed_probabilities(study, self._settings.warm_up_probability)
+        rows[FALLBACK] = choices.fixed_probabilities(study, self._settings.fallback_probability)
         return source, np.where((source == POLICY)[..., None], limited, rows[source])
 
     def _stack_rules(self) -> list[tuple[list[int], DecisionRule]]:

@@ -17,18 +17,12 @@ Floats = NDArray[np.float64]
 
 
 class Contaminated(NamedTuple):
-    """Logs with artefacts, and which rows have one.
-
-    Attributes
-    ----------
-    logs
-        With the artefacts in them.
-    touched
-        Whether a row has one, (rows,).
-    """
+    """Logs with artefacts, and which rows have one."""
 
     logs: Trajectories
+    """With the artefacts in them."""
     touched: NDArray[np.bool_]
+    """Whether a row has one, (rows,)."""
 
 
 class Record(NamedTuple):

@@ -16,19 +16,14 @@ from surefoot.simulators.simulator import Seed, Simulator
 
 
 class Estimate(NamedTuple):
-    """A mean over people, its standard error, and everybody's value.
-
-    Attributes
-    ----------
-    mean, standard_error
-        Over people; the standard error of one participant is infinite.
-    per_participant
-        Everybody's value, (people,).
-    """
+    """A mean over people, its standard error, and everybody's value."""
 
     mean: float
+    """Over people."""
     standard_error: float
+    """Of the mean; infinite for one participant."""
     per_participant: NDArray[np.float64]
+    """Everybody's value, (people,)."""
 
     @classmethod
     def over(cls, per_participant: NDArray[np.float64]) -> Estimate:

@@ -28,33 +28,21 @@ EVERYBODY = slice(None)
 
 
 class LongRun(NamedTuple):
-    """Reward and treatment of every participant under a policy.
-
-    Attributes
-    ----------
-    reward
-        Average reward of the last steps, (people,).
-    share_treated
-        Share of these steps with an action other than 0, (people,).
-    """
+    """Reward and treatment of every participant under a policy."""
 
     reward: Floats
+    """Average reward of the last steps, (people,)."""
     share_treated: Floats
+    """Share of these steps with an action other than 0, (people,)."""
 
 
 class Situation(NamedTuple):
-    """What is known of everybody before a decision.
-
-    Attributes
-    ----------
-    state
-        (replicates, people, variables), NaN where it is missing.
-    available
-        (replicates, people).
-    """
+    """What is known of everybody before a decision."""
 
     state: Floats
+    """(replicates, people, variables), NaN where it is missing."""
     available: NDArray[np.bool_]
+    """(replicates, people)."""
 
 
 class Simulator(ABC):
@@ -63,32 +51,22 @@ class Simulator(ABC):
     A subclass gives the dynamics as functions of arrays, and the truth about them. States are (rows, *lanes), one lane per
     simulated participant, replicate and policy, so that all of them move forward together. People are the last axis.
 
-    Parameters
-    ----------
-    participants
-        Number of people.
-
-    Attributes
-    ----------
-    participants
-        Ids of the people.
-    state_names, action_names
-        One name for every state variable and every action, nothing first.
-    initial_numbers, step_numbers
-        Random numbers that the first state and each step take.
-    people_differ_by_replicate
-        Number of replicates where each has people of its own; None where all have the same.
-    critic_coef
-        w*, the best linear approximation of the expected reward under a coin; (people, features) where people differ.
     """
 
     participants: NDArray[Any]
+    """Ids of the people; the constructor takes their number."""
     state_names: tuple[str, ...]
+    """One name for every state variable."""
     action_names: tuple[str, ...] = ("nothing", "send")
+    """One name for every action, nothing first."""
     initial_numbers: int
+    """Random numbers of the first state."""
     step_numbers: int
+    """Random numbers of a step."""
     people_differ_by_replicate: int | None = None
+    """Number of replicates where each has people of its own; None where all have the same."""
     critic_coef: Floats
+    """w*, the best linear approximation of the expected reward under a coin; (people, features) where people differ."""
 
     def __init__(self, participants: int = 50) -> None:
         if isinstance(participants, bool) or not isinstance(participants, int) or participants < 1:

@@ -3,7 +3,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.rehearsal import estimate_pilot_effect
-from surefoot.rehearsal.pilot_effect import redraw_actions
+from surefoot.rehearsal.pilot_fit import redraw_actions
 from tests.rehearsal.pilots import STUDY, make_frame, needs_v1, read_frame, read_v1
 
 study = sf.Study.parse(STUDY)
@@ -36,12 +36,12 @@ def test_every_trial_draws_the_effect_from_its_uncertainty():
     found = estimate_pilot_effect(logs, study, redraws=0)
     model = sf.rehearsal.fit_pilot(logs, study, outcome="hurdle").in_environment(found.environment)
     people = model.draw_people(30, seed=list(range(300)))
-    effects = people.environment.effects[0].own.own[0].mean(axis=1) * found.spread
+    effects = people.environment.effects[0].individual.individual[0].mean(axis=1) * found.spread
     assert_allclose(effects.mean(), found.estimate, atol=4 * effects.std() / np.sqrt(300))
     expected = np.sqrt(found.standard_error**2 + found.between**2 / 30)
     assert_allclose(effects.std(), expected, rtol=0.15)
-    again = model.draw_people(30, seed=7).environment.effects[0].own.own
-    assert_array_equal(again, people.environment.effects[0].own.own[:, 7])
+    again = model.draw_people(30, seed=7).environment.effects[0].individual.individual
+    assert_array_equal(again, people.environment.effects[0].individual.individual[:, 7])
 
 
 def test_drawing_anew_changes_nothing_but_actions():
