@@ -21,8 +21,7 @@ from surefoot.audit.checks import (
 )
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.inference.intervals import Interval
-from surefoot.learning.horizon.consequences import SURE
-from surefoot.learning.horizon.look_ahead import MOST_RADIUS
+from surefoot.learning.horizon.look_ahead import MOST_RADIUS, SURE
 from surefoot.log_checks.check import find_worst
 from surefoot.numerics.fences import medcouple
 from surefoot.policies.features import critic_features

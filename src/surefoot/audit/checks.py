@@ -13,9 +13,8 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.inference.change import LEAST_PEOPLE, LEAST_POINTS, PER, Change, find_change
 from surefoot.inference.intervals import Interval, wilson_interval
 from surefoot.learning.critics import Removal
-from surefoot.learning.horizon.consequences import SURE as SURE_OF_REACTION
-from surefoot.learning.horizon.consequences import PooledView
-from surefoot.learning.horizon.look_ahead import MOST_RADIUS
+from surefoot.learning.horizon.look_ahead import MOST_RADIUS, PooledView
+from surefoot.learning.horizon.look_ahead import SURE as SURE_OF_REACTION
 from surefoot.log_checks.check import Check
 from surefoot.log_checks.outcomes_by_action import PILES_NAME
 from surefoot.log_checks.participant_units import NAME as UNITS_NAME
@@ -52,7 +51,7 @@ def judge(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> tuple[Che
         check_drift(measures, find_audited(sensitivity).effect),
     ]
     if outlook is not None:
-        view = PooledView.of_outlook(outlook)
+        view = outlook.pool()
         checks += [check_reactions(measures.fitted.logs_, view), check_stability(view)]
     if critic.compared_with is not None:
         checks.append(compare_critics(measures, sensitivity, critic.compared_with))

@@ -37,12 +37,10 @@ from surefoot.errors import InputError
 from surefoot.evaluation.values import LongRunValue
 from surefoot.inference.intervals import Interval, sum_by_participant, t_interval
 from surefoot.learning.critics import Critic
-from surefoot.learning.horizon.horizon_batch import TransitionData
-from surefoot.learning.horizon.judgement import judge_rows
-from surefoot.learning.horizon.transitions import find_transitions
+from surefoot.learning.horizon.transitions import TransitionData, find_transitions, judge_rows
 from surefoot.learning.penalty_units import find_penalty_units
 from surefoot.learning.pooling import make_pooling
-from surefoot.numerics.arrays import find_engine
+from surefoot.numerics.arrays import NUMPY
 from surefoot.policies.features import critic_features
 
 PAIRS_PER_COEFFICIENT = 5
@@ -77,10 +75,9 @@ class LongRunLogs:
         """The rows that the critic keeps; logs that cannot show the consequences of every action are refused."""
         transitions = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary)
         everything = np.ones(len(logs.state_names))
-        data = TransitionData.of_logs(logs, transitions, everything)
+        data = TransitionData(logs, everything, np.ones(len(logs)), NUMPY, transitions)
         units = find_penalty_units("standard")
-        engine = find_engine("numpy")
-        judged = judge_rows(data, critic, make_pooling("all"), everything, penalties=units, engine=engine)
+        judged = judge_rows(data, critic, make_pooling("all"), everything, units)
         following = transitions.following
         pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.weights != 0)
         rows = logs.order[pairs[logs.order]]

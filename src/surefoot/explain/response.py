@@ -14,7 +14,6 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.explain.coefficients import Coefficients
 from surefoot.inference.intervals import CONFIDENCE, Interval, mean_interval, t_interval, t_quantile
 from surefoot.inference.sandwich import Influences
-from surefoot.learning.horizon.consequences import PooledView
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import policy_features
@@ -502,7 +501,7 @@ def find_consequences(fitted: Method) -> tuple[ActionConsequence, ...]:
     if fitted.outlook_ is None:
         return ()
     logs = fitted.logs_
-    view = PooledView.of_outlook(fitted.outlook_)
+    view = fitted.outlook_.pool()
     degrees = max(view.people - 1, 1)
     consequences = []
     for code in range(1, logs.actions):

@@ -16,7 +16,7 @@ from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Critic, CriticFit
 from surefoot.learning.critics.ridge import residuals
 from surefoot.learning.horizon import Horizon
-from surefoot.learning.horizon.advantage import Advantage, immediate_advantage
+from surefoot.learning.horizon.look_ahead import Advantage, immediate_advantage
 from surefoot.learning.part import Part, check_range, make_part
 from surefoot.learning.penalty_units import FitScales
 from surefoot.learning.pooling import Partial, Pooling

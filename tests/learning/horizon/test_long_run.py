@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.horizon.consequences import PooledView
 from surefoot.learning.rules import choose_caution
 
 
@@ -130,9 +129,9 @@ def test_block_size_and_threads_change_nothing(monkeypatch, name, pooling):
         warnings.simplefilter("ignore", sf.FitWarning)
         expected = sf.method(name, pooling=pooling).fit(logs)
         for cells, threads in ((200, 2), (1000, 1)):
-            for place in ("methods", "horizon.judgement", "horizon.long_run"):
-                where = f"surefoot.learning.{place}.choose_block_cells"
-                monkeypatch.setattr(where, lambda rows, cells=cells: cells)
+            for module in ("methods", "horizon.transitions"):
+                name_in_module = f"surefoot.learning.{module}.choose_block_cells"
+                monkeypatch.setattr(name_in_module, lambda rows, cells=cells: cells)
             monkeypatch.setenv("SUREFOOT_THREADS", str(threads))
             again = sf.method(name, pooling=pooling).fit(logs)
             for part, values in expected.policies_.rule.arrays().items():
@@ -205,7 +204,7 @@ def test_caution_falls_with_the_decision_points_and_can_be_given(spoiled):
 
 def test_consequences_are_those_of_the_simulator():
     fitted = sf.method("ahead").fit(heartsteps(people=200, seed=7))
-    view = PooledView.of_outlook(fitted.outlook_)
+    view = fitted.outlook_.pool()
     found = view.consequence(1)
     # At the mean state under a coin: engagement 0.286, fatigue 1.09. One prompt adds 125 + 200 · 0.286 now; later it costs
     # what (0.6 + 0.05 · 1.09) of fatigue do, and gains what 0.4 of engagement does, at a coin's share of prompts.

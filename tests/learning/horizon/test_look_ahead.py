@@ -6,9 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from surefoot.learning.horizon.advantage import best_constant_action, constant_value, long_run_advantage
-from surefoot.learning.horizon.look_ahead import LookAhead, TransitionMoments, look_ahead, spectral_radius
-from surefoot.learning.horizon.uncertainty import BetweenPeople, WithinUnits, estimate_uncertainty
+from surefoot.learning.horizon.look_ahead import (
+    BetweenPeople,
+    LookAhead,
+    TransitionMoments,
+    WithinUnits,
+    best_constant_action,
+    constant_value,
+    estimate_uncertainty,
+    long_run_advantage,
+    look_ahead,
+    spectral_radius,
+)
 from surefoot.learning.moments import Moments
 from surefoot.policies.features import critic_features
 

@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import surefoot as sf
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
-from surefoot.learning.horizon.posteriors import centre_states, estimate_variance_left
+from surefoot.learning.horizon.horizon import centre_states, estimate_variance_left
 from surefoot.learning.moments import Moments
 from surefoot.policies.features import critic_features
 
@@ -113,8 +113,7 @@ def test_the_order_of_people_does_not_matter(logs):
 def test_the_size_of_blocks_does_not_matter(logs, monkeypatch):
     one = fit(logs, "hb-accb", horizon="long-run")
     monkeypatch.setattr("surefoot.learning.methods.choose_block_cells", lambda rows: 200)
-    monkeypatch.setattr("surefoot.learning.horizon.long_run.choose_block_cells", lambda rows: 200)
-    monkeypatch.setattr("surefoot.learning.horizon.judgement.choose_block_cells", lambda rows: 200)
+    monkeypatch.setattr("surefoot.learning.horizon.transitions.choose_block_cells", lambda rows: 200)
     other = fit(logs, "hb-accb", horizon="long-run")
     assert_array_equal(other.weights_, one.weights_)
     assert_allclose(other.coef_, one.coef_, rtol=1e-9)
@@ -238,9 +237,9 @@ def test_a_look_ahead_of_each_from_the_coefficients_of_each(logs):
     order = [1, 2, 3, 0]
     expected = (jacobian @ sum(parts) @ jacobian.T)[np.ix_(order, order)]
     assert_allclose(found.advantage.covariance[3], expected, rtol=1e-9)
-    pooled, unsure = found.pool()
-    assert_allclose(pooled.coef[0, :, 0], reward.population)
-    assert unsure.between_people
+    pooled = found.pool()
+    assert_allclose(pooled.model.coef[0, :, 0], reward.population)
+    assert pooled.uncertainty.between_people
 
 
 @pytest.mark.filterwarnings("ignore:people do not differ")

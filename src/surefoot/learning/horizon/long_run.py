@@ -12,27 +12,38 @@ from numpy.typing import NDArray
 
 from surefoot.data.derived_states import DayBoundary
 from surefoot.errors import FitWarning, InputError
-from surefoot.learning.batch import choose_block_cells
 from surefoot.learning.diagnostics import SHOWN_PEOPLE
-from surefoot.learning.horizon.advantage import Advantage, long_run_advantage
-from surefoot.learning.horizon.consequences import PooledView
-from surefoot.learning.horizon.horizon import Horizon, HorizonTask, JointFit, Outlook, register_horizon
-from surefoot.learning.horizon.horizon_batch import HorizonBatch, TransitionData
-from surefoot.learning.horizon.judgement import Judgement, judge_rows
-from surefoot.learning.horizon.look_ahead import MOST_RADIUS, LookAhead, TransitionMoments, look_ahead
-from surefoot.learning.horizon.posteriors import PeopleAhead, clear_thresholds, estimate_variance_left, warn_of_few_people
-from surefoot.learning.horizon.transitions import find_transitions
-from surefoot.learning.horizon.uncertainty import estimate_uncertainty
-from surefoot.learning.moments import Moments
-from surefoot.learning.pooling import Person
+from surefoot.learning.horizon.horizon import (
+    Horizon,
+    HorizonTask,
+    JointFit,
+    Outlook,
+    estimate_variance_left,
+    register_horizon,
+    warn_of_few_people,
+)
+from surefoot.learning.horizon.look_ahead import (
+    MOST_RADIUS,
+    LookAhead,
+    OfPosteriors,
+    TransitionMoments,
+    estimate_uncertainty,
+    improve_policy,
+    long_run_advantage,
+    look_ahead,
+)
+from surefoot.learning.horizon.transitions import Judgement, TransitionData, find_transitions
+from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.learning.pooling.pooling import Block
-from surefoot.learning.pooling.random_walk import TimeBlocks, Walk
+from surefoot.learning.pooling.random_walk import Walk
 from surefoot.numerics.parallel import map_threads
 
 PAIRS_PER_COEFFICIENT = 5
 """With fewer consecutive decision points for each coefficient of the next state nothing is learned about what follows."""
 ENOUGH_FOR_ONE = 1500
 """Consecutive decision points from which a look-ahead by itself, without other people, begins to gain on doing nothing."""
+BORROWED_POINTS = 10.0
+"""The logged share of an action is mixed with this many decision points of everybody's: few of one's own do not tell it."""
 
 
 @register_horizon
@@ -55,163 +66,149 @@ class LongRun(Horizon):
 
     def look(self, task: HorizonTask) -> Outlook:
         transitions = find_transitions(task.logs, max_gap=self.max_gap, day_boundary=self.day_boundary)
-        data = TransitionData.of_logs(task.logs, transitions, task.critic_sees, task.discount)
+        data = task.read(transitions)
         _require_transitions(task, data)
-        seen = np.maximum(task.critic_sees, task.policy_sees)
-        judgement = judge_rows(data, task.critic, task.pooling, seen, penalties=task.units, engine=task.engine)
+        judgement = task.judge(data)
+        penalty = task.penalties((len(task.logs.state_names) + 1) * task.logs.actions + data.nuisances.shape[1])
         moved = data.pairs & judgement.trusted & judgement.trusted[transitions.following]
-        learner = _Learner(task, data, judgement)
-        moments = learner.moments(moved)
+        weights = (np.nan_to_num(judgement.weights), moved * task.discount)
+        moments = TransitionMoments(*data.moments(*weights))
         if task.critic.removal is not None:
-            moved = learner.judge_transitions(moved, learner.model(moments))
-            moments = learner.moments(moved)
+            if task.pooling.borrows:
+                model = _fit_people(task, moments, judgement, penalty, [None, None])[1]
+            else:
+                model = look_ahead(moments.total() if task.pooling.shared else moments, penalty, task.logs.actions)
+            moved = _judge_transitions(task, data, moved, model)
+            weights = (weights[0], moved * task.discount)
+            moments = TransitionMoments(*data.moments(*weights))
         if task.pooling.borrows:
-            outlook = _look_at_people(task, learner, moments, judgement, learner.cut_into_blocks(moved))
+            outlook = _look_at_people(task, moments, judgement, penalty, task.find_walks(data, *weights))
         else:
-            outlook = _look_at_fits(task, learner, moments, judgement)
-        _warn_of_doubts(task, outlook, _has_enough(task, outlook))
+            outlook = _look_at_fits(task, moments, judgement, penalty)
+        for text in (*_doubt_amounts(task, outlook), *_doubt_model(outlook)):
+            warnings.warn(text, FitWarning, stacklevel=4)
         return outlook
 
 
-class _Learner:
-    """Passes over everybody's decision points, in blocks."""
+def _judge_transitions(
+    task: HorizonTask, data: TransitionData, moved: NDArray[np.bool_], model: LookAhead
+) -> NDArray[np.bool_]:
+    """The transitions whose next state is not far from what the model expects of it, by the study's critic."""
+    engine = task.engine
+    trusted = np.append(moved, False)
 
-    def __init__(self, task: HorizonTask, data: TransitionData, judgement: Judgement) -> None:
-        self._task = task
-        self._data = data
-        self._threshold = judgement.threshold
-        self._reward_weights = np.append(np.nan_to_num(judgement.weights), 0.0)
-        self.penalty = task.penalties((len(task.logs.state_names) + 1) * task.logs.actions + data.nuisances.shape[1])
+    def judge(block: Block) -> None:
+        people, rows = block
+        features, _, following = data.gather(rows)
+        coef = engine.to_device(model.coef if task.pooling.shared else model.coef[people])
+        residuals = following - features @ coef[..., 1:]
+        trusted[rows] = engine.to_numpy(task.critic.judge_residuals(residuals, engine.to_device(trusted[rows])))
 
-    def _blocks(self) -> list[Block]:
-        logs = self._task.logs
-        return list(Person().list_blocks(logs, choose_block_cells(logs)))
-
-    def moments(self, moved: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> TransitionMoments:
-        """The moments of every participant from all rows and transitions, or only from those `among` some."""
-        engine = self._task.engine
-        state_weights = np.append(moved * self._data.discount, 0.0)
-        reward_weights = self._reward_weights
-        if among is not None:
-            reward_weights, state_weights = (part * np.append(among, False) for part in (reward_weights, state_weights))
-
-        def block_moments(block: Block) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
-            people, rows = block
-            batch = HorizonBatch.of_rows(self._data, rows, engine)
-            moments_by_block = batch.moments(engine.to_device(reward_weights[rows]), engine.to_device(state_weights[rows]))
-            parts = (*vars(moments_by_block.reward).values(), *vars(moments_by_block.state).values())
-            return people, [engine.to_numpy(part) for part in parts]
-
-        participants, moments_by_block = zip(*map_threads(block_moments, self._blocks()), strict=True)
-        back = np.argsort(np.concatenate(participants))
-        joined = [np.concatenate(parts)[back] for parts in zip(*moments_by_block, strict=True)]
-        return TransitionMoments(Moments(*joined[:3]), Moments(*joined[3:]))
-
-    def cut_into_blocks(self, moved: NDArray[np.bool_]) -> tuple[Walk | None, Walk | None]:
-        """The data of random walks of the reward and of the states; None if people do not change."""
-        step = self._task.random_walk
-        if step is None:
-            return None, None
-        blocks = TimeBlocks.of_logs(self._task.logs)
-        parts = [self.moments(moved, blocks.block == block) for block in range(blocks.count)]
-        return Walk(blocks, tuple(moments.reward for moments in parts), step), Walk(
-            blocks, tuple(moments.state for moments in parts), step
-        )
-
-    def people(self, moments: TransitionMoments, walks: tuple[Walk | None, Walk | None] = (None, None)) -> PeopleAhead:
-        task = self._task
-        return PeopleAhead.of_moments(
-            *(moments, self.penalty, task.logs.actions),
-            correlated=task.correlated_differences,
-            variance_left=estimate_variance_left(moments.reward, self._threshold, self.penalty),
-            walks=walks,
-        )
-
-    def model(self, moments: TransitionMoments) -> LookAhead:
-        shared = self._task.pooling.shared
-        if self._task.pooling.borrows:
-            return self.people(moments).model
-        return look_ahead(moments.total() if shared else moments, self.penalty, self._task.logs.actions)
-
-    def judge_transitions(self, moved: NDArray[np.bool_], model: LookAhead) -> NDArray[np.bool_]:
-        """The transitions whose next state is not far from what the model expects of it, by the study's critic."""
-        engine = self._task.engine
-        trusted = np.append(moved, False)
-
-        def judge(block: Block) -> None:
-            people, rows = block
-            batch = HorizonBatch.of_rows(self._data, rows, engine)
-            coef = engine.to_device(model.coef if self._task.pooling.shared else model.coef[people])
-            present = engine.to_device(trusted[rows])
-            trusted[rows] = engine.to_numpy(self._task.critic.judge_residuals(batch.state_residuals(coef), present))
-
-        list(map_threads(judge, self._blocks()))
-        return trusted[:-1]
+    list(map_threads(judge, data.blocks()))
+    return trusted[:-1]
 
 
-def _look_at_fits(task: HorizonTask, learner: _Learner, moments: TransitionMoments, judgement: Judgement) -> Outlook:
-    """One model of everybody, or one of each by themselves."""
-    model = learner.model(moments)
-    uncertainty = estimate_uncertainty(model, moments, learner.penalty)
-    units = moments.total() if task.pooling.shared else moments
-    d = model.share.shape[1] * model.coef.shape[-1]
-    outlook = Outlook(
-        judgement=judgement,
-        coef=model.coef[:, :d, 0],
-        gram=units.reward.gram[:, :d, :d],
-        advantage=long_run_advantage(model, uncertainty, units.state.count),
-        moments=moments,
-        model=model,
-        uncertainty=uncertainty,
-        transitions=units.state.count,
-        penalty=learner.penalty,
-    )
-    return replace(outlook, advantage=_where(outlook.advantage, _has_enough(task, outlook)))
-
-
-def _look_at_people(
-    task: HorizonTask,
-    learner: _Learner,
-    moments: TransitionMoments,
-    judgement: Judgement,
-    walks: tuple[Walk | None, Walk | None],
+def _look_at_fits(
+    task: HorizonTask, moments: TransitionMoments, judgement: Judgement, penalty: NDArray[np.float64]
 ) -> Outlook:
-    """One model of each, from partially pooled coefficients."""
-    people = learner.people(moments, walks)
-    warn_of_few_people(people.posteriors[0], task.logs.participants)
-    advantage, new_advantage = people.advantages(moments.state.count)
-    d = people.model.share.shape[1] * people.model.coef.shape[-1]
-    total = moments.total().reward.gram[:, :d, :d]
-    return Outlook(
-        judgement=judgement,
-        coef=people.model.coef[:, :d, 0],
-        gram=moments.reward.gram[:, :d, :d],
-        advantage=advantage,
-        posteriors=people.posteriors,
-        anybody=JointFit(clear_thresholds(judgement), people.population.coef[:, :d, 0], total, new_advantage),
-        moments=moments,
-        model=people.model,
-        uncertainty=people.uncertainty,
-        transitions=moments.state.count,
-        penalty=learner.penalty,
-        population=(people.population, people.population_uncertainty),
-    )
-
-
-def _has_enough(task: HorizonTask, outlook: Outlook) -> NDArray[np.bool_]:
-    """Who has enough consecutive decision points to say something of what follows; who borrows has everybody's."""
-    counts = outlook.transitions.sum() + 0 * outlook.transitions if task.pooling.borrows else outlook.transitions
-    return np.asarray(counts >= PAIRS_PER_COEFFICIENT * outlook.model.coef.shape[1])
-
-
-def _where(advantage: Advantage, enough: NDArray[np.bool_]) -> Advantage:
-    """Fits with too few transitions have no advantage: their rule stays with doing nothing."""
-    return replace(
+    """One model of everybody, or one of each by themselves."""
+    units = moments.total() if task.pooling.shared else moments
+    model = look_ahead(units, penalty, task.logs.actions)
+    uncertainty = estimate_uncertainty(model, moments, penalty)
+    advantage = long_run_advantage(model, uncertainty, units.state.count)
+    # Fits with too few transitions have no advantage: their rule stays with doing nothing.
+    enough = _has_enough(task, units.state.count, model)
+    advantage = replace(
         advantage,
         mean=np.where(enough[:, None, None], advantage.mean, 0.0),
         covariance=np.where(enough[:, None, None], advantage.covariance, 0.0),
         reference=np.where(enough, advantage.reference, 0),
     )
+    d = model.share.shape[1] * model.coef.shape[-1]
+    return Outlook(
+        judgement=judgement,
+        coef=model.coef[:, :d, 0],
+        gram=units.reward.gram[:, :d, :d],
+        advantage=advantage,
+        moments=moments,
+        model=model,
+        uncertainty=uncertainty,
+        transitions=units.state.count,
+        penalty=penalty,
+    )
+
+
+def _fit_people(
+    task: HorizonTask,
+    moments: TransitionMoments,
+    judgement: Judgement,
+    penalty: NDArray[np.float64],
+    walks: list[Walk | None],
+) -> tuple[tuple[Posterior, ...], LookAhead, LookAhead]:
+    """Posteriors of the reward and of every next state variable, and the models of everybody and of β."""
+    variance_left = estimate_variance_left(moments.reward, judgement.threshold, penalty)
+    posteriors = (
+        *task.fit_posteriors(moments.reward, penalty, walks[0], variance_left=variance_left),
+        *task.fit_posteriors(moments.state, penalty, walks[1]),
+    )
+    everybody = moments.total().count_shares(task.logs.actions)
+    count = moments.state.count[:, None]
+    shares = [
+        (count * of_person + BORROWED_POINTS * of_everybody) / (count + BORROWED_POINTS)
+        for of_person, of_everybody in zip(moments.count_shares(task.logs.actions), everybody, strict=True)
+    ]
+    people = improve_policy(np.stack([posterior.mean for posterior in posteriors], axis=-1), *shares)
+    beta = improve_policy(np.stack([posterior.population for posterior in posteriors], axis=-1)[None], *everybody)
+    return posteriors, people, beta
+
+
+def _look_at_people(
+    task: HorizonTask,
+    moments: TransitionMoments,
+    judgement: Judgement,
+    penalty: NDArray[np.float64],
+    walks: list[Walk | None],
+) -> Outlook:
+    """One model of each, from partially pooled coefficients; the reference action is everybody's, because one participant
+    cannot tell."""
+    posteriors, model, beta = _fit_people(task, moments, judgement, penalty, walks)
+    warn_of_few_people(posteriors[0], task.logs.participants)
+    uncertainty = OfPosteriors(np.stack([posterior.covariance for posterior in posteriors], axis=1), between_people=False)
+    of_beta = np.stack([posterior.population_covariance for posterior in posteriors])[None]
+    beta_uncertainty = OfPosteriors(of_beta, between_people=True)
+    of_anybody = np.stack([posterior.new_covariance for posterior in posteriors])[None]
+    count = moments.state.count
+    total = np.full(len(count), count.sum())
+    reference = long_run_advantage(beta, beta_uncertainty, count[:1]).reference
+    advantage = long_run_advantage(model, uncertainty, total)
+    advantage_of_anybody = long_run_advantage(beta, OfPosteriors(of_anybody, between_people=False), total[:1])
+    d = model.share.shape[1] * model.coef.shape[-1]
+    anybody = JointFit(
+        judgement=judgement.clear_thresholds(),
+        coef=beta.coef[:, :d, 0],
+        gram=moments.total().reward.gram[:, :d, :d],
+        advantage=replace(advantage_of_anybody, reference=reference),
+    )
+    return Outlook(
+        judgement=judgement,
+        coef=model.coef[:, :d, 0],
+        gram=moments.reward.gram[:, :d, :d],
+        advantage=replace(advantage, reference=np.repeat(reference, len(count))),
+        posteriors=posteriors,
+        anybody=anybody,
+        moments=moments,
+        model=model,
+        uncertainty=uncertainty,
+        transitions=count,
+        penalty=penalty,
+        population=(beta, beta_uncertainty),
+    )
+
+
+def _has_enough(task: HorizonTask, transitions: NDArray[np.float64], model: LookAhead) -> NDArray[np.bool_]:
+    """Who has enough consecutive decision points to say something of what follows; who borrows has everybody's."""
+    counts = transitions.sum() + 0 * transitions if task.pooling.borrows else transitions
+    return np.asarray(counts >= PAIRS_PER_COEFFICIENT * model.coef.shape[1])
 
 
 def _require_transitions(task: HorizonTask, data: TransitionData) -> None:
@@ -235,13 +232,9 @@ def _require_transitions(task: HorizonTask, data: TransitionData) -> None:
         )
 
 
-def _warn_of_doubts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_]) -> None:
-    """Warn of too few transitions, of states that do not react to actions, and of states that carry over for ever."""
-    for text in (*_doubt_amounts(task, outlook, enough), *_doubt_model(outlook)):
-        warnings.warn(text, FitWarning, stacklevel=5)
-
-
-def _doubt_amounts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_]) -> Iterator[str]:
+def _doubt_amounts(task: HorizonTask, outlook: Outlook) -> Iterator[str]:
+    """Warnings of too few transitions."""
+    enough = _has_enough(task, outlook.transitions, outlook.model)
     people = task.pooling.list_participants(task.logs)[~enough]
     if people.size:
         names = ", ".join(repr(name.item()) for name in people[:SHOWN_PEOPLE])
@@ -259,7 +252,8 @@ def _doubt_amounts(task: HorizonTask, outlook: Outlook, enough: NDArray[np.bool_
 
 
 def _doubt_model(outlook: Outlook) -> Iterator[str]:
-    view = PooledView.of_outlook(outlook)
+    """Warnings of states that do not react to actions, and of states that carry over for ever."""
+    view = outlook.pool()
     if not view.some_state_reacts:
         yield (
             "no state variable reacts to the actions, so looking ahead only adds noise to the immediate effect; add one "
