@@ -27,9 +27,8 @@ import surefoot as sf
 from benchmarks.million import PER_FILE, STUDY, make_file
 from surefoot.data.locations import Url
 from surefoot.fitting import fit_study
-from surefoot.fitting.part_fit import fit_part
-from surefoot.fitting.partition import Partition
-from surefoot.fitting.stored_fit import StoredParts
+from surefoot.fitting.folder import PartWriter
+from surefoot.fitting.parts import LogGroups, fit_part
 from surefoot.numerics.parallel import run_in_processes
 
 THREADS = ("SUREFOOT_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
@@ -54,20 +53,17 @@ def measure_fit(logs, out, workers):
 def measure_steps(logs, out, files=5):
     """Microseconds per participant of a worker's steps, one after the other in this process; medians over files."""
     start = time.perf_counter()
-    partition = Partition.of(sf.Study.parse(STUDY), logs)
-    found = {"looking": [(time.perf_counter() - start) / partition.people], "reading": [], "fitting": [], "writing": []}
-    for numbers in partition.group(range(len(partition.parts)))[:files]:
-        steps = np.zeros(3)
-        for number in numbers:
-            times = [time.perf_counter()]
-            read = partition.read(number)
-            times.append(time.perf_counter())
-            part = fit_part(partition.study, read)
-            times.append(time.perf_counter())
-            StoredParts(Url(f"file://{out}"), "steps").write(number, part)
-            steps += np.diff([*times, time.perf_counter()])
-        people = sum(len(partition.parts[number]) for number in numbers)
-        for name, taken in zip(("reading", "fitting", "writing"), steps / people, strict=True):
+    plan = LogGroups.scan(sf.Study.parse(STUDY), logs)
+    found = {"looking": [(time.perf_counter() - start) / plan.people], "reading": [], "fitting": [], "writing": []}
+    for number, group in enumerate(plan.groups[: 4 * files]):
+        times = [time.perf_counter()]
+        read = plan.read(number)
+        times.append(time.perf_counter())
+        part = fit_part(plan.study, read)
+        times.append(time.perf_counter())
+        PartWriter(Url(f"file://{out}"), "steps").write(number, part)
+        steps = np.diff([*times, time.perf_counter()]) / len(group.participants)
+        for name, taken in zip(("reading", "fitting", "writing"), steps, strict=True):
             found[name].append(taken)
     return {name: 1e6 * statistics.median(taken) for name, taken in found.items()}
 

@@ -19,8 +19,8 @@ import psutil
 from distributed.deploy.subprocess import SubprocessCluster
 
 from benchmarks.million import PER_FILE
-from surefoot.fitting.dask import open_cluster
-from surefoot.fitting.partition import PART_ROWS, _divide
+from surefoot.fitting.parts import PART_ROWS, divide_people
+from surefoot.numerics.parallel import open_cluster
 
 
 def measure_plan(people, per_file=PER_FILE):
@@ -28,7 +28,7 @@ def measure_plan(people, per_file=PER_FILE):
     ids = [np.arange(first, first + per_file) for first in range(0, people, per_file)]
     counts = [np.full(per_file, 210) for _ in ids]
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    _divide(ids, counts, PART_ROWS)
+    divide_people(ids, counts, PART_ROWS)
     taken = time.process_time() - start
     grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / people
     ids_and_counts = 16

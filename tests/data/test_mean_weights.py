@@ -152,9 +152,9 @@ def test_fit_warns_of_them_over_all_parts(tmp_path, monkeypatch):
     import pyarrow.parquet as pq
 
     from surefoot.data.frames import make_frame
-    from surefoot.fitting import fit_study, partition
+    from surefoot.fitting import fit_study, parts
 
-    monkeypatch.setattr(partition, "PART_ROWS", 100)
+    monkeypatch.setattr(parts, "PART_ROWS", 100)
     pq.write_table(make_frame(table(), "pyarrow"), tmp_path / "logs.parquet")
     with pytest.warns(sf.FitWarning, match=r"over 20 people, where it must be 1; they look like those of sending"):
         fit_study(tmp_path / "logs.parquet", Study.parse(STUDY), tmp_path / "fitted")

@@ -1,15 +1,16 @@
-"""What all tests of fits have: nothing but this process, unless they ask, and a store of objects, if they ask."""
+"""Fixtures of all tests of fits: one process unless a test asks for more, and a store of objects."""
 
 import pytest
 
-from surefoot.fitting import part_work, partition
+from surefoot import fitting
+from surefoot.fitting import parts
 
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Starting processes for a few people takes longer than all the rest."""
-    monkeypatch.setattr(part_work, "ENOUGH_PARTS", 1000)
-    monkeypatch.setattr(partition, "ENOUGH_FILES", 1000)
+    monkeypatch.setattr(fitting, "ENOUGH_PARTS", 1000)
+    monkeypatch.setattr(parts, "ENOUGH_FILES", 1000)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ import pytest
 
 from surefoot import InputError
 from surefoot.data.locations import Url
-from surefoot.fitting import FittedStudy, dask, fit_study, partition
+from surefoot.fitting import FittedStudy, fit_study, parts
+from surefoot.numerics import parallel
 from tests.fitting.test_fitting import one_file_per, study, table  # noqa: F401 - a fixture
 
 distributed = pytest.importorskip("distributed", reason="Dask is optional: pip install 'surefoot[cluster]' to run these")
@@ -29,7 +30,7 @@ def victims(cluster):
 
 @pytest.fixture
 def parts_of_a_few(monkeypatch):
-    monkeypatch.setattr(partition, "PART_ROWS", 100)
+    monkeypatch.setattr(parts, "PART_ROWS", 100)
 
 
 def contents(folder):
@@ -93,7 +94,7 @@ def test_wrong_input_on_a_worker_is_the_same_error(table, cluster, tmp_path):  #
 
 
 def test_wrong_combinations_are_refused(table, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(dask, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(parallel, "ANSWER_SECONDS", 0.1)
     logs = one_file_per(table, tmp_path / "logs", "participant", 2)
     for arguments, words in (
         ({"engine": "dsk"}, "did you mean"),

@@ -15,7 +15,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot.fitting import FittedStudy, checkpoint, fit_study, part_fit, part_work, partition
+from surefoot import fitting
+from surefoot.fitting import FittedStudy, fit_study, parts
+from surefoot.fitting import folder as fit_folder
 from surefoot.policies import policies
 from tests.interrupts import heed_interrupts
 
@@ -79,7 +81,7 @@ def assert_same_fit(fitted, method, read):
 
 @pytest.mark.parametrize(("method", "rows"), [("ro-accb", 1), ("linucb", 200), ("filter-saccb", 200), ("accb", 10**6)])
 def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(partition, "PART_ROWS", rows)
+    monkeypatch.setattr(parts, "PART_ROWS", rows)
     described = study(name=method)
     pq.write_table(table, tmp_path / "logs.parquet")
     pyarrow.csv.write_csv(table, tmp_path / "logs.csv")
@@ -94,8 +96,8 @@ def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
 @pytest.mark.parametrize("merged", [100, 5], ids=["one file", "folder of parts"])
 def test_parts_are_put_together(table, text, merged, tmp_path, monkeypatch):
-    monkeypatch.setattr(partition, "PART_ROWS", 130)
-    monkeypatch.setattr(checkpoint, "MERGED_PEOPLE", merged)
+    monkeypatch.setattr(parts, "PART_ROWS", 130)
+    monkeypatch.setattr(fit_folder, "MERGED_PEOPLE", merged)
     monkeypatch.setattr(policies, "PIECE", 3)
     folder = one_file_per(table, tmp_path / "people", "participant", 5)
     if text:
@@ -117,12 +119,12 @@ def test_parts_are_put_together(table, text, merged, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_processes_give_the_same_files_to_the_last_bit(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(partition, "PART_ROWS", 130)
+    monkeypatch.setattr(parts, "PART_ROWS", 130)
     monkeypatch.setenv("SUREFOOT_THREADS", "2")
     folder = one_file_per(table, tmp_path / "people", "participant", 5)
     done = []
     fit_study(folder, study(), tmp_path / "here", engine="numpy")
-    monkeypatch.setattr(part_work, "ENOUGH_PARTS", 4)
+    monkeypatch.setattr(fitting, "ENOUGH_PARTS", 4)
     fit_study(folder, study(), tmp_path / "processes", progress=lambda people, total: done.append((people, total)))
     assert done[-1] == (12, 12) and len(done) > 3
     for name in RESULTS:
@@ -150,7 +152,7 @@ def test_pooled_and_in_memory(table, tmp_path):
 @pytest.mark.parametrize("pooling", ["all", "partial"])
 def test_a_pooled_fit_to_a_folder_is_the_fit_to_all_rows(table, pooling, tmp_path, monkeypatch):
     """Everybody's rows are spread over four files, and a part holds fewer rows than a file."""
-    monkeypatch.setattr(partition, "PART_ROWS", 60)
+    monkeypatch.setattr(parts, "PART_ROWS", 60)
     folder, described = one_file_per(table, tmp_path / "days", "time", 4), study(pooling=pooling)
     read = described.read(folder)
     written = fit_study(folder, described, tmp_path / "fitted")
@@ -235,8 +237,8 @@ def _only_bytes(opens, path):
 
 PROGRAM = """
     import sys
-    from surefoot.fitting import fit_study, partition
-    partition.PART_ROWS = 60
+    from surefoot.fitting import fit_study, parts
+    parts.PART_ROWS = 60
     def progress(done, people):
         print(done, flush=True)
         if done == 5:
@@ -251,7 +253,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text(STUDY)
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    monkeypatch.setattr(partition, "PART_ROWS", 60)
+    monkeypatch.setattr(parts, "PART_ROWS", 60)
     with heed_interrupts(), subprocess.Popen(command, cwd=tmp_path, **pipes) as process:  # noqa: S603
         assert [int(process.stdout.readline()) for _ in range(5)] == [1, 2, 3, 4, 5]
         with pytest.raises(sf.InputError, match="another run is fitting the same logs"):
@@ -260,13 +262,11 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
     assert process.returncode != 0
     assert not (tmp_path / "fitted").exists()
     (working,) = tmp_path.glob(".fitted.partial-*")
-    assert len(list(working.glob("part-*"))) == 5
+    assert len(list(working.glob("_parts-*/*.json"))) == 5
     # What died while a part was written must not be taken for a part.
     (working / "unfinished-x").mkdir()
     calls = []
-    monkeypatch.setattr(
-        part_work, "fit_part", lambda study, logs, engine: calls.append(logs) or part_fit.fit_part(study, logs)
-    )
+    monkeypatch.setattr(fitting, "fit_part", lambda study, logs, engine: calls.append(logs) or parts.fit_part(study, logs))
     described = sf.Study.load(tmp_path / "study.toml")
     fitted = fit_study(tmp_path / "logs.parquet", described, tmp_path / "fitted")
     assert len(calls) == 7
@@ -277,7 +277,7 @@ def test_a_run_that_was_killed_continues(how, table, tmp_path, monkeypatch):
 
 def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "logs.parquet")
-    monkeypatch.setattr(partition, "PART_ROWS", 60)
+    monkeypatch.setattr(parts, "PART_ROWS", 60)
 
     def stop(done, people):
         if done == 3:
@@ -290,7 +290,7 @@ def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_pa
     fit_study(tmp_path / "logs.parquet", study(name="accb"), tmp_path / "fitted")
     assert len(list(tmp_path.glob(".fitted.partial-*"))) == 1
     # Nor do parts of another size: they hold other people.
-    monkeypatch.setattr(partition, "PART_ROWS", 200)
+    monkeypatch.setattr(parts, "PART_ROWS", 200)
     read = study().read(tmp_path / "logs.parquet")
     assert_same_fit(fit_study(tmp_path / "logs.parquet", study(), tmp_path / "again"), study().method().fit(read.logs), read)
     fitted = fit_study(tmp_path / "logs.parquet", study(), tmp_path / "fitted", force=True)
@@ -302,7 +302,7 @@ def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, mo
     reward[np.array(table["participant"]) == 1] = np.nan
     spoiled = table.set_column(table.column_names.index("reward"), "reward", pa.array(reward, from_pandas=True))
     pq.write_table(spoiled, tmp_path / "logs.parquet")
-    monkeypatch.setattr(partition, "PART_ROWS", 60)
+    monkeypatch.setattr(parts, "PART_ROWS", 60)
 
     def stop(done, people):
         if done == 3:
@@ -350,7 +350,7 @@ def test_what_is_there_is_replaced_only_when_told_and_only_when_it_is_a_fit(tabl
 def test_rewards_that_teach_nothing_are_refused_whatever_the_parts(table, reward, words, rows, tmp_path, monkeypatch):
     values = pa.array([reward] * len(table), pa.float64())
     pq.write_table(table.set_column(table.column_names.index("reward"), "reward", values), tmp_path / "logs.parquet")
-    monkeypatch.setattr(partition, "PART_ROWS", rows)
+    monkeypatch.setattr(parts, "PART_ROWS", rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sf.FitWarning)
         for out in (None, tmp_path / "fitted"):

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import surefoot as sf
-from surefoot.fitting import partition
+from surefoot.fitting import parts as fitting_parts
 from surefoot.simulators import contaminate
 
 STUDY = """\
@@ -117,13 +117,13 @@ def test_parts_are_screened_like_the_whole(files, monkeypatch):
     folder, _ = files
     study = sf.Study.parse(TEXT + "[screen]\n")
     whole = study.read(folder / "logs.csv")
-    monkeypatch.setattr(partition, "PART_ROWS", 900)
-    plan = partition.Partition.of(study, folder / "logs.csv")
-    assert len(plan.parts) > 3
-    parts = map(plan.read, range(len(plan.parts)))
+    monkeypatch.setattr(fitting_parts, "PART_ROWS", 900)
+    plan = fitting_parts.LogGroups.scan(study, folder / "logs.csv")
+    assert len(plan.groups) > 3
+    parts = map(plan.read, range(len(plan.groups)))
     rows = np.concatenate([part.row[np.isnan(part.logs.reward)] for part in parts])
     assert_array_equal(np.sort(rows), np.flatnonzero(np.isnan(whole.logs.reward)))
-    assert_array_equal(plan.only([1]).read(0).logs.reward, plan.read(1).logs.reward)
+    assert_array_equal(plan.select([1]).read(0).logs.reward, plan.read(1).logs.reward)
 
 
 def test_a_fit_counts_what_was_flagged_and_warns_when_it_depends_on_the_action(files, tmp_path):

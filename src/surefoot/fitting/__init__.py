@@ -1,27 +1,31 @@
-"""Fitting a study: from files to policies, the critic, the weights of all decision points, and a manifest."""
+"""Fitting a study: from files to policies, the critic, the weights of all decision points, and a manifest.
+
+Logs are read by groups of participants, an executor (this process, several processes, or the workers of a Dask cluster)
+fits and writes each group, and the folder appears when all are done.
+"""
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from surefoot.data.file_formats import read_parquet
-from surefoot.data.locations import Location, Url, locate
+from surefoot.data.locations import Location, locate
 from surefoot.errors import FitWarning, InputError, did_you_mean
-from surefoot.fitting.checkpoint import Checkpoint
-from surefoot.fitting.manifest import hash_arrays, make_manifest
-from surefoot.fitting.part_fit import PartFit, fit_part
-from surefoot.fitting.part_work import fit_parts, open_workers
-from surefoot.fitting.partition import Partition
-from surefoot.fitting.stored_fit import StoredFit
-from surefoot.learning.diagnostics import Learnable
+from surefoot.fitting import parts
+from surefoot.fitting.folder import PartWriter, check_folder, open_folder
+from surefoot.fitting.parts import LogGroups, PartFit, complete_manifest, describe_source, fit_part, hash_arrays
 from surefoot.numerics.arrays import ENGINES, find_engine
-from surefoot.numerics.parallel import Progress
+from surefoot.numerics.parallel import Progress, Run, count_cores, open_cluster, open_processes, prefetch
 from surefoot.policies import policies
 from surefoot.policies.policies import Policies
 from surefoot.policies.training import KnownTraining
@@ -34,61 +38,58 @@ __all__ = ["FittedStudy", "fit_study"]
 
 OTHER_NAMES = {"cuda": "gpu", "cpu": "numpy", "pytorch": "torch", "cluster": "dask", "distributed": "dask"}
 """Other names of the engines."""
+ENOUGH_PARTS = 4
+"""With fewer parts, starting processes takes longer than they save."""
+GROUPED_PARTS = 4
+"""At most this many parts of one file are one task: its worker reads the file once."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedStudy:
-    """What a fit gives; the same four things as the files in `folder`, which are read when they are asked for.
+    """The result of a fit: the same as the files in `folder`, which are read when they are needed.
 
     Attributes
     ----------
     manifest
-        What was fitted, from what and with what: the content of `manifest.json`.
+        The content of `manifest.json`: versions, study, inputs, method, counts and warnings.
     folder
-        Where the files are; None when nothing was written.
+        Of the files; None when nothing was written.
     """
 
     manifest: dict[str, Any]
     folder: Location | None
     _part: PartFit | None = None
-    """What was fitted, where it is in memory."""
+    """The fit itself, where it is in memory."""
 
     @cached_property
     def policies(self) -> Policies:
         if self._part:
             return self._part.policies
-        return replace(policies.load(self._file("policies")), training=self._read_training())
-
-    def _read_training(self) -> KnownTraining:
-        """The participants and times of the training data, which a policies file alone does not hold."""
+        # The participants and times of the training data, which a policies file alone does not hold.
         table = read_parquet(self._file("weights"), columns=["participant", "time"])
         participants, index = np.unique(table["participant"].to_numpy(), return_inverse=True)
         time = table["time"].to_numpy()
-        return KnownTraining(np.asarray(participants.tolist()), index, time, np.lexsort((time, index)))
+        training = KnownTraining(np.asarray(participants.tolist()), index, time, np.lexsort((time, index)))
+        return replace(policies.load(self._file("policies")), training=training)
 
     @property
     def critic(self) -> pa.Table:
         """One row per participant (or one for everyone): threshold, scale, iterations, counts, one column per
         coefficient."""
-        return self._part.critic if self._part else self._table("critic").sort_by("participant")
+        return self._part.critic if self._part else read_parquet(self._file("critic")).sort_by("participant")
 
     @property
     def weights(self) -> pa.Table:
         """One row per decision point: row in the input, participant, time, weight (missing where it was not used),
         residual."""
-        return self._part.weights if self._part else self._table("weights")
+        return self._part.weights if self._part else read_parquet(self._file("weights"))
 
     def _file(self, name: str) -> Location:
         return cast(Path, self.folder) / f"{name}.parquet"  # What is not in memory is in files.
 
-    def _table(self, name: str) -> pa.Table:
-        return read_parquet(self._file(name))
-
     @classmethod
     def load(cls, folder: str | Location) -> FittedStudy:
         """A folder that `fit_study` wrote, by its path or URL."""
-        import json
-
         location = locate(folder)
         try:
             manifest = json.loads((location / "manifest.json").read_text(encoding="utf-8"))
@@ -111,14 +112,14 @@ def fit_study(
 ) -> FittedStudy:
     """Fit the study's method to logs, and write a folder when `out` names one.
 
-    Files go through in blocks of people. What is done is kept in a hidden folder beside `out` until all is done, so that
-    a run that was interrupted continues; `out` itself appears complete or not at all. At a URL (`s3://…`, `gs://…`,
-    `file://…`: what fsspec knows) parts go straight into `out`, which is a fit when its manifest appears, the last of all.
+    Files are read by groups of people. Finished groups are kept in a hidden folder next to `out` until all are done, so
+    that an interrupted run continues; `out` itself appears complete or not at all. At a URL that fsspec knows (`s3://…`,
+    `gs://…`, `file://…`) parts go straight into `out`, which is a fit when its manifest appears, the last of all files.
 
     Parameters
     ----------
     logs
-        A file, a folder of Parquet files (by path or URL), or what `study.read` gave.
+        A file, a folder of Parquet files (by path or URL), or the result of `study.read`.
     study
         A study or its file.
     out
@@ -126,12 +127,12 @@ def fit_study(
     force
         Whether to replace an earlier fit.
     progress
-        Told how many people are done, of how many.
+        Called with the number of people that are done, and of all people.
     engine
         `auto` (processes for files of several parts, else threads), `numpy`, `torch`, `gpu`, or `dask` for files fitted
         on a cluster. Results agree to rounding.
     scheduler
-        Where the cluster is; this machine unless given.
+        The address of the cluster; this machine unless given.
 
     Returns
     -------
@@ -146,8 +147,8 @@ def fit_study(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "logs.csv"
     ...     pyarrow.csv.write_csv(logs.to_frame("pyarrow"), path)
-    ...     found = sf.fit_study(path, study)
-    >>> found.manifest["people"], len(found.policies)
+    ...     fitted = sf.fit_study(path, study)
+    >>> fitted.manifest["people"], len(fitted.policies)
     (3, 3)
     """
     in_memory = isinstance(logs, StudyLogs) or out is None
@@ -158,10 +159,38 @@ def fit_study(
             "trajectories are fitted by a method: surefoot.method('ro-accb').fit(logs)"
         )
     study = study if isinstance(study, Study) else Study.load(study)
-    done = progress or (lambda people, total: None)
     if in_memory:
-        return _from_memory(logs if isinstance(logs, StudyLogs) else study.read(logs), study, out, force, engine)
-    return _through_parts(locate(cast(str, logs)), study, locate(cast(str, out)), force, done, engine, scheduler)
+        read = logs if isinstance(logs, StudyLogs) else study.read(logs)
+        source = describe_source(study, list(read.inputs) or hash_arrays(read.logs))
+        return _fit_at_once(read, study, source, None if out is None else locate(out), force, engine)
+    folder = locate(cast(str, out))
+    check_folder(folder, force)
+    workers: AbstractContextManager[Run | None] = nullcontext()
+    if engine == "dask":
+        workers = open_cluster(scheduler)
+    elif engine == "auto" and count_cores() > 1:
+        workers = open_processes(count_cores())
+    with workers as run:
+        plan = LogGroups.scan(study, locate(cast(str, logs)), run)
+        source = describe_source(study, plan.inputs)
+        if len(plan.groups) == 1 and engine != "dask":
+            return _fit_at_once(plan.read(0), study, source, folder, force, engine)
+        # Groups of another size hold other participants: their size belongs to the key.
+        with open_folder(folder, f"{source['key']}-{parts.PART_ROWS}", force) as growing:
+            done = growing.writer.read_summaries()
+            missing = [number for number in range(len(plan.groups)) if number not in done]
+            people = plan.people - plan.select(missing).people
+            for number in _fit_groups(plan, missing, growing.writer, engine, run):
+                people += len(plan.groups[number].participants)
+                if progress is not None:
+                    progress(people, plan.people)
+            summaries = growing.writer.read_summaries()
+            if len(summaries) < len(plan.groups):
+                raise InputError(f"{out}: parts that were written are not there; name a store that all workers see")
+            manifest = complete_manifest(study, source, [summaries[number] for number in range(len(plan.groups))])
+            growing.publish(manifest, study.text)
+    _warn(manifest)
+    return FittedStudy.load(folder)
 
 
 def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
@@ -178,58 +207,52 @@ def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> No
         raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
 
 
-def _from_memory(logs: StudyLogs, study: Study, out: str | Path | None, force: bool, engine: str) -> FittedStudy:
-    """Everyone at once, without files in between."""
-    part = fit_part(study, logs, engine if engine in ENGINES else "numpy")
-    manifest = make_manifest(study, list(logs.inputs) or hash_arrays(logs.logs), [part.summary])
-    _require_rewards(study, manifest)
-    if out is not None:
-        with _begin_fit(locate(out), manifest["key"], force) as checkpoint:
-            checkpoint.parts.write(0, part)
-            checkpoint.publish(1, manifest, study.text)
-    _warn(manifest)
-    return FittedStudy(manifest, None if out is None else locate(out), part)
-
-
-def _begin_fit(out: Location, key: str, force: bool) -> Checkpoint | StoredFit:
-    return StoredFit(out, key, force) if isinstance(out, Url) else Checkpoint(out, key, force)
-
-
-def _through_parts(
-    path: Location, study: Study, out: Location, force: bool, progress: Progress, engine: str, scheduler: str | None
+def _fit_at_once(
+    read: StudyLogs, study: Study, source: dict[str, Any], out: Location | None, force: bool, engine: str
 ) -> FittedStudy:
-    if isinstance(out, Url):
-        StoredFit.check(out, force)
-    else:
-        Checkpoint.check(out, force)
-    with open_workers(engine, scheduler) as run:
-        partition = Partition.of(study, path, run=run)
-        parts = partition.parts
-        inputs = partition.inputs
-        # Parts of another size hold other participants: their size belongs to the name of the folder.
-        key = f"{make_manifest(study, inputs, [])['key']}-{partition.part_rows}"
-        with _begin_fit(out, key, force) as checkpoint:
-            missing = [number for number in range(len(parts)) if not checkpoint.has(number)]
-            people = partition.people - sum(len(parts[number]) for number in missing)
-            for number in fit_parts(partition, missing, checkpoint.parts, engine, run):
-                people += len(parts[number])
-                progress(people, partition.people)
-            manifest = make_manifest(study, inputs, checkpoint.summaries(len(parts)))
-            _require_rewards(study, manifest)
-            checkpoint.publish(len(parts), manifest, study.text)
+    """Fit everybody together, without files in between."""
+    part = fit_part(study, read, engine if engine in ENGINES else "numpy")
+    manifest = complete_manifest(study, source, [part.summary])
+    if out is not None:
+        with open_folder(out, manifest["key"], force) as growing:
+            growing.publish(manifest, study.text, part)
     _warn(manifest)
-    return FittedStudy.load(out)
-
-
-def _require_rewards(study: Study, manifest: dict[str, Any]) -> None:
-    """Reject logs without usable rewards."""
-    ends = manifest["reward_range"]
-    learnable = Learnable(
-        manifest["available"], manifest["missing"], manifest["used"], None if ends is None else tuple(ends)
-    )
-    learnable.require(study.reward.column)
+    return FittedStudy(manifest, out, part)
 
 
 def _warn(manifest: dict[str, Any]) -> None:
     for message in manifest["warnings"]:
         warnings.warn(message, FitWarning, stacklevel=4)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Groups of one file, to be read, fitted and written by one worker."""
+
+    numbers: list[int]
+    groups: LogGroups
+    writer: PartWriter
+
+    def run(self) -> None:
+        for position, number in enumerate(self.numbers):
+            self.writer.write(number, fit_part(self.groups.study, self.groups.read(position)))
+
+
+def _fit_groups(plan: LogGroups, numbers: list[int], writer: PartWriter, engine: str, run: Run | None) -> Iterator[int]:
+    """Fit and write the groups of these numbers; yields each number when its group is done."""
+    # The rows of a single file are in memory: workers would read all of it again for each group.
+    is_single_file = len({file for group in plan.groups for file, _ in group.files}) == 1
+    if run is None or (engine != "dask" and (is_single_file or len(numbers) < ENOUGH_PARTS)):
+        for number, logs in prefetch((number, plan.read(number)) for number in numbers):
+            writer.write(number, fit_part(plan.study, logs, engine if engine in ENGINES else "numpy"))
+            yield number
+        return
+    tasks = []
+    for files, together in groupby(numbers, key=lambda number: plan.groups[number].files):
+        members = list(together)
+        size = GROUPED_PARTS if len(files) == 1 else 1
+        for begin in range(0, len(members), size):
+            batch = members[begin : begin + size]
+            tasks.append(_Task(batch, plan.select(batch), writer))
+    for task, _ in run(tasks, _Task.run):
+        yield from task.numbers

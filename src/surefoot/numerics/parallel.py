@@ -1,18 +1,20 @@
-"""The number of cores to use, and work in threads and in processes of this machine.
+"""The number of cores to use, and work in threads, in processes of this machine, and on the workers of a Dask cluster.
 
 Processes end with their parent and stop at once on an interruption.
 """
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -25,6 +27,10 @@ Progress = Callable[[int, int], None]
 
 MOST_THREADS = 8
 """More threads than this wait for each other in Python longer than they compute (docs/scaling.md). Processes do not."""
+RETRIES = 5
+"""How often a cluster begins an item again when its worker dies; after that the item itself must be what kills it."""
+ANSWER_SECONDS = 10
+"""How long a scheduler may take to answer."""
 
 
 def count_cores() -> int:
@@ -84,21 +90,20 @@ def open_processes(processes: int) -> Iterator[Run]:
     with _single_threaded_libraries():
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker)
-
-        def run(items: Sequence[Any], work: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
-            running: dict[Future[Any], Any] = {pool.submit(work, item): item for item in items}
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-
         try:
-            yield run
+            yield partial(_run_on, pool)
         except BaseException:
             for process in list((pool._processes or {}).values()):
                 process.terminate()
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _run_on(executor: Executor, items: Sequence[Any], work: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    running = {executor.submit(work, item): item for item in items}
+    for future in as_completed(list(running)):
+        yield running.pop(future), future.result()
 
 
 def run_in_processes(items: Sequence[Item], work: Callable[[Item], Result], processes: int) -> Iterator[tuple[Item, Result]]:
@@ -134,3 +139,50 @@ def _single_threaded_libraries() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def open_cluster(scheduler: str | None) -> Iterator[Run]:
+    """The workers of a Dask cluster until the block ends.
+
+    They read and write files by their paths, so they must see the same ones. Without a scheduler's address a cluster is
+    started on this machine, one process per core.
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise InputError("engine 'dask' needs Dask; install it with: pip install 'surefoot[cluster]'") from None
+    with ExitStack() as stack:
+        if scheduler is None:
+            cluster = LocalCluster(n_workers=count_cores(), threads_per_worker=1, dashboard_address=None)
+            scheduler = stack.enter_context(cluster).scheduler_address
+        try:
+            client = stack.enter_context(Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False))
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"no Dask scheduler answers at {scheduler} ({error}); start one or leave --scheduler out"
+            ) from error
+        executor = client.get_executor(pure=False, retries=RETRIES)
+        yield lambda items, work: _run_on(executor, items, partial(_work_alone, work))
+
+
+def run_on_cluster(items: Sequence[Item], work: Callable[[Item], Any], scheduler: str | None) -> Iterator[tuple[Item, Any]]:
+    """Yield every item with the result of `work` on a worker of a cluster, in the order in which the work ends."""
+    with open_cluster(scheduler) as run:
+        yield from run(items, work)
+
+
+def _work_alone(work: Callable[[Item], Any], item: Item) -> Any:
+    """On a worker of a cluster, which decides how many run at the same time."""
+    os.environ["SUREFOOT_THREADS"] = "1"
+    # Dask has its workers give every freed page back to the system at once; a fit would spend its time asking for them
+    # again. The numbers are those of glibc's malloc.h.
+    trim_threshold = -1
+    mmap_threshold = -3
+    try:
+        library = ctypes.CDLL(None)
+        library.mallopt(trim_threshold, 2**26)
+        library.mallopt(mmap_threshold, 2**25)
+    except (OSError, TypeError, AttributeError):
+        pass  # Another C library has other habits.
+    return work(item)

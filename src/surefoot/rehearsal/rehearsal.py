@@ -20,7 +20,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
 from surefoot.experiments.engine import UnitProgress, run_units
-from surefoot.fitting.manifest import hash_arrays
+from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import check_logs, list_warnings
 from surefoot.numerics.parallel import count_cores
 from surefoot.policies import never
@@ -183,7 +183,7 @@ def _choose_cluster(engine: str, scheduler: str | None, jobs: int) -> Any:
         if scheduler is not None:
             raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
         return None
-    from surefoot.fitting.dask import run_on_cluster
+    from surefoot.numerics.parallel import run_on_cluster
 
     return partial(run_on_cluster, scheduler=scheduler)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.fitting.part_fit import StudyFit, count_used, fit_study
+from surefoot.fitting.parts import PartFit, count_used, fit_part
 from surefoot.inference.intervals import mean_interval
 from surefoot.inference.sandwich import Influences, compute_influences
 from surefoot.learning.methods import Method
@@ -135,7 +135,7 @@ class Proposal:
 
     state: str
     message: str | None
-    fit: StudyFit | None
+    fit: PartFit | None
     logs: StudyLogs
     implausible: list[ImplausibleValue]
     policies: Policies | None = None
@@ -175,7 +175,7 @@ def propose_policy(
     waiting = f"nobody has {settings.warm_up_decision_points} complete decision points yet"
     if not logs.logs.usable.any():
         return Proposal("waiting", waiting, None, logs, implausible)
-    fit = fit_study(study, logs)
+    fit = fit_part(study, logs)
     ready = find_ready_participants(settings, fit.method)
     if not ready:
         return Proposal("waiting", waiting, fit, logs, implausible)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from surefoot import Study
-from surefoot.fitting.part_fit import fit_part
+from surefoot.fitting.parts import fit_part
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
 from surefoot.service.database.schema import alerts
@@ -45,7 +45,7 @@ def test_numbers_that_are_not_finite_never_become_a_policy(trial, monkeypatch):
         fit.policies.rule.coef[0, 0, 0] = np.nan
         return fit
 
-    monkeypatch.setattr(proposals, "fit_study", spoiled)
+    monkeypatch.setattr(proposals, "fit_part", spoiled)
     state, status = update(trial)
     assert state == "refused" and not status["findings"][0]["passed"]
     assert trial.policies.live() is None and column(trial, policy_rows.c.id) == []

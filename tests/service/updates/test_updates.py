@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from surefoot import FitWarning, Study
 from surefoot.fitting import fit_study
-from surefoot.fitting.part_fit import fit_part
+from surefoot.fitting.parts import fit_part
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import updates as update_rows
@@ -111,7 +111,7 @@ def test_a_failure_is_recorded_without_its_words(trial, monkeypatch):
     def fails(study, logs):
         raise RuntimeError("participant p0 said 17")
 
-    monkeypatch.setattr(proposals, "fit_study", fails)
+    monkeypatch.setattr(proposals, "fit_part", fails)
     update_id = updates.begin_update(trial, "test")
     with pytest.raises(RuntimeError):
         updates.run_update(trial, update_id)

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError
 from surefoot.explain.coefficients import estimate_coefficients
-from surefoot.fitting.part_fit import PartFit, describe_fit, summarise_fit
+from surefoot.fitting.parts import PartFit, summarise_part
 from surefoot.learning.methods import Method
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database import databases
@@ -249,8 +249,8 @@ def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[
         ],
     }
     if proposal.fit is None:
-        return {**result, **summarise_fit(trial.study, proposal.logs, None), "removed_rows": []}
-    fit = describe_fit(trial.study, proposal.logs, proposal.fit)
+        return {**result, **summarise_part(trial.study, proposal.logs), "removed_rows": []}
+    fit = proposal.fit
     result |= {**fit.summary, "removed_rows": _list_removed(fit, proposal.logs, rows)}
     if proposal.coefficients:
         result |= {"standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}

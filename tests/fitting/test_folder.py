@@ -4,8 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import surefoot as sf
+from surefoot import fitting
 from surefoot.data.locations import Url, locate
-from surefoot.fitting import FittedStudy, fit_study, partition, stored_fit
+from surefoot.fitting import FittedStudy, fit_study, folder, parts
 from tests.fitting.test_fitting import one_file_per, study, table  # noqa: F401 - a fixture
 
 registry = pytest.importorskip("fsspec.registry", reason="fsspec is optional: pip install 'surefoot[cluster]' to run these")
@@ -24,7 +25,7 @@ def store(request, tmp_path_factory):
 @pytest.fixture
 def logs(table, store, tmp_path, monkeypatch):  # noqa: F811
     """Three files of twelve people, here and in the store; parts are of a few people."""
-    monkeypatch.setattr(partition, "PART_ROWS", 200)
+    monkeypatch.setattr(parts, "PART_ROWS", 200)
     here = one_file_per(table, tmp_path / "logs", "participant", 3)
     there = Url(f"{store}/{tmp_path.name}/logs")
     for file in here.iterdir():
@@ -48,9 +49,9 @@ def test_a_fit_at_a_url_is_the_local_one_in_parts(logs, store, tmp_path):
         ask = (local.policies.participants, [[0.5, 0.1, 0.2]] * 12)
         assert (policies.probabilities(*ask) == local.policies.probabilities(*ask)).all()
     assert again.policies.training.fingerprint == local.policies.training.fingerprint
-    parts = len({name for name in names(stored.folder) if name.startswith("policies.parquet/")})
-    assert parts > 3
-    tables = {f"{name}.parquet/part-{n:06d}.parquet" for name in ("policies", "critic", "weights") for n in range(parts)}
+    count = len({name for name in names(stored.folder) if name.startswith("policies.parquet/")})
+    assert count > 3
+    tables = {f"{name}.parquet/part-{n:06d}.parquet" for name in ("policies", "critic", "weights") for n in range(count)}
     assert names(stored.folder) == {"manifest.json", "study.toml", *tables}
 
 
@@ -73,7 +74,7 @@ def test_others_read_the_tables_as_partitioned_data_sets(logs, store, tmp_path):
 def test_an_interrupted_fit_continues_and_is_no_fit_before(logs, store, tmp_path, monkeypatch):
     _, there = logs
     out, written = f"{store}/{tmp_path.name}/fitted", []
-    write = stored_fit.StoredParts.write
+    write = folder.PartWriter.write
 
     def stop_in_the_third_part(self, number, part):
         with pytest.MonkeyPatch.context() as patch:
@@ -86,14 +87,14 @@ def test_an_interrupted_fit_continues_and_is_no_fit_before(logs, store, tmp_path
     def write_no_weights(self, data):
         return 1 / 0 if "weights.parquet" in self.url else put(self, data)
 
-    monkeypatch.setattr(stored_fit.StoredParts, "write", stop_in_the_third_part)
+    monkeypatch.setattr(folder.PartWriter, "write", stop_in_the_third_part)
     with pytest.raises(ZeroDivisionError):
         fit_study(there, study(), out)
     with pytest.raises(sf.InputError, match="not a folder of a fit"):
         FittedStudy.load(out)
     with pytest.raises(sf.InputError, match="unfinished fit of other logs"):
         fit_study(there, study(name="ro-linucb"), out)
-    monkeypatch.setattr(stored_fit.StoredParts, "write", lambda *a: written.append(a[1]) or write(*a))
+    monkeypatch.setattr(folder.PartWriter, "write", lambda *a: written.append(a[1]) or write(*a))
     found = fit_study(there, study(), out)
     assert written == list(range(2, 1 + max(written)))  # neither of the two that were whole
     assert found.manifest["people"] == len(found.policies) == 12
@@ -105,7 +106,7 @@ def test_force_replaces_a_fit_and_nothing_else(logs, store, tmp_path, monkeypatc
     fit_study(there, study(), out)
     with pytest.raises(sf.InputError, match="--force"):
         fit_study(there, study(), out)
-    monkeypatch.setattr(partition, "PART_ROWS", 10**6)
+    monkeypatch.setattr(parts, "PART_ROWS", 10**6)
     small = fit_study(there, study(name="ro-linucb"), out, force=True)
     assert small.manifest["method"]["name"] == "ro-linucb"
     assert len(names(small.folder)) == 5
@@ -136,10 +137,8 @@ def test_one_text_file(table, store, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("store", ["file"], indirect=True, scope="module")
 def test_processes_read_and_write_by_url(logs, store, tmp_path, monkeypatch):
     """On Dask's workers, and in S3: `test_dask.py`."""
-    from surefoot.fitting import part_work
-
-    monkeypatch.setattr(part_work, "ENOUGH_PARTS", 1)
-    monkeypatch.setattr(part_work, "count_cores", lambda: 2)
+    monkeypatch.setattr(fitting, "ENOUGH_PARTS", 1)
+    monkeypatch.setattr(fitting, "count_cores", lambda: 2)
     here, there = logs
     stored = fit_study(there, study(), f"{store}/{tmp_path.name}/fitted")
     assert stored.critic.to_pylist() == fit_study(here, study()).critic.to_pylist()
