@@ -38,7 +38,7 @@ def test_a_failed_check_leaves_the_old_policy_live_and_raises_an_alert(trial, ur
 
 def test_numbers_that_are_not_finite_never_become_a_policy(trial, monkeypatch):
     fill(trial, people=1, points=40)
-    real = proposals.fit_study
+    real = proposals.fit_part
 
     def spoiled(study, logs):
         fit = real(study, logs)
