@@ -15,8 +15,9 @@ from surefoot.atomic_files import json_text
 from surefoot.audit import Audit, audit
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.inference.intervals import Interval
-from surefoot.log_checks.check import VERDICTS, Check, find_worst
+from surefoot.log_checks.check import Check, find_worst
 from surefoot.numerics import arrays
+from surefoot.screening.screen import VERDICTS
 
 HEARTSTEPS_V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import surefoot as sf
 from surefoot.cli import app
 from surefoot.log_checks import check_logs
-from surefoot.log_checks.identities import NAME
+from surefoot.log_checks.columns import IDENTITIES_NAME as NAME
 from tests.log_checks.logs import find_check
 
 ROLES = {"participant": "id", "time": "t", "action": "sent", "reward": "steps", "state": ["mood"]}

@@ -16,8 +16,8 @@ from surefoot.learning.critics import Removal
 from surefoot.learning.horizon.look_ahead import MOST_RADIUS, PooledView
 from surefoot.learning.horizon.look_ahead import SURE as SURE_OF_REACTION
 from surefoot.log_checks.check import Check
+from surefoot.log_checks.columns import UNITS_NAME
 from surefoot.log_checks.outcomes_by_action import PILES_NAME
-from surefoot.log_checks.participant_units import NAME as UNITS_NAME
 from surefoot.numerics.fences import medcouple, skewness
 from surefoot.policies.features import critic_feature_names
 from surefoot.reports.numbers import format_estimate, format_number, format_percent, format_signed

@@ -19,7 +19,7 @@ from surefoot.effects.sample_quality import SampleQuality, assess_sample
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, adjust_p_values
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
-from surefoot.log_checks.screened_values import describe_flags
+from surefoot.log_checks.outcomes_by_action import describe_flags
 from surefoot.reports.numbers import format_beside, format_interval, format_number
 from surefoot.reports.summaries import WIDTH, ShownResult, latex_table
 from surefoot.screening.screen import Screen

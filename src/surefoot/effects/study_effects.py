@@ -17,8 +17,8 @@ from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Wo
 from surefoot.effects.result import EffectResult, Options, fit_analysis
 from surefoot.errors import InputError
 from surefoot.log_checks import check_logs
+from surefoot.log_checks.outcomes_by_action import describe_flags
 from surefoot.log_checks.probabilities import require_stated_probabilities
-from surefoot.log_checks.screened_values import describe_flags
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories

@@ -10,17 +10,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.log_checks.check import VERDICTS, Check, find_worst, list_warnings
-from surefoot.log_checks.columns import check_columns, check_ranges
-from surefoot.log_checks.identities import check_identities
-from surefoot.log_checks.leaks import check_leaks
-from surefoot.log_checks.outcomes_by_action import check_missing_outcomes, check_pile_values
-from surefoot.log_checks.participant_units import check_units
+from surefoot.log_checks.check import Check, find_worst, list_warnings
+from surefoot.log_checks.columns import check_columns, check_identities, check_leaks, check_ranges, check_units
+from surefoot.log_checks.outcomes_by_action import check_missing_outcomes, check_pile_values, check_screen
 from surefoot.log_checks.probabilities import check_balance, check_mean_weights
-from surefoot.log_checks.screened_values import check_screen
 from surefoot.study import Study, StudyLogs
 
-__all__ = ["CHECKS", "SCREEN_CHECKS", "VERDICTS", "Check", "check_logs", "find_worst", "list_warnings"]
+__all__ = ["CHECKS", "SCREEN_CHECKS", "Check", "check_logs", "find_worst", "list_warnings"]
 
 LogCheck = Callable[[StudyLogs, Study | None], Check]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-VERDICTS = ("fine", "look", "unsafe")
+from surefoot.screening.screen import VERDICTS
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,82 @@
-"""Checks of columns: codes for missing values, and plausible ranges."""
+"""Checks of rows and columns: participants, codes for missing values, plausible ranges, units, and leaks."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.suspect_columns import find_lonely_codes, find_recurring_codes
+from surefoot.data.suspect_columns import (
+    FEW_VALUES,
+    find_codes,
+    find_lonely_codes,
+    find_recurring_codes,
+    gives_away_action,
+    list_doubts,
+)
+from surefoot.data.trajectories import Trajectories
+from surefoot.inference.leaks import FEWEST_ROWS, LOOK, correlate_with_outcome
 from surefoot.log_checks.check import Check, find_worst
-from surefoot.reports.numbers import format_percent
+from surefoot.numerics.masked_quantiles import median
+from surefoot.reports.numbers import format_number, format_percent
 from surefoot.study import Study, StudyLogs
 
+Array = NDArray[np.float64]
 MOST_ROWS = 20_000
-"""Of more decision points a sample is examined for codes."""
+"""Of more decision points a sample is examined for codes and leaks."""
 LOOK_SHARE = 0.20
 """Share of a column's values outside its range from which the range itself is doubtful."""
 UNSAFE_SHARE = 0.50
 """If most values are outside, the range and the column have different units."""
+IDENTITIES_NAME = "participants and availability"
+UNITS_NAME = "units by participant"
+UNIT_FACTORS = (1.609, 2.205, 10.0, 60.0, 100.0, 1000.0, 3600.0)
+"""Kilometres and miles, kilograms and pounds, decimals, minutes and seconds, hours and seconds."""
+LEAST_VALUES = 8
+"""A participant's level is estimated from at least this many values other than 0."""
+LEAST_PEOPLE = 5
+LEAST_DEVIATION = 0.1
+"""Least standard deviation of the logarithm of people's levels."""
+GAP = 2.5
+"""Least gap between two groups of people, in standard deviations within the groups; larger for few people."""
+LOOK_FACTOR = 1.5
+UNSAFE_FACTOR = 8.0
+"""Only another unit or another device explains a larger factor between two groups of people."""
+UNSAFE_ALONE = 30.0
+"""The same limit for a single participant, who may differ more from all others."""
+MOST_UNITS = 3
+NAMED_PEOPLE = 10
+
+
+def check_identities(read: StudyLogs, study: Study | None) -> Check:
+    """Look for ids that are one participant, ids that number the rows, and a column of availability that nobody named."""
+    logs = read.logs
+    doubts = list_doubts(logs.participants, len(logs), logs.names)
+    if not doubts:
+        reason = "ids differ in more than case and blanks, and no column of availability is left unnamed"
+        return Check(IDENTITIES_NAME, "fine", reason)
+    verdicts, reasons, remedies = zip(*doubts, strict=True)
+    return Check(IDENTITIES_NAME, find_worst(verdicts), "; ".join(reasons), "; ".join(dict.fromkeys(remedies)))
+
+
+def list_state_values(logs: Trajectories, study: Study | None) -> dict[str, Array]:
+    """Every state variable in the unit of the logs."""
+    scaling = {} if study is None else study.scaling
+    values = {}
+    for j, name in enumerate(logs.state_names):
+        centre, scale = scaling.get(name, (0.0, 1.0))
+        # Rounding restores codes and zeros, which scaling back does not give to the last bit.
+        values[name] = np.round(logs.state[:, j] * scale + centre, 9)
+    return values
 
 
 def check_columns(read: StudyLogs, study: Study | None) -> Check:
     """Look for repeated values that lie apart from all others: codes for missing values."""
     logs = read.logs
-    scaling = {} if study is None else study.scaling
     rows = np.flatnonzero(logs.available)
     rows = rows[:: -(-len(rows) // MOST_ROWS) or 1]
-    columns = {}
-    for j, name in enumerate(logs.state_names):
-        centre, scale = scaling.get(name, (0.0, 1.0))
-        # Rounded, because scaling back does not give a code to the last bit.
-        columns[f"state variable '{name}'"] = np.round(logs.state[rows, j] * scale + centre, 9)
+    columns = {f"state variable '{name}'": values[rows] for name, values in list_state_values(logs, study).items()}
     columns[f"reward '{logs.names.reward}'"] = read.raw_reward[rows]
     suspects = []
     reasons = []
@@ -49,36 +97,189 @@ def check_columns(read: StudyLogs, study: Study | None) -> Check:
 
 def check_ranges(read: StudyLogs, study: Study | None) -> Check:
     """Count the values that were outside the range of their column and became missing."""
+    logs = read.logs
     shares = {}
+    words = []
     for column, counts in read.implausible.items():
+        if column == logs.names.reward:
+            values = read.measured_reward
+        else:
+            sources = {} if study is None else {source: name for name, (source, _) in study.state_kinds.items()}
+            name = column if study is None else study.columns_of(sources[column])[0]
+            values = logs.state[:, logs.state_names.index(name)]
         outside = int(counts.sum())
-        measured = outside + int((~np.isnan(_find_values(read, study, column))).sum())
-        shares[column] = outside / measured if measured else 0.0
-    words = [
-        f"{format_percent(share)} of '{column}' ({int(read.implausible[column].sum()):,} values)"
-        for column, share in shares.items()
-        if share > 0
-    ]
+        shares[column] = outside / max(1, outside + int((~np.isnan(values)).sum()))
+        if outside:
+            words.append(f"{format_percent(shares[column])} of '{column}' ({outside:,} values)")
     numbers = {"shares": shares}
     if not words:
         return Check("plausible ranges", "fine", "no value is outside a plausible range", "", numbers)
     reason = f"values outside the plausible range of their column are implausible and count as missing: {', '.join(words)}"
-    verdict = find_worst(_judge(share) for share in shares.values())
-    wrong = [f"'{column}'" for column, share in shares.items() if _judge(share) == verdict]
-    remedy = f"check the range of {', '.join(wrong)} in the study: is it in the unit of the column?"
-    return Check("plausible ranges", verdict, reason, remedy if verdict != "fine" else "", numbers)
+    worst = max(shares.values())
+    if worst <= LOOK_SHARE:
+        return Check("plausible ranges", "fine", reason, "", numbers)
+    limit, verdict = (UNSAFE_SHARE, "unsafe") if worst > UNSAFE_SHARE else (LOOK_SHARE, "look")
+    wrong = ", ".join(f"'{column}'" for column, share in shares.items() if share > limit)
+    remedy = f"check the range of {wrong} in the study: is it in the unit of the column?"
+    return Check("plausible ranges", verdict, reason, remedy, numbers)
 
 
-def _judge(share: float) -> str:
-    if share > UNSAFE_SHARE:
-        return "unsafe"
-    return "look" if share > LOOK_SHARE else "fine"
+class OtherUnit(NamedTuple):
+    """A participant whose values of a column are a multiple of other people's values."""
+
+    participant: Any
+    column: str
+    level: float
+    """Median of the absolute values other than 0."""
+    usual: float
+    """The same median of other people."""
+    factor: float
+    """Ratio between the group of participants that stands apart and all others."""
+    alone: bool
+    """Whether nobody else is in that group."""
+
+    @property
+    def unit(self) -> float | None:
+        """The nearest factor between two units, if one is near."""
+        candidates = [scale for factor in UNIT_FACTORS for scale in (factor, 1 / factor)]
+        nearest = min(candidates, key=lambda scale: abs(np.log(self.factor / scale)))
+        return nearest if abs(np.log(self.factor / nearest)) < np.log(2) else None
+
+    @property
+    def verdict(self) -> str:
+        limit = UNSAFE_ALONE if self.alone else UNSAFE_FACTOR
+        return "unsafe" if max(self.factor, 1 / self.factor) >= limit else "look"
 
 
-def _find_values(read: StudyLogs, study: Study | None, column: str) -> NDArray[np.float64]:
-    """The values of a column that are inside its range."""
-    if column == read.logs.names.reward:
-        return read.measured_reward
-    names = [column] if study is None else [name for name, (source, _) in study.state_kinds.items() if source == column]
-    name = names[0] if study is None else study.columns_of(names[0])[0]
-    return read.logs.state[:, read.logs.state_names.index(name)]
+def check_units(read: StudyLogs, study: Study | None) -> Check:
+    """Whether participants recorded a complete column in another unit: kilometres for metres, thousands of steps for steps.
+
+    The screen compares values with the participant's own record, where such values do not stand out. They stand out when
+    compared with other participants, on a scale of ratios.
+    """
+    columns = {read.logs.names.reward: read.measured_reward, **list_state_values(read.logs, study)}
+    by_column = {name: find_units(read.logs, name, values) for name, values in columns.items()}
+    suspects = [suspect for people in by_column.values() for suspect in people]
+    numbers = {"participants": [suspect._asdict() for suspect in suspects]}
+    if not suspects:
+        return Check(
+            UNITS_NAME, "fine", "no participant's values are consistently a multiple of other people's", "", numbers
+        )
+    reasons = []
+    for column, people in by_column.items():
+        if not people:
+            continue
+        names = ", ".join(f"'{suspect.participant}'" for suspect in people[:NAMED_PEOPLE])
+        names += f" and {len(people) - NAMED_PEOPLE} more" if len(people) > NAMED_PEOPLE else ""
+        typical = sorted(people, key=lambda suspect: suspect.factor)[len(people) // 2]
+        factor = typical.unit or typical.factor
+        times = f"{factor:.4g} times" if factor > 1 else f"1/{1 / factor:.4g} of"
+        count = f"{len(people)} participants" if len(people) > 1 else "participant"
+        reasons.append(
+            f"'{column}' of {count} ({names}) is about {times} other people's throughout (median size "
+            f"{format_number(typical.level)}, others {format_number(typical.usual)})"
+        )
+    remedy = (
+        "find out in which unit these participants recorded, and bring the column to one unit before anything is analysed; "
+        "nothing was removed or converted here"
+    )
+    return Check(UNITS_NAME, find_worst(suspect.verdict for suspect in suspects), "; ".join(reasons), remedy, numbers)
+
+
+def find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit]:
+    """Participants whose level and spread are both far from other people's, in the same direction."""
+    lengths = np.diff(logs.starts)
+    position = np.arange(max(int(lengths.max(initial=0)), 1))
+    inside = position < lengths[:, None]
+    record = np.where(inside, values[logs.order[np.where(inside, logs.starts[:-1, None] + position, 0)]], np.nan)
+    present = ~np.isnan(record) & (record != 0)
+    steps = np.diff(record, axis=1)
+    steps = steps[~np.isnan(steps)]
+    # Values that hardly ever fall are a counter (days in the study); few distinct values are a scale of answers.
+    is_counter = bool(steps.size) and (steps < 0).mean() < 0.01
+    if is_counter or len(np.unique(values[~np.isnan(values)])) < FEW_VALUES:
+        return []
+    record = np.where(present, record, 0.0)
+    level = median(np.abs(record), present)
+    centre = np.where(np.isfinite(level), median(record, present), 0.0)
+    spread = median(np.abs(record - centre[:, None]), present)
+    known = np.flatnonzero((present.sum(axis=1) >= LEAST_VALUES) & np.isfinite(spread) & (spread > 0))
+    sizes = np.log(np.stack([level[known], spread[known]]))
+    suspects = []
+    others = np.arange(len(known))
+    for _ in range(MOST_UNITS):
+        apart = _split_people(sizes[:, others])
+        if apart is None:
+            break
+        usual = np.median(sizes[0, others[~apart]])
+        factor = float(np.exp(np.median(sizes[0, others[apart]]) - usual))
+        alone = bool(apart.sum() == 1)
+        for person in known[others[apart]]:
+            participant = logs.participants[person].item()
+            suspects.append(OtherUnit(participant, column, float(level[person]), float(np.exp(usual)), factor, alone))
+        others = others[~apart]
+    return suspects
+
+
+def _split_people(sizes: Array) -> NDArray[np.bool_] | None:
+    """The smaller of two groups of people whose level and spread (2, people; logarithms) differ by one factor.
+
+    The widest gap separates the groups; None if it is narrow compared with the differences within the groups.
+    """
+    people = sizes.shape[1]
+    if people < LEAST_PEOPLE:
+        return None
+    size = sizes.mean(axis=0)
+    in_order = np.sort(size)
+    cut = int(np.argmax(np.diff(in_order)))
+    upper = size > in_order[cut]
+    means = [sizes[:, group].mean(axis=1) for group in (upper, ~upper)]
+    within = size - np.where(upper, means[0].mean(), means[1].mean())
+    deviation = max(np.sqrt((within**2).sum() / (people - 2)), LEAST_DEVIATION)
+    steps = means[0] - means[1]
+    one_factor = steps.min() > np.log(LOOK_FACTOR) and steps.max() < 2 * steps.min()
+    if not one_factor or in_order[cut + 1] - in_order[cut] < GAP * (1 + 12 / people) * deviation:
+        return None
+    return np.asarray(upper if upper.sum() <= people / 2 else ~upper)
+
+
+def check_leaks(read: StudyLogs, study: Study | None) -> Check:
+    """Look for state variables that were known only after the decision: they say the action taken, or the outcome."""
+    logs = read.logs
+    rows = logs.order[logs.available[logs.order]]
+    if len(rows) > MOST_ROWS:
+        # Some people, with all their decision points.
+        rows = rows[logs.participant_index[rows] % -(-len(rows) // MOST_ROWS) == 0]
+    action = logs.action[rows]
+    telling = [name for j, name in enumerate(logs.state_names) if gives_away_action(logs.state[rows, j], action)]
+    columns = [*(values[rows] for values in list_state_values(logs, study).values()), read.raw_reward[rows]]
+    # A device that fails may write the same code into state and outcome.
+    *states, outcome = [np.where(np.isin(values, find_codes(values)), np.nan, values) for values in columns]
+    matrix = np.column_stack(states) if states else np.empty((len(rows), 0))
+    correlations = correlate_with_outcome(matrix, outcome, action, logs.participant_index[rows])
+    suspects = [(j, name) for j, name in enumerate(logs.state_names) if correlations.suspicious[j] and name not in telling]
+    sizes = dict(zip(logs.state_names, correlations.size.tolist(), strict=True))
+    numbers = {"action": telling, "outcome": {name: size for name, size in sizes.items() if size > 0}}
+    if not telling and not suspects:
+        reason = "no state variable says which action was taken or what the outcome was"
+        if not correlations.judged.any() and logs.state_names:
+            reason = (
+                "no state variable says which action was taken; whether one says what the outcome was cannot be told from "
+                f"fewer than {FEWEST_ROWS} decision points within people"
+            )
+        return Check("leaks", "fine", reason, "", numbers)
+    reasons = [f"'{name}' says which action was taken" for name in telling]
+    for j, name in suspects:
+        together = ""
+        beyond = "the action, its own past and that of the outcome"
+        if correlations.beyond_past[j] < LOOK:
+            together = ", together with the others,"
+            beyond = "all other state variables, the action and the past"
+        nearly = "" if correlations.unsafe[j] else " nearly"
+        correlation = f"correlation {sizes[name]:.3f} within people, beyond {beyond}"
+        reasons.append(f"'{name}'{together}{nearly} says what the outcome was: {correlation}")
+    remedy = "leave it out unless it was known before the decision"
+    if suspects:
+        remedy += "; a value that is measured with the outcome hides the effect of the action"
+    verdict = "unsafe" if telling or correlations.unsafe.any() else "look"
+    return Check("leaks", verdict, "; ".join(reasons), remedy, numbers)

@@ -1,4 +1,4 @@
-"""Whether outcomes depend on the action in ways that an effect does not explain: missing outcomes, and pile values.
+"""Whether outcomes depend on the action in ways that an effect does not explain: missing, shared and screened values.
 
 Effects compare the recorded outcomes. Where the action decides which outcomes are recorded, they compare different moments.
 
@@ -20,6 +20,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
 from surefoot.log_checks.check import Check, find_worst
 from surefoot.reports.numbers import format_percent
+from surefoot.screening.screen import NOT_DIRT, Screen
 from surefoot.study import Study, StudyLogs
 
 MISSING_NAME = "missing outcomes by action"
@@ -29,7 +30,6 @@ MISSING_LOOK = 0.01
 """A smaller difference in missing outcomes hardly changes an effect."""
 MISSING_P_VALUE = 0.001
 """A difference with a smaller p-value is not chance; the limit is strict because every update and analysis tests it."""
-
 PILES_NAME = "values by action"
 LEAST_SHARE = 0.02
 """A value that a smaller share of the outcomes has after every action hardly changes an effect."""
@@ -40,24 +40,19 @@ PILE_UNSAFE = 0.02
 """If 2 in 100 outcomes become 0, the effect changes by a fiftieth of the mean outcome."""
 PILE_LOOK = 0.01
 PILE_UNSAFE_P_VALUE = 0.001
-"""A smaller p-value, adjusted for the number of comparisons, is not chance; the limit is strict because every update
-tests it."""
+"""A smaller p-value, adjusted for the number of comparisons, is not chance; every update tests it."""
 PILE_LOOK_P_VALUE = 0.01
+FLAGGED_LOOK = 0.05
+"""A larger share of flagged decision points needs an explanation."""
 
 
 class ShareDifference(NamedTuple):
-    """The share of decision points with an event after an action, minus the share after nothing.
-
-    Attributes
-    ----------
-    interval
-        The difference, with a 95 % interval over people.
-    p_value
-        P-value of a randomisation test.
-    """
+    """The share of decision points with an event after an action, minus the share after nothing."""
 
     interval: Interval
+    """The difference, with a 95 % interval over people."""
     p_value: float
+    """Of a randomisation test."""
 
     def describe(self) -> str:
         """In percentage points: `+8.2, 95 % interval 4 to 16 percentage points`."""
@@ -102,31 +97,31 @@ def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
     """Compare the share of missing outcomes after each action with the share after nothing."""
     logs = read.logs
     missing = np.isnan(logs.reward)
-    nothing = logs.available & (logs.action == 0)
-    shares = {
-        name: float(missing[rows].mean())
-        for code, name in enumerate(logs.action_names)
-        if (rows := logs.available & (logs.action == code)).any()
-    }
+    arms = {name: logs.available & (logs.action == code) for code, name in enumerate(logs.action_names)}
+    shares = {name: float(missing[rows].mean()) for name, rows in arms.items() if rows.any()}
     words = ", ".join(f"{format_percent(share)} after '{name}'" for name, share in shares.items())
     reason = f"outcomes are missing: {words}" if missing[logs.available].any() else "no outcome is missing"
+    nothing = arms.pop(logs.action_names[0])
     differences = {}
     verdicts = ["fine"]
-    for code, name in enumerate(logs.action_names[1:], start=1):
-        treated = logs.available & (logs.action == code)
+    for name, treated in arms.items():
         if not (nothing.any() and treated.any() and (missing & (nothing | treated)).any()):
             continue
-        differences[name] = compare_shares(logs, missing, treated, nothing)
-        verdicts.append(_judge_missing(differences[name]))
+        difference = compare_shares(logs, missing, treated, nothing)
+        size = abs(difference.interval.value)
+        sure = difference.p_value < MISSING_P_VALUE
+        if size >= MISSING_UNSAFE and sure:
+            verdicts.append("unsafe")
+        elif size >= MISSING_LOOK and (difference.interval.excludes_zero or sure):
+            verdicts.append("look")
+        differences[name] = difference
     verdict = find_worst(verdicts)
-    numbers = {
-        "shares": shares,
-        "differences": {name: difference.interval._asdict() for name, difference in differences.items()},
-    }
+    intervals = {name: difference.interval._asdict() for name, difference in differences.items()}
+    numbers = {"shares": shares, "differences": intervals}
     if verdict == "fine":
         return Check(MISSING_NAME, verdict, reason, "", numbers)
-    worst = max(differences, key=lambda name: abs(differences[name].interval.value))
-    reason += f" (difference {differences[worst].describe()})"
+    worst = max(differences.values(), key=lambda difference: abs(difference.interval.value))
+    reason += f" (difference {worst.describe()})"
     if study is not None and study.effects.missing_as is not None:
         reason += "; [effects] missing_as gives a missing outcome a value, so that effects rest on that value"
         verdict = "look"
@@ -135,14 +130,6 @@ def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
         "policies: they compare different moments after different actions"
     )
     return Check(MISSING_NAME, verdict, reason, remedy, numbers)
-
-
-def _judge_missing(difference: ShareDifference) -> str:
-    size = abs(difference.interval.value)
-    sure = difference.p_value < MISSING_P_VALUE
-    if size >= MISSING_UNSAFE and sure:
-        return "unsafe"
-    return "look" if size >= MISSING_LOOK and (difference.interval.excludes_zero or sure) else "fine"
 
 
 class PileDifference(NamedTuple):
@@ -166,20 +153,13 @@ class PileDifference(NamedTuple):
         return "look" if size >= PILE_LOOK and self.p_adjusted < PILE_LOOK_P_VALUE else "fine"
 
     def describe(self, outcome: str) -> str:
-        """One line with the value, its shares and their difference."""
+        """The value, its shares and their difference."""
         shares = " and ".join(f"{format_percent(share)} after '{name}'" for name, share in self.shares.items())
         chance = "p < 0.0001" if self.p_adjusted < 1e-4 else f"p = {self.p_adjusted:.4f}"
-        return f"'{outcome}' is {format_pile(self.value)} in {shares} (difference {self.difference.describe()}; {chance})"
+        return f"'{outcome}' is {self.value:.7g} in {shares} (difference {self.difference.describe()}; {chance})"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "value": self.value,
-            "action": self.action,
-            "shares": self.shares,
-            "difference": self.difference.interval._asdict(),
-            "p_adjusted": self.p_adjusted,
-            "real": self.real,
-        }
+        return {**self._asdict(), "difference": self.difference.interval._asdict()}
 
 
 def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
@@ -192,34 +172,43 @@ def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
     differences.sort(key=lambda pile: pile.p_adjusted)
     verdict = find_worst(pile.verdict for pile in differences)
     if verdict == "fine":
-        values = list(dict.fromkeys(pile.value for pile in differences))
-        reason = f"{', '.join(map(format_pile, values))} of '{outcome}' are about equally common after every action"
+        values = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in differences))
+        reason = f"{values} of '{outcome}' are about equally common after every action"
         real = [pile for pile in differences if pile.real]
         if real:
             reason = f"the study says that these values are real: {real[0].describe(outcome)}"
         return Check(PILES_NAME, verdict, reason, "", numbers)
     piles = [pile for pile in differences if pile.verdict != "fine"]
-    reason = "; ".join(pile.describe(outcome) for pile in piles)
-    return Check(PILES_NAME, verdict, reason, _advise_about_piles(piles), numbers)
+    values = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in piles))
+    others = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in piles if pile.value != 0))
+    real_lines = ['zero = "real"'] if any(pile.value == 0 for pile in piles) else []
+    real_lines += [f"real_values = [{others}]"] if others else []
+    remedy = (
+        "there are two explanations: the prompt changed what people did, or it changed what was recorded (people put the "
+        "watch on when it buzzes, an unanswered question is stored as a number). Look at when the device was worn, or ask "
+        f"participants. If people did this, write {' and '.join(real_lines)} in [reward]: the difference then counts as an "
+        f"effect. If not, write missing = [{values}] there, and make recording independent of the prompt; until then do "
+        "not rely on effects, values or policies"
+    )
+    return Check(PILES_NAME, verdict, "; ".join(pile.describe(outcome) for pile in piles), remedy, numbers)
 
 
 def compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]:
     """Compare the share of every pile value of the measured outcome after each action with its share after nothing."""
     logs = read.logs
-    values = read.measured_reward
-    rows = logs.available & ~np.isnan(values)
+    outcome = read.measured_reward
+    rows = logs.available & ~np.isnan(outcome)
     nothing = rows & (logs.action == 0)
-    arms = {code: rows & (logs.action == code) for code in range(1, logs.actions)}
-    arms = {code: treated for code, treated in arms.items() if treated.any()}
+    arms = {name: rows & (logs.action == code) for code, name in enumerate(logs.action_names) if code > 0}
+    arms = {name: treated for name, treated in arms.items() if treated.any()}
     if not (nothing.any() and arms):
         return []
-    piles = find_piles(values, [nothing, *arms.values()])
+    piles = find_piles(outcome, [nothing, *arms.values()])
     differences = []
     for value in piles:
         real = study is not None and study.reward.is_real(value)
-        happened = values == value
-        for code, treated in arms.items():
-            name = logs.action_names[code]
+        happened = outcome == value
+        for name, treated in arms.items():
             shares = {logs.action_names[0]: float(happened[nothing].mean()), name: float(happened[treated].mean())}
             difference = compare_shares(logs, happened, treated, nothing)
             p_adjusted = min(1.0, difference.p_value * len(piles) * len(arms))
@@ -236,8 +225,7 @@ def find_piles(values: NDArray[np.float64], arms: list[NDArray[np.bool_]]) -> li
     >>> find_piles(steps, [np.ones(len(steps), dtype=bool)])
     [0.0, -99.0]
     """
-    everywhere = np.logical_or.reduce(arms)
-    distinct, counts = np.unique(values[everywhere], return_counts=True)
+    distinct, counts = np.unique(values[np.logical_or.reduce(arms)], return_counts=True)
     if len(distinct) < FEW_VALUES:
         return []
     shares = np.zeros(len(distinct))
@@ -250,20 +238,42 @@ def find_piles(values: NDArray[np.float64], arms: list[NDArray[np.bool_]]) -> li
     return piles[:MOST_PILES]
 
 
-def format_pile(value: float) -> str:
-    """Format a value so that it can be copied into a study file."""
-    return f"{value:.7g}"
-
-
-def _advise_about_piles(piles: list[PileDifference]) -> str:
-    others = [format_pile(pile.value) for pile in piles if pile.value != 0]
-    real = ['zero = "real"'] if any(pile.value == 0 for pile in piles) else []
-    real += [f"real_values = [{', '.join(dict.fromkeys(others))}]"] if others else []
-    missing = ", ".join(dict.fromkeys(format_pile(pile.value) for pile in piles))
-    return (
-        "there are two explanations: the prompt changed what people did, or it changed what was recorded (people put the "
-        "watch on when it buzzes, an unanswered question is stored as a number). Look at when the device was worn, or ask "
-        f"participants. If people did this, write {' and '.join(real)} in [reward]: the difference then counts as an "
-        f"effect. If not, write missing = [{missing}] there, and make recording independent of the prompt; until then do "
-        "not rely on effects, values or policies"
+def check_screen(read: StudyLogs, study: Study | None) -> Check:
+    """Report the share of decision points with a value marked missing, and compare it between the actions."""
+    screen = read.screen
+    if screen is None:
+        return Check("screen", "fine", "the logs are not screened")
+    marked = np.zeros(len(screen.logs), dtype=bool)
+    marked[screen.flags.row[screen.marks]] = True
+    share = float(marked[screen.logs.available].mean()) if screen.logs.available.any() else 0.0
+    reason = (
+        f"the screen marked values of {format_percent(share)} of the available decision points as missing "
+        f"({describe_flags(screen) or 'nothing'})"
     )
+    verdict = screen.verdict
+    if verdict != "fine":
+        reason += f"; {next(part for part in screen.treatment if part.verdict == verdict).describe()}"
+    elif share > FLAGGED_LOOK:
+        verdict = "look"
+    remedies = {
+        "look": "surefoot screen --html shows who and when; call those who do not wear the device, and repair stuck devices",
+        "unsafe": f"{NOT_DIRT}. Effects estimated from the remaining values are biased; find out why, and make recording "
+        "independent of the prompt",
+    }
+    treatment = [difference.to_dict() for difference in screen.treatment]
+    numbers = {"share": share, "counts": screen.counts(), "treatment": treatment}
+    return Check("screen", verdict, reason, remedies.get(verdict, ""), numbers)
+
+
+def describe_flags(screen: Screen) -> str:
+    """Counts of marked values by column and reason, with those after each action; empty if there are none.
+
+    `'steps' not worn 30 (nothing 12, send 18)`.
+    """
+    always_reported = {reason for detector in screen.screener.detectors for reason in detector.reported}
+    words = []
+    for row in screen.list_counts():
+        if row["reason"] not in always_reported:
+            after = ", ".join(f"{arm} {count:,}" for arm, count in row["after"].items())
+            words.append(f"'{row['column']}' {row['reason']} {row['values']:,} ({after})")
+    return "; ".join(words)

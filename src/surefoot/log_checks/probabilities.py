@@ -18,6 +18,18 @@ STATED = "the stated probability"
 EARLIER_ACTION = "the action before"
 EARLIER_OUTCOME = "the outcome before"
 TIME = "time in the study"
+NOT_USED = "the stated probabilities are not those that were used; log those: until then effects and values are biased"
+REMEDIES = {
+    STATED: NOT_USED,
+    EARLIER_ACTION: NOT_USED,
+    TIME: NOT_USED,
+    EARLIER_OUTCOME: "find out whether an outcome can be measured after the next decision; if not, the stated probabilities "
+    "are not those that were used",
+}
+STATE_REMEDY = (
+    "either the stated probabilities are not those that were used (log those), or the variable was measured after the "
+    "decision (leave it out); until then effects and values are biased"
+)
 
 
 def check_mean_weights(read: StudyLogs, study: Study | None) -> Check:
@@ -54,37 +66,40 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
     if weights is not None and weights.find_reason() is not None and weights.fitting_reading is not None:
         return Check(name, "fine", "balance cannot be judged while the probabilities are read as something else")
     known = _list_known(logs, drawn)
-    person = logs.participant_index[drawn]
-    judged = []
     # 1 − 0.7 is not quite 0.3, so that rounding alone would tell the actions apart.
     probabilities = np.round(spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions), 9)
+    numbers = {}
+    sure = []
     for code in range(1, logs.actions):
         stated = probabilities[:, code]
         # Where an action's probability is logged only when it was taken, the other rows cannot be compared.
         if np.isnan(stated).any() or not ((stated > 0) & (stated < 1)).all():
             continue
-        variables = {**known, STATED: stated}
-        judged.append((code, find_imbalances(logs.action[drawn] == code, stated, variables, person)))
-    if not judged:
-        return Check(name, "fine", "an action's probability is known only where it was taken, so balance cannot be checked")
-    sure = [(code, imbalance) for code, imbalances in judged for imbalance in imbalances if imbalance.is_sure]
-    numbers = {
-        logs.action_names[code]: {
+        taken = logs.action[drawn] == code
+        imbalances = find_imbalances(taken, stated, {**known, STATED: stated}, logs.participant_index[drawn])
+        sure += [(code, imbalance) for imbalance in imbalances if imbalance.is_sure]
+        numbers[logs.action_names[code]] = {
             imbalance.variable: {"slope": imbalance.slope, "p_holm": imbalance.p_value} for imbalance in imbalances
         }
-        for code, imbalances in judged
-    }
+    if not numbers:
+        return Check(name, "fine", "an action's probability is known only where it was taken, so balance cannot be checked")
     if not sure:
         reason = f"actions follow none of {len(known) + 1} variables beyond their stated probabilities"
         return Check(name, "fine", reason, "", numbers)
     code, worst = max(sure, key=lambda pair: (_is_unsafe(pair[1]), abs(pair[1].slope)))
-    variables = {**known, STATED: probabilities[:, code]}
-    reason = _describe(logs, drawn, code, worst, variables[worst.variable], probabilities[:, code], study)
+    stated = probabilities[:, code]
+    values = {**known, STATED: stated}[worst.variable]
+    scaling = (0.0, 1.0) if study is None else study.scaling.get(worst.variable, (0.0, 1.0))
+    shares = _describe_shares(logs.action[drawn] == code, stated, values, *scaling)
+    follow = f"actions follow {_quote(worst.variable)} beyond their stated probabilities"
+    if worst.variable == STATED:
+        follow = "actions do not follow their stated probability"
+    reason = f"{follow}: '{logs.action_names[code]}' was chosen {shares}"
     others = dict.fromkeys(imbalance.variable for _, imbalance in sure if imbalance.variable != worst.variable)
     if others:
         reason += f"; also out of balance: {', '.join(map(_quote, others))}"
-    verdict = "unsafe" if _is_unsafe(worst) else "look"
-    return Check(name, verdict, reason, _advise(worst.variable), numbers)
+    remedy = REMEDIES.get(worst.variable, STATE_REMEDY)
+    return Check(name, "unsafe" if _is_unsafe(worst) else "look", reason, remedy, numbers)
 
 
 def _list_known(logs: Trajectories, rows: NDArray[np.int64]) -> dict[str, Floats]:
@@ -106,52 +121,22 @@ def _is_unsafe(imbalance: Imbalance) -> bool:
     return imbalance.is_unsafe and imbalance.variable != EARLIER_OUTCOME
 
 
-def _describe(
-    logs: Trajectories,
-    drawn: NDArray[np.int64],
-    code: int,
-    imbalance: Imbalance,
-    values: Floats,
-    stated: Floats,
-    study: Study | None,
-) -> str:
-    """Shares of decision points at which the action was taken, by the variable."""
-    taken = logs.action[drawn] == code
+def _describe_shares(taken: NDArray[np.bool_], stated: Floats, values: Floats, centre: float, scale: float) -> str:
+    """Shares of decision points at which the action was taken, by the variable in its own unit."""
     levels = np.unique(values[~np.isnan(values)])
-    centre, scale = (study.scaling if study is not None else {}).get(imbalance.variable, (0.0, 1.0))
-    own_units = levels * scale + centre
     if len(levels) == 2:
-        groups = {f"where it is {own_units[k]:g}": values == levels[k] for k in (1, 0)}
+        groups = {f"where it is {levels[k] * scale + centre:g}": values == levels[k] for k in (1, 0)}
     else:
         middle = float(np.nanmedian(values))
-        shown = f"{middle * scale + centre:.3g}"
         high = values > middle if middle < levels[-1] else values >= middle
-        groups = {f"where it is above {shown}": high, "elsewhere": ~high & ~np.isnan(values)}
-    sent = f"'{logs.action_names[code]}' was chosen"
-    shares = " and ".join(
+        above = f"where it is above {middle * scale + centre:.3g}"
+        groups = {above: high, "elsewhere": ~high & ~np.isnan(values)}
+    return " and ".join(
         f"at {format_percent(taken[rows].mean(), 0)} of decision points {words} "
         f"(stated: {format_percent(stated[rows].mean(), 0)})"
         for words, rows in groups.items()
     )
-    follow = f"actions follow {_quote(imbalance.variable)} beyond their stated probabilities"
-    if imbalance.variable == STATED:
-        follow = "actions do not follow their stated probability"
-    return f"{follow}: {sent} {shares}"
-
-
-def _advise(variable: str) -> str:
-    if variable == EARLIER_OUTCOME:
-        return (
-            "find out whether an outcome can be measured after the next decision; if not, the stated probabilities are not "
-            "those that were used"
-        )
-    if variable in (STATED, EARLIER_ACTION, TIME):
-        return "the stated probabilities are not those that were used; log those: until then effects and values are biased"
-    return (
-        "either the stated probabilities are not those that were used (log those), or the variable was measured after the "
-        "decision (leave it out); until then effects and values are biased"
-    )
 
 
 def _quote(variable: str) -> str:
-    return variable if variable in (STATED, EARLIER_ACTION, EARLIER_OUTCOME, TIME) else f"'{variable}'"
+    return variable if variable in REMEDIES else f"'{variable}'"
