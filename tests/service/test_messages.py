@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from surefoot.cli import app as commands
 from surefoot.service import messages
-from surefoot.service.database.clock import now
-from surefoot.service.messages import PASSWORD, SECRET, USER, DeliveryError, Message, MessageSender, make_channels
+from surefoot.service.database.clock import now, repeat_job
+from surefoot.service.messages import PASSWORD, SECRET, USER, DeliveryError, Message, make_channels
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial, open_trial
 from surefoot.study import Study
@@ -197,17 +197,14 @@ def test_the_page_has_a_test_button_and_says_what_became_of_messages(url, client
 @sqlite_only
 def test_the_sender_runs_beside_the_service_and_outlives_a_failure(url, monkeypatch):
     monkeypatch.setenv(SECRET, "hush")
-    monkeypatch.setattr("surefoot.service.messages.TICK_SECONDS", 0.02)
     with webhook_receiver() as (hook, got, _):
         trial = open_with(url, HOOK.replace("http://127.0.0.1:9/hook", hook))
-        sender = MessageSender(trial)
         monkeypatch.setattr("surefoot.service.messages.collect_messages", iter_once_failing(messages.collect_messages))
-        sender.start()
-        alarm(trial)
-        deadline = time.monotonic() + 60
-        while not got and time.monotonic() < deadline:
-            time.sleep(0.02)
-        sender.stop()
+        with repeat_job("messages", lambda: messages.send_messages(trial), 0.02):
+            alarm(trial)
+            deadline = time.monotonic() + 60
+            while not got and time.monotonic() < deadline:
+                time.sleep(0.02)
         trial.close()
     assert [json.loads(body)["kind"] for _, body in got] == ["policy-check"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,16 +18,19 @@ from surefoot.service.api.authentication import KeyLookups
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.middleware import RequestMiddleware
 from surefoot.service.api.request_bodies import describe_validation_error
+from surefoot.service.database.clock import now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
-from surefoot.service.messages import MessageSender
+from surefoot.service.messages import send_messages
 from surefoot.service.operations.monitoring import Metrics, RequestCounters
 from surefoot.service.trial.api_models import ApiError, error_body
 from surefoot.service.trial.states import context_to_state
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
-from surefoot.service.updates.schedule import Schedule
+from surefoot.service.updates.schedule import tick
 from surefoot.study import Study
 from surefoot.version import __version__
 
+SCHEDULE_SECONDS = 15.0
+MESSAGE_SECONDS = 5.0
 SIGN_INS_PER_MINUTE = 10
 """From one address, right or wrong: a key cannot be guessed by trying."""
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
@@ -40,13 +42,12 @@ def create_app(trial: Trial) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        schedule = Schedule(trial)
-        sender = MessageSender(trial)
-        schedule.start()
-        sender.start()
-        yield
-        schedule.stop()
-        sender.stop()
+        # At once after a start: what a power cut interrupted is found now.
+        with (
+            repeat_job("the schedule", lambda: tick(trial, now()), SCHEDULE_SECONDS),
+            repeat_job("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
+        ):
+            yield
         app.state.recorder.close()
         trial.close()
 
@@ -70,20 +71,14 @@ def create_app(trial: Trial) -> FastAPI:
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
     for router in (routes.router, routes.public, dashboard.router):
         app.include_router(router)
-    app.openapi_schema = _describe_api(app)
+    app.openapi_schema = app.openapi()
+    app.openapi_schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     app.add_exception_handler(HTTPException, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     for kind in DATABASE_FAULTS:
         app.add_exception_handler(kind, _answer_no_database)
     app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes, counters=counters)
     return app
-
-
-def _describe_api(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI description, with how a key is sent."""
-    description = app.openapi()
-    description["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    return description
 
 
 def from_environment() -> FastAPI:

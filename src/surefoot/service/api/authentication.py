@@ -86,18 +86,16 @@ class AuthenticatedRoute(APIRoute):
                 raise ApiError(415, "unsupported_media_type", f"the body is JSON; send Content-Type: {JSON}")
             if model is None or kind not in (None, JSON) or not await strict.body():
                 return await handle(strict)
-            response: Response = await self.endpoint(_read_body(model, await strict.json()), strict)
+            try:
+                body = model.model_validate(await strict.json(), from_attributes=True)  # as FastAPI, for the same words
+            except ValidationError as error:
+                problems = error.errors(include_url=False)
+                located = [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+                raise RequestValidationError(located) from error
+            response: Response = await self.endpoint(body, strict)
             return response
 
         return handle_authenticated
-
-
-def _read_body(model: type[BaseModel], value: Any) -> BaseModel:
-    try:
-        return model.model_validate(value, from_attributes=True)  # as FastAPI does it, for the same words
-    except ValidationError as error:
-        errors = error.errors(include_url=False)
-        raise RequestValidationError([{**problem, "loc": ("body", *problem["loc"])} for problem in errors]) from error
 
 
 class KeyLookups:

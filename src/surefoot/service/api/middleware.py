@@ -45,7 +45,9 @@ class RequestMiddleware:
         except ApiError as error:
             await exchange.send_error(error.status_code, error.code, str(error.detail), error.headers)
         except Exception as error:
-            _log_traceback(scope, error)
+            # Where it happened, never the message: that may hold what a participant sent.
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            log.error("%s %s failed with %s\n%s", scope["method"], _name_route(scope), type(error).__name__, frames)
             await exchange.send_error(500, "internal", "an error in the service; its log says where")
         finally:
             if timer is not None:
@@ -53,7 +55,7 @@ class RequestMiddleware:
             self._record(scope, exchange)
 
     def _record(self, scope: Any, exchange: _Exchange) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+        route = _name_route(scope)
         seconds = time.perf_counter() - exchange.began
         self._counters.count(route, exchange.status, seconds)
         if exchange.status >= 500:
@@ -127,18 +129,16 @@ class _Exchange:
             return
         if self._body_is_complete:
             self._scope.setdefault("state", {})["cause"] = f"no answer in {REQUEST_SECONDS:g} seconds"
-            wanted = (503, "too_slow", "the service or its database is too slow; send it again", {"Retry-After": "5"})
+            error = (503, "too_slow", "the service or its database is too slow; send it again", {"Retry-After": "5"})
         else:
-            wanted = (408, "timeout", "the request did not arrive in time", {"Connection": "close"})
-        self._task = asyncio.ensure_future(self._answer_instead(*wanted))
+            error = (408, "timeout", "the request did not arrive in time", {"Connection": "close"})
 
-    async def _answer_instead(self, status: int, code: str, message: str, headers: dict[str, str]) -> None:
-        await self.send_error(status, code, message, headers)
-        self._abandoned = True
+        async def answer() -> None:
+            await self.send_error(*error)
+            self._abandoned = True
+
+        self._task = asyncio.ensure_future(answer())
 
 
-def _log_traceback(scope: Any, error: Exception) -> None:
-    """Where it happened, never the message: that may hold what a participant sent."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    route = getattr(scope.get("route"), "path", "other")
-    log.error("%s %s failed with %s\n%s", scope["method"], route, type(error).__name__, frames)
+def _name_route(scope: Any) -> str:
+    return getattr(scope.get("route"), "path", "other")

@@ -1,8 +1,12 @@
-"""The server's clock, and the one hook by which a simulation may set it."""
+"""The server's clock, the one hook by which a simulation may set it, and jobs that run again and again."""
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +14,8 @@ from surefoot.errors import InputError
 
 VARIABLE = "SUREFOOT_SIMULATED_CLOCK"
 """Names a file that holds the time, for simulated trials only; the dashboard says so on every page."""
+
+log = logging.getLogger("surefoot.service")
 
 
 def now() -> datetime:
@@ -31,3 +37,27 @@ def read_simulated_time() -> datetime | None:
     if moment.tzinfo is None:
         raise InputError(f"{path}: the time needs a zone, like 2026-03-01T09:30:00+00:00")
     return moment.astimezone(UTC)
+
+
+@contextmanager
+def repeat_job(name: str, job: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Run a job in a thread of its own, at once and then every few seconds, for as long as the block runs."""
+    stop = threading.Event()
+
+    def run() -> None:
+        wait = 0.0
+        while not stop.wait(wait):
+            wait = seconds
+            try:
+                job()
+            except Exception as error:
+                # The next turn tries again; only the kind is logged, the message may hold data.
+                log.error("%s failed with %s", name, type(error).__name__)
+
+    thread = threading.Thread(target=run, daemon=True, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(timeout=5)

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +81,15 @@ class Database:
             yield within
             return
         self._check_file()
-        with self._quick.connect() as connection:
+        with self._begin_with("").connect() as connection:
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
         """Several statements that see the database at one moment."""
         self._check_file()
-        with self._snapshot.connect() as connection:
+        begin = "BEGIN" if self.is_sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ"
+        with self._begin_with(begin).connect() as connection:
             lift_time_limit(connection)
             yield connection
 
@@ -101,7 +101,8 @@ class Database:
         transactions always are.
         """
         self._check_file()
-        engine = self._alone if alone and not self.is_sqlite else self.engine
+        # One message to the server for both statements.
+        engine = self._begin_with(f"BEGIN; {LOCK_LEDGER}") if alone and not self.is_sqlite else self.engine
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
         with self._turn if self.is_sqlite else nullcontext(), engine.begin() as connection:
             connection.info.pop(PENDING, None)
@@ -113,18 +114,8 @@ class Database:
         if self._file is not None and _identify(self._file[0]) != self._file[1]:
             raise DatabaseMovedError
 
-    @cached_property
-    def _quick(self) -> sa.Engine:
-        return self.engine.execution_options(begin="")
-
-    @cached_property
-    def _snapshot(self) -> sa.Engine:
-        return self.engine.execution_options(begin="BEGIN" if self.is_sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ")
-
-    @cached_property
-    def _alone(self) -> sa.Engine:
-        # One message to the server for both.
-        return self.engine.execution_options(begin=f"BEGIN; {LOCK_LEDGER}")
+    def _begin_with(self, statement: str) -> sa.Engine:
+        return self.engine.execution_options(begin=statement)
 
     def close(self) -> None:
         self.engine.dispose()

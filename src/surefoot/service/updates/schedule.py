@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import calendar
-import logging
-import threading
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
@@ -20,7 +17,6 @@ from surefoot.service.trial.erasure import erase_expired
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import updates
 
-TICK_SECONDS = 15.0
 ATTEMPTS = 3
 """How often a night's update is tried."""
 CLAIMED = timedelta(minutes=2)
@@ -52,34 +48,6 @@ EVENTS = (
     .select_from(update_rows.outerjoin(policies, policies.c.update_id == update_rows.c.id))
     .order_by(update_rows.c.id)
 )
-log = logging.getLogger("surefoot.service")
-
-
-class Schedule:
-    """A thread that checks the clock for as long as the application runs."""
-
-    def __init__(self, trial: Trial) -> None:
-        self._trial = trial
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=5)
-
-    def _watch(self) -> None:
-        # At once after a start: what a power cut interrupted is found now.
-        waiting = 0.0
-        while not self._stop.wait(waiting):
-            waiting = TICK_SECONDS
-            try:
-                tick(self._trial, now())
-            except Exception as error:
-                # The next tick tries again; only the kind is logged, the message may hold data.
-                log.error("the schedule failed with %s", type(error).__name__)
 
 
 def tick(trial: Trial, at: datetime) -> int | None:
@@ -136,14 +104,10 @@ def _next_attempt(trial: Trial, night: str, at: datetime) -> int | None:
     if state not in (None, "interrupted", "failed"):
         return None
     if attempt >= 2:
-        _raise_night_alert(trial, night, attempt)
+        message = f"the update of the night of {night} failed {attempt} times; {updates.describe_live(trial)}"
+        with trial.database.transaction() as connection:
+            raise_alert(connection, kind="update", occasion=f"night:{night}:{attempt}", message=message)
     return attempt + 1 if attempt < ATTEMPTS else None
-
-
-def _raise_night_alert(trial: Trial, night: str, attempts: int) -> None:
-    message = f"the update of the night of {night} failed {attempts} times; {updates.describe_live(trial)}"
-    with trial.database.transaction() as connection:
-        raise_alert(connection, kind="update", occasion=f"night:{night}:{attempts}", message=message)
 
 
 def last_update_moment(trial: Trial, at: datetime) -> datetime | None:

@@ -12,8 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +24,7 @@ from surefoot.fitting.parts import PartFit, summarise_part
 from surefoot.learning.methods import Method
 from surefoot.service.access.staff_trail import record_action
 from surefoot.service.database import databases
-from surefoot.service.database.clock import now
+from surefoot.service.database.clock import now, repeat_job
 from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, erasures, participant_events, policies, updates
@@ -147,8 +145,14 @@ def _end_row(connection: sa.Connection, update_id: int, ended: dict[str, Any], *
 
 def run_update(trial: Trial, update_id: int) -> str:
     """Run an update that has begun; its final state."""
+
+    def beat() -> None:
+        with trial.database.transaction() as connection:
+            alive = {"beat_at": now(), **_identify_process()}
+            connection.execute(sa.update(updates).where(updates.c.id == update_id).values(**alive))
+
     try:
-        with _heartbeat(trial, update_id):
+        with repeat_job("the heartbeat", beat, BEAT_SECONDS):
             return _fit_and_publish(trial, update_id)
     except Exception as error:
         # The message of our own errors names columns and rows; that of others might hold anything.
@@ -159,28 +163,6 @@ def run_update(trial: Trial, update_id: int) -> str:
         if isinstance(error, InputError):
             return "failed"
         raise
-
-
-@contextmanager
-def _heartbeat(trial: Trial, update_id: int) -> Iterator[None]:
-    """Write a heartbeat while the block runs."""
-    stop = threading.Event()
-
-    def beat() -> None:
-        while True:
-            with trial.database.transaction() as connection:
-                alive = {"beat_at": now(), **_identify_process()}
-                connection.execute(sa.update(updates).where(updates.c.id == update_id).values(**alive))
-            if stop.wait(BEAT_SECONDS):
-                return
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _fit_and_publish(trial: Trial, update_id: int) -> str:
