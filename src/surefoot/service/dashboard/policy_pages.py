@@ -1,4 +1,4 @@
-"""Pages about policies: versions, their list_coefficients and drift, what a policy would do, and activation."""
+"""Pages about policies: versions, their coefficients and drift, what a policy would do, and activation."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _entry(row: Any, events: list[Any], live: int | None) -> dict[str, Any]:
 
 
 def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
-    """One policy with its list_coefficients and intervals, and how its rule decides."""
+    """One policy with its coefficients and intervals, and how its rule decides."""
     entry = next((listed for listed in list_policies(trial) if listed["id"] == policy_id), None)
     if entry is None:
         raise ApiError(404, "unknown_policy", "there is no such policy")
@@ -108,7 +108,7 @@ def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
 
 
 def list_estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
-    """The list_coefficients with their intervals, and in words where the intervals come from."""
+    """The coefficients with their intervals, and in words where the intervals come from."""
     if update_id is not None:
         estimates = updates.update_status(trial, update_id)["result"].get("coefficients")
         if estimates:
@@ -395,7 +395,7 @@ VersionId = Annotated[str, Query(pattern=r"^[1-9]\d{0,8}$|^$")]
 
 @router.get("/policies")
 def policies_page(viewer: Reader, download: Download = "") -> Response:
-    """The live policy's list_coefficients, and the history."""
+    """The live policy's coefficients, and the history."""
     entries = list_policies(viewer.trial)
     live = next((entry["id"] for entry in entries if entry["live"]), None)
     shown = None if live is None else describe_policy(viewer.trial, live)
