@@ -83,6 +83,7 @@ def size(
     as_json: AsJson = False,
 ) -> None:
     """Compute the people needed for a power, or the power with a number of people, and write it for the protocol."""
+    from surefoot.data.frames import csv_text
     from surefoot.sample_size.pilot import estimate_nuisance
     from surefoot.sample_size.sized_trial import size_trial
 
@@ -101,12 +102,12 @@ def size(
         loaded = LoadedStudy(pilot, study)
         nuisance = estimate_nuisance(loaded.study, loaded.read, binary=outcome == "binary")
     trial = size_trial(outcome, days, per_day, pilot=nuisance, **given)
-    texts = {csv: trial.to_csv(), latex: trial.to_latex(), html: trial.to_html() if html else ""}
+    texts = {csv: csv_text(trial.to_frame()), latex: trial.to_latex(), html: trial.to_html() if html else ""}
     with write_outputs(texts):
         if as_json:
             print_json(trial.to_dict())
         else:
-            typer.echo(trial.to_text())
+            typer.echo(trial.summary())
 
 
 def _parse_trend(text: str) -> Any:

@@ -74,24 +74,16 @@ class EffectCurve:
 
 @dataclass(frozen=True)
 class Words:
-    """Names for the sentences of a report.
-
-    Attributes
-    ----------
-    treatment
-        What is given.
-    outcome
-        What it may change.
-    relative
-        The effect is a difference of logarithms, so that e^effect is a ratio.
-    chance
-        The outcome is 0 or 1.
-    """
+    """Names for the sentences of a report."""
 
     treatment: str = "prompt"
+    """What is given."""
     outcome: str = "the outcome"
+    """What it may change."""
     relative: bool = False
+    """The effect is a difference of logarithms, so that e^effect is a ratio."""
     chance: bool = False
+    """The outcome is 0 or 1."""
 
 
 def describe_effect(words: Words, value: float, low: float, high: float, where: str = "") -> str:
@@ -185,52 +177,35 @@ def _describe_rows(rows: tuple[EffectRow, ...]) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EffectsReport(ShownResult):
-    """All effects that an analysis asks for, with checks of the logs and the sample.
-
-    Attributes
-    ----------
-    checks
-        Whether the logs are sound; checks with a problem are shown first.
-    results
-        By analysis: `average`, `by day`, `average, lag 1`, …
-    table
-        A row for every coefficient and contrast.
-    joint
-        Of the moderators of an analysis, without its intercept: does the effect differ by them?
-    other_missing
-        The same with missing outcomes treated the other way, where the difference is notable.
-    sensitivity
-        The average effect with other choices, where the study asks for them.
-    quality
-        Numbers of people and rows, and of missing and extreme outcomes.
-    sentences
-        The findings in words.
-    notes
-        Conditions under which they hold.
-    words
-        Names of treatment and outcome in the sentences.
-    estimator
-        Its name.
-    curve
-        The average effect over study days; None where no day is known, or too little for a line.
-    screened
-        The average effect without the screen, and the counts of flagged values; None where the logs are not screened.
-    """
+    """All effects that an analysis asks for, with checks of the logs and the sample."""
 
     page_title: ClassVar[str] = "Effects"
     checks: tuple[Check, ...]
+    """Whether the logs are sound; checks with a problem are shown first."""
     results: dict[str, EffectResult]
+    """By analysis: `average`, `by day`, `average, lag 1`, …"""
     table: tuple[EffectRow, ...]
+    """A row for every coefficient and contrast."""
     joint: dict[str, JointTest]
+    """Of the moderators of an analysis, without its intercept: does the effect differ by them?"""
     other_missing: tuple[EffectRow, ...]
+    """The same with missing outcomes treated the other way, where the difference is notable."""
     sensitivity: tuple[EffectRow, ...]
+    """The average effect with other choices, where the study asks for them."""
     quality: SampleQuality
+    """Numbers of people and rows, and of missing and extreme outcomes."""
     sentences: tuple[str, ...]
+    """The findings in words."""
     notes: tuple[str, ...]
+    """Conditions under which they hold."""
     words: Words
+    """Names of treatment and outcome in the sentences."""
     estimator: str
+    """Its name."""
     curve: EffectCurve | None
+    """The average effect over study days; None where no day is known, or too little for a line."""
     screened: ScreenedEffect | None = None
+    """The average effect without the screen, and the counts of flagged values; None where the logs are not screened."""
 
     def __repr__(self) -> str:
         first = self.table[0]

@@ -70,21 +70,14 @@ class JointTest:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EffectResult:
-    """A fitted effect; `params` are the effect's coefficients, `nuisance_params` the controls'.
-
-    Attributes
-    ----------
-    estimator
-        Its name, such as `wcls`.
-    points
-        The rows that were analysed.
-    estimate
-        Coefficients and their covariances.
-    """
+    """A fitted effect; `params` are the effect's coefficients, `nuisance_params` the controls'."""
 
     estimator: str
+    """Its name, such as `wcls`."""
     points: ExcursionBatch
+    """The rows that were analysed."""
     estimate: Estimate
+    """Coefficients and their covariances."""
 
     def __repr__(self) -> str:
         effects = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.names, self.params, strict=True))

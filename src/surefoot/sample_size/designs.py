@@ -1,6 +1,4 @@
-"""Designs for continuous and for binary outcomes: the power of the F test with a small-sample denominator, and the smallest
-trial that has enough.
-"""
+"""Power of the F test with a small-sample denominator, and the smallest trial with enough of it."""
 
 from __future__ import annotations
 
@@ -16,94 +14,22 @@ from surefoot.errors import InputError
 
 Matrix = NDArray[np.float64]
 BASES = {"constant": 1, "linear": 2, "quadratic": 3}
-"""How many coefficients a trend of each shape has: 1, day, day²."""
-KEYS = ("mean", "initial", "peak_day")
+"""Number of coefficients of a trend of each shape: 1, day, day²."""
+OverDays = ArrayLike | Mapping[str, float]
+"""A number; one for every day or decision point; or {mean, initial, peak_day} of a linear or quadratic trend."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """One number for every decision point, and the shape of which they are."""
+    """One number for every decision point, and the shape that they have."""
 
     values: Matrix
     shape: str
     words: str
 
 
-@dataclass(frozen=True)
-class Calendar:
-    """Days and decision points."""
-
-    days: int
-    decisions_per_day: int
-
-    def __post_init__(self) -> None:
-        for name in ("days", "decisions_per_day"):
-            value = getattr(self, name)
-            if value != int(value) or value < 1:
-                raise InputError(f"{name} is {value!r}; give a whole number, at least 1")
-
-    @property
-    def day(self) -> Matrix:
-        """Of every decision point, from 0."""
-        return np.repeat(np.arange(float(self.days)), self.decisions_per_day)
-
-    def expand(self, values: ArrayLike, name: str) -> Matrix:
-        """A number, a number for every day, or one for every decision point → one for every decision point."""
-        array = np.asarray(values, dtype=np.float64)
-        if not np.isfinite(array).all():
-            raise InputError(f"{name} holds a value that is not a number")
-        if array.ndim == 0:
-            return np.full(len(self.day), float(array))
-        if len(array) == self.days:
-            return np.repeat(array, self.decisions_per_day, axis=0)
-        if len(array) == len(self.day):
-            return array
-        raise InputError(
-            f"{name} has {len(array)} values; give one number, {self.days} (one for every day) or {len(self.day)} "
-            "(one for every decision point)"
-        )
-
-    def basis(self, shape: str | ArrayLike) -> Matrix:
-        """Z: (decision points, coefficients) for constant, linear or quadratic, or a matrix as given."""
-        if not isinstance(shape, str):
-            matrix = self.expand(shape, "test")
-            return matrix if matrix.ndim == 2 else matrix[:, None]
-        if shape not in BASES:
-            raise InputError(f"'{shape}' is not a shape; choose from {list(BASES)}, or give a matrix")
-        # Divided by the number of days: the same space, and sums of day⁴ stay small.
-        return np.stack([(self.day / self.days) ** power for power in range(BASES[shape])], axis=1)
-
-
-def trend(calendar: Calendar, name: str, given: ArrayLike | Mapping[str, float]) -> Trend:
-    """A constant, values as given, or {mean, initial} (linear), {mean, initial, peak_day} (quadratic; days from 1).
-
-    >>> trend(Calendar(3, 1), "effect", {"mean": 0.2, "initial": 0.1}).values
-    array([0.1, 0.2, 0.3])
-    """
-    if not isinstance(given, Mapping):
-        values = calendar.expand(given, name)
-        return Trend(values, "constant", f"{values.mean():.3g}" if np.ptp(values) == 0 else "as given over the days")
-    unknown = [key for key in given if key not in KEYS]
-    if unknown or not {"mean", "initial"} <= set(given):
-        raise InputError(f"{name}: a trend has mean, initial and, if quadratic, peak_day; got {sorted(given)}")
-    day = np.arange(float(calendar.days))
-    start = given["initial"]
-    mean = given["mean"]
-    peak = given.get("peak_day")
-    shape = "linear" if peak is None else "quadratic"
-    if calendar.days < BASES[shape]:
-        raise InputError(f"{name}: {calendar.days} days are too few for a {shape} trend")
-    # Whose slope is 0 on the peak day, or a straight line; scaled so that the mean is as asked.
-    bend = day if peak is None else day**2 - 2 * (peak - 1) * day
-    if abs(bend.mean()) < 1e-12:
-        raise InputError(f"{name}: no quadratic trend with its extreme on day {peak:g} has another mean than its start")
-    values = start + (mean - start) / bend.mean() * bend
-    words = f"{shape}, {start:g} on day 1, mean {mean:g}" + ("" if peak is None else f", extreme on day {peak:g}")
-    return Trend(np.repeat(values, calendar.decisions_per_day), shape, words)
-
-
 SMALLEST = 10
-"""Below so many people the formulas promise nothing."""
+"""With fewer people the formulas promise nothing."""
 LARGEST = 1_000_000
 
 
@@ -143,9 +69,10 @@ class Design:
         low = max(SMALLEST, self.effects + self.controls + 1)
         if self.power(low, scale) >= power:
             return low
-        high = low
+        high = 2 * low
         while self.power(high, scale) < power:
-            low, high = high, 2 * high
+            low = high
+            high = 2 * low
             if high > LARGEST:
                 raise InputError(f"more than {LARGEST:,} people would be needed; the effect is too small, or nothing")
         while high - low > 1:
@@ -153,27 +80,35 @@ class Design:
             low, high = (low, middle) if self.power(middle, scale) >= power else (middle, high)
         return high
 
+    def settle(self, power: float | None, people: int | None) -> SampleSize:
+        """People for a power, or power for people."""
+        if not 0 < self.level < 1:
+            raise InputError(f"level is {self.level:g}; it lies between 0 and 1")
+        if people is not None:
+            if power is not None:
+                raise InputError("give people (to learn the power) or power (to learn the people), not both")
+            return SampleSize(int(people), self.power(int(people)), self, None)
+        wanted = 0.8 if power is None else power
+        if not 0 < wanted < 1:
+            raise InputError(f"power is {wanted:g}; it lies between 0 and 1")
+        if not self.noncentrality(1.0) > 0:
+            raise InputError("the effect is nothing, and no number of people detects that; give an effect")
+        needed = self.people(wanted)
+        return SampleSize(needed, self.power(needed), self, wanted)
+
 
 @dataclass(frozen=True)
 class SampleSize:
-    """How many people, with which power.
-
-    Attributes
-    ----------
-    people
-        Participants.
-    power
-        Of the test with so many.
-    design
-        What the test and its non-centrality are.
-    wanted_power
-        None when people were given and power was asked.
-    """
+    """How many people, with which power."""
 
     people: int
+    """Participants."""
     power: float
+    """Of the test with so many."""
     design: Design
+    """What the test and its non-centrality are."""
     wanted_power: float | None
+    """None when people were given and power was asked."""
 
     @property
     def sentence(self) -> str:
@@ -219,95 +154,111 @@ class SampleSize:
         }
 
 
-def settle(design: Design, power: float | None, people: int | None) -> SampleSize:
-    """People for a power, or power for people."""
-    if not 0 < design.level < 1:
-        raise InputError(f"level is {design.level:g}; it lies between 0 and 1")
-    if people is not None:
-        if power is not None:
-            raise InputError("give people (to learn the power) or power (to learn the people), not both")
-        return SampleSize(int(people), design.power(int(people)), design, None)
-    wanted = 0.8 if power is None else power
-    if not 0 < wanted < 1:
-        raise InputError(f"power is {wanted:g}; it lies between 0 and 1")
-    if not design.noncentrality(1.0) > 0:
-        raise InputError("the effect is nothing, and no number of people detects that; give an effect")
-    needed = design.people(wanted)
-    return SampleSize(needed, design.power(needed), design, wanted)
-
-
-OverDays = ArrayLike | Mapping[str, float]
-"""A number; one for every day or decision point; or {mean, initial, peak_day} of a linear or quadratic trend."""
-
-
 SMALLEST_EFFECT = 0.005
 """In standard deviations of the outcome; no trial is planned for less."""
 
 
 @dataclass(frozen=True)
 class Moderator:
-    """A variable that changes the effect, independent of time: by `effect` for one more of it.
-
-    Attributes
-    ----------
-    name
-        What the text calls it.
-    effect
-        By how much the effect grows for one more of it.
-    sd
-        Of the variable over decision points; √(share (1 − share)) for a yes/no variable.
-    """
+    """A variable that changes the effect, independent of time: by `effect` for one more of it."""
 
     name: str
+    """What the text calls it."""
     effect: float
+    """By how much the effect grows for one more of it."""
     sd: float
+    """Of the variable over decision points; √(share (1 − share)) for a yes/no variable."""
 
 
-@dataclass(frozen=True)
-class _Setting:
-    """What both kinds of outcome have in common, one value for each decision point."""
+class Schedule:
+    """The decision points of a trial, with availability τ, probability ρ, effect and tested columns Z of each.
 
-    calendar: Calendar
-    probability: Matrix
-    availability: Trend
-    effect: Trend
-    basis: Matrix
+    >>> Schedule(3, 1, 0.5, {"mean": 0.2, "initial": 0.1}, 1.0).effect.values
+    array([0.1, 0.2, 0.3])
+    """
 
-    @classmethod
-    def of_design(
-        cls,
-        calendar: Calendar,
+    def __init__(
+        self,
+        days: int,
+        decisions_per_day: int,
         probability: ArrayLike,
         effect: OverDays,
         availability: OverDays,
-        test: str | ArrayLike | None,
-    ) -> _Setting:
-        chance = calendar.expand(probability, "probability")
-        if not ((chance > 0) & (chance < 1)).all():
+        test: str | ArrayLike | None = None,
+    ) -> None:
+        for name, value in (("days", days), ("decisions_per_day", decisions_per_day)):
+            if value != int(value) or value < 1:
+                raise InputError(f"{name} is {value!r}; give a whole number, at least 1")
+        self.days = int(days)
+        self.decisions_per_day = int(decisions_per_day)
+        self.probability = self.expand(probability, "probability")
+        if not ((self.probability > 0) & (self.probability < 1)).all():
             raise InputError("a randomisation probability lies strictly between 0 and 1")
-        change = trend(calendar, "effect", effect)
-        present = trend(calendar, "availability", availability)
-        if not ((present.values > 0) & (present.values <= 1 + 1e-12)).all():
+        self.effect = self.read_trend("effect", effect)
+        self.availability = self.read_trend("availability", availability)
+        tau = self.availability.values
+        if not ((tau > 0) & (tau <= 1 + 1e-12)).all():
             raise InputError("expected availability lies above 0 and at most at 1 on every day; correct its trend")
-        return cls(calendar, chance, present, change, calendar.basis(change.shape if test is None else test))
-
-    @property
-    def coefficients(self) -> Matrix:
+        self.basis = self._make_basis(self.effect.shape if test is None else test)
+        self.information = tau * self.probability * (1 - self.probability)
+        """τ ρ(1 − ρ)."""
+        weighted = tau[:, None] * self.basis
+        self.coefficients = np.linalg.solve(weighted.T @ self.basis, weighted.T @ self.effect.values)
         """The effect as a combination of the tested columns: (Σ τ ZZᵀ)⁻¹ Σ τ Z d(t)."""
-        weighted = self.availability.values[:, None] * self.basis
-        return np.asarray(np.linalg.solve(weighted.T @ self.basis, weighted.T @ self.effect.values))
+        self.mean_effect = float(np.average(self.effect.values, weights=tau))
 
-    @property
-    def information(self) -> Matrix:
-        """τ ρ(1 − ρ) of every decision point."""
-        return np.asarray(self.availability.values * self.probability * (1 - self.probability))
+    def expand(self, values: ArrayLike, name: str) -> Matrix:
+        """A number, a number for every day, or one for every decision point → one for every decision point."""
+        array = np.asarray(values, dtype=np.float64)
+        points = self.days * self.decisions_per_day
+        if not np.isfinite(array).all():
+            raise InputError(f"{name} holds a value that is not a number")
+        if array.ndim == 0:
+            return np.full(points, float(array))
+        if len(array) == self.days:
+            return np.repeat(array, self.decisions_per_day, axis=0)
+        if len(array) == points:
+            return array
+        raise InputError(
+            f"{name} has {len(array)} values; give one number, {self.days} (one for every day) or {points} "
+            "(one for every decision point)"
+        )
 
-    @property
-    def mean_effect(self) -> float:
-        return float(np.average(self.effect.values, weights=self.availability.values))
+    def read_trend(self, name: str, given: OverDays) -> Trend:
+        """A constant, values as given, or {mean, initial} (linear), {mean, initial, peak_day} (quadratic; days from 1)."""
+        if not isinstance(given, Mapping):
+            values = self.expand(given, name)
+            return Trend(values, "constant", f"{values.mean():.3g}" if np.ptp(values) == 0 else "as given over the days")
+        if not {"mean", "initial"} <= set(given) <= {"mean", "initial", "peak_day"}:
+            raise InputError(f"{name}: a trend has mean, initial and, if quadratic, peak_day; got {sorted(given)}")
+        day = np.arange(float(self.days))
+        start = given["initial"]
+        mean = given["mean"]
+        peak = given.get("peak_day")
+        shape = "linear" if peak is None else "quadratic"
+        if self.days < BASES[shape]:
+            raise InputError(f"{name}: {self.days} days are too few for a {shape} trend")
+        # A straight line, or a parabola whose slope is 0 on the peak day; scaled so that the mean is as asked.
+        bend = day if peak is None else day**2 - 2 * (peak - 1) * day
+        if abs(bend.mean()) < 1e-12:
+            raise InputError(f"{name}: no quadratic trend with its extreme on day {peak:g} has another mean than its start")
+        values = start + (mean - start) / bend.mean() * bend
+        words = f"{shape}, {start:g} on day 1, mean {mean:g}" + ("" if peak is None else f", extreme on day {peak:g}")
+        return Trend(np.repeat(values, self.decisions_per_day), shape, words)
 
-    def spread_covariance(self, spread: float) -> Matrix:
-        """σ_b² ccᵀ with Zc = 1: what effects that differ between people add to the covariance."""
+    def _make_basis(self, shape: str | ArrayLike) -> Matrix:
+        """Z: (decision points, coefficients) for constant, linear or quadratic, or a matrix as given."""
+        if not isinstance(shape, str):
+            matrix = self.expand(shape, "test")
+            return matrix if matrix.ndim == 2 else matrix[:, None]
+        if shape not in BASES:
+            raise InputError(f"'{shape}' is not a shape; choose from {list(BASES)}, or give a matrix")
+        # Divided by the number of days: the same space, and sums of day⁴ stay small.
+        day = np.repeat(np.arange(float(self.days)), self.decisions_per_day) / self.days
+        return np.stack([day**power for power in range(BASES[shape])], axis=1)
+
+    def find_spread_covariance(self, spread: float) -> Matrix:
+        """σ_b² ccᵀ with Zc = 1: the covariance that effects that differ between people add."""
         if not spread:
             return np.zeros((self.basis.shape[1],) * 2)
         combination, *_ = np.linalg.lstsq(self.basis, np.ones(len(self.basis)), rcond=None)
@@ -318,10 +269,9 @@ class _Setting:
     @property
     def assumptions(self) -> tuple[str, ...]:
         p = self.probability
-        calendar = self.calendar
         chance = f"{p[0]:g}" if np.ptp(p) == 0 else f"{p.min():g} to {p.max():g}"
         return (
-            f"{calendar.days} days with {calendar.decisions_per_day} decision points each",
+            f"{self.days} days with {self.decisions_per_day} decision points each",
             f"randomisation probability {chance}",
             f"expected availability {self.availability.words}",
         )
@@ -391,8 +341,8 @@ def continuous(
         raise InputError(f"sd is {sd:g} and effect_sd {effect_sd:g}; sd must be above 0 and effect_sd not below")
     if test_moderators and not moderators:
         raise InputError("there are no moderators to test; name them")
-    setting = _Setting.of_design(Calendar(days, decisions_per_day), probability, effect, availability, test)
-    mean = setting.mean_effect
+    schedule = Schedule(days, decisions_per_day, probability, effect, availability, test)
+    mean = schedule.mean_effect
     average = 0.0
     if not test_moderators:
         if 0 < abs(mean) < SMALLEST_EFFECT * sd:
@@ -400,23 +350,23 @@ def continuous(
             reason = f"an effect of {mean:.3g} is {abs(mean) / sd:.2g} standard deviations of the outcome (sd {sd:.3g})"
             remedy = f"give it in the outcome's units, in which 0.1 standard deviations are {0.1 * sd:.3g}"
             raise InputError(f"{reason}, too small for any trial; {remedy}")
-        information = (setting.basis * setting.information[:, None]).T @ setting.basis
-        noise = np.linalg.inv(information) + setting.spread_covariance(effect_sd / sd)
-        coefficients = setting.coefficients / sd
+        information = (schedule.basis * schedule.information[:, None]).T @ schedule.basis
+        noise = np.linalg.inv(information) + schedule.find_spread_covariance(effect_sd / sd)
+        coefficients = schedule.coefficients / sd
         average = float(coefficients @ np.linalg.solve(noise, coefficients))
     # Centred, a moderator tells nothing about the average effect, nor that about the moderator.
-    extra = sum(setting.information.sum() * (moderator.sd * moderator.effect / sd) ** 2 for moderator in moderators)
+    extra = sum(schedule.information.sum() * (moderator.sd * moderator.effect / sd) ** 2 for moderator in moderators)
     design = Design(
         noncentrality=lambda scale: scale**2 * (average + extra),
-        tested=len(moderators) + (0 if test_moderators else setting.basis.shape[1]),
-        effects=setting.basis.shape[1] + len(moderators),
+        tested=len(moderators) + (0 if test_moderators else schedule.basis.shape[1]),
+        effects=schedule.basis.shape[1] + len(moderators),
         controls=controls + len(moderators),
         level=level,
         effect=mean,
         effect_words=f"a mean effect of {mean:.3g} (standard deviation of the outcome {sd:.3g})",
         assumptions=(
-            *setting.assumptions,
-            f"effect {setting.effect.words}",
+            *schedule.assumptions,
+            f"effect {schedule.effect.words}",
             _describe_spread("effect", effect_sd),
             *(
                 f"{moderator.name} (standard deviation {moderator.sd:g}) changes the effect by {moderator.effect:g}"
@@ -426,7 +376,7 @@ def continuous(
             "outcomes of one participant independent given the controls",
         ),
     )
-    return settle(design, power, people)
+    return design.settle(power, people)
 
 
 def _describe_spread(effect: str, spread: float) -> str:
@@ -472,42 +422,42 @@ def binary(
     >>> binary(30, 3, effect=0.2, baseline=0.3, probability=0.4, availability=0.8).people
     25
     """
-    setting = _Setting.of_design(Calendar(days, decisions_per_day), probability, effect, availability, test)
-    base = trend(setting.calendar, "baseline", baseline)
+    schedule = Schedule(days, decisions_per_day, probability, effect, availability, test)
+    base = schedule.read_trend("baseline", baseline)
     mu = base.values
     if not ((mu > 0) & (mu < 1)).all():
         raise InputError("baseline is the probability of the outcome without treatment; it lies strictly between 0 and 1")
     design = Design(
-        noncentrality=lambda scale: _log_linear_noncentrality(setting, mu, effect_sd, scale),
-        tested=setting.basis.shape[1],
-        effects=setting.basis.shape[1],
+        noncentrality=lambda scale: _log_linear_noncentrality(schedule, mu, effect_sd, scale),
+        tested=schedule.basis.shape[1],
+        effects=schedule.basis.shape[1],
         controls=controls,
         level=level,
-        effect=setting.mean_effect,
-        effect_words=f"a mean log relative risk of {setting.mean_effect:.3g} "
-        f"(relative risk {np.exp(setting.mean_effect):.3g})",
+        effect=schedule.mean_effect,
+        effect_words=f"a mean log relative risk of {schedule.mean_effect:.3g} "
+        f"(relative risk {np.exp(schedule.mean_effect):.3g})",
         assumptions=(
-            *setting.assumptions,
-            f"log relative risk {setting.effect.words}",
+            *schedule.assumptions,
+            f"log relative risk {schedule.effect.words}",
             f"probability of the outcome without treatment {base.words}",
             _describe_spread("log relative risk", effect_sd),
             f"{controls} control coefficients",
         ),
     )
-    return settle(design, power, people)
+    return design.settle(power, people)
 
 
-def _log_linear_noncentrality(setting: _Setting, mu: Matrix, effect_sd: float, scale: float) -> float:
+def _log_linear_noncentrality(schedule: Schedule, mu: Matrix, effect_sd: float, scale: float) -> float:
     """βᵀ(M⁻¹ΣM⁻ᵀ + σ_b² ccᵀ)⁻¹β of one participant, with β multiplied by `scale`."""
-    tau = setting.availability.values
-    rho = setting.probability
-    f = setting.basis
-    beta = scale * setting.coefficients
+    tau = schedule.availability.values
+    rho = schedule.probability
+    f = schedule.basis
+    beta = scale * schedule.coefficients
     change = f @ beta
     if (mu * np.exp(np.maximum(change, 0)) >= 1).any():
         raise InputError("with this effect the probability of the outcome would exceed 1 under treatment; check both")
     bread = (f * (tau * np.exp(rho * change) * mu * rho * (1 - rho))[:, None]).T @ f
     spread = tau * np.exp(2 * rho * change) * mu * rho * (1 - rho) * ((1 - rho) * np.exp(-change) + rho - mu)
     half = np.linalg.solve(bread, (f * spread[:, None]).T @ f)
-    noise = np.linalg.solve(bread, half.T) + setting.spread_covariance(effect_sd)
+    noise = np.linalg.solve(bread, half.T) + schedule.find_spread_covariance(effect_sd)
     return float(beta @ np.linalg.solve(noise, beta))

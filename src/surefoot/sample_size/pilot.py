@@ -26,27 +26,18 @@ EXACT = 1e-10
 
 @dataclass(frozen=True)
 class Pilot:
-    """Estimates by the names that `continuous` and `binary` give them.
-
-    Attributes
-    ----------
-    people
-        Participants of the pilot.
-    decision_points
-        Rows that were used.
-    estimates
-        By the names of the arguments of `continuous` and `binary`.
-    warnings
-        Why the pilot's logs may not be what they are said to be.
-    outcome
-        What the outcome is counted in, as the study transforms it.
-    """
+    """Estimates by the names that `continuous` and `binary` give them."""
 
     people: int
+    """Participants of the pilot."""
     decision_points: int
+    """Rows that were used."""
     estimates: dict[str, Interval]
+    """By the names of the arguments of `continuous` and `binary`."""
     warnings: tuple[str, ...] = ()
+    """Why the pilot's logs may not be what they are said to be."""
     outcome: str = "the outcome"
+    """What the outcome is counted in, as the study transforms it."""
 
     @property
     def values(self) -> dict[str, float]:

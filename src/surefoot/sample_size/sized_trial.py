@@ -1,4 +1,4 @@
-"""A trial sized by name of its outcome, with what a pilot said passed on."""
+"""The size of a trial by the kind of its outcome, with the estimates of a pilot."""
 
 from __future__ import annotations
 
@@ -6,38 +6,33 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from surefoot.data.frames import csv_text
+from surefoot.data.frames import make_frame
 from surefoot.errors import InputError, did_you_mean
 from surefoot.reports.numbers import format_estimate, format_interval, format_number
-from surefoot.reports.summaries import latex_table
+from surefoot.reports.summaries import WIDTH, ShownResult, latex_table
 from surefoot.sample_size.designs import SampleSize, binary, continuous
 from surefoot.sample_size.pilot import Pilot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import Console
 
 OUTCOMES: dict[str, Callable[..., SampleSize]] = {"continuous": continuous, "binary": binary}
 
 
 @dataclass(frozen=True)
-class SizedTrial:
-    """The size as asked and, with a pilot, at the cautious end of every interval of the pilot.
+class SizedTrial(ShownResult):
+    """The size as asked and, with a pilot, at the cautious end of every interval of the pilot."""
 
-    Attributes
-    ----------
-    size
-        As asked.
-    pilot
-        What the pilot said, where there is one.
-    cautious
-        The size with every estimate of the pilot at the cautious end of its interval.
-    """
-
+    page_title: ClassVar[str] = "Size of the trial"
     size: SampleSize
+    """As asked."""
     pilot: Pilot | None = None
+    """What the pilot said, where there is one."""
     cautious: SampleSize | None = None
+    """The size with every estimate of the pilot at the cautious end of its interval."""
 
     @property
     def pilot_lines(self) -> list[str]:
@@ -71,17 +66,17 @@ class SizedTrial:
         """Of the table over effect sizes."""
         return ["mean effect", "people for 80 %", "people for 90 %", f"power with {self.size.people}"]
 
-    def to_text(self) -> str:
-        """For a terminal."""
-        widths = [max(len(row[j]) for row in (self.headers, *self._rows)) for j in range(4)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-                 for row in (self.headers, *self._rows)]  # fmt: skip
-        paragraphs = [textwrap.fill(text, 80) for text in (self.size.sentence, *self.pilot_lines)]
-        return "\n".join([*paragraphs, "", *lines])
+    def print_summary(self, console: Console) -> None:
+        """Print the sentence of the protocol, the pilot's estimates and the table over effect sizes."""
+        table = [self.headers, *self._rows]
+        widths = [max(len(row[j]) for row in table) for j in range(len(self.headers))]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        paragraphs = [textwrap.fill(text, WIDTH) for text in (self.size.sentence, *self.pilot_lines)]
+        console.out("\n".join([*paragraphs, "", *lines]), highlight=False)
 
-    def to_csv(self) -> str:
+    def to_frame(self, backend: str = "pyarrow") -> Any:
         """The table over effect sizes."""
-        return csv_text(self.size.table())
+        return make_frame(self.size.table().to_pydict(), backend)
 
     def to_latex(self) -> str:
         """The table over effect sizes, for booktabs."""
@@ -94,14 +89,14 @@ class SizedTrial:
             numbers |= {"pilot": self.pilot.to_dict(), "cautious": self.cautious.to_dict()}
         return numbers
 
-    def to_html(self) -> str:
+    def render_page(self, *, title: str, source: str) -> str:
         """A self-contained page: the protocol's sentence, the curve of power, the table over effect sizes."""
         from surefoot.reports.render import inline_svg, render
 
         note = f"Dashed: {self.size.people} participants with {100 * self.size.power:.1f} % power."
         chart = inline_svg(self.plot(), f"Power by number of participants; {note}")
         rows = [list(row.values()) for row in self.size.table().to_pylist()]
-        return render("size.html", title="Size of the trial", trial=self, charts=[(chart, note)], rows=rows)
+        return render("size.html", title=title, source=source, trial=self, charts=[(chart, note)], rows=rows)
 
     def plot(self) -> Figure:
         """The power by number of participants, as assumed and at the cautious ends of the pilot."""

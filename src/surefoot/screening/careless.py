@@ -41,15 +41,6 @@ class Careless(Detector):
     often neighbouring items have the same answer in the sample: where most items are usually 0, honest answers are often
     all 0. Disagreement is the mean of (z₁ ∓ z₂)² / (2 (1 − |r|)) over pairs of items with a correlation of at least 0.6.
     Honest answers exceed `disagreement` once in thousands of times.
-
-    Parameters
-    ----------
-    chance
-        A pattern that honest answers show less often than this is flagged.
-    disagreement
-        Answers with a larger mean squared disagreement than this are inconsistent.
-    seconds_per_item
-        Answers that took fewer seconds per item are flagged, if the questionnaire names the column of its duration.
     """
 
     name: ClassVar[str] = "careless"
@@ -65,8 +56,11 @@ class Careless(Detector):
         "Psychology 66:4-19."
     )
     chance: float = 0.01
+    """A pattern that honest answers show less often than this is flagged."""
     disagreement: float = 16.0
+    """Answers with a larger mean squared disagreement than this are inconsistent."""
     seconds_per_item: float = 1.0
+    """Answers that took fewer seconds per item are flagged, if the questionnaire names the column of its duration."""
 
     def check(self) -> None:
         if not (0 < self.chance < 1 and self.disagreement > 0 and self.seconds_per_item >= 0):

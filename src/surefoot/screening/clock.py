@@ -24,15 +24,6 @@ class Clock(Detector):
     The detector needs moments; decision points that are only numbered have no clock. A wrong time is reported and not
     changed. An upload is duplicated if all its values equal those of the decision point a few minutes earlier; the values
     of the second copy become missing.
-
-    Parameters
-    ----------
-    duplicate_minutes
-        Equal values that are at most this many minutes apart are the same upload.
-    until
-        Decision points after this moment (ISO 8601) lie in the future. The default is the moment of screening.
-    enrolment
-        The column with the moment of enrolment; no participant has decision points before it.
     """
 
     name: ClassVar[str] = "clock"
@@ -49,8 +40,11 @@ class Clock(Detector):
         "the American Medical Informatics Association 20(1):144-151."
     )
     duplicate_minutes: float = 30.0
+    """Equal values that are at most this many minutes apart are the same upload."""
     until: str | None = None
+    """Decision points after this moment (ISO 8601) lie in the future. The default is the moment of screening."""
     enrolment: str | None = None
+    """The column with the moment of enrolment; no participant has decision points before it."""
 
     def check(self) -> None:
         if not self.duplicate_minutes >= 0:

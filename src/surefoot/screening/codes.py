@@ -31,13 +31,6 @@ class Codes(Detector):
     repeated value is a code if it lies apart from all others by more than `apart` times the interquartile range, or if it
     is −1, −9, −99 and so on and is either the only negative value or much more common than its neighbours. A positive
     number of that kind (99 among steps) is reported as a possible code and is not removed. `not_worn` judges zeros.
-
-    Parameters
-    ----------
-    repeats
-        Least number of separate runs in which a value must occur in the sample of participants.
-    apart
-        Least gap between a code and the nearest other value, in interquartile ranges.
     """
 
     name: ClassVar[str] = "codes"
@@ -48,7 +41,9 @@ class Codes(Detector):
         "data abnormalities, PLoS Medicine 2(10):e267."
     )
     repeats: int = 5
+    """Least number of separate runs in which a value must occur in the sample of participants."""
     apart: float = 5.0
+    """Least gap between a code and the nearest other value, in interquartile ranges."""
 
     def check(self) -> None:
         if not (self.repeats >= 2 and self.apart > 0):

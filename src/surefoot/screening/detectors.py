@@ -28,67 +28,44 @@ class Column:
 
     An `item` is an answer of a questionnaire that is not part of the state, `seconds` the time that answering took and
     `enrolment` the moment from which a participant can have decision points.
-
-    Attributes
-    ----------
-    name
-        As in the logs.
-    role
-        `state`, `outcome`, `item`, `seconds` or `enrolment`.
-    device
-        Columns of one device are judged together.
-    number
-        Whether the column holds a measured number, not a code for yes, no or a category.
     """
 
     name: str
+    """As in the logs."""
     role: Role = "state"
+    """`state`, `outcome`, `item`, `seconds` or `enrolment`."""
     device: str | None = None
+    """Columns of one device are judged together."""
     number: bool = True
+    """Whether the column holds a measured number, not a code for yes, no or a category."""
 
 
 @dataclass(frozen=True)
 class Questionnaire:
-    """Items that are answered in one go, in the order in which they are asked.
-
-    Attributes
-    ----------
-    name
-        Name of the questionnaire in messages.
-    items
-        Names of their columns.
-    scores
-        State variables computed from the items: they become missing with them.
-    seconds
-        The column that holds how long answering took.
-    """
+    """Items that are answered in one go, in the order in which they are asked."""
 
     name: str
+    """Name of the questionnaire in messages."""
     items: tuple[str, ...]
+    """Names of their columns."""
     scores: tuple[str, ...] = ()
+    """State variables computed from the items: they become missing with them."""
     seconds: str | None = None
+    """The column that holds how long answering took."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of the logs.
-
-    Attributes
-    ----------
-    columns
-        The columns that the detectors see.
-    questionnaires
-        Groups of items that are answered together.
-    time
-        Name of the column with the time.
-    clock
-        Whether times are moments in seconds rather than numbers of decision points.
-    """
+    """The columns of the logs."""
 
     columns: tuple[Column, ...]
+    """The columns that the detectors see."""
     questionnaires: tuple[Questionnaire, ...] = ()
+    """Groups of items that are answered together."""
     time: str = "time"
+    """Name of the column with the time."""
     clock: bool = False
+    """Whether times are moments in seconds rather than numbers of decision points."""
 
     def position(self, name: str) -> int:
         return [column.name for column in self.columns].index(name)

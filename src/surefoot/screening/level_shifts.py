@@ -28,15 +28,6 @@ class LevelShifts(Detector):
     With z the values in robust standard deviations, cut at ± 2.5, and k of n before the change:
     √(k (n − k) / n) · |mean after − mean before| / √((1 + ρ) / (1 − ρ)), ρ the correlation of neighbouring z; the
     statistic of the scale uses |z| / 0.6 instead of z. The detector uses complete records, because it removes nothing.
-
-    Parameters
-    ----------
-    threshold
-        Changes with at least this statistic are reported; normal values reach 5 once in 10,000 records.
-    size
-        Least change of the level, in robust standard deviations.
-    shortest
-        Least number of decision points on either side of a change.
     """
 
     name: ClassVar[str] = "level_shifts"
@@ -47,8 +38,11 @@ class LevelShifts(Detector):
         "Optimal detection of changepoints with a linear computational cost, JASA 107(500):1590-1598."
     )
     threshold: float = 6.0
+    """Changes with at least this statistic are reported; normal values reach 5 once in 10,000 records."""
     size: float = 1.0
+    """Least change of the level, in robust standard deviations."""
     shortest: int = 10
+    """Least number of decision points on either side of a change."""
 
     def check(self) -> None:
         if not (self.threshold > 0 and self.size >= 0 and self.shortest >= 2):

@@ -34,15 +34,6 @@ class NotWorn(Detector):
     In a continuous column with positive and negative values an exact 0 is never honest. In the columns of a declared device
     a 0 may be honest (nobody walks at night). A hidden Markov chain (`two_state_chain`) gives the probability that the
     device was not worn: its steps show whether all state columns of the device are 0, and then whether the outcome is 0.
-
-    Parameters
-    ----------
-    threshold
-        Zeros are flagged when the probability that the device was not worn is at least this.
-    weight
-        The population's rate of zeros counts as much as this many decision points of the participant's own.
-    rounds
-        Steps of expectation and maximisation.
     """
 
     name: ClassVar[str] = "not_worn"
@@ -52,8 +43,11 @@ class NotWorn(Detector):
         "probabilistic functions of Markov chains, Annals of Mathematical Statistics 41(1):164-171."
     )
     threshold: float = 0.9
+    """Zeros are flagged when the probability that the device was not worn is at least this."""
     weight: float = 20.0
+    """The population's rate of zeros counts as much as this many decision points of the participant's own."""
     rounds: int = 4
+    """Steps of expectation and maximisation."""
 
     def check(self) -> None:
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):

@@ -53,27 +53,18 @@ MEANINGS = (
 
 
 class TreatmentDifference(NamedTuple):
-    """How much more often a detector flags decision points after one action than after nothing.
-
-    Attributes
-    ----------
-    detector
-        Name of the detector.
-    action
-        Name of the action.
-    after_nothing
-        Share of available decision points with a flag.
-    after_action
-        The same share after the action.
-    difference
-        Share after the action minus share after nothing, with an interval over participants.
-    """
+    """How much more often a detector flags decision points after one action than after nothing."""
 
     detector: str
+    """Name of the detector."""
     action: str
+    """Name of the action."""
     after_nothing: float
+    """Share of available decision points with a flag."""
     after_action: float
+    """The same share after the action."""
     difference: Interval
+    """Share after the action minus share after nothing, with an interval over participants."""
 
     @property
     def verdict(self) -> str:
@@ -105,31 +96,21 @@ class TreatmentDifference(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Screen(ShownResult):
-    """The flagged values of some logs, and the logs without these values.
-
-    Attributes
-    ----------
-    logs
-        The logs with flagged values missing; nothing else is changed.
-    screener
-        The columns and the detectors.
-    flags
-        Row, column, detector, reason and score of every flagged value.
-    row
-        For every row of the logs its position in the file, from 0.
-    usual
-        The patterns that the detectors learned from a sample of the participants.
-    values
-        Every flagged value as it was measured; NaN for a flagged time.
-    """
+    """The flagged values of some logs, and the logs without these values."""
 
     page_title: ClassVar[str] = "Screen"
     logs: Trajectories
+    """The logs with flagged values missing; nothing else is changed."""
     screener: Screener
+    """The columns and the detectors."""
     flags: Flags
+    """Row, column, detector, reason and score of every flagged value."""
     row: NDArray[np.int64]
+    """For every row of the logs its position in the file, from 0."""
     usual: LearnedPatterns
+    """The patterns that the detectors learned from a sample of the participants."""
     values: Floats
+    """Every flagged value as it was measured; NaN for a flagged time."""
 
     def __repr__(self) -> str:
         return f"Screen({len(self.flags.row)} flags in {len(self.logs)} decision points: {self.counts()})"

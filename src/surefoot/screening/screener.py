@@ -55,21 +55,14 @@ class Flags(NamedTuple):
 
 @dataclass(frozen=True)
 class Screener:
-    """The columns of a study and the detectors that look at them.
-
-    Attributes
-    ----------
-    layout
-        The columns.
-    detectors
-        The detectors, in the order in which they run.
-    outcome
-        Whether flagged outcomes become missing. Otherwise they are reported and not changed.
-    """
+    """The columns of a study and the detectors that look at them."""
 
     layout: Layout
+    """The columns."""
     detectors: tuple[Detector, ...] = field(default_factory=lambda: make_detectors({}))
+    """The detectors, in the order in which they run."""
     outcome: bool = True
+    """Whether flagged outcomes become missing. Otherwise they are reported and not changed."""
 
     def __post_init__(self) -> None:
         for detector in self.detectors:

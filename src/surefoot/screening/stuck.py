@@ -45,15 +45,6 @@ class Stuck(Detector):
     occurred in the participant's record, once it has occurred in two runs. `not_worn` judges zeros. The floor and the
     ceiling of a column are not judged (log(0.5) stands for no steps, and people sit still for hours), nor are columns with
     few distinct values.
-
-    Parameters
-    ----------
-    threshold
-        A repeated value is flagged when the probability that the sensor is stuck is at least this.
-    weight
-        The population's rate of repeats counts as much as this many decision points of the participant's own.
-    rounds
-        Steps of expectation and maximisation.
     """
 
     name: ClassVar[str] = "stuck"
@@ -63,8 +54,11 @@ class Stuck(Detector):
         "ACM Transactions on Sensor Networks 6(3):23."
     )
     threshold: float = 0.9
+    """A repeated value is flagged when the probability that the sensor is stuck is at least this."""
     weight: float = 20.0
+    """The population's rate of repeats counts as much as this many decision points of the participant's own."""
     rounds: int = 4
+    """Steps of expectation and maximisation."""
 
     def check(self) -> None:
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):

@@ -69,15 +69,6 @@ class Units(Detector):
     freedom and the shares of the units are chosen by likelihood. A column of positive values is judged by its logarithm, in
     which another unit is a step of log k; where honest values spread wider than that step, units are indistinguishable and
     no value is flagged. The participant's own record so far updates the shares.
-
-    Parameters
-    ----------
-    threshold
-        A value is flagged when the probability that it is in another unit is at least this.
-    factors
-        The factors between units. A study may add 2.2046 (pounds for kilograms) to the powers of ten.
-    weight
-        The population's share of a unit counts as much as this many values of the participant's own.
     """
 
     name: ClassVar[str] = "units"
@@ -87,8 +78,11 @@ class Units(Detector):
         "Methodology 31(1):53-63."
     )
     threshold: float = 0.5
+    """A value is flagged when the probability that it is in another unit is at least this."""
     factors: tuple[float, ...] = (10.0, 100.0, 1000.0, 0.1, 0.01, 0.001)
+    """The factors between units. A study may add 2.2046 (pounds for kilograms) to the powers of ten."""
     weight: float = 50.0
+    """The population's share of a unit counts as much as this many values of the participant's own."""
 
     def check(self) -> None:
         proper = all(np.isfinite(k) and k > 0 and k != 1 for k in self.factors)
