@@ -13,20 +13,7 @@ from surefoot.data.frames import make_frame
 from surefoot.evaluation.estimators import find_estimator
 from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.log_checks import Check, list_warnings
-from surefoot.reports.figures import (
-    BLUE,
-    BROWN,
-    GREEN,
-    GREY,
-    INK,
-    NAVY,
-    ORANGE,
-    PURPLE,
-    add_legend,
-    interval_bars,
-    label_axes,
-    new_figure,
-)
+from surefoot.reports import figures
 from surefoot.reports.numbers import RewardUnit, format_interval, format_number, format_signed, format_value
 from surefoot.reports.summaries import ShownResult, make_table, to_plain
 
@@ -38,7 +25,7 @@ LOGGED = "as logged"
 """The policy that made the logs."""
 PREFERRED = "doubly robust"
 """The estimator that the sentences use."""
-COLOURS = (GREY, ORANGE, GREEN, BLUE, PURPLE, BROWN, NAVY)
+COLOURS = (figures.GREY, figures.ORANGE, figures.GREEN, figures.BLUE, figures.PURPLE, figures.BROWN, figures.NAVY)
 """Of the estimators, in their order."""
 
 
@@ -333,26 +320,26 @@ class OffPolicy(ShownResult):
     def plot(self, field: str = "value") -> Figure:
         """Values (or `difference`s from the logging policy) of the policies with intervals, by every estimator."""
         names = [row.policy for row in self.overlap]
-        figure, axes = new_figure(width=5.2, height=2.0 + 0.55 * len(names))
+        figure, axes = figures.new_figure(width=5.2, height=2.0 + 0.55 * len(names))
         distance = 0.64 / len(self.estimators)
         for number, estimator in enumerate(self.estimators):
-            values, ends = interval_bars([getattr(self.value(name, estimator), field) for name in names])
+            values, ends = figures.interval_bars([getattr(self.value(name, estimator), field) for name in names])
             height = np.arange(len(names)) + distance * (number - (len(self.estimators) - 1) / 2)
             look = {"fmt": "o", "color": COLOURS[number % len(COLOURS)], "markersize": 4, "linewidth": 1.2}
             axes.errorbar(values, height, xerr=ends, label=find_estimator(estimator).label, **look)
         logged = getattr(self.value(LOGGED), field).value
-        axes.axvline(logged, color=INK, linewidth=0.8, linestyle="--", label=LOGGED)
+        axes.axvline(logged, color=figures.INK, linewidth=0.8, linestyle="--", label=LOGGED)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         title = "Value" if field == "value" else "More than was logged"
-        label_axes(axes, x=f"{self.unit} per decision point", y="", title=title)
-        add_legend(figure, axes)
+        figures.label_axes(axes, x=f"{self.unit} per decision point", y="", title=title)
+        figures.add_legend(figure, axes)
         return figure
 
     def plot_overlap(self) -> Figure:
         """Effective sample size of every policy as a share of the decision points."""
-        figure, axes = new_figure(width=5.2, height=1.5 + 0.4 * len(self.overlap))
-        for is_poor, label, colour in ((False, "enough", BLUE), (True, "too little", ORANGE)):
+        figure, axes = figures.new_figure(width=5.2, height=1.5 + 0.4 * len(self.overlap))
+        for is_poor, label, colour in ((False, "enough", figures.BLUE), (True, "too little", figures.ORANGE)):
             heights = [number for number, row in enumerate(self.overlap) if bool(row.warning) == is_poor]
             if heights:
                 sizes = [self.overlap[height].effective_sample_size for height in heights]
@@ -361,8 +348,8 @@ class OffPolicy(ShownResult):
         axes.set_yticks(range(len(self.overlap)), [row.policy for row in self.overlap])
         axes.set_ylim(len(self.overlap) - 0.5, -0.5)
         axes.set_xlim(0, 100)
-        label_axes(axes, x="effective sample size (% of decision points)", y="", title="Overlap with the logs")
-        add_legend(figure, axes)
+        figures.label_axes(axes, x="effective sample size (% of decision points)", y="", title="Overlap with the logs")
+        figures.add_legend(figure, axes)
         return figure
 
     def render_page(self, *, title: str, source: str) -> str:

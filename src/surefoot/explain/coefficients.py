@@ -270,7 +270,8 @@ def find_differences(fitted: Method) -> tuple[Difference, ...]:
     else:
         profile = profile_spread(posterior)
         deviation = profile.deviation
-        low, high = profile.low, profile.high
+        low = profile.low
+        high = profile.high
     seen = {"intercept", *np.array(logs.state_names, dtype=object)[np.asarray(fitted.critic_sees_, dtype=bool)]}
     differences = []
     for j, (action, feature) in enumerate(critic_feature_names(logs.state_names, logs.action_names)):

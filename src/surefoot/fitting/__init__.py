@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,8 +39,6 @@ OTHER_NAMES = {"cuda": "gpu", "cpu": "numpy", "pytorch": "torch", "cluster": "da
 """Other names of the engines."""
 ENOUGH_PARTS = 4
 """With fewer parts, starting processes takes longer than they save."""
-GROUPED_PARTS = 4
-"""At most this many parts of one file are one task: its worker reads the file once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +71,12 @@ class FittedStudy:
 
     @property
     def critic(self) -> pa.Table:
-        """One row per participant (or one for everyone): threshold, scale, iterations, counts, one column per
-        coefficient."""
+        """One row per participant (or one for everyone): threshold, scale, iterations, counts and coefficients."""
         return self._part.critic if self._part else read_parquet(self._file("critic")).sort_by("participant")
 
     @property
     def weights(self) -> pa.Table:
-        """One row per decision point: row in the input, participant, time, weight (missing where it was not used),
-        residual."""
+        """One row per decision point: row in the input, participant, time, weight (missing where not used), residual."""
         return self._part.weights if self._part else read_parquet(self._file("weights"))
 
     def _file(self, name: str) -> Location:
@@ -179,7 +174,7 @@ def fit_study(
         with open_folder(folder, f"{source['key']}-{parts.PART_ROWS}", force) as growing:
             done = growing.writer.read_summaries()
             missing = [number for number in range(len(plan.groups)) if number not in done]
-            people = plan.people - plan.select(missing).people
+            people = sum(len(plan.groups[number].participants) for number in done)
             for number in _fit_groups(plan, missing, growing.writer, engine, run):
                 people += len(plan.groups[number].participants)
                 if progress is not None:
@@ -225,19 +220,6 @@ def _warn(manifest: dict[str, Any]) -> None:
         warnings.warn(message, FitWarning, stacklevel=4)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Groups of one file, to be read, fitted and written by one worker."""
-
-    numbers: list[int]
-    groups: LogGroups
-    writer: PartWriter
-
-    def run(self) -> None:
-        for position, number in enumerate(self.numbers):
-            self.writer.write(number, fit_part(self.groups.study, self.groups.read(position)))
-
-
 def _fit_groups(plan: LogGroups, numbers: list[int], writer: PartWriter, engine: str, run: Run | None) -> Iterator[int]:
     """Fit and write the groups of these numbers; yields each number when its group is done."""
     # The rows of a single file are in memory: workers would read all of it again for each group.
@@ -246,13 +228,13 @@ def _fit_groups(plan: LogGroups, numbers: list[int], writer: PartWriter, engine:
         for number, logs in prefetch((number, plan.read(number)) for number in numbers):
             writer.write(number, fit_part(plan.study, logs, engine if engine in ENGINES else "numpy"))
             yield number
-        return
-    tasks = []
-    for files, together in groupby(numbers, key=lambda number: plan.groups[number].files):
-        members = list(together)
-        size = GROUPED_PARTS if len(files) == 1 else 1
-        for begin in range(0, len(members), size):
-            batch = members[begin : begin + size]
-            tasks.append(_Task(batch, plan.select(batch), writer))
-    for task, _ in run(tasks, _Task.run):
-        yield from task.numbers
+    else:
+        tasks = [(number, plan.select(number), writer) for number in numbers]
+        for task, _ in run(tasks, _fit_task):
+            yield task[0]
+
+
+def _fit_task(task: tuple[int, LogGroups, PartWriter]) -> None:
+    """Read, fit and write one group, on a worker."""
+    number, group, writer = task
+    writer.write(number, fit_part(group.study, group.read(0)))

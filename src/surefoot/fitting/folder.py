@@ -29,23 +29,23 @@ Parquet ignore names with an underscore."""
 class PartWriter:
     """Writes the parts of one fit, also from other processes; a part is complete once its summary exists."""
 
-    place: Location
+    folder: Location
     key: str
 
     @property
     def summaries(self) -> Location:
-        return self.place / f"{SUMMARIES}{self.key}"
+        return self.folder / f"{SUMMARIES}{self.key}"
 
     def write(self, number: int, part: PartFit) -> None:
         """Write a part's tables, its summary last."""
         # Within the folder of the fit a file appears whole, by renaming.
-        with tempfile.TemporaryDirectory(dir=self.place if isinstance(self.place, Path) else None) as name:
-            folder = Path(name)
-            part.save(folder)
-            (folder / "summary.json").write_text(json.dumps(part.summary), encoding="utf-8")
+        with tempfile.TemporaryDirectory(dir=self.folder if isinstance(self.folder, Path) else None) as name:
+            written = Path(name)
+            part.save(written)
+            (written / "summary.json").write_text(json.dumps(part.summary), encoding="utf-8")
             for table in TABLES:
-                _put(folder / f"{table}.parquet", self.place / f"{table}.parquet" / f"part-{number:06d}.parquet")
-            _put(folder / "summary.json", self.summaries / f"{number:06d}.json")
+                _move(written / f"{table}.parquet", self.folder / f"{table}.parquet" / f"part-{number:06d}.parquet")
+            _move(written / "summary.json", self.summaries / f"{number:06d}.json")
 
     def read_summaries(self) -> dict[int, dict[str, Any]]:
         """The summaries of all complete parts, by number."""
@@ -60,7 +60,7 @@ class PartWriter:
         return summaries
 
 
-def _put(file: Path, target: Location) -> None:
+def _move(file: Path, target: Location) -> None:
     if isinstance(target, Url):
         target.write_bytes(file.read_bytes())
     else:

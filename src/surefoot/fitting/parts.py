@@ -7,7 +7,7 @@ import json
 import platform
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -62,40 +62,31 @@ class PartFit:
         import pyarrow as pa
 
         method = self.method
-        logs = self.logs.logs
         fits = len(method.participants_)
-        names = critic_feature_names(logs.state_names, logs.action_names)
-        coefficients = {
-            f"{action}: {feature}": np.ascontiguousarray(method.critic_coef_[:, j])
-            for j, (action, feature) in enumerate(names)
+        columns = {
+            "participant": method.participants_,
+            "threshold": method.threshold_,
+            "scale": method.scale_,
+            "n_iter": method.n_iter_,
+            "decision_points": np.bincount(method.unit_, minlength=fits),
+            "used": count_used(method),
+            "removed": np.bincount(method.unit_[method.removed_], minlength=fits),
         }
-        return pa.table(
-            {
-                "participant": method.participants_,
-                "threshold": method.threshold_,
-                "scale": method.scale_,
-                "n_iter": method.n_iter_,
-                "decision_points": np.bincount(method.unit_, minlength=fits),
-                "used": count_used(method),
-                "removed": np.bincount(method.unit_[method.removed_], minlength=fits),
-                **coefficients,
-            }
-        )
+        names = critic_feature_names(self.logs.logs.state_names, self.logs.logs.action_names)
+        for (action, feature), coefficients in zip(names, method.critic_coef_.T, strict=True):
+            columns[f"{action}: {feature}"] = np.ascontiguousarray(coefficients)
+        return pa.table(columns)
 
     @property
     def weights(self) -> pa.Table:
         """One row per decision point."""
         import pyarrow as pa
 
-        return pa.table(
-            {
-                "row": self.logs.row,
-                "participant": self.logs.logs.participant,
-                "time": self.logs.logs.time,
-                "weight": pa.array(self.method.weights_, from_pandas=True),
-                "residual": pa.array(self.method.residuals_, from_pandas=True),
-            }
-        )
+        logs = self.logs.logs
+        columns = {"row": self.logs.row, "participant": logs.participant, "time": logs.time}
+        columns["weight"] = pa.array(self.method.weights_, from_pandas=True)
+        columns["residual"] = pa.array(self.method.residuals_, from_pandas=True)
+        return pa.table(columns)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -256,8 +247,10 @@ class LogGroups:
         else:
             only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
             scan = partial(_scan_file, layout=only_ids, path=path)
-            is_shared = run is not None and len(files) >= ENOUGH_FILES
-            scanned = dict(run(files, scan) if is_shared and run else ((file, scan(file)) for file in files))
+            if run is not None and len(files) >= ENOUGH_FILES:
+                scanned = dict(run(files, scan))
+            else:
+                scanned = {file: scan(file) for file in files}
             inputs = [scanned[file][0] for file in files if scanned[file][0] is not None]
             ids = [scanned[file][1] for file in files]
             counts = [scanned[file][2] for file in files]
@@ -277,9 +270,9 @@ class LogGroups:
             plan.usual = None if screen is None else screen.usual
         return plan
 
-    def select(self, numbers: Iterable[int]) -> LogGroups:
-        """Some groups without rows: small enough to send to another machine."""
-        return LogGroups(self.study, self.path, [self.groups[number] for number in numbers], usual=self.usual)
+    def select(self, number: int) -> LogGroups:
+        """One group without rows: small enough to send to another machine."""
+        return LogGroups(self.study, self.path, [self.groups[number]], usual=self.usual)
 
     def read(self, number: int) -> StudyLogs:
         """The logs of one group."""
