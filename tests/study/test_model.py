@@ -56,6 +56,10 @@ def test_a_study_says_what_its_method_sees():
 @pytest.mark.parametrize(
     ("old", "new", "line", "key", "words"),
     [
+        ("tau = 2", "tau = [2]", 31, "method.parameters.tau", "must be a number, text, true or false; got [2]"),
+        ("[method.parameters]\ntau = 2", "critic = 3", 30, "method.critic", "must be a name in quotes, or a section"),
+        ("[method.parameters]\ntau = 2", "[method.critic]\ntau = [2]", 30, "method.critic", "tau must be a number, text"),
+        ("[method.parameters]\ntau = 2", "[method.critic]\nname = 'capped'\ntua = 2", 32, "method.critic.tua", "'tau'"),
         ("tau = 2", "tua = 2", 31, "method.parameters.tua", "did you mean 'tau'"),
         ("tau = 2", "tau = 'two'", 31, "method.parameters.tau", "it must be a number"),
         ("tau = 2", "tau = -1", 31, "method.parameters.tau", "above 0"),

@@ -139,15 +139,12 @@ def _load_policies(path: Location, study: Study) -> Policies:
     """Policies from a file, if they read the same states and actions as the study, and in the same way."""
     from surefoot.fitting import FittedStudy
     from surefoot.policies.policies import load
-    from surefoot.study.policy_reading import check_names, check_policies
 
     # A fit's folder also lists the decision points of the training data. In it policies.parquet may be a folder.
     folder = path if path.is_dir() and path.suffix != ".parquet" else path.parent
     from_fit = folder is path or (folder / "manifest.json").is_file()
     policies = FittedStudy.load(folder).policies if from_fit else load(path)
-    # Policies saved from Python have no study, only names to compare.
-    check = check_names if policies.made_for is None else check_policies
-    check(study, policies, str(path))
+    study.check_policies(policies, str(path))
     return policies
 
 

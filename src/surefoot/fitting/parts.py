@@ -31,7 +31,6 @@ from surefoot.policies.policies import Policies
 from surefoot.screening.screener import LearnedPatterns, sample_people
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import log_layout, parse_logs, study_files
-from surefoot.study.policy_reading import describe_reading
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
             messages.append(str(warning.message))
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return PartFit(study, logs, method, replace(method.policies_, made_for=describe_reading(study)), messages)
+    return PartFit(study, logs, method, replace(method.policies_, made_for=study.describe_reading()), messages)
 
 
 def count_used(method: Method) -> NDArray[np.int64]:

@@ -1,13 +1,14 @@
-"""The study's model: sections and keys of `study.toml`, checked by pydantic."""
+"""A study, as `study.toml` describes it."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, PlainValidator, PrivateAttr, ValidationError, model_validator
 
 from surefoot.data.derived_states import DayBoundary
 from surefoot.data.file_formats import LOG_SUFFIXES
@@ -22,116 +23,109 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from surefoot.learning.methods import Method
+    from surefoot.policies.policies import Policies
 
 OWN_KEYS = ("prior", "forgetting", "random_walk", "rule", "critic", "pooling", "horizon", "filter")
 """Parameters of a method that are keys of `[method]` itself."""
 SET_BY_STUDY = ("critic_variables", "policy_variables", "max_gap", "day_boundary", *OWN_KEYS)
 """Parameters of a method that other keys of the study decide."""
-Parameter = bool | int | float | str
-PartChoice = str | dict[str, Parameter]
+Scalar = bool | int | float | str
+
+
+def _check_scalar(value: Any) -> Any:
+    if not isinstance(value, Scalar):
+        raise ValueError(f"must be a number, text, true or false; got {value!r}")
+    return value
+
+
+def _check_part(value: Any) -> Any:
+    if not isinstance(value, str | dict):
+        raise ValueError(f"must be a name in quotes, or a section with a name and parameters; got {value!r}")
+    for name, parameter in value.items() if isinstance(value, dict) else ():
+        if not isinstance(parameter, Scalar):
+            raise ValueError(f"{name} must be a number, text, true or false; got {parameter!r}")
+    return value
+
+
+Parameter = Annotated[Scalar, PlainValidator(_check_scalar, json_schema_input_type=Scalar)]
+PartChoice = Annotated[str | dict[str, Scalar], PlainValidator(_check_part, json_schema_input_type=str | dict[str, Scalar])]
 """A part by its name, or a section with its `name` and its parameters."""
 
 
 class CoefficientPrior(Section):
-    """What is believed of a coefficient before the first decision point: N(mean, scale²)."""
+    """The prior distribution N(mean, scale²) of a coefficient."""
 
     mean: Finite = 0.0
-    """What is expected of it, in the reward's units."""
+    """The prior mean, in the reward's units."""
     scale: Annotated[Finite, Field(gt=0)]
-    """The standard deviation of that expectation."""
+    """The prior standard deviation."""
 
 
 class MethodChoice(Section):
-    """Which method, with which parameters, for each participant or for all together.
+    """The method, its parts and their parameters.
 
-    Attributes
-    ----------
-    name
-        One of `surefoot.METHODS`.
-    rule
-        What makes a decision rule of the critic's result. Each part is a name, or a section such as `[method.critic]` with
-        `name` and the part's parameters; unless given, it is the one that the method's name stands for.
-    critic
-        The model of the expected reward.
-    pooling
-        Who shares a fit: `person`, but `all` for the methods that look ahead.
-    horizon
-        How far consequences count: `immediate`, but `long-run` for the methods that look ahead.
-    filter
-        What cleans each participant's series first.
-    parameters
-        Parameters of the method and of its parts by name.
+    Each part is a name, or a section such as `[method.critic]` with `name` and the part's parameters; by default it is the
+    part that the method's name stands for.
     """
 
     name: str = "ro-accb"
+    """One of `surefoot.METHODS`."""
     rule: PartChoice | None = None
+    """The decision rule that is made of the critic's result."""
     critic: PartChoice | None = None
+    """The model of the expected reward."""
     pooling: PartChoice | None = None
+    """The people who share a fit: `person`, but `all` for the methods that look ahead."""
     horizon: PartChoice | None = None
+    """How far consequences count: `immediate`, but `long-run` for the methods that look ahead."""
     filter: PartChoice | None = None
+    """The filter that cleans each participant's series first."""
     forgetting: float | None = None
     """A decision point that lies k before the participant's last one counts forgetting^k times."""
-    random_walk: bool | int | float | str | None = None
+    random_walk: Parameter | None = None
     """With partial pooling: q of people whose coefficients move, or `estimate`."""
     parameters: dict[str, Parameter] = Field(default_factory=dict)
+    """Parameters of the method and of its parts by name."""
     prior: dict[str, CoefficientPrior] = Field(default_factory=dict)
     """Of coefficients by name, for a method that samples from the posterior."""
 
-    def list_given(self) -> list[tuple[str, str, Any]]:
+    def list_given(self) -> list[tuple[tuple[str, ...], str, Any]]:
         """Every key after `name`, as (key, parameter of the method, value); parts come before their parameters."""
-        given: list[tuple[str, str, Any]] = []
+        given: list[tuple[tuple[str, ...], str, Any]] = []
         for slot in ("rule", "pooling", "horizon", "critic", "filter"):
-            part = getattr(self, slot)
-            if isinstance(part, dict):
-                keys = sorted(part, key=lambda key: key != "name")
-                given += [(f"{slot}.{key}", slot if key == "name" else f"{slot}__{key}", part[key]) for key in keys]
-            elif part is not None:
-                given.append((slot, slot, part))
+            choice = getattr(self, slot)
+            if isinstance(choice, dict):
+                keys = sorted(choice, key=lambda key: key != "name")
+                given += [((slot, key), slot if key == "name" else f"{slot}__{key}", choice[key]) for key in keys]
+            elif choice is not None:
+                given.append(((slot,), slot, choice))
         names = sorted(self.parameters, key=lambda name: name not in OWN_KEYS)
-        given += [(f"parameters.{name}", name, self.parameters[name]) for name in names]
+        given += [(("parameters", name), name, self.parameters[name]) for name in names]
         for name in ("forgetting", "random_walk"):
             if getattr(self, name) is not None:
-                given.append((name, name, getattr(self, name)))
+                given.append(((name,), name, getattr(self, name)))
         if self.prior:
-            prior = {name: coefficient.model_dump() for name, coefficient in self.prior.items()}
-            given.append(("prior", "prior", prior))
+            given.append((("prior",), "prior", {name: prior.model_dump() for name, prior in self.prior.items()}))
         return given
 
 
 class ProbabilityLimits(Section):
-    """Between which limits the probability of sending anything stays when a policy is put to use.
-
-    Attributes
-    ----------
-    minimum
-        The least.
-    maximum
-        The greatest.
-    """
+    """Limits of the probability of sending anything when a policy is put to use."""
 
     minimum: Probability = 0.0
+    """The smallest probability."""
     maximum: Probability = 1.0
+    """The largest probability."""
 
     @model_validator(mode="after")
-    def _limits_are_ordered(self) -> ProbabilityLimits:
+    def _limits_are_ordered(self) -> Self:
         if self.minimum > self.maximum:
             raise ValueError(f"minimum {self.minimum:g} is above maximum {self.maximum:g}")
         return self
 
 
 class Study(LogDescription):
-    """What is observed, what can be sent, what is optimised.
-
-    Attributes
-    ----------
-    method_choice
-        `[method]`: which method, with which parameters.
-    probability_limits
-        `[probability_limits]`: limits of the probability of sending anything.
-    effects
-        `[effects]`: the analysis of the treatment's effects that the study asks for.
-    trial
-        Only for studies that `surefoot serve` runs.
+    """A study: its variables, its actions, its reward, and how they are analysed and used.
 
     Examples
     --------
@@ -141,9 +135,13 @@ class Study(LogDescription):
     """
 
     method_choice: Annotated[MethodChoice, Field(alias="method")] = MethodChoice()
+    """`[method]`: the method and its parameters."""
     probability_limits: ProbabilityLimits = ProbabilityLimits()
+    """`[probability_limits]`: limits of the probability of sending anything."""
     effects: EffectsSection = EffectsSection()
+    """`[effects]`: the primary analysis of the treatment's effects."""
     trial: TrialSection | None = None
+    """`[trial]`: only for studies that `surefoot serve` runs."""
 
     _text: str | None = PrivateAttr(default=None)
     _method: Method | None = PrivateAttr(default=None)
@@ -159,7 +157,7 @@ class Study(LogDescription):
 
     @classmethod
     def parse(cls, text: str, name: str = "study.toml") -> Study:
-        """A study from the text of its file; `name` is what messages call it."""
+        """A study from the text of its file; `name` is the file's name in messages."""
         study = parse_toml(cls, text, name)
         study._text = text
         return study
@@ -174,7 +172,7 @@ class Study(LogDescription):
         return study
 
     @model_validator(mode="after")
-    def _sections_agree(self) -> Study:
+    def _sections_agree(self) -> Self:
         for name, state in self.derived_states.items():
             if state.needs_days and self.days is None:
                 words = f"'{state.name}' counts days; write [trial] day_boundary = 5 with your number"
@@ -193,7 +191,7 @@ class Study(LogDescription):
         known = [*self.state, *self.state_names]
         day = () if self.effects.day is None else (self.effects.day,)
         for key, names in (("moderators", self.effects.moderators), ("controls", self.effects.controls), ("day", day)):
-            for name in (part for term in names for part in ([term] if term in known else term.split(":"))):
+            for name in (name for term in names for name in ([term] if term in known else term.split(":"))):
                 if name not in known:
                     problem = f"'{name}' is not a state variable{did_you_mean(name, known)}"
                     remedy = f"what is known before the decision stands in a section [state.{name}]"
@@ -202,7 +200,7 @@ class Study(LogDescription):
     def _check_trial(self, trial: TrialSection) -> None:
         for role in ("available", "probability"):
             if getattr(self.columns, role) is None:
-                # What the service exports must be read back as what happened.
+                # An export of the service must be readable as logs of the study.
                 remedy = f"write {role} = '{role}'"
                 if role == "probability" and self.actions.probabilities is not None:
                     remedy += " and remove actions.probabilities"
@@ -211,7 +209,7 @@ class Study(LogDescription):
             words = "a trial logs the probability of the action taken; leave this key out"
             raise KeyedError(("columns", "probability_of"), words)
         for column in self.extra_columns():
-            # What the app does not send with a decision, the service cannot screen.
+            # The service can screen only values that the app sends with a decision.
             words = f"a study with a [trial] screens its state only; make '{column}' a state variable"
             raise KeyedError(("screen",), words)
         limits = self.probability_limits
@@ -227,13 +225,14 @@ class Study(LogDescription):
         choice = self.method_choice
         if choice.name not in METHODS:
             near = did_you_mean(choice.name, METHODS)
-            raise ValueError(f"method.name: there is no method '{choice.name}'{near}; choose from {list(METHODS)}")
+            words = f"there is no method '{choice.name}'{near}; choose from {list(METHODS)}"
+            raise KeyedError(("method", "name"), words)
         try:
             self.method().check_names(self.state_names, self.actions.names)
         except InputError as error:
-            raise ValueError(f"method.{self._find_wrong_key()}: {str(error).removeprefix('prior: ')}") from error
+            raise KeyedError(("method", *self._find_wrong_key()), str(error).removeprefix("prior: ")) from error
 
-    def _find_wrong_key(self) -> str:
+    def _find_wrong_key(self) -> tuple[str, ...]:
         """The first key of `[method]` with which the method cannot be made."""
         parameters: dict[str, Any] = {}
         for key, parameter, value in self.method_choice.list_given():
@@ -242,7 +241,7 @@ class Study(LogDescription):
                 self._make_method(parameters).check_names(self.state_names, self.actions.names)
             except InputError:
                 return key
-        return "name"
+        return ("name",)
 
     @property
     def method_name(self) -> str:
@@ -261,8 +260,8 @@ class Study(LogDescription):
         """Whether a day begins at a clock time: the time column holds timestamps then, in logs and in a trial."""
         return isinstance(self.days, str)
 
-    def _columns_used_by(self, part: str) -> tuple[str, ...]:
-        chosen = [name for name, variable in self.state.items() if variable.use in (part, "both")]
+    def _columns_used_by(self, user: str) -> tuple[str, ...]:
+        chosen = [name for name, variable in self.state.items() if variable.use in (user, "both")]
         return tuple(column for name in chosen for column in self.columns_of(name))
 
     def method(self) -> Method:
@@ -273,7 +272,7 @@ class Study(LogDescription):
         return copy.copy(self._method)
 
     def _make_method(self, parameters: dict[str, Any]) -> Method:
-        """The method with these parameters, with the variables that it sees and, looking ahead, with the trial's days."""
+        """The method with these parameters, the variables of critic and policy, and the days of the trial."""
         from surefoot.learning.methods import method
 
         seen = {"critic_variables": self._columns_used_by("critic"), "policy_variables": self._columns_used_by("policy")}
@@ -288,13 +287,12 @@ class Study(LogDescription):
         return made
 
     def list_steps(self) -> dict[str, Any]:
-        """`max_gap` and `day_boundary`, as far as the trial or the horizon says which decision points follow each other."""
+        """`max_gap` and `day_boundary` of the trial or of the horizon, which define consecutive decision points."""
         given = self.method().horizon.get_params() if self.trial is None else vars(self.trial)
         return {name: given[name] for name in ("max_gap", "day_boundary") if given.get(name) is not None}
 
     def with_trial_columns(self) -> Study:
-        """The same study for logs that a trial leaves: every decision with the probability of the action taken, whatever the
-        design of the logs that the study was written for."""
+        """The same study for the logs of a trial, which hold availability and the probability of the action taken."""
         columns = {
             "available": self.columns.available or "available",
             "probability": self.columns.probability or "probability",
@@ -304,7 +302,7 @@ class Study(LogDescription):
         return self.model_copy(update={"columns": logged, "actions": actions})
 
     def with_method(self, choice: MethodChoice) -> Study:
-        """The same study with another method, checked as the file's own is."""
+        """The same study with another method, checked like that of the file."""
         given = {**self.model_dump(by_alias=True), "method": choice.model_dump()}
         try:
             return Study.model_validate(given)
@@ -321,19 +319,61 @@ class Study(LogDescription):
 
         # Summed, not 1 − p₀: with two actions the share is then exactly 1, and rounding cannot leave the limits.
         send = probabilities[:, 1:].sum(axis=1)
-        kept = np.clip(send, self.probability_limits.minimum, self.probability_limits.maximum)
+        clipped = np.clip(send, self.probability_limits.minimum, self.probability_limits.maximum)
         others = probabilities.shape[1] - 1
         share = np.where(send[:, None] > 0, probabilities[:, 1:] / np.where(send > 0, send, 1)[:, None], 1 / others)
-        return np.column_stack([1 - kept, kept[:, None] * share])
+        return np.column_stack([1 - clipped, clipped[:, None] * share])
 
     def clip_row(self, probabilities: Sequence[float]) -> list[float]:
-        """What `clip_probabilities` makes of one row, quickly."""
+        """`clip_probabilities` for one row, quickly."""
         others = probabilities[1:]
         send = sum(others)
-        kept = min(max(send, self.probability_limits.minimum), self.probability_limits.maximum)
-        return [1 - kept, *(kept * (one / send if send > 0 else 1 / len(others)) for one in others)]
+        clipped = min(max(send, self.probability_limits.minimum), self.probability_limits.maximum)
+        shares = (probability / send if send > 0 else 1 / len(others) for probability in others)
+        return [1 - clipped, *(clipped * share for share in shares)]
 
     @property
     def text(self) -> str:
-        """The file it was read from; for a study made in Python the same content as JSON."""
+        """The text of its file; for a study made in Python the same content as JSON."""
         return self._text if self._text is not None else self.model_dump_json(by_alias=True)
+
+    def describe_reading(self) -> dict[str, Any]:
+        """The study's SHA-256, its limits, and kind, levels and scaling of every state variable, for policy files."""
+        limits = self.probability_limits
+        return {
+            "study_sha256": hashlib.sha256(self.text.encode()).hexdigest(),
+            "probability_limits": [limits.minimum, limits.maximum],
+            "state": {
+                name: {
+                    "kind": variable.kind,
+                    "levels": list(variable.levels),
+                    "scaling": [variable.scaling.centre, variable.scaling.scale] if variable.scaling else None,
+                }
+                for name, variable in self.state.items()
+            },
+        }
+
+    def check_policies(self, policies: Policies, source: str, *, from_fit: bool = False) -> None:
+        """Refuse policies with other actions or state variables, or that read them in another way; policies saved from
+        Python have names only."""
+        if from_fit and policies.made_for is None:
+            raise InputError(f"{source}: does not say how its states are to be read; fit it again with surefoot fit")
+        if policies.made_for is not None:
+            fitted = policies.made_for["state"]
+            ours = self.describe_reading()["state"]
+            for name in dict.fromkeys((*ours, *fitted)):
+                if name not in ours or name not in fitted:
+                    owner = "the study has" if name not in ours else "the policies have"
+                    remedy = "use the study that they were fitted with"
+                    raise InputError(f"{source}: {owner} no state variable '{name}'; {remedy}")
+                for key in ("kind", "levels", "scaling"):
+                    if ours[name][key] != fitted[name][key]:
+                        values = f"{fitted[name][key]} in the policies, {ours[name][key]} in the study"
+                        remedy = "use the study that the policies were fitted with"
+                        raise InputError(f"{source}: state variable '{name}' has {key} {values}; {remedy}")
+        actions = list(self.actions.names)
+        if list(policies.action_names) != actions:
+            raise InputError(f"{source}: its actions are {list(policies.action_names)}, the study's {actions}")
+        if policies.state_names != self.state_names:
+            variables = f"its variables are {list(policies.state_names)}, the study's {list(self.state_names)}"
+            raise InputError(f"{source}: {variables}")

@@ -132,9 +132,6 @@ def list_mistakes(error: ValidationError, model: type[Section]) -> Iterator[tupl
             words = cause.words
         elif isinstance(cause, ValueError):
             words = str(cause)
-            if not key and (named := re.match(r"([a-z_]+(?:\.[^\s:]+)+): ", words)):
-                key = tuple(named[1].split(".", 2))
-                words = words[named.end() :]
         else:
             words = details["msg"]
             for pattern, plain in PLAIN_WORDS.items():

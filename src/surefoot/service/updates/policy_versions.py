@@ -17,7 +17,6 @@ from surefoot.service.database.schema import activations, policies
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, policies_to_text
 from surefoot.service.updates.updates import activate
-from surefoot.study.policy_reading import check_policies
 
 
 def list_policies(trial: Trial) -> list[dict[str, Any]]:
@@ -82,7 +81,7 @@ class PilotPolicies:
 def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
     """Make a fitted folder the trial's first policy version; live at once unless the study's activation is manual."""
     fitted = FittedStudy.load(folder).policies
-    check_policies(trial.study, fitted, str(folder))
+    trial.study.check_policies(fitted, str(folder), from_fit=True)
     live = trial.settings.activation == "automatic"
     with trial.database.transaction() as connection:
         newest = connection.scalar(sa.select(sa.func.max(policies.c.id)))
