@@ -171,7 +171,7 @@ def _verify_trial(database: Database, seals: list[Seal]) -> bool:
     replayed = replay(database)
     checked = verify(database, seals)
     lines = [
-        f"participant {decision.participant_id}, decision {decision.decision_idx}: {decision.what} differs "
+        f"participant {decision.participant_id}, decision {decision.decision_idx}: {decision.check} differs "
         f"({decision.decision_id})"
         for decision in replayed.differences
     ]

@@ -22,7 +22,7 @@ def test_replay_finds_what_was_tampered_with(trial):
             row = sa.and_(decisions.c.participant_id == "p1", decisions.c.decision_idx == index)
             connection.execute(sa.update(decisions).where(row).values({name: value}))
         connection.execute(sa.update(decisions).where(decisions.c.decision_idx == 1000).values(uniform=0.5))
-    found = {(one.participant_id, one.decision_idx): one.what for one in replay(trial.database).differences}
+    found = {(one.participant_id, one.decision_idx): one.check for one in replay(trial.database).differences}
     assert {("p1", 1), ("p1", 2), ("p1", 3), ("p0", 1000)} <= set(found)
 
 

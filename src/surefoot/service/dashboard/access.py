@@ -24,7 +24,7 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from surefoot.reports.render import render
-from surefoot.service.access.keys import Caller, Role, find_caller
+from surefoot.service.access.keys import Caller, RateLimiter, find_caller
 from surefoot.service.access.sessions import ANONYMOUS, SESSION_SECONDS, Session, Sessions
 from surefoot.service.access.staff_trail import record_action, record_visit
 from surefoot.service.database import clock
@@ -135,7 +135,7 @@ class Page(APIRoute):
 
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-"""All pages; the files `*_routes` add theirs to it."""
+"""All pages; the files `*_pages` add theirs to it."""
 
 
 def _error_page(request: Request, status: int, message: str, headers: Any) -> HTMLResponse:
@@ -187,7 +187,7 @@ async def find_viewer(request: Request) -> Viewer:
     caller = await run_in_threadpool(_find_key_holder, trial, session.prefix, digest)
     if caller is None:
         raise SignedOutError
-    limit_rate(request, caller.prefix)
+    limit_rate(request.app.state.rate_limiter, caller.prefix)
     return Viewer(trial, caller, sessions_of(request).form_token(session), request.url.query)
 
 
@@ -230,35 +230,25 @@ async def find_acting_admin(request: Request) -> Viewer:
     """An admin who sent one of our forms."""
     viewer = await find_viewer(request)
     check_token(viewer.token, await read_form(request))
-    needed: Role = "admin"
-    if not viewer.caller.may(needed):
+    if not viewer.caller.may("admin"):
         raise ApiError(
             403, "forbidden", "this needs a key with the role admin; you are signed in with one that may only read"
         )
     return viewer
 
 
-def limit_rate(request: Request, caller: str) -> None:
-    """The same limit as for the API."""
-    refuse_early(request.app.state.rate_limiter.seconds_to_wait(caller))
-
-
-def limit_sign_ins(request: Request) -> None:
-    """A few attempts a minute from one address."""
-    refuse_early(request.app.state.sign_in_limiter.seconds_to_wait(find_address(request)))
+def limit_rate(limiter: RateLimiter, name: str) -> None:
+    """429 for who must wait."""
+    wait = limiter.seconds_to_wait(name)
+    if wait > 0:
+        headers = {"Retry-After": str(math.ceil(wait))}
+        raise ApiError(429, "too_many_requests", "too many requests; wait a moment and try again", headers=headers)
 
 
 def find_address(request: Request) -> str:
     """Where a request comes from: what a proxy on this machine says, and nobody else."""
     peer = request.client.host if request.client else "-"
     return request.headers.get("x-real-ip", peer)[:64] if peer in LOOPBACK else peer
-
-
-def refuse_early(wait: float) -> None:
-    """429 for who must wait."""
-    if wait > 0:
-        headers = {"Retry-After": str(math.ceil(wait))}
-        raise ApiError(429, "too_many_requests", "too many requests; wait a moment and try again", headers=headers)
 
 
 def check_token(expected: str, fields: dict[str, str]) -> None:
@@ -360,7 +350,7 @@ def _ask_for_key(request: Request, session: Session, message: str, status: int =
 @router.post("/sign-in")
 async def sign_in(request: Request, fields: Fields) -> Response:
     """Exchange a key for a session."""
-    limit_sign_ins(request)
+    limit_rate(request.app.state.sign_in_limiter, find_address(request))
     sessions = sessions_of(request)
     session = sessions.read(request.cookies.get(SIGN_IN_COOKIE, ""))
     if session is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal
 
@@ -67,14 +67,13 @@ class Point:
     outcome: float | None
     outcome_state: str
     """`known`, `reported missing`, `never came`, `awaited`, `erased`, or nothing where none can come."""
-    unworn: bool = False
+    unworn: bool
     """Whether the device was not worn."""
 
     @property
     def delay(self) -> str:
         """How long after its own time it arrived, in words."""
-        seconds = (self.received_at - self.decided_at).total_seconds()
-        return _describe_delay(seconds)
+        return _describe_delay((self.received_at - self.decided_at).total_seconds())
 
 
 def _describe_delay(seconds: float) -> str:
@@ -117,9 +116,8 @@ def describe_participant(
         if registered is None:
             raise ApiError(404, "unknown_participant", "there is no such participant")
         rows = connection.execute(query.order_by(decisions.c.decision_idx.desc())).mappings().all()
-    describe = _describe_blindly if blind else _describe_point
     unworn = find_unworn_points(trial, participant_id, at)
-    points = [replace(describe(trial, row, at), unworn=row["decision_idx"] in unworn) for row in rows]
+    points = [_describe_point(trial, row, at, unworn=row["decision_idx"] in unworn, blind=blind) for row in rows]
     shown = [point for point in points if before is None or point.decision_idx < before][:PAGE]
     last = shown[-1].decision_idx if shown else 0
     has_earlier = any(point.decision_idx < last for point in points[-1:])
@@ -134,30 +132,27 @@ def describe_participant(
     )
 
 
-def _describe_point(trial: Trial, row: Any, at: datetime) -> Point:
-    state = "unavailable" if not row["available"] else "sent" if row["action"] else "not sent"
+def _describe_point(trial: Trial, row: Any, at: datetime, *, unworn: bool, blind: bool) -> Point:
+    """Blindly: without action, probability, source and outcome, and without dose limits, which tell of earlier prompts."""
+    reasons = json.loads(row["availability_reasons"])
+    stops = json.loads(row["fallback_reasons"])
+    available = row["available"] or (blind and any(reason.startswith(DOSE) for reason in stops))
+    state = "sent" if row["action"] else "not sent"
+    if blind or not available:
+        state = "available" if available else "unavailable"
     return Point(
         row["decision_idx"],
         row["decided_at"],
         row["received_at"],
         state,
-        trial.study.actions.names[row["action"]],
-        row["probability"],
-        row["source"],
-        "; ".join(json.loads(row["availability_reasons"]) + json.loads(row["fallback_reasons"])),
-        row["proximal_outcome"],
-        _describe_outcome(trial, row, at),
+        "" if blind else trial.study.actions.names[row["action"]],
+        None if blind else row["probability"],
+        "" if blind else row["source"],
+        "; ".join(reasons if blind else reasons + stops),
+        None if blind else row["proximal_outcome"],
+        _describe_outcome(trial, {**row, "available": available}, at),
+        unworn,
     )
-
-
-def _describe_blindly(trial: Trial, row: Any, at: datetime) -> Point:
-    """Without action, probability, source and outcome, and without dose limits, which would tell of earlier prompts."""
-    stopped = any(reason.startswith(DOSE) for reason in json.loads(row["fallback_reasons"]))
-    available = row["available"] or stopped
-    reasons = "; ".join(json.loads(row["availability_reasons"]))
-    seen = _describe_outcome(trial, {**row, "available": available}, at)
-    state = "available" if available else "unavailable"
-    return Point(row["decision_idx"], row["decided_at"], row["received_at"], state, "", None, "", reasons, None, seen)
 
 
 def _describe_outcome(trial: Trial, row: Any, at: datetime) -> str:
@@ -345,12 +340,9 @@ def _draw_adherence(rows: Sequence[participation.Adherence]) -> Markup:
         Series(name, [None if (share := row.shares[name]) is None else (min(share, 1.0), None, None) for row in rows], name)
         for name in participation.SHARES
     ]
-    last_values = "; ".join(f"{line.name} {_tell_last(line)}" for line in series)
-    return draw_series(
-        [row.label for row in rows], series, SHARE, f"Adherence over {len(rows)} rows. Last known: {last_values}."
-    )
-
-
-def _tell_last(series: Series) -> str:
-    known = [value for value in series.values if value is not None]
-    return write_share(known[-1][0]) if known else "unknown"
+    last_values = []
+    for line in series:
+        known = [value for value in line.values if value is not None]
+        last_values.append(f"{line.name} {write_share(known[-1][0]) if known else 'unknown'}")
+    words = f"Adherence over {len(rows)} rows. Last known: {'; '.join(last_values)}."
+    return draw_series([row.label for row in rows], series, SHARE, words)

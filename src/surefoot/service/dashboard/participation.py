@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
@@ -95,14 +95,8 @@ SpanName = Literal["day", "week"]
 Order = Literal["participant", "arrived", "available", "outcomes", "worn", "seen"]
 
 
-class Spans(NamedTuple):
-    """How many rows there are, and of how many days each."""
-
-    number: int
-    days: int
-
-
-SPANS: dict[SpanName, Spans] = {"day": Spans(14, 1), "week": Spans(8, 7)}
+SPANS: dict[SpanName, tuple[int, int]] = {"day": (14, 1), "week": (8, 7)}
+"""How many rows there are, and of how many days each."""
 
 
 @dataclass(frozen=True)
@@ -154,14 +148,7 @@ class AdherenceView:
 
 
 SHARES = ("arrived", "available", "outcomes", "worn")
-ORDERS = {
-    "seen": "last seen",
-    "participant": "participant",
-    "arrived": "arrived",
-    "available": "available",
-    "outcomes": "outcomes",
-    "worn": "worn",
-}
+ORDERS = {"seen": "last seen", **{name: name for name in ("participant", *SHARES)}}
 ADHERENCE_COLUMNS = (
     *("participant", "from", "expected", "arrived of these", "arrived", "available", "outcomes due", "outcomes known"),
     *("judged", "worn", "last seen", "status"),
@@ -182,10 +169,11 @@ def list_adherence_cells(view: AdherenceView, participant: str = "") -> list[tup
 
 
 def describe_adherence(
-    trial: Trial, at: datetime, spans: Spans, moment: str, participant: str = "", order: Order = "seen"
+    trial: Trial, at: datetime, spans: tuple[int, int], moment: str, participant: str = "", order: Order = "seen"
 ) -> AdherenceView:
     """The last days or weeks, today last; by the decision points' own time (`decided_at`) or by arrival (`received_at`)."""
-    days, edges = find_days(trial, at, spans.number * spans.days)
+    number, span_days = spans
+    days, edges = find_days(trial, at, number * span_days)
     people = list_participants(trial, at)
     places = {person.id: position for position, person in enumerate(people)}
     if participant and participant not in places:
@@ -204,8 +192,8 @@ def describe_adherence(
         for position, person in enumerate(people)
     ]
     rows = []
-    for first in range(0, len(days), spans.days):
-        chosen = slice(first, first + spans.days)
+    for first in range(0, len(days), span_days):
+        chosen = slice(first, first + span_days)
         rows.append(replace(_sum_up(counts, rows_of_people, chosen, per_day, _label_span(days[chosen])), begins=days[first]))
     return AdherenceView(
         rows,
@@ -344,20 +332,12 @@ def list_participants(trial: Trial, at: datetime) -> list[Participant]:
         statuses = {person: status for person, status in find_statuses(connection).items() if status != RESUMED}
     people = []
     for row in known:
-        counts = decided.get(row.id)
-        contacts = [moment for moment in (counts.last if counts else None, heard.get(row.id)) if moment is not None]
+        counts: Any = decided.get(row.id)
+        contacts = [moment for moment in (counts and counts.last, heard.get(row.id)) if moment is not None]
         last = max(contacts, default=None)
-        people.append(
-            Participant(
-                row.id,
-                row.registered_at,
-                last,
-                counts.decided if counts else None,
-                counts.number if counts else 0,
-                missing.get(row.id, 0),
-                statuses.get(row.id),
-            )
-        )
+        number = counts.number if counts else 0
+        points = (counts and counts.decided, number, missing.get(row.id, 0))
+        people.append(Participant(row.id, row.registered_at, last, *points, statuses.get(row.id)))
     return sorted(people, key=lambda person: (person.last_contact or person.registered_at, person.id))
 
 

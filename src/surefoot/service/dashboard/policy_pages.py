@@ -77,14 +77,13 @@ def list_policies(trial: Trial) -> list[dict[str, Any]]:
         rows = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
         events = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
     live = events[-1]["policy_id"] if events else None
-    return [_entry(row, [event for event in events if event["policy_id"] == row["id"]], live) for row in rows]
-
-
-def _entry(row: Any, events: list[Any], live: int | None) -> dict[str, Any]:
-    possible = row["accepted"] and row["id"] != live
-    older = live is not None and row["id"] < live
-    verb = None if not possible else "Roll back" if older else "Activate"
-    return {**row, "live": row["id"] == live, "events": events, "verb": verb}
+    entries = []
+    for row in rows:
+        verb = "Roll back" if live is not None and row["id"] < live else "Activate"
+        possible = row["accepted"] and row["id"] != live
+        own_events = [event for event in events if event["policy_id"] == row["id"]]
+        entries.append({**row, "live": row["id"] == live, "events": own_events, "verb": verb if possible else None})
+    return entries
 
 
 def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
@@ -96,15 +95,8 @@ def describe_policy(trial: Trial, policy_id: int) -> dict[str, Any]:
     made = None if version is None else version.policies
     rows, how = list_estimates(trial, entry["update_id"], made)
     people = None if made is None or made.participants is None else len(made.participants)
-    decides = "" if made is None else made.rule.how
-    return {
-        **entry,
-        "readable": made is not None,
-        "people": people,
-        "estimates": rows,
-        "how": how,
-        "decides": decides,
-    }
+    description = {"readable": made is not None, "people": people, "decides": "" if made is None else made.rule.how}
+    return {**entry, **description, "estimates": rows, "how": how}
 
 
 def list_estimates(trial: Trial, update_id: int | None, made: Policies | None) -> tuple[list[ShownCoefficient], str]:
@@ -274,13 +266,8 @@ def list_drift_cells(drift: Drift) -> list[Sequence[Any]]:
     rows: list[Sequence[Any]] = []
     for version in drift.versions:
         facts = (
-            version.id,
-            version.created_at,
-            version.live_since,
-            version.accepted,
-            version.problem,
-            *(version.send or (None,) * 3),
-            version.moved,
+            *(version.id, version.created_at, version.live_since, version.accepted, version.problem),
+            *(*(version.send or (None,) * 3), version.moved),
         )
         rows += [(*facts, row.action, row.feature, row.value, row.low, row.high) for row in version.coefficients]
         rows += [] if version.coefficients else [(*facts, *(None,) * 5)]

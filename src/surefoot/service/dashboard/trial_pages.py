@@ -48,7 +48,6 @@ from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import schedule, updates
-from surefoot.service.updates.updates import UpdateRunningError
 
 SOURCES = ("policy", "warm-up", "fallback", "unavailable")
 DAYS = 14
@@ -244,17 +243,7 @@ def calendar_page(viewer: Reader, month: Month = "", download: Download = "") ->
     if download:
         nights = [(day.date.isoformat(), entry) for week in shown.weeks for day in week for entry in day.entries]
         columns = ("date", "update", "what became of it", "started at", "started by", "reason")
-        rows = [
-            (
-                date,
-                entry.update_id,
-                entry.words,
-                entry.at,
-                entry.started_by,
-                entry.reason,
-            )
-            for date, entry in nights
-        ]
+        rows = [(date, entry.update_id, entry.words, entry.at, entry.started_by, entry.reason) for date, entry in nights]
         return send_csv(viewer, f"updates-{shown.first:%Y-%m}", columns, rows)
     return viewer.page("calendar", month=shown)
 
@@ -270,14 +259,11 @@ def _update_page(viewer: Viewer, update: dict[str, Any] | None, download: Downlo
     listed = updates.list_updates(viewer.trial, LISTED)
     if download:
         columns = ("id", "created_at", "finished_at", "started_by", "state", "policy_id", "message")
-        rows = [[*(row[name] for name in columns), *_count_rows(row["result"])] for row in listed]
-        return send_csv(viewer, "updates", (*columns, "used", "removed"), rows)
+        counted = ("used", "removed")
+        rows = [[*(row[name] for name in columns), *map(row["result"].get, counted)] for row in listed]
+        return send_csv(viewer, "updates", (*columns, *counted), rows)
     when = viewer.trial.settings.update_time
     return viewer.page("updates", update=update, removed=removed, listed=listed, states=schedule.WORDS, when=when)
-
-
-def _count_rows(result: dict[str, Any]) -> tuple[int | None, int | None]:
-    return result.get("used"), result.get("removed")
 
 
 @router.post("/updates")
@@ -285,7 +271,7 @@ def start_update(viewer: Actor) -> Response:
     """Fit now, in a process of its own."""
     try:
         update_id = updates.start_update(viewer.trial, viewer.caller.name, by_staff=True)
-    except UpdateRunningError as error:
+    except updates.UpdateRunningError as error:
         raise ApiError(409, "update_running", str(error)) from error
     return go_to(f"/updates/{update_id}")
 

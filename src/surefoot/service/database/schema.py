@@ -222,9 +222,9 @@ def _protect(table: sa.Table) -> None:
     name = table.name
     erasable = list_erasable(table)
     blanks = " AND ".join(_compare_blank(column, blank) for column, blank in {**erasable, "salt": None}.items())
-    kept = [column.name for column in table.c if column.name not in erasable and column.name != "salt"]
+    fixed = [column.name for column in table.c if column.name not in erasable and column.name != "salt"]
     for dialect, same in (("sqlite", "IS"), ("postgresql", "IS NOT DISTINCT FROM")):
-        unchanged = " AND ".join(f"NEW.{column} {same} OLD.{column}" for column in kept)
+        unchanged = " AND ".join(f"NEW.{column} {same} OLD.{column}" for column in fixed)
         when = f"WHEN (NOT ({blanks} AND {unchanged}))" if erasable else ""
         for event, condition in (("UPDATE", when), ("DELETE", "")):
             if dialect == "sqlite":

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,7 +32,7 @@ class Difference:
     decision_id: str
     participant_id: str
     decision_idx: int
-    what: str
+    check: str
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,15 @@ class _Recomputer:
         self._database = database
         self._secret = read_draw_secret(database)
         self._policies = PolicyVersions(database)
-        self._studies: dict[str, Study] = {}
+        self._load_study = cache(partial(load_stored_study, database))
         with database.autocommit() as connection:
             emptied = sa.select(decisions.c.participant_id).where(decisions.c.salt.is_(None)).distinct()
             self._without_past = set(connection.scalars(emptied))
 
     def differences(self, row: Any) -> Iterator[str]:
-        study = self._study(row["study_id"])
+        study = self._load_study(row["study_id"])
+        # The state, or the past that it is derived from, was erased.
+        no_state = row["salt"] is None or (study.derived_states and row["participant_id"] in self._without_past)
         recorded = json.loads(row["probabilities"])
         key = random_key(row["participant_id"], row["decision_idx"])
         checks: tuple[tuple[str, Callable[[], bool]], ...] = (
@@ -81,10 +84,7 @@ class _Recomputer:
             ("uniform number", lambda: draw_uniform(self._secret, key) == row["uniform"]),
             ("action", lambda: draw_action(row["uniform"], recorded) == row["action"]),
             ("probability of the action", lambda: recorded[row["action"]] == row["probability"]),
-            (
-                "state",
-                lambda: self._has_no_state(study, row) or _are_close(self._state(study, row), json.loads(row["state"])),
-            ),
+            ("state", lambda: bool(no_state) or _are_close(self._state(study, row), json.loads(row["state"]))),
             (
                 "probabilities",
                 lambda: (
@@ -102,10 +102,6 @@ class _Recomputer:
             except (InputError, LookupError, ValueError, TypeError):
                 yield f"{name} cannot be recomputed"
 
-    def _has_no_state(self, study: Study, row: Any) -> bool:
-        """Whether it, or the past that it is derived from, was erased."""
-        return row["salt"] is None or (bool(study.derived_states) and row["participant_id"] in self._without_past)
-
     def _state(self, study: Study, row: Any) -> list[float | None]:
         derived: dict[str, float] = {}
         if study.derived_states:
@@ -114,11 +110,6 @@ class _Recomputer:
                 moments = {"decided_at": row["decided_at"], "known_at": row["received_at"]}
                 derived = derive_now(study, connection, *point, **moments)
         return context_to_state(study, json.loads(row["context"]), derived).state
-
-    def _study(self, study_id: str) -> Study:
-        if study_id not in self._studies:
-            self._studies[study_id] = load_stored_study(self._database, study_id)
-        return self._studies[study_id]
 
     def _probabilities(self, study: Study, row: Any) -> list[float]:
         settings = study.trial or TrialSection()
