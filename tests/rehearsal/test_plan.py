@@ -82,7 +82,7 @@ def test_mistakes_name_the_line_and_the_key(text, message):
     [
         ('methods = ["sacb"]', "there is no method 'sacb' (did you mean 'saccb'?)"),
         ('methods = ["saccb", "saccb"]', "two candidates are called 'saccb'"),
-        ('[[candidate]]\nname = "saccb"\nparameters = { tua = 1.0 }', "saccb has no parameter 'tua'"),
+        ('[[candidate]]\nname = "saccb"\nparameters = { tua = 1.0 }', "there is no parameter 'tua'"),
     ],
 )
 def test_wrong_candidates_are_refused(text, message):

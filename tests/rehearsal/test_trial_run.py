@@ -89,14 +89,14 @@ def test_zeros_after_nothing_hold_rehearsed_updates_unless_they_are_real(monkeyp
 
 def test_a_trial_is_the_same_whatever_runs_beside_it():
     design = SMALL.model_copy(update={"entry_days": 3, "drop_out": 0.3, "drop_out_burden": 0.2, "outcome_delay": 1})
-    together = run(design=design, seeds=[5, 6, 7])
-    for seed, one in zip([5, 6, 7], together, strict=True):
+    together = run(design=design, seeds=[5, 6])
+    for seed, one in zip([5, 6], together, strict=True):
         (alone,) = run(design=design, seeds=[seed])
         for name in ("day", "source", "reward", "left"):
             assert_array_equal(getattr(alone, name), getattr(one, name))
         for name in ("state", "action", "probability", "reward", "time"):
             assert_array_equal(getattr(alone.logs, name), getattr(one.logs, name))
-    assert len({one.logs.action.tobytes() for one in together}) == 3
+    assert len({one.logs.action.tobytes() for one in together}) == 2
 
 
 def test_two_candidates_meet_the_same_chance():

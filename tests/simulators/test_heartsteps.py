@@ -37,7 +37,7 @@ def test_people_without_spread_are_those_of_the_paper_to_the_bit():
 
 def test_people_who_differ_have_the_coefficients_that_their_logs_show():
     sim = HeartSteps(participants=3, spread=1.0, seed=5)
-    logs = sim.collect(sf.policies.coin(2), decision_points=20_000, seed=4)
+    logs = sim.collect(sf.policies.coin(2), decision_points=10_000, seed=4)
     for person in range(3):
         rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
         x = np.column_stack([np.ones(len(rows)), logs.state[rows]])

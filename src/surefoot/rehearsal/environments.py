@@ -211,9 +211,6 @@ class Environment:
     def describe(self) -> str:
         return "effects: " + (", ".join(effect.name for effect in self.effects) or "none")
 
-    def rename(self, name: str) -> Environment:
-        return replace(self, name=name)
-
     def with_changes(self, changes: Sequence[Effect]) -> Environment:
         """With further effects, which its name lists."""
         name = ", ".join([self.name, *(effect.name for effect in changes)])

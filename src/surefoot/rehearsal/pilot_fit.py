@@ -89,6 +89,10 @@ def fit_pilot(
     day = np.broadcast_to(data.clock.day(np.arange(x.shape[1], dtype=np.float64)), weight.shape)
     choice = choose_family(x, data.outcome, weight, day, outcome, rng)
     known = data.outcome[weight > 0]
+    # The observed range and half as much on either side, but nothing below 0 where nothing was.
+    half = float(np.ptp(known)) / 2
+    lowest = max(float(known.min()) - half, 0.0) if known.min() >= 0 else float(known.min()) - half
+    limits = (lowest, float(known.max()) + half)
     availability, missing, lost = components.fit_marks(data)
     return PilotModel(
         study=study,
@@ -104,7 +108,7 @@ def fit_pilot(
         choice=choice,
         scores=data.scores,
         reward=study.reward if isinstance(logs, StudyLogs) else None,
-        limits=study.reward.range or _widen_range(known),
+        limits=study.reward.range or limits,
         step=find_step(known),
         send_rate=data.send_rate,
         sends=float(data.probability[data.available].mean()),
@@ -125,14 +129,6 @@ def _check_known(data: PilotArrays, name: str, column: Floats) -> None:
             f"the pilot's '{name}' is not known {known_at}, so nothing about its course can be learned; leave it out of "
             f"[state], give a longer pilot, or {NO_PILOT}"
         )
-
-
-def _widen_range(known: Floats) -> tuple[float, float]:
-    """The observed range and half as much on either side; nothing falls below 0 where nothing did."""
-    low = float(known.min())
-    high = float(known.max())
-    width = (high - low) / 2
-    return (max(low - width, 0.0) if low >= 0 else low - width), high + width
 
 
 def from_study(

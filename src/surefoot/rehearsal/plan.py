@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -169,7 +169,7 @@ class EnvironmentPlan(Section):
             raise InputError("an environment with pilot = true needs a pilot; write effect = 0.2 with your number instead")
         else:
             environment = pilot.environment.with_changes(changes)
-        return environment if self.name is None else environment.rename(self.name)
+        return environment if self.name is None else replace(environment, name=self.name)
 
 
 class CandidatePlan(MethodChoice):

@@ -232,12 +232,23 @@ def recommend(
     answers: Mapping[str, CandidateAnswers], null: Mapping[str, CandidateAnswers], rule: SafetyRule
 ) -> Recommendation:
     """For one environment; `null` are the answers where there is no effect."""
+    coin = answers[COIN]
     judged = [name for name in answers if name not in REFERENCES]
-    verdicts = tuple(_judge(answers[name], answers[COIN], null[name], rule, 2 * len(judged)) for name in judged)
-    environment = answers[COIN].environment
+    verdicts = []
+    for name in judged:
+        over_coin, over_never = (
+            compare_pairs(answers[name].values[measure], 2 * len(judged)) for measure in ("over_coin", "over_never")
+        )
+        doubts = tuple(
+            f"its mean outcome is not significantly higher than {reference}'s ({_show(difference)})"
+            for reference, difference in (("the coin", over_coin), ("never", over_never))
+            if not difference.low > 0
+        )
+        dangers = tuple(_list_dangers(answers[name], coin, null[name], rule))
+        verdicts.append(Verdict(name, over_coin, over_never, over_coin.high < 0, dangers, doubts))
     better = [verdict for verdict in verdicts if verdict.is_better]
     if not better:
-        return Recommendation(environment, None, _explain_none(verdicts, answers), verdicts)
+        return Recommendation(coin.environment, None, _explain_none(verdicts, answers), tuple(verdicts))
     best = max(better, key=lambda verdict: verdict.over_coin.value)
     winner = answers[best.candidate]
     alike = [
@@ -253,21 +264,7 @@ def recommend(
     )
     if alike:
         reason += f"; statistically indistinguishable from it: {', '.join(alike)}"
-    return Recommendation(environment, best.candidate, reason, verdicts)
-
-
-def _judge(
-    candidate: CandidateAnswers, coin: CandidateAnswers, null: CandidateAnswers, rule: SafetyRule, comparisons: int
-) -> Verdict:
-    over_coin = compare_pairs(candidate.values["over_coin"], comparisons)
-    over_never = compare_pairs(candidate.values["over_never"], comparisons)
-    doubts = [
-        f"its mean outcome is not significantly higher than {reference}'s ({_show(difference)})"
-        for reference, difference in (("the coin", over_coin), ("never", over_never))
-        if not difference.low > 0
-    ]
-    dangers = _list_dangers(candidate, coin, null, rule)
-    return Verdict(candidate.candidate, over_coin, over_never, over_coin.high < 0, tuple(dangers), tuple(doubts))
+    return Recommendation(coin.environment, best.candidate, reason, tuple(verdicts))
 
 
 def _list_dangers(

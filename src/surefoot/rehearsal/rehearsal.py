@@ -101,7 +101,11 @@ def rehearse(
     plan = plan if trials is None else plan.with_trials(trials)
     cluster = _choose_cluster(engine, scheduler, jobs)
     pilot = Path(pilot) if isinstance(pilot, str) else pilot
-    manifest = make_manifest(study, plan, fingerprint_pilot(pilot, study))
+    if isinstance(pilot, Path):
+        inputs = [LogFile(file).fingerprint(pilot) for file in study_files(study, pilot)]
+    else:
+        inputs = [] if pilot is None else hash_arrays(pilot.logs if isinstance(pilot, StudyLogs) else pilot)
+    manifest = make_manifest(study, plan, inputs)
     if folder is not None:
         refuse_other_results(Path(folder), manifest)
     logs = study.read(pilot) if isinstance(pilot, Path) else pilot
@@ -194,15 +198,6 @@ def _measure_spread(model: PilotModel, plan: RehearsalPlan) -> float:
     simulation = model.draw_people(plan.design.participants, seed=seeds).start(seed=seeds)
     simulation.advance(never(len(model.action_names)), min(plan.design.decision_points, 60))
     return float(simulation.rewards[simulation.available].std())
-
-
-def fingerprint_pilot(pilot: Path | StudyLogs | Trajectories | None, study: Study) -> list[dict[str, Any]]:
-    """Name, size and hash of every file, or a hash of arrays in memory."""
-    if pilot is None:
-        return []
-    if isinstance(pilot, Path):
-        return [LogFile(file).fingerprint(pilot) for file in study_files(study, pilot)]
-    return hash_arrays(pilot.logs if isinstance(pilot, StudyLogs) else pilot)
 
 
 def make_manifest(study: Study, plan: RehearsalPlan, pilot: list[dict[str, Any]]) -> dict[str, Any]:

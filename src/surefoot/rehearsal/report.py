@@ -174,6 +174,8 @@ class Rehearsal(ShownResult):
     ) -> dict[str, Any]:
         """The section of the page about one environment."""
         answers = self.answers[environment.name]
+        level = self.plan.rule.level
+        rejections = {name: candidate.rejections for name, candidate in answers.items()}
         prompts = {name: candidate.curves["sent_by_day"] for name, candidate in answers.items()}
         charts = [
             _draw_curves(
@@ -183,7 +185,13 @@ class Rehearsal(ShownResult):
                 note="The share of available decision points with a prompt; bands are 95 % intervals over trials.",
                 limits=(-3, 103),
             ),
-            _draw_rejections(answers),
+            _draw_intervals(
+                {name: interval for name, interval in rejections.items() if not np.isnan(interval.value)},
+                title="Power" if environment.effects else "Type I error",
+                x="% of trials in which the primary analysis finds an effect",
+                note=f"95 % intervals; the dashed line is the level of the test, {100 * level:g} %.",
+                level=level,
+            ),
         ]
         if environment.effects:  # Without an effect no outcome differs.
             gains = {name: candidate.mean("over_coin") for name, candidate in answers.items()}
@@ -269,18 +277,6 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
             }
         )
     return rows
-
-
-def _draw_rejections(answers: Answers) -> tuple[Markup, str]:
-    first = next(iter(answers.values()))
-    rejections = {name: candidate.rejections for name, candidate in answers.items()}
-    return _draw_intervals(
-        {name: interval for name, interval in rejections.items() if not np.isnan(interval.value)},
-        title="Type I error" if first.is_null else "Power",
-        x="% of trials in which the primary analysis finds an effect",
-        note=f"95 % intervals; the dashed line is the level of the test, {100 * first.level:g} %.",
-        level=first.level,
-    )
 
 
 def _draw_intervals(
