@@ -23,6 +23,10 @@ class Instant(sa.TypeDecorator[datetime]):
     impl = sa.BigInteger
     cache_ok = True
 
+    @property
+    def python_type(self) -> type[datetime]:
+        return datetime
+
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
         return None if value is None else to_microseconds(value)
 

@@ -7,18 +7,15 @@ in the export, and the reply of the API. A new field here is new in all four; it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import sqlalchemy as sa
 from pydantic import BaseModel, Field, create_model
 
 from surefoot.service.database.column_types import Instant, Serial
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 to_json = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 """Text that is equal for equal values."""
@@ -111,21 +108,6 @@ def make_columns() -> list[sa.Column[Any]]:
         )
         for name, stored in STORED.items()
     ]
-
-
-def export_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
-    """The exported fields of decisions as columns of a file; lists become text."""
-    import pyarrow as pa
-
-    types = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", "UTC")}
-    columns = {}
-    for name, alias in EXPORTED.items():
-        cells = [row[name] for row in rows]
-        if name in LISTS:
-            cells = ["; ".join(json.loads(cell)) for cell in cells]
-        arrow_type = next((types[kind] for kind in (KINDS[name], *get_args(KINDS[name])) if kind in types), pa.string())
-        columns[alias] = pa.array(cells, arrow_type)
-    return columns
 
 
 def make_reply(decision: Mapping[str, Any], action_name: str, warnings: list[str]) -> str:

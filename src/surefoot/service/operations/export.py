@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from surefoot.errors import InputError
 from surefoot.learning.pooling import make_pooling
 from surefoot.service.database.clock import now
 from surefoot.service.database.column_types import to_microseconds
-from surefoot.service.database.decision_record import export_columns
+from surefoot.service.database.decision_record import EXPORTED, LISTS
 from surefoot.service.database.schema import activations, decisions, outcomes, policies, staff_actions
 from surefoot.service.trial.states import count_times
 from surefoot.service.trial.trial import Trial, load_stored_study
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 ROWS = 5000
-"""So many rows are in memory at a time."""
+"""Rows in memory at a time."""
 FORMULA = r"^([=+\-@\t\r])"
 """What spreadsheets take for the beginning of a formula."""
 _own = sa.select(sa.func.count()).where(outcomes.c.decision_id == decisions.c.id)
@@ -56,13 +56,25 @@ def export_decisions(trial: Trial, path: Path, form: str) -> Export:
 
 def export_outcomes(trial: Trial, path: Path, form: str) -> Export:
     """Write every outcome that was ever sent, in the order of arrival: corrections, late ones, known missing ones."""
-    return _export(trial, sa.select(outcomes).order_by(outcomes.c.id), _outcome_table, path, form)
+    names = ("decision_id", "id", "proximal_outcome", "observed_at", "received_at", "late", "echoed_probability")
+    return _export_plain(trial, outcomes, names, path, form)
 
 
 def export_staff_actions(trial: Trial, path: Path, form: str) -> Export:
     """Write who did what, in the order in which it was done."""
-    ordered = sa.select(staff_actions).order_by(staff_actions.c.id)
-    return _export(trial, ordered, _make_action_table, path, form, texts=("subject", "detail"))
+    names = ("done_by", "done_at", "action", "subject", "detail")
+    return _export_plain(trial, staff_actions, names, path, form, texts=("subject", "detail"))
+
+
+def _export_plain(
+    trial: Trial, table: sa.Table, names: Sequence[str], path: Path, form: str, texts: Collection[str] = ()
+) -> Export:
+    def make_table(rows: list[Any]) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table({name: _make_column(table, name, rows) for name in names})
+
+    return _export(trial, sa.select(table).order_by(table.c.id), make_table, path, form, texts)
 
 
 EXPORTS = {"decisions": export_decisions, "outcomes": export_outcomes, "staff-actions": export_staff_actions}
@@ -121,6 +133,17 @@ def _neutralise_formulas(table: pa.Table, texts: Collection[str]) -> pa.Table:
     return table
 
 
+def _make_column(table: sa.Table, name: str, rows: list[Any]) -> pa.Array:
+    """A column of a file from a column of a table; lists become text."""
+    import pyarrow as pa
+
+    kinds = {datetime: pa.timestamp("us", "UTC"), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    cells = [row[name] for row in rows]
+    if table is decisions and name in LISTS:
+        cells = ["; ".join(json.loads(cell)) for cell in cells]
+    return pa.array(cells, kinds[table.c[name].type.python_type])
+
+
 def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
     import pyarrow as pa
 
@@ -128,7 +151,7 @@ def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
     named = trial_logs.make_columns(study, rows)
     moment = pa.timestamp("us", "UTC")
     further: dict[str, Any] = {
-        **export_columns(rows),
+        **{alias: _make_column(decisions, name, rows) for name, alias in EXPORTED.items()},
         "action_name": [study.actions.names[row["action"]] for row in rows],
         "outcome_timestamp": pa.array([row["observed_at"] for row in rows], moment),
         "outcomes_sent": pa.array([row["outcomes_sent"] for row in rows], pa.int64()),
@@ -146,30 +169,6 @@ def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
             values if isinstance(values, pa.Array) else pa.array(values, pa.string())
         )
     return pa.table(named)
-
-
-def _outcome_table(rows: list[Any]) -> pa.Table:
-    import pyarrow as pa
-
-    moment = pa.timestamp("us", "UTC")
-    kinds = {
-        "decision_id": pa.string(),
-        "id": pa.int64(),
-        "proximal_outcome": pa.float64(),
-        "observed_at": moment,
-        "received_at": moment,
-        "late": pa.bool_(),
-        "echoed_probability": pa.float64(),
-    }
-    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
-
-
-def _make_action_table(rows: list[Any]) -> pa.Table:
-    import pyarrow as pa
-
-    text = pa.string()
-    kinds = {"done_by": text, "done_at": pa.timestamp("us", "UTC"), "action": text, "subject": text, "detail": text}
-    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
 SECTION = re.compile(r"^[ \t]*\[collection\][^\n]*\n(?:(?![ \t]*\[)[^\n]*\n)*", re.MULTILINE)
