@@ -89,8 +89,8 @@ def test_the_cap_moves_tuples_and_the_intervals_know_it():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["accb", "ro-accb"])
 def test_pooled_critic_intervals_cover(name):
-    """500 studies; each coefficient within 92–98 %."""
-    found = coverage(name, 500, 40, 30, seed=7)
+    """250 studies; each coefficient within 92–98 %."""
+    found = coverage(name, 250, 40, 30, seed=7)
     assert ((found >= 0.92) & (found <= 0.98)).all(), found
 
 

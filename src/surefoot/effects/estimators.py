@@ -16,9 +16,8 @@ from surefoot.effects.analysis import Floats
 from surefoot.effects.estimating_equations import Estimate, EstimatingEquation, Evaluation, find_root, solve
 from surefoot.effects.excursion_batch import ExcursionBatch
 from surefoot.errors import InputError, did_you_mean
+from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
 
-NORMAL_MAD = 1.4826
-"""The standard deviation of normal values in median absolute deviations."""
 STEPS = 500
 Influence = Callable[[Floats], tuple[Floats, Floats]]
 """ψ and ψ′ of residuals."""
@@ -248,7 +247,7 @@ def estimate_robustly(batch: ExcursionBatch, loss: str) -> Estimate:
     all_rows = slice(0, len(design.batch))
     theta = find_root(EstimatingEquation(design.names, evaluate, np.zeros(len(design.names))), [all_rows])
     rows = evaluate(theta, all_rows)
-    scale = NORMAL_MAD * np.median(np.abs(rows.residual - np.median(rows.residual)))
+    scale = MAD_TO_STANDARD_DEVIATION * np.median(np.abs(rows.residual - np.median(rows.residual)))
     if scale == 0:
         raise InputError("more than half of the residuals are equal: there is no robust scale; leave the robust losses out")
 

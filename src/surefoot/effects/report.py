@@ -21,7 +21,7 @@ from surefoot.inference.intervals import Interval, adjust_p_values
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.outcomes_by_action import describe_flags
 from surefoot.reports.numbers import format_beside, format_interval, format_number
-from surefoot.reports.summaries import WIDTH, ShownResult, latex_table
+from surefoot.reports.summaries import WIDTH, ShownResult, latex_table, to_plain
 from surefoot.screening.screen import Screen
 
 if TYPE_CHECKING:
@@ -158,12 +158,11 @@ class ScreenedEffect:
         return [text]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, for JSON."""
         return {
             "flags": self.screen.list_counts(),
-            "with_screen": [asdict(row) for row in self.reported],
-            "without_screen": None if self.without is None else [asdict(row) for row in self.without],
-            "flagged_outcomes_removed": None if self.removed is None else [asdict(row) for row in self.removed],
+            "with_screen": self.reported,
+            "without_screen": self.without,
+            "flagged_outcomes_removed": self.removed,
             "notable": self.notable,
         }
 
@@ -228,19 +227,20 @@ class EffectsReport(ShownResult):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        return {
+        numbers = {
             "verdict": self.verdict,
-            "checks": [asdict(check) for check in self.checks],
+            "checks": self.checks,
             "screen": None if self.screened is None else self.screened.to_dict(),
             "estimator": self.estimator,
-            "effects": [asdict(row) for row in self.table],
-            "joint_tests": {name: asdict(test) for name, test in self.joint.items()},
-            "other_treatment_of_missing": [asdict(row) for row in self.other_missing],
-            "sensitivity": [asdict(row) for row in self.sensitivity],
-            "quality": self.quality.to_dict(),
-            "sentences": list(self.sentences),
-            "notes": list(self.notes),
+            "effects": self.table,
+            "joint_tests": self.joint,
+            "other_treatment_of_missing": self.other_missing,
+            "sensitivity": self.sensitivity,
+            "quality": self.quality,
+            "sentences": self.sentences,
+            "notes": self.notes,
         }
+        return {name: to_plain(value) for name, value in numbers.items()}
 
     def to_latex(self) -> str:
         """The table as a LaTeX tabular that needs the package booktabs."""

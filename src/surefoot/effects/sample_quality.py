@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.effects.analysis import INTERCEPT
-from surefoot.effects.estimators import NORMAL_MAD, estimate_wcls, fit_least_squares
+from surefoot.effects.estimators import estimate_wcls, fit_least_squares
 from surefoot.effects.excursion_batch import ExcursionBatch
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, t_interval
+from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
 from surefoot.reports.numbers import format_interval, format_number
 
 TAIL = 3.0
@@ -37,10 +37,6 @@ class ShareByAction:
         if self.effect is None:
             return by_action
         return f"{by_action}; effect of treatment {format_number(self.effect.value)} ({format_interval(self.effect)})"
-
-    def to_dict(self) -> dict[str, Any]:
-        effect = None if self.effect is None else self.effect._asdict()
-        return {"rows": self.rows, "happened": self.happened, "effect": effect}
 
 
 @dataclass(frozen=True)
@@ -70,10 +66,6 @@ class SampleQuality:
             lines.append(f"Extreme outcomes (beyond {TAIL:g} robust standard deviations): {self.tail}.")
         return [*lines, f"Effective share of the sample: {100 * self.effective_share:.0f} %."]
 
-    def to_dict(self) -> dict[str, Any]:
-        tail = None if self.tail is None else self.tail.to_dict()
-        return {**asdict(self), "missing": self.missing.to_dict(), "tail": tail}
-
 
 def assess_sample(batch: ExcursionBatch) -> SampleQuality:
     """Count rows, missing outcomes and extreme outcomes."""
@@ -84,7 +76,7 @@ def assess_sample(batch: ExcursionBatch) -> SampleQuality:
     if len(np.unique(counted.outcome[:1000])) > 2:
         residual = counted.outcome - fit_least_squares(counted.controls, counted.outcome) @ counted.controls
         distance = np.abs(residual - np.median(residual))
-        extreme = distance > TAIL * NORMAL_MAD * np.median(distance)
+        extreme = distance > TAIL * MAD_TO_STANDARD_DEVIATION * np.median(distance)
         tail = _count_by_action(counted, np.ones(len(counted), dtype=bool), extreme)
     return SampleQuality(
         rows=len(batch),

@@ -61,7 +61,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     read = study.read(path)
     require_stated_probabilities(read, study)
     frame = _make_frame(study, settings, read, path)
-    options = _list_options(study, settings, read)
+    options = _list_options(study, settings, read.logs.names.available)
     options["moderators"] = expand_terms(study, settings.moderators)
     report = analyse(
         frame,
@@ -79,7 +79,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     return replace(report, quality=quality, screened=_compare_screens(study, settings, read, path, report))
 
 
-def _list_options(study: Study, settings: EffectsSection, read: StudyLogs) -> Options:
+def _list_options(study: Study, settings: EffectsSection, available: str) -> Options:
     """Of the average effect; the outcome has the reward's own transform unless another is named."""
     outcome = settings.outcome or study.reward.column
     transform = study.reward.transform if outcome == study.reward.column else "none"
@@ -90,7 +90,7 @@ def _list_options(study: Study, settings: EffectsSection, read: StudyLogs) -> Op
         treatment=study.actions.column,
         probability=study.columns.probability or TAKEN,
         probability_of="action taken",
-        available=read.logs.names.available,
+        available=available,
         controls=expand_terms(study, settings.controls),
         numerator=settings.numerator,
         future=settings.future,
@@ -116,7 +116,7 @@ def _compare_screens(
     def estimate(**changes: bool) -> tuple[EffectRow, ...]:
         other = study.model_copy(update={"screen": section.model_copy(update=changes)})
         logs = other.read(path)
-        options = _list_options(other, settings, logs)
+        options = _list_options(other, settings, logs.logs.names.available)
         if settings.moderators and isinstance(settings.numerator, str):
             options["numerator"] = None  # It depends on the moderators.
         average = analyse(
@@ -240,20 +240,13 @@ def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
         f"The primary analysis ({settings.estimator} of {settings.outcome or column}) needs more than state and reward: "
         f"weighted and centred least squares of {column} stands in for it."
     )
-    analysis = Analysis(
-        participant=study.columns.participant,
-        time=study.columns.time,
+    analysis = replace(
+        Analysis(**_list_options(study, settings, study.columns.available or "available")),
         outcome=column,
-        treatment=study.actions.column,
-        probability=study.columns.probability or TAKEN,
-        probability_of="action taken",
-        available=study.columns.available or "available",
-        controls=expand_terms(study, settings.controls),
+        transform="none",
         numerator=None if unknown else settings.numerator,
         lag=settings.lags[0],
-        future=settings.future,
         missing_as=None if other else settings.missing_as,
-        actions=study.actions.names,
     )
     return analysis, "wcls" if other else settings.estimator, note if other or unknown else ""
 
@@ -273,5 +266,4 @@ def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis
     columns[analysis.available or "available"] = logs.available
     # Numbers sort faster than other ids.
     columns[analysis.participant] = np.asarray(logs.participant_index)
-    frame = make_frame(columns, "pyarrow")
-    return fit_analysis(frame, replace(analysis, transform="none"), estimator=estimator, check_draws=False)
+    return fit_analysis(make_frame(columns, "pyarrow"), analysis, estimator=estimator, check_draws=False)

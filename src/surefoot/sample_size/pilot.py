@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, ratio_interval, sum_by_participant
 from surefoot.log_checks import check_logs, list_warnings
+from surefoot.reports.summaries import to_plain
 
 if TYPE_CHECKING:
     from surefoot.study import Study, StudyLogs
@@ -51,7 +52,7 @@ class Pilot:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        return {**asdict(self), "estimates": {name: interval._asdict() for name, interval in self.estimates.items()}}
+        return dict(to_plain(self))
 
 
 def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: bool = False) -> Pilot:
