@@ -1,4 +1,4 @@
-"""The small dirty trial of `surefoot demo`: simulated people, and what phones, watches and hasty thumbs do to their data."""
+"""The small dirty trial of `surefoot demo`: simulated people, with artefacts of phones, watches and careless answers."""
 
 from __future__ import annotations
 
@@ -38,37 +38,37 @@ def study_text() -> str:
 
 
 def plan_text() -> str:
-    """The commented `rehearsal.toml` of the trial that may follow."""
+    """The commented `rehearsal.toml` of a following trial."""
     return files("surefoot.datasets").joinpath("demo_rehearsal.toml").read_text(encoding="utf-8")
 
 
 def describe_trial() -> str:
-    """What is simulated, and what is wrong with it, in words."""
+    """The simulation and its artefacts in words."""
     schedule = f"{PEOPLE} people were asked {len(HOURS)} times a day for {DAYS} days."
     coin = (
         "A fair coin decided whether a suggestion to walk was sent, and a watch counted the steps of the next three hours."
     )
     dirt = (
-        f"at {UNWORN:.0%} of the decision points the watch was not worn and said 0",
+        f"at {UNWORN:.0%} of the decision points the watch was not worn and reported 0",
         f"at {DEAD:.0%} the phone's temperature sensor was dead and repeated its last value",
-        f"at {CARELESS:.0%} all sliders were left at one place",
+        f"at {CARELESS:.0%} all sliders were left at the same position",
         f"at {BUMPS:.0%} a bumpy ride counted as steps",
         f"and {LOST:.0%} of the outcomes were lost",
     )
-    truth = "A suggestion helps a little, more in warm weather and more those who are motivated; it also tires."
+    truth = "A suggestion helps a little, more in warm weather and more when people are motivated; it also tires them."
     return f"{schedule} {coin} The data are as dirty as real ones: {', '.join(dirt)}. {truth}".replace("%", " %")
 
 
 def simulate_logs(seed: int = 0) -> pa.Table:
-    """The logs of the trial, dirty, as one would get them.
+    """The logs of the trial, with artefacts.
 
     People are those of `HeartSteps`, each with coefficients of their own. On the scale of log(steps + 50) a suggestion adds
-    125 / 1,500 at once and more to the motivated; it also makes tired, which costs steps later.
+    125 / 1,500 at once and more for motivated people; it also tires them, which costs steps later.
 
     Parameters
     ----------
     seed
-        Of everything that is drawn.
+        Of all random numbers.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def simulate_logs(seed: int = 0) -> pa.Table:
 
 
 def _walk(people: HeartSteps, seed: np.random.SeedSequence, sent: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """States (people, decision points, 3) and rewards of people to whom this was sent."""
+    """States (people, decision points, 3) and rewards of people with these prompts."""
     course = people.start(seed=seed)
     for action in sent.T.astype(np.int64):
         course.step(action[None], np.full((1, PEOPLE), SEND))
@@ -128,7 +128,7 @@ def _spoil(temperature: Floats, steps: Floats, seed: np.random.SeedSequence) -> 
 
 
 def _answer(states: Floats, rng: np.random.Generator) -> dict[str, Floats]:
-    """Three sliders from 0 to 100; the careless leave them all at one place."""
+    """Three sliders from 0 to 100; careless answers leave them all at the same position."""
     shape = states.shape[:-1]
     sliders = {
         "motivated": 50 + 16 * states[..., 1],

@@ -1,8 +1,8 @@
-"""How figures look: one style, in colours that colour-blind readers can tell apart, by day and by night.
+"""The style of figures: colours that colour-blind readers can distinguish, in light and dark mode.
 
-The colours by day are those of Okabe and Ito (2008), with brown and navy for lines where their yellow and sky blue are too
-pale on white; those by night are lighter ones. Figures are drawn in `LIGHT`. In a page, and in a file of their own, each
-colour becomes a CSS variable, so that the same drawing follows the reader's dark mode.
+The light colours are those of Okabe and Ito (2008), with brown and navy for lines where their yellow and sky blue are too
+pale on white. Figures are drawn in `LIGHT`. In a page or an SVG file each colour becomes a CSS variable, so that the same
+drawing follows the reader's dark mode.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, BROWN, NAVY, GREY, INK, GRID, PAPER = 
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, BROWN, NAVY)
 """For the lines of one plot, in this order; yellow and sky are for areas only."""
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "labelcolor": INK}
-"""How a legend looks that `add_legend` cannot make."""
+"""The style of a legend that `add_legend` cannot make."""
 
 
 def new_figure(
@@ -70,14 +70,14 @@ def new_figure(
 
 
 def thin_out(values: NDArray[Any], most: int = 300) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Ranks from 1 on and values, sorted; of very many only as many as the eye can tell apart, evenly spaced."""
+    """Ranks from 1 and sorted values; of many values an evenly spaced sample."""
     ordered = np.sort(values)
     chosen = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), most)).round().astype(np.int64))
     return chosen + 1, ordered[chosen]
 
 
 def describe_sample(shown: int, total: int, things: str) -> str:
-    """A sentence for the note below a picture that does not show everything; empty where it does.
+    """A sentence for the note below a figure of a sample; empty where the figure shows everything.
 
     >>> describe_sample(300, 100_000, "people")
     ' Shown are 300 of 100,000 people, evenly spaced.'
@@ -93,12 +93,14 @@ def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
 
 
 def add_legend(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
-    """What the marks of the axes mean, below the figure, where it covers nothing."""
+    """A legend below the figure, where it covers nothing."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **LEGEND)
 
 
 def interval_bars(intervals: Sequence[Any], scale: float = 1.0) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Values and, for `errorbar`, how far their intervals reach below and above; no bar where an interval has no ends."""
-    values, low, high = scale * np.array([(part.value, part.low, part.high) for part in intervals]).reshape(-1, 3).T
+    """Values and, for `errorbar`, the distances to the ends of their intervals; 0 where an interval has no ends."""
+    values, low, high = (
+        scale * np.array([(interval.value, interval.low, interval.high) for interval in intervals]).reshape(-1, 3).T
+    )
     return values, np.nan_to_num(np.stack([values - low, high - values]))

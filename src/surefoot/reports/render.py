@@ -42,11 +42,11 @@ def render(template: str, *, package: str = "surefoot.reports", **context: Any) 
 
 
 FRAME = ("ink", "grey", "grid")
-"""What belongs to the page rather than to the data."""
+"""Colours of the page rather than of the data."""
 
 
 def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Markup:
-    """A figure as SVG inside the page, the same bytes for the same figure; `description` is for those who cannot see it.
+    """A figure as SVG inside the page, the same bytes for the same figure; `description` is for screen readers.
 
     An image inside it (`raster`) cannot follow dark mode, so the legend that explains its colours does not either.
     """
@@ -60,7 +60,7 @@ def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Mar
     text = buffer.getvalue()
     drawing = text[text.index("<svg") :]
     drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
-    # What nobody gave a colour is black, which is not written down.
+    # Black is the default and is not written down.
     drawing = drawing.replace("<svg ", f'<svg role="img" aria-label="{Markup.escape(description)}" fill="{INK}" ', 1)
     for name in FRAME if raster else LIGHT:
         drawing = drawing.replace(LIGHT[name], f"var(--{name})")
@@ -68,7 +68,7 @@ def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Mar
 
 
 def save_svg(figure: Figure, path: Path, description: str) -> None:
-    """Write a figure as an SVG file of its own, on paper of its own: it too follows the dark mode of whoever looks at it."""
+    """Write a figure as an SVG file of its own, with its own background; it follows the reader's dark mode too."""
     day, night = (" ".join(f"--{name}: {colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))
     style = f"<style>:root {{ {day} }} @media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}</style>"
     paper = '<rect width="100%" height="100%" fill="var(--paper)"/>'
