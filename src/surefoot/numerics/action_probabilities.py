@@ -98,11 +98,11 @@ def probability_of_largest(mean: Array, covariance: Array) -> Array:
     xp = array_namespace(mean)
     size = mean.shape[-1]
     if size == 1:
-        # One value against zero; of a single decision, too, this takes few operations.
+        # One value against zero: few operations, because single decisions wait for it.
         variance = covariance[..., 0]
         known = variance <= 0
-        unsure = xp.clip(mean / xp.sqrt(xp.where(known, 1.0, variance)), -CERTAIN, CERTAIN)
-        limit = xp.where(known, xp.where(mean > 0, CERTAIN, -CERTAIN), unsure)
+        limit = mean / xp.sqrt(xp.where(known, 1e-300, variance))
+        limit = xp.where(known & (mean == 0), -CERTAIN, limit)
         return normal_cdf(xp.concat([-limit, limit], axis=-1))
     means = xp.reshape(mean, (-1, size))
     covariances = xp.reshape(covariance, (-1, size, size))

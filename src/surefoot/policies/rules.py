@@ -361,6 +361,9 @@ class _Posterior(DecisionRule):
             return total
 
         def evaluate(state: State) -> Iterable[Array]:
+            if others == 1:
+                weights = self.weigh(means(0, state)[..., None], covary(0, 0, state)[..., None, None])
+                return [weights[..., 0], weights[..., 1]]
             pairs = {(a, b): covary(a, b, state) for a in range(others) for b in range(a + 1)}
             rows = [xp.stack([pairs[max(a, b), min(a, b)] for b in range(others)], axis=-1) for a in range(others)]
             mean = xp.stack([means(a, state) for a in range(others)], axis=-1)
