@@ -18,7 +18,6 @@ import surefoot as sf
 from surefoot import fitting
 from surefoot.fitting import FittedStudy, fit_study, parts
 from surefoot.fitting import folder as fit_folder
-from surefoot.policies import policies
 from tests.interrupts import heed_interrupts
 
 STUDY = """
@@ -98,7 +97,6 @@ def test_parts_of_any_size_give_what_one_fit_in_memory_gives(table, method, rows
 def test_parts_are_put_together(table, text, merged, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "PART_ROWS", 130)
     monkeypatch.setattr(fit_folder, "MERGED_PEOPLE", merged)
-    monkeypatch.setattr(policies, "PIECE", 3)
     folder = one_file_per(table, tmp_path / "people", "participant", 5)
     if text:
         for path in folder.iterdir():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.atomic_files import atomic_write
+from surefoot.atomic_files import atomic_write, write_texts
 from surefoot.data.file_formats import open_parquet, read_parquet
 from surefoot.data.frames import find_positions, match_columns
 from surefoot.data.locations import Location, list_parquet, locate
@@ -24,8 +24,6 @@ from surefoot.policies.training import FiledTraining, Training, add_fingerprints
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
-PIECE = 4096
-"""So many people are written at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,12 +205,8 @@ class Policies:
         participants = np.asarray(["everyone"]) if self.participants is None else self.participants
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
         if path.suffix == ".json":
-            columns = {"participants": participants, **flat}
-
-            def pieces(name: str) -> Iterator[list[Any]]:
-                return (columns[name][at : at + PIECE].tolist() for at in range(0, len(participants), PIECE))
-
-            _write_json(path, header, list(columns), pieces)
+            columns = {"participants": participants.tolist(), **{name: values.tolist() for name, values in flat.items()}}
+            write_texts({path: json.dumps({**header, **columns}, allow_nan=False) + "\n"})
         elif path.suffix == ".parquet":
             import pyarrow as pa
             from pyarrow import parquet
@@ -227,42 +221,6 @@ class Policies:
                 parquet.write_table(table, temporary)
         else:
             raise InputError(f"{path}: policies are saved as .json or .parquet")
-
-
-def join_metadata(parts: Sequence[dict[bytes, bytes]]) -> dict[bytes, bytes]:
-    """What Parquet files of different people's policies say of themselves, for all of them in one file."""
-    headers = [json.loads(part[b"surefoot"]) for part in parts]
-    known = [header["training"] for header in headers]
-    training = None if None in known else add_fingerprints(known)
-    return {b"surefoot": json.dumps({**headers[0], "training": training}).encode()}
-
-
-def parquet_to_json(source: Path, target: Path) -> None:
-    """Copy saved policies to the other format without having them all in memory."""
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(source) as file:
-        header = json.loads(file.schema_arrow.metadata[b"surefoot"])
-
-        def pieces(name: str) -> Iterator[list[Any]]:
-            column = "participant" if name == "participants" else name
-            return (batch.column(0).to_pylist() for batch in file.iter_batches(PIECE, columns=[column]))
-
-        _write_json(target, header, ["participants", *header["shapes"]], pieces)
-
-
-def _write_json(
-    path: Path, header: dict[str, Any], columns: list[str], pieces: Callable[[str], Iterator[list[Any]]]
-) -> None:
-    """One JSON object, its lists written piece by piece: a million people's numbers as Python objects would fill memory."""
-    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(header)[:-1])
-        for name in columns:
-            file.write(f", {json.dumps(name)}: [")
-            for number, piece in enumerate(pieces(name)):
-                file.write((", " if number else "") + json.dumps(piece, allow_nan=False)[1:-1])
-            file.write("]")
-        file.write("}\n")
 
 
 def load(path: str | Location) -> Policies:
@@ -294,7 +252,10 @@ def load(path: str | Location) -> Policies:
     if not path.exists():
         raise InputError(f"{path}: there is no such file; check the name and the folder")
     try:
-        header, columns = _read_json(path) if path.suffix == ".json" else _read_parquet(path)
+        if path.suffix == ".json":
+            header = columns = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            header, columns = _read_parquet(path)
         if header.get("format") != FORMAT:
             raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
         arrays = {
@@ -304,10 +265,15 @@ def load(path: str | Location) -> Policies:
         if any(len(values) != len(participants) or not np.isfinite(values).all() for values in arrays.values()):
             raise ValueError("its numbers are not complete and finite")
         kind = find_rule(header["kind"])
-        names = tuple(header["actions"]), tuple(header["states"])
-        training = FiledTraining(header["training"]) if header.get("training") else None
-        made = Policies(None if header["pooled"] else participants, kind(**arrays), *names, header.get("made_for"), training)
-        return made if header.get("anybody") is None else replace(made, anybody=_read_anybody(header))
+        return Policies(
+            participants=None if header["pooled"] else participants,
+            rule=kind(**arrays),
+            action_names=tuple(header["actions"]),
+            state_names=tuple(header["states"]),
+            made_for=header.get("made_for"),
+            training=FiledTraining(header["training"]) if header.get("training") else None,
+            anybody=None if header.get("anybody") is None else _read_anybody(header),
+        )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
 
@@ -320,19 +286,17 @@ def _read_anybody(header: dict[str, Any]) -> DecisionRule:
     return find_rule(header["kind"])(**arrays)
 
 
-def _read_json(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return content, content
-
-
 def _read_parquet(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:
     if path.is_dir():
+        table = read_parquet(path).sort_by("participant")
         schemas = [open_parquet(file).schema_arrow for file in list_parquet(path)]
-        metadata = join_metadata([schema.metadata or {} for schema in schemas])
-        table = read_parquet(path).sort_by("participant").replace_schema_metadata(metadata)
+        headers = [json.loads((schema.metadata or {})[b"surefoot"]) for schema in schemas]
+        fingerprints = [header["training"] for header in headers]
+        training = None if None in fingerprints else add_fingerprints(fingerprints)
+        header = {**headers[0], "training": training}
     else:
         table = read_parquet(path)
-    header = json.loads((table.schema.metadata or {})[b"surefoot"])
+        header = json.loads((table.schema.metadata or {})[b"surefoot"])
     columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in header["shapes"]}
     return header, {**columns, "participants": table["participant"].to_pylist()}
 
