@@ -13,9 +13,14 @@ from pathlib import Path
 import numpy as np
 
 import surefoot as sf
-from surefoot.learning.moments import Moments
-from surefoot.learning.pooling.mixed_effects import Likelihood
-from surefoot.learning.pooling.reml import LEAST, fit_mixed_effects, profile_spread, search_spread
+from surefoot.learning.pooling.mixed_effects import (
+    LEAST,
+    Likelihood,
+    Moments,
+    fit_mixed_effects,
+    profile_spread,
+    search_spread,
+)
 
 SEED = 90_000
 PEOPLE, POINTS = 1000, 210

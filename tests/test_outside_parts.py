@@ -17,7 +17,7 @@ from surefoot.evaluation import ESTIMATORS, Estimator, evaluate, register_estima
 from surefoot.explain import explain
 from surefoot.learning.critics import CRITICS, Critic, Removal, RemovingCritic, fit_ridge, register_critic
 from surefoot.learning.filters import FILTERS, Filter, register_filter
-from surefoot.learning.penalty_units import PENALTY_UNITS, AbsoluteUnits
+from surefoot.learning.penalties import PENALTY_UNITS, AbsoluteUnits
 from surefoot.learning.pooling import POOLINGS, Person, register_pooling
 from surefoot.learning.rules import RULE_LEARNERS, RuleLearner, register_rule_learner
 from surefoot.numerics.masked_quantiles import scaled_mad
@@ -357,7 +357,7 @@ class TenfoldUnits(AbsoluteUnits):
 
 
 def test_a_unit_of_penalties_is_found_by_its_name(logs):
-    PENALTY_UNITS.register(TenfoldUnits())
+    PENALTY_UNITS.register(TenfoldUnits)
     try:
         fitted = sf.method("linucb", penalty_units="tenfold", critic_penalty=3.0).fit(logs)
     finally:

@@ -26,7 +26,7 @@ from surefoot.experiments.coefficient_errors import (
     summarise_errors,
     tabulate_scenarios,
 )
-from surefoot.learning.critics.ridge import ridge
+from surefoot.learning.critics.critic import ridge
 from surefoot.policies.features import critic_features
 
 SMALL = (Scene("clean"), Scene("prompted", 0.2))

@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import check_grad
 from scipy.special import softmax
 
-from surefoot.learning.actor_objective import gain, gain_gradient_curvature
+from surefoot.learning.actor import gain, gain_gradient_curvature
 from surefoot.numerics.action_probabilities import boltzmann
 from tests.problems import actor_problems
 from tests.reference import literal

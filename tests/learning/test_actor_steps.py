@@ -8,12 +8,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import approx_fprime
 
 from surefoot.learning import actor
-from surefoot.learning.actor import ActorFit, _Point, _Problem
-from surefoot.learning.actor_objective import gain
+from surefoot.learning.actor import ActorFit, _Point, _Problem, gain
 from tests.problems import actor_problems, trade_off_problems
 from tests.reference import literal
 
 PENALTY = 0.02
+
+
+def find_size(curvature):
+    return np.sqrt((curvature**2).sum(axis=(1, 2)))
 
 
 def make_point(rng, people, size, curvature=None):
@@ -42,7 +45,7 @@ def value_of(problem, theta):
 def test_a_free_step_solves_the_damped_system():
     rng = np.random.default_rng(0)
     point, damping = make_point(rng, 4, 3), np.array([0.0, 0.5, 2.0, 0.0])
-    step, kept = actor._newton_step(point, actor._norm(point.curvature), damping.copy(), False)
+    step, kept = actor._newton_step(np, point, find_size(point.curvature), damping.copy(), False)
     assert_array_equal(kept, damping)
     system = -point.curvature + damping[:, None, None] * np.eye(3)
     assert_allclose(step, np.linalg.solve(system, point.gradient[..., None])[..., 0], rtol=1e-9)
@@ -52,13 +55,13 @@ def test_damping_is_raised_until_the_system_is_definite():
     """First 0.1 of the size, then four times as much, until all curvature points down."""
     rng = np.random.default_rng(1)
     point = make_point(rng, 3, 3, np.stack([np.diag([1.0, -2.0, -2.0]), np.diag([-1.0, -1.0, -1.0]), np.diag([8.0, -6, 0])]))
-    size = actor._norm(point.curvature)
+    size = find_size(point.curvature)
     assert_allclose(size, [3.0, np.sqrt(3), 10.0])
-    step, damping = actor._newton_step(point, size, np.zeros(3), False)
+    step, damping = actor._newton_step(np, point, size, np.zeros(3), False)
     assert_allclose(damping, [1.2, 0.0, 16.0])
     system = -point.curvature + damping[:, None, None] * np.eye(3)
     assert_allclose(step, np.linalg.solve(system, point.gradient[..., None])[..., 0], rtol=1e-9)
-    _, damping = actor._newton_step(point, size, np.array([0.6, 0.0, 0.6]), False)
+    _, damping = actor._newton_step(np, point, size, np.array([0.6, 0.0, 0.6]), False)
     assert_allclose(damping, [2.4, 0.0, 9.6])
 
 
@@ -71,7 +74,7 @@ def test_a_step_on_the_boundary_is_that_of_lagrange(along):
     across = np.eye(3) - unit[:, :, None] * unit[:, None, :]
     curvature = across @ point.curvature @ across + along * unit[:, :, None] * unit[:, None, :]
     point, damping = replace(point, curvature=curvature), np.array([0.0, 0.0, 0.3, 0.0])
-    step, kept = actor._newton_step(point, actor._norm(curvature), damping.copy(), True)
+    step, kept = actor._newton_step(np, point, find_size(curvature), damping.copy(), True)
     assert_array_equal(kept, damping)
     for one in range(4):
         system = np.block(
@@ -87,7 +90,7 @@ def test_a_step_on_the_boundary_is_that_of_lagrange(along):
 def judge(value, rise, promised, gradient=1.0, before=1.0):
     now = _Point(*(np.zeros((1, 1, 2)), np.array([value]), np.array([[0.0, before]])), *[np.zeros(1)] * 3)
     trial = _Point(*(np.zeros((1, 1, 2)), np.array([value + rise]), np.array([[gradient, 0.0]])), *[np.zeros(1)] * 3)
-    kept, better, ended = actor._judge_step(now, trial, np.array([promised]))
+    kept, better, ended = actor._judge_step(np, now, trial, np.array([promised]))
     return float(kept[0]), bool(better[0]), bool(ended[0])
 
 
@@ -119,7 +122,7 @@ def test_where_the_promise_drowns_in_rounding_the_gradient_judges(value):
     ],
 )
 def test_damping_follows_what_was_kept(damping, kept, better, expected):
-    found = actor._adapt_damping(np.array([damping]), np.array([kept]), np.array([better]), np.array([500.0]))
+    found = actor._adapt_damping(np, np.array([damping]), np.array([kept]), np.array([better]), np.array([500.0]))
     assert_allclose(found, [expected])
 
 
@@ -313,7 +316,7 @@ def test_problem_of_some_people_keeps_the_radius():
     _, problem, *_ = pose(radius=0.3)
     assert isinstance(problem.of(np.array([2])), _Problem) and problem.of(np.array([2])).radius == 0.3
     some = problem.of(np.array([3, 1, 4])).of(np.array([2, 0]))
-    (_, z, stakes), *_ = some.list_parts()
+    ((_, z, stakes),) = some.chunks
     assert_array_equal(z, z_of(problem)[[4, 3]])
     assert_array_equal(stakes, problem.stakes[[4, 3]])
     assert_array_equal(some.metric, problem.metric[[4, 3]])

@@ -5,11 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import surefoot as sf
-from surefoot.learning.actor import optimise
-from surefoot.learning.actor_objective import gain_gradient_curvature
+from surefoot.learning.actor import gain_gradient_curvature, optimise
 from surefoot.learning.critics.capped import fit_capped
+from surefoot.learning.critics.critic import fit_ridge
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
-from surefoot.learning.critics.ridge import fit_ridge
 from surefoot.learning.filters import hampel, kalman
 from surefoot.numerics.action_probabilities import mean_of_logistic, probability_of_largest
 from surefoot.numerics.arrays import find_engine

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 import surefoot as sf
 from surefoot.inference.sandwich import compute_influences
-from surefoot.learning.priors import list_coefficient_names, place_prior, write_prior
+from surefoot.learning.penalties import list_coefficient_names, place_prior, write_prior
 from surefoot.policies.features import critic_feature_names, critic_features
 from tests.problems import three_actions
 

@@ -148,7 +148,7 @@ def prior(
 ) -> None:
     """Estimate the prior of a method that samples from the posterior from pilot data, as [method.prior] for the study."""
     from surefoot.inference.pilot_priors import estimate_prior
-    from surefoot.learning.priors import write_prior
+    from surefoot.learning.penalties import write_prior
     from surefoot.learning.rules import PosteriorSampler
 
     loaded = LoadedStudy(pilot, study)

@@ -38,7 +38,7 @@ from surefoot.evaluation.values import LongRunValue
 from surefoot.inference.intervals import Interval, sum_by_participant, t_interval
 from surefoot.learning.critics import Critic
 from surefoot.learning.horizon.transitions import TransitionData, find_transitions, judge_rows
-from surefoot.learning.penalty_units import find_penalty_units
+from surefoot.learning.penalties import StandardUnits
 from surefoot.learning.pooling import make_pooling
 from surefoot.numerics.arrays import NUMPY
 from surefoot.policies.features import critic_features
@@ -76,7 +76,7 @@ class LongRunLogs:
         transitions = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary)
         everything = np.ones(len(logs.state_names))
         data = TransitionData(logs, everything, np.ones(len(logs)), NUMPY, transitions)
-        units = find_penalty_units("standard")
+        units = StandardUnits()
         judged = judge_rows(data, critic, make_pooling("all"), everything, units)
         following = transitions.following
         pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.weights != 0)

@@ -31,8 +31,8 @@ from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, 
 from surefoot.evaluation.long_run import LongRunLogs, value_long_run
 from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, LongRunValue, OffPolicy, Overlap, Value
 from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant
+from surefoot.learning.batch import Learnable
 from surefoot.learning.critics import Critic, make_critic
-from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.methods import Method
 from surefoot.log_checks import Check, check_logs
 from surefoot.reports.numbers import RewardUnit

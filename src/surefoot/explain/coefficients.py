@@ -13,7 +13,7 @@ from surefoot.inference.intervals import Interval, describe_roughness, mean_inte
 from surefoot.inference.participant_intervals import bootstrap_coefficients, count_affordable, draw_coefficients
 from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
 from surefoot.learning.methods import Method
-from surefoot.learning.pooling.reml import profile_spread
+from surefoot.learning.pooling.mixed_effects import profile_spread
 from surefoot.numerics.parallel import Progress
 from surefoot.policies.features import critic_feature_names
 from surefoot.reports.numbers import format_interval, format_number, format_value

@@ -21,7 +21,7 @@ from surefoot.data.log_table import LogFile, LogLayout, LogTable, concatenate, n
 from surefoot.data.mean_weights import MeanWeights
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
-from surefoot.learning.diagnostics import Learnable
+from surefoot.learning.batch import Learnable
 from surefoot.learning.methods import Method
 from surefoot.log_checks import CHECKS, check_logs, list_warnings
 from surefoot.log_checks.probabilities import check_balance, check_mean_weights

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.intervals import Interval, ratio_interval
-from surefoot.learning.forgetting import count_back
+from surefoot.learning.batch import count_back
 from surefoot.numerics.batched_cholesky import solve
 from surefoot.policies.features import critic_features
 

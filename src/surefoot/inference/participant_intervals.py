@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import CONFIDENCE, t_quantile
-from surefoot.learning.batch import FEW_FEATURES
-from surefoot.learning.forgetting import discount_rows
+from surefoot.learning.batch import FEW_FEATURES, discount_rows
 from surefoot.learning.horizon.horizon import JointFit
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import NUMPY

@@ -19,8 +19,8 @@ from surefoot.errors import FitWarning, InputError
 from surefoot.inference.sandwich import compute_influences
 from surefoot.learning.horizon import Immediate
 from surefoot.learning.methods import Method
+from surefoot.learning.penalties import list_coefficient_names
 from surefoot.learning.pooling import Everyone, Person
-from surefoot.learning.priors import list_coefficient_names
 from surefoot.learning.rules import PosteriorSampler
 
 OWN_POINTS = 2

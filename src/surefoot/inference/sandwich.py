@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import FEW_PEOPLE, t_quantile
-from surefoot.learning.actor_objective import gain_gradient_curvature
-from surefoot.learning.batch import FEW_FEATURES
-from surefoot.learning.diagnostics import Learnable
-from surefoot.learning.forgetting import discount_rows
+from surefoot.learning.actor import gain_gradient_curvature
+from surefoot.learning.batch import FEW_FEATURES, Learnable, discount_rows
 from surefoot.learning.methods import Method
 from surefoot.learning.rules import Actor
 from surefoot.numerics.action_probabilities import boltzmann

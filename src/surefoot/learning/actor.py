@@ -1,4 +1,9 @@
-"""Actors: who turns the critic's expected reward into a Boltzmann policy, for all people of a block at once.
+"""Actors: the Boltzmann policy π_θ(a | s) ∝ exp(θ_aᵀ z(s)), θ_0 = 0, that earns most by the critic's expectation.
+
+Arrays: z (people, decision points, m) holds the policy's features of a state, [s, 1]; `stakes` (people, decision points,
+k) what each of the k non-reference actions is expected to gain over doing nothing, times the decision point's weight u / M;
+θ (people, k, m) one block per such action. The paper writes exp(−θᵀφ); with our plus sign a positive coefficient means "more
+likely to send".
 
 The objective is smooth but not concave. It is climbed with damped Newton steps from a start along the critic's own
 advantage. For two actions the objective is concave where every decision point gets the action it gains from, so that this
@@ -6,19 +11,20 @@ finds the best of those policies. Another summit can be higher: it sacrifices de
 smaller θ. Where nothing is gained by leaving the advantage's direction, there is no such trade; everybody else climbs again
 from simpler policies. With more actions, or when the policy sees less than the critic, still further starts compete, or
 the policy of a fit to similar decision points where one is known.
-Arrays are as in `surefoot.learning.actor_objective`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
-from surefoot.learning.actor_objective import gain, gain_gradient_curvature
-from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram, split_people
+from surefoot.numerics.action_probabilities import boltzmann
+from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram, split_people, sum_last
 from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
@@ -40,6 +46,45 @@ EXTRA_CLIMBS = 8
 """Extra directions tried for a hard problem; extra climbs made."""
 
 
+def gain(theta: Array, logits: Array, stakes: Array, penalty: Array) -> Array:
+    """Σ_i Σ_a π_θ(a | s_i) S_ia − ½ Σ_aj ζ_j θ_aj² per participant, with the logits θ_aᵀ z_i and `penalty` (people, m)."""
+    xp = array_namespace(theta)
+    mean = sum_last(boltzmann(logits) * stakes)
+    return xp.sum(mean, axis=1) - 0.5 * xp.sum(penalty[:, None, :] * theta**2, axis=(1, 2))
+
+
+def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Array) -> tuple[Array, Array, Array]:
+    """`gain` with its gradient (people, k·m) and Hessian (people, k·m, k·m).
+
+    With f = Σ_a π_a S_a and η_a = θ_aᵀ z:  ∂f/∂η_a = π_a (S_a − f) =: d_a,  ∂²f/∂η_a∂η_b = δ_ab d_a − π_a d_b − π_b d_a.
+    """
+    xp = array_namespace(z)
+    people, k, m = theta.shape
+    turned = xp.matrix_transpose(z)
+    probability = boltzmann(z @ xp.matrix_transpose(theta))
+    ridge = penalty[:, None, :] * xp.eye(m, dtype=z.dtype, device=device(z))
+    paid = 0.5 * xp.sum(penalty[:, None, :] * theta**2, axis=(1, 2))
+    if k == 1:  # The same in a third of the passes over the data.
+        chance = probability[..., 0]
+        mean = chance * stakes[..., 0]
+        slope = mean * (1.0 - chance)
+        pull = slope[:, None, :] @ z - penalty[:, None, :] * theta
+        curvature = (turned * (slope * (1.0 - 2.0 * chance))[:, None, :]) @ z - ridge
+        return xp.sum(mean, axis=1) - paid, pull[:, 0, :], curvature
+    mean = sum_last(probability * stakes)
+    slope = probability * (stakes - mean[..., None])
+    pull = xp.matrix_transpose(slope) @ z - penalty[:, None, :] * theta
+    curvature = xp.zeros((people, k * m, k * m), dtype=z.dtype, device=device(z))
+    for a in range(k):
+        for b in range(a + 1):
+            bend = -probability[..., a] * slope[..., b] - probability[..., b] * slope[..., a]
+            weights = bend + slope[..., a] if a == b else bend
+            block = (turned * weights[:, None, :]) @ z - (ridge if a == b else 0.0)
+            curvature[:, a * m : (a + 1) * m, b * m : (b + 1) * m] = block
+            curvature[:, b * m : (b + 1) * m, a * m : (a + 1) * m] = block
+    return xp.sum(mean, axis=1) - paid, xp.reshape(pull, (people, k * m)), curvature
+
+
 @dataclass(frozen=True)
 class ActorFit(PerParticipant):
     """The result of an actor for each participant of a block."""
@@ -59,6 +104,8 @@ class ActorFit(PerParticipant):
 class _Problem:
     """A block of actor problems in natural units, in which every feature and the gain have size one."""
 
+    xp: Any
+    """The namespace of the arrays."""
     rows: Array
     """The policy's features, (block's people, m, decision points): passes run along the decision points."""
     stakes: Array
@@ -77,23 +124,30 @@ class _Problem:
     """θ of a fit to similar decision points, (people, k, m), where one is known."""
 
     def of(self, people: Array) -> _Problem:
-        parts = {name: getattr(self, name)[people] for name in ("penalty", "metric", "direction")}
-        parts |= {} if self.start is None else {"start": self.start[people]}
-        return replace(self, **parts, places=people if self.places is None else self.places[people])
+        return replace(
+            self,
+            penalty=self.penalty[people],
+            metric=self.metric[people],
+            direction=self.direction[people],
+            places=people if self.places is None else self.places[people],
+            start=None if self.start is None else self.start[people],
+        )
 
-    def list_parts(self) -> Iterator[tuple[slice, Array, Array]]:
+    @cached_property
+    def chunks(self) -> list[tuple[slice, Array, Array]]:
         """Some of the people, as many as a cache holds, with their z (people, decision points, m) and stakes."""
-        xp = array_namespace(self.rows)
         _, m, points = self.rows.shape
+        chunks = []
         for people in split_people(self.penalty, m * points):
             rows = people if self.places is None else self.places[people]
-            yield people, xp.matrix_transpose(self.rows[rows]), self.stakes[rows]
+            chunks.append((people, self.xp.matrix_transpose(self.rows[rows]), self.stakes[rows]))
+        return chunks
 
     def gains(self, theta: Array, scales: tuple[float, ...] = (1.0,)) -> Array:
         """The gain of every multiple of θ, (scales, people)."""
-        xp = array_namespace(theta)
+        xp = self.xp
         values = xp.empty((len(scales), theta.shape[0]), dtype=theta.dtype, device=device(theta))
-        for people, z, stakes in self.list_parts():
+        for people, z, stakes in self.chunks:
             logits = z @ xp.matrix_transpose(theta[people])
             for index, scale in enumerate(scales):
                 values[index, people] = gain(scale * theta[people], scale * logits, stakes, self.penalty[people])
@@ -101,29 +155,29 @@ class _Problem:
 
     def size(self, theta: Array) -> Array:
         """Σ_a θ_aᵀ Σ̂ θ_a: the mean squared logit, summed over actions, (people,)."""
-        return array_namespace(theta).sum(theta * (theta @ self.metric), axis=(1, 2))
+        return self.xp.sum(theta * (theta @ self.metric), axis=(1, 2))
 
     def scale_to(self, theta: Array, size: float | Array) -> Array:
         """θ stretched to the given size; zero stays zero."""
-        xp = array_namespace(theta)
+        xp = self.xp
         now = self.size(theta)
         return theta * xp.sqrt(size / xp.where(now > 0, now, 1.0))[:, None, None]
 
     def move_by(self, theta: Array, step: Array) -> Array:
         """θ after a step (people, k·m), back on the boundary where there is a radius."""
-        moved = theta + array_namespace(theta).reshape(step, theta.shape)
+        moved = theta + self.xp.reshape(step, theta.shape)
         return moved if self.radius is None else self.scale_to(moved, self.radius)
 
     def at(self, theta: Array) -> _Point:
         """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
-        xp = array_namespace(theta)
+        xp = self.xp
         people, k, m = theta.shape
-        sizes = ((people,), (people, k * m), (people, k * m, k * m))
-        value, gradient, curvature = (xp.empty(size, dtype=theta.dtype, device=device(theta)) for size in sizes)
-        for chunk, z, stakes in self.list_parts():
-            value[chunk], gradient[chunk], curvature[chunk] = gain_gradient_curvature(
-                theta[chunk], z, stakes, self.penalty[chunk]
-            )
+        derivatives = []
+        for chunk, z, stakes in self.chunks:
+            derivatives.append(gain_gradient_curvature(theta[chunk], z, stakes, self.penalty[chunk]))
+        if len(derivatives) > 1:
+            derivatives = [tuple(map(xp.concat, zip(*derivatives, strict=True)))]
+        ((value, gradient, curvature),) = derivatives
         if self.radius is None:
             return _Point(theta, value, gradient, curvature, xp.zeros_like(value), xp.zeros_like(gradient))
         normal = xp.reshape(theta @ self.metric, (people, k * m))
@@ -144,24 +198,12 @@ class _Point(PerParticipant):
     normal: Array
     """Σ̂θ, across which the search on a boundary moves; zero without one."""
 
-    def step_back(self, worse: Array, before: _Point) -> _Point:
-        """This point, and the one before it for those people for whom it is worse."""
-        if array_namespace(worse).any(worse):
-            self.record(worse, before.of(worse))
-        return self
 
-
-def _norm(values: Array) -> Array:
-    xp = array_namespace(values)
-    return xp.sqrt(xp.sum(values**2, axis=tuple(range(1, values.ndim))))
-
-
-def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> tuple[Array, Array]:
+def _newton_step(xp: Any, point: _Point, size: Array, damping: Array, bounded: bool) -> tuple[Array, Array]:
     """Solve (−H + μI) d = g with d orthogonal to the normal, raising μ where the system is not positive definite.
 
     `size` is that of H, (people,). Returns d and μ.
     """
-    xp = array_namespace(damping)
     stiff = -point.curvature
     right = point.gradient[..., None]
     if bounded:
@@ -182,25 +224,24 @@ def _newton_step(point: _Point, size: Array, damping: Array, bounded: bool) -> t
     failed = xp.nonzero(~solved.positive_definite)[0]
     if failed.shape[0]:
         raised = xp.maximum(4 * damping[failed], 0.1 * size[failed] + float(xp.finfo(size.dtype).eps))
-        step[failed], damping[failed] = _newton_step(point.of(failed), size[failed], raised, bounded)
+        step[failed], damping[failed] = _newton_step(xp, point.of(failed), size[failed], raised, bounded)
     return step, damping
 
 
-def _judge_step(now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
+def _judge_step(xp: Any, now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
     """The share of the promised rise that a step achieved, whether it leads to a better point, and whether none can.
 
     Where the promised rise drowns in rounding, the gradient tells whether the step was good.
     """
-    xp = array_namespace(promised)
     drowned = promised <= 1e-13 * (xp.abs(now.value) + 1e-3)
     achieved = xp.where(drowned, 1.0, (trial.value - now.value) / xp.where(drowned, 1.0, promised))
-    better = (achieved > 1e-4) & (~drowned | (_norm(trial.gradient) <= _norm(now.gradient)))
+    steeper = xp.sum(trial.gradient**2, axis=1) > xp.sum(now.gradient**2, axis=1)
+    better = (achieved > 1e-4) & ~(drowned & steeper)
     return achieved, better, drowned & ~better
 
 
-def _adapt_damping(damping: Array, achieved: Array, better: Array, size: Array) -> Array:
+def _adapt_damping(xp: Any, damping: Array, achieved: Array, better: Array, size: Array) -> Array:
     """Less damping after a step that achieved what it promised, more after one that did not, much more after a bad one."""
-    xp = array_namespace(damping)
     softer = xp.where(achieved > 0.75, damping / 64, xp.where(achieved < 0.25, 4 * damping, damping))
     return xp.where(better, softer, xp.maximum(8 * damping, 1e-3 * size))
 
@@ -212,24 +253,24 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
     in it. Newton's steps shrink quadratically, so that the last two tell how long the next would be: where that is
     negligible, this step is taken without evaluating it again.
     """
-    xp = array_namespace(start)
+    xp = problem.xp
     part = problem
     now = problem.at(start)
     active = xp.arange(start.shape[0], device=device(start))
-    fit = ActorFit(*(xp.empty_like(like) for like in (start, now.value, now.multiplier, active, active < 0)))
+    fit = ActorFit(*map(xp.empty_like, (start, now.value, now.multiplier, active, active < 0)))
     damping = xp.zeros_like(now.value)
     last = xp.zeros_like(now.value)
     stuck = ~xp.any(now.gradient != 0, axis=1)
     # On the boundary λ needs the gradient, so an evaluation is never skipped there.
     skip_tolerance = 1e-6 if problem.radius is None else 0.0
     for iteration in range(1, max_iter + 1):
-        size = _norm(now.curvature)
-        step, damping = _newton_step(now, size, damping, problem.radius is not None)
+        size = xp.sqrt(xp.sum(now.curvature**2, axis=(1, 2)))
+        step, damping = _newton_step(xp, now, size, damping, problem.radius is not None)
         target = part.move_by(now.theta, step)
         promised = xp.sum(step * (now.gradient + 0.5 * (now.curvature @ step[..., None])[..., 0]), axis=1)
         undamped = damping <= 1e-8 * size
-        length = _norm(step)
-        reach = 1 + _norm(now.theta)
+        length = xp.sqrt(xp.sum(step**2, axis=1))
+        reach = 1 + xp.sqrt(xp.sum(now.theta**2, axis=(1, 2)))
         ending = (length <= 1e-9 * reach) | ((length <= skip_tolerance * reach) & (length**3 <= 1e-12 * last**2 * reach))
         if known is not None:
             close = part.size(target - known.coef) <= SAME_SUMMIT * part.size(known.coef)
@@ -254,10 +295,12 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
             promised = promised[climbing]
             known = known and known.of(climbing)
         trial = part.at(target)
-        achieved, better, stuck = _judge_step(now, trial, promised)
-        damping = _adapt_damping(xp.where(undamped, 0.0, damping), achieved, better, size)
+        achieved, better, stuck = _judge_step(xp, now, trial, promised)
+        damping = _adapt_damping(xp, xp.where(undamped, 0.0, damping), achieved, better, size)
         last = xp.where(better & undamped, length, 0.0)
-        now = trial.step_back(~better, now)
+        if not xp.all(better):
+            trial.record(~better, now.of(~better))
+        now = trial
     fit.record(active, ActorFit(now.theta, now.value, now.multiplier, xp.full_like(active, max_iter), active < 0))
     return fit
 
@@ -382,8 +425,10 @@ def _pose_problem(
     metric = gram(xp.matrix_transpose(rows), weights) / total[:, None, None]
     weighted = weights[..., None] * advantage
     moments = xp.matrix_transpose(rows @ weighted) / total[:, None, None]
-    unit = _root_or_one(xp.sum(weighted * advantage, axis=(1, 2)) / total)
-    width = _root_or_one(xp.stack([metric[:, j, j] for j in range(m)], axis=-1))
+    unit = xp.sqrt(xp.sum(weighted * advantage, axis=(1, 2)) / total)
+    unit = xp.where(unit > 0, unit, 1.0)
+    width = xp.sqrt(xp.stack([metric[:, j, j] for j in range(m)], axis=-1))
+    width = xp.where(width > 0, width, 1.0)
     metric = metric / (width[:, :, None] * width[:, None, :])
     moments = moments / (width[:, None, :] * unit[:, None, None])
     direction = xp.matrix_transpose(solve(metric, xp.matrix_transpose(moments)).solution)
@@ -394,13 +439,8 @@ def _pose_problem(
     scale = xp.maximum(xp.astype(count, z.dtype), xp.ones_like(total)) * unit
     shrunk = penalty / (unit[:, None] * width**2)
     rows /= width[:, :, None]
-    problem = _Problem(rows, weighted / scale[:, None, None], shrunk, metric, direction)
+    problem = _Problem(xp, rows, weighted / scale[:, None, None], shrunk, metric, direction)
     return problem, hard, width, unit
-
-
-def _root_or_one(squares: Array) -> Array:
-    xp = array_namespace(squares)
-    return xp.where(squares > 0, xp.sqrt(squares), xp.ones_like(squares))
 
 
 def _constrain(problem: _Problem, hard: Array, fit: ActorFit, radius: float) -> None:

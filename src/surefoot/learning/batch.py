@@ -1,18 +1,21 @@
-"""Batches: some people's decision points as padded arrays of any engine."""
+"""Decision points for the solvers: which can be used, how much each counts, and padded arrays of any engine."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
+from surefoot.errors import FitWarning, InputError
 from surefoot.numerics.arrays import NUMPY, Array, Engine, array_namespace
 from surefoot.numerics.parallel import count_threads
 from surefoot.policies.features import critic_features
 
+SHOWN_PEOPLE = 10
 FEW_FEATURES = 24
 """Blocks of more features than this have fewer decision points."""
 
@@ -79,9 +82,9 @@ class Batch:
         # Each variable's values lie side by side, as those of the features do.
         state = np.empty((len(rows), len(logs.state_names), rows.shape[1]))
         for j in range(state.shape[1]):
-            state[:, j, :] = _take(logs.state[:, j], rows, unusable)
+            state[:, j, :] = np.where(unusable, 0.0, logs.state[:, j].take(rows))
         states = engine.to_device(np.swapaxes(state, 1, 2))
-        action = engine.to_device(_take(logs.action, rows, unusable))
+        action = engine.to_device(np.where(unusable, 0, logs.action.take(rows)))
         sees = engine.to_device(critic_sees)
         probabilities = None
         if centre is not None:
@@ -90,7 +93,7 @@ class Batch:
             features=critic_features(states * sees, action, logs.actions, probabilities),
             state=states,
             action=action,
-            reward=engine.to_device(_take(logs.reward, rows, unusable)),
+            reward=engine.to_device(np.where(unusable, 0.0, logs.reward.take(rows))),
             weights=engine.to_device(np.where(unusable, 0.0, discount[rows])),
             actions=logs.actions,
             critic_sees=sees,
@@ -100,13 +103,6 @@ class Batch:
         )
 
 
-def _take(values: NDArray[Any], rows: NDArray[np.int64], unusable: NDArray[np.bool_]) -> NDArray[Any]:
-    """The values of some rows, zero where they cannot be used."""
-    taken = values.take(rows)
-    taken[unusable] = 0
-    return taken
-
-
 def choose_block_cells(logs: Trajectories) -> int:
     """One block or more for every thread; many threads need larger ones, or they wait for each other in Python. The more
     features, the fewer decision points: memory does not grow with them."""
@@ -114,3 +110,103 @@ def choose_block_cells(logs: Trajectories) -> int:
     cells = min(max(len(logs) // count_threads(), BLOCK_CELLS), most)
     features = (len(logs.state_names) + 1) * logs.actions
     return cells * FEW_FEATURES // max(features, FEW_FEATURES)
+
+
+class Learnable(NamedTuple):
+    """Counts of the decision points that can be used for learning."""
+
+    available: int
+    missing: dict[str, int]
+    """By column, over available decision points; counted where none can be used."""
+    used: int
+    reward_range: tuple[float, float] | None
+    """Of usable decision points."""
+
+    @classmethod
+    def of_logs(cls, logs: Trajectories) -> Learnable:
+        free = logs.available
+        reward = logs.reward[logs.usable]
+        if len(reward):
+            return cls(int(free.sum()), {}, len(reward), (float(reward.min()), float(reward.max())))
+        columns = {name: logs.state[:, j] for j, name in enumerate(logs.state_names)} | {logs.names.reward: logs.reward}
+        missing = {name: int((np.isnan(values) & free).sum()) for name, values in columns.items()}
+        return cls(int(free.sum()), missing, 0, None)
+
+    def require(self, reward: str) -> None:
+        """Refuse logs from which nobody's fit could learn anything; `reward` is the reward's column."""
+        if not self.used:
+            empty = [name for name, count in self.missing.items() if count == self.available]
+            why = f"column '{empty[-1]}' is always missing" if empty else "each lacks the reward or a state variable"
+            why = f"of {self.available} available ones {why}" if self.available else "nobody is ever available"
+            raise InputError(f"no decision point can be used: {why}", column=empty[-1] if self.available and empty else None)
+        if self.used > 1 and self.reward_range is not None and self.reward_range[0] == self.reward_range[1]:
+            raise InputError(
+                f"column '{reward}': the reward is {self.reward_range[0]:g} at all {self.used} usable decision points, so "
+                "there is nothing to learn; check that this column is the outcome",
+                column=reward,
+            )
+
+
+FORGOTTEN = 1e-30
+"""The least weight: 0 would say that a decision point cannot be used, or that a critic left it out."""
+
+
+def count_back(logs: Trajectories) -> NDArray[np.int64]:
+    """How many of the participant's logged decision points, available or not, come after each row.
+
+    >>> count_back(Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.zeros((2, 3))))
+    array([2, 1, 0, 2, 1, 0])
+    """
+    later = np.empty(len(logs), dtype=np.int64)
+    later[logs.order] = np.repeat(logs.starts[1:], np.diff(logs.starts)) - 1 - np.arange(len(logs))
+    return later
+
+
+def discount_rows(logs: Trajectories, rate: float) -> NDArray[np.float64]:
+    """ρ^k for a row that lies k decision points before the participant's last one, (rows,).
+
+    Counted in decision points and not in days: that needs no day to be known, and a break in which nothing was logged, and
+    so nothing was learned, is nobody's reason to forget.
+    """
+    if rate == 1:
+        return np.ones(len(logs))
+    return np.maximum(rate ** count_back(logs).astype(np.float64), FORGOTTEN)
+
+
+def warn_of_oblivion(rate: float, features: int, people: int) -> None:
+    """Warn if the people who share a fit remember fewer decision points than there are features."""
+    remembered = people / (1 - rate) if rate < 1 else np.inf
+    if remembered < features:
+        text = (
+            f"forgetting = {rate:g} leaves what about {remembered:.2g} decision points hold, fewer than the critic's "
+            f"{features} features, so the penalty decides the rest; take a rate nearer to 1, or pool people"
+        )
+        warnings.warn(text, FitWarning, stacklevel=4)
+
+
+def check_forgetting(rate: float) -> None:
+    """Refuse a rate with which nothing, or more than everything, would be remembered."""
+    if not 0 < rate <= 1:
+        raise InputError(
+            f"forgetting is {rate}; it is above 0 and at most 1: with 0.99 the decision point 100 before the participant's "
+            "last one counts 0.37 times, with 1 all count alike"
+        )
+
+
+def find_troubles(batch: Batch, weights: Array, features: int) -> Array:
+    """Which people have which troubles, (people, troubles), in the order of `fitted.describe_troubles`; `weights` are the
+    critic's."""
+    xp = array_namespace(weights)
+    present = batch.weights > 0
+    total = xp.sum(batch.usable, axis=1)
+    troubles = [total == 0, (total > 0) & (total < features)]
+    first = xp.argmax(batch.usable, axis=1)[:, None]
+    for values in (batch.reward, *(batch.state[..., j] for j in range(batch.state.shape[-1]))):
+        varies = xp.any(present & (values != xp.take_along_axis(values, first, axis=1)), axis=1)
+        troubles.append((total > 1) & ~varies)
+    for code in range(batch.actions):
+        taken = present & (batch.action == code)
+        occurs = xp.any(taken, axis=1)
+        troubles.append((total > 0) & ~occurs)
+        troubles.append(occurs & ~xp.any(taken & (weights > 0), axis=1))
+    return xp.stack(troubles, axis=1)

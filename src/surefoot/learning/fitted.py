@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,10 +12,12 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning
+from surefoot.learning.batch import SHOWN_PEOPLE
 from surefoot.learning.critics import Critic
 from surefoot.learning.horizon import Horizon
 from surefoot.learning.horizon.horizon import JointFit, Outlook
-from surefoot.learning.penalty_units import FitScales
+from surefoot.learning.penalties import FitScales
 from surefoot.learning.pooling import Pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.policies.features import critic_feature_names
@@ -149,3 +153,31 @@ class Fitted:
             "limit": np.sqrt(self.threshold[self.unit[out]]),
         }
         return make_frame(data, backend or logs.backend)
+
+
+def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int, pooling: Pooling) -> list[str]:
+    """The troubles in words."""
+    return [
+        f"no usable decision point, {pooling.without_points}",
+        f"fewer usable decision points than the critic's {features} features; {pooling.few_points}",
+        "the reward never changes, so no effect can be learned; what was removed as an outlier means nothing",
+        *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in state_names),
+        *(
+            text
+            for name in action_names
+            for text in (
+                f"action '{name}' never occurs at a usable decision point; its effect is a guess",
+                f"every decision point with action '{name}' was removed as an outlier; its effect is a guess",
+            )
+        ),
+        "the search did not converge; rescale the states or raise the penalties",
+    ]
+
+
+def warn_of_troubles(participants: NDArray[Any], troubles: NDArray[np.bool_], texts: Sequence[str]) -> None:
+    """A `FitWarning` for every trouble, naming the people who have it; `troubles` is (people, texts)."""
+    for text, troubled in zip(texts, troubles.T, strict=True):
+        names = [repr(participant.item()) for participant in participants[troubled]]
+        if names:
+            others = f" and {len(names) - SHOWN_PEOPLE} more" if len(names) > SHOWN_PEOPLE else ""
+            warnings.warn(f"participant {', '.join(names[:SHOWN_PEOPLE])}{others}: {text}", FitWarning, stacklevel=4)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -16,19 +18,29 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.data.mean_weights import find_weight_problem
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
-from surefoot.learning.batch import Batch, choose_block_cells
+from surefoot.learning.batch import (
+    Batch,
+    Learnable,
+    check_forgetting,
+    choose_block_cells,
+    discount_rows,
+    find_troubles,
+    warn_of_oblivion,
+)
 from surefoot.learning.critics import CRITICS, Critic, Ridge, make_critic
-from surefoot.learning.diagnostics import NOT_CONVERGED, Learnable, describe_troubles, find_troubles, warn_of_troubles
 from surefoot.learning.filters import FILTERS, Filter, make_filter
-from surefoot.learning.fitted import CoefficientPart, Fitted
-from surefoot.learning.forgetting import check_forgetting, discount_rows, warn_of_oblivion
+from surefoot.learning.fitted import (
+    CoefficientPart,
+    Fitted,
+    describe_troubles,
+    warn_of_troubles,
+)
 from surefoot.learning.horizon import HORIZONS, Horizon, Immediate, make_horizon
 from surefoot.learning.horizon.horizon import BatchOutlook, HorizonTask, JointFit, Outlook
-from surefoot.learning.part import Part, check_range, check_type
-from surefoot.learning.penalty_units import FitScales, find_penalty_units
-from surefoot.learning.pooling import POOLINGS, Partial, Person, Pooling, make_pooling
+from surefoot.learning.part import Part, check_range, check_types
+from surefoot.learning.penalties import PENALTY_UNITS, FitScales, PenaltyUnits, StandardUnits, make_penalty_units
+from surefoot.learning.pooling import POOLINGS, Block, Partial, Person, Pooling, make_pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
-from surefoot.learning.pooling.pooling import Block
 from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner, make_rule_learner
 from surefoot.numerics.arrays import NUMPY, Array, Engine, find_engine, keep_freed_memory
 from surefoot.numerics.parallel import map_threads
@@ -43,6 +55,7 @@ SLOTS: dict[str, tuple[Registry[Any], Callable[[Any], Any]]] = {
     "pooling": (POOLINGS, make_pooling),
     "horizon": (HORIZONS, make_horizon),
     "filter": (FILTERS, make_filter),
+    "penalty_units": (PENALTY_UNITS, make_penalty_units),
 }
 """The parameters of a method that hold parts: where their parts are registered, and how one is made of a name."""
 
@@ -111,7 +124,7 @@ class Method:
     horizon: Horizon = field(default_factory=Immediate)
     filter: Filter | None = None
     critic_penalty: float = 1e-3
-    penalty_units: str = "standard"
+    penalty_units: PenaltyUnits = field(default_factory=StandardUnits)
     penalize_intercept: bool = True
     forgetting: float = 1.0
     centre_actions: bool = False
@@ -189,13 +202,11 @@ class Method:
 
     def check_parameters(self) -> None:
         """Refuse numbers that cannot be, and parts that do not go together."""
-        for parameter in fields(self):
-            check_type(parameter, getattr(self, parameter.name))
+        check_types(self)
         for part in self.parts.values():
             part.check_parameters()
         check_range("critic_penalty", self.critic_penalty, least=0)
         check_forgetting(self.forgetting)
-        find_penalty_units(self.penalty_units)
         self.rule.check_company(self.horizon, self.pooling)
         for needed_by, needs in (
             (self.rule.title, self.rule.needs_coefficients),
@@ -275,7 +286,7 @@ class Method:
         of a fit to similar decision points: an actor with many starts then climbs from there instead.
         """
         self.check_names(logs.state_names, logs.action_names)
-        where = find_engine(engine)
+        device = find_engine(engine)
         cleaned = logs if self.filter is None else self.filter.clean(logs)
         discount = discount_rows(cleaned, self.forgetting) if discount is None else discount
         centre = self.list_centres(cleaned)
@@ -284,21 +295,32 @@ class Method:
         participants = self.pooling.list_participants(cleaned)
         warn_of_oblivion(self.forgetting, features, len(cleaned.participants) if self.pooling.needs_everybody else 1)
         keep_freed_memory()
-        joint = self.horizon.look(self.make_horizon_task(cleaned, discount, where))
+        joint = None
+        if self.horizon.looks_ahead or self.pooling.borrows:
+            joint = self.horizon.look(self.make_horizon_task(cleaned, discount, device))
+        make_batch = partial(
+            Batch.from_rows,
+            cleaned,
+            critic_sees=critic_sees,
+            policy_sees=policy_sees,
+            discount=discount,
+            centre=centre,
+            engine=device,
+        )
         # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
         weights = np.full(len(cleaned) + 1, np.nan)
         residuals = np.full(len(cleaned) + 1, np.nan)
 
         def fit_block(block: Block) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]], DecisionRule]:
             fits, rows = block
-            batch = self.make_batch(cleaned, rows, discount, centre, where)
-            near = None if start is None else where.to_device(start[fits].reshape(len(fits), logs.actions - 1, -1))
+            batch = make_batch(rows)
+            near = None if start is None else device.to_device(start[fits].reshape(len(fits), logs.actions - 1, -1))
             result, rule, converged = self.fit_batch(
-                batch, None if joint is None else joint.restrict(fits, rows, where), near
+                batch, None if joint is None else joint.restrict(fits, rows, device), near
             )
-            used = where.to_numpy(batch.weights) > 0
-            weights[rows] = np.where(used, where.to_numpy(result.fit.weights), np.nan)
-            residuals[rows] = np.where(used, where.to_numpy(result.residuals), np.nan)
+            used = device.to_numpy(batch.weights) > 0
+            weights[rows] = np.where(used, device.to_numpy(result.fit.weights), np.nan)
+            residuals[rows] = np.where(used, device.to_numpy(result.residuals), np.nan)
             learned = {
                 "critic_coef": result.fit.coef,
                 "threshold": result.fit.threshold,
@@ -309,13 +331,13 @@ class Method:
                 **vars(result.scaling),
                 "troubles": find_troubles(batch, result.fit.weights, features),
             }
-            return fits, {name: where.to_numpy(values) for name, values in learned.items()}, rule.to_numpy(where)
+            return fits, {name: device.to_numpy(values) for name, values in learned.items()}, rule.to_numpy(device)
 
         blocks = list(map_threads(fit_block, self.pooling.list_blocks(cleaned, choose_block_cells(cleaned))))
         order = np.argsort(np.concatenate([fits for fits, _, _ in blocks]))
 
         def join(arrays: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-            return {name: np.concatenate([array[name] for array in arrays])[order] for name in arrays[0]}
+            return {name: np.concatenate(list(map(itemgetter(name), arrays)))[order] for name in arrays[0]}
 
         learned = join([arrays for _, arrays, _ in blocks])
         rule = type(blocks[0][2])(**join([rule.arrays() for _, _, rule in blocks]))
@@ -324,13 +346,13 @@ class Method:
             rule,
             logs.action_names,
             logs.state_names,
-            training=KnownTraining.of_logs(logs),
+            training=KnownTraining(logs.participants, logs.participant_index, logs.time, logs.order),
         )
         if joint is not None and joint.anybody is not None:
             few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(participants)) < features
             ((fits, rows),) = cleaned.one_block()
-            batch = self.make_batch(cleaned, rows, discount, centre, where)
-            anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, where))[1].to_numpy(where)[0]
+            batch = make_batch(rows)
+            anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, device))[1].to_numpy(device)[0]
             policies = policies.with_anybody(anybody, instead_of=few)
         self.fitted_ = Fitted(
             logs=cleaned,
@@ -353,8 +375,10 @@ class Method:
             policies=policies,
             joint=joint,
         )
-        texts = [*describe_troubles(logs.state_names, logs.action_names, features, self.pooling), NOT_CONVERGED]
-        warn_of_troubles(participants, np.column_stack([learned["troubles"], ~learned["converged"]]), texts)
+        troubles = np.column_stack([learned["troubles"], ~learned["converged"]])
+        if troubles.any():
+            texts = describe_troubles(logs.state_names, logs.action_names, features, self.pooling)
+            warn_of_troubles(participants, troubles, texts)
         return self
 
     def fit_batch(
@@ -371,9 +395,8 @@ class Method:
 
     def fit_critic(self, batch: Batch, outlook: BatchOutlook | None = None) -> CriticResult:
         """The critic alone, for all people of a block at once."""
-        units = find_penalty_units(self.penalty_units)
-        scaling = units.measure(batch.state, batch.reward, batch.usable)
-        penalty = units.penalise_critic(
+        scaling = self.penalty_units.measure(batch.state, batch.reward, batch.usable)
+        penalty = self.penalty_units.penalise_critic(
             scaling, self.critic_penalty, actions=batch.actions, intercept=self.penalize_intercept
         )
         if outlook is not None:
@@ -410,7 +433,7 @@ class Method:
             pooling=self.pooling,
             critic_sees=critic_sees,
             policy_sees=policy_sees,
-            units=find_penalty_units(self.penalty_units),
+            units=self.penalty_units,
             critic_penalty=self.critic_penalty,
             penalize_intercept=self.penalize_intercept,
             discount=discount,
@@ -422,16 +445,15 @@ class Method:
     def list_seen(self, state_names: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """1.0 for the state variables that the critic and that the policy see, 0.0 for the others: a feature that is always
         zero gets coefficient zero."""
+        seen = []
         for parameter in ("critic_variables", "policy_variables"):
-            for name in getattr(self, parameter) or ():
+            chosen = getattr(self, parameter)
+            for name in chosen or ():
                 if name not in state_names:
                     near = did_you_mean(name, state_names)
                     raise InputError(f"{parameter} names '{name}', which the logs do not have{near}", column=name)
-        critic_sees, policy_sees = (
-            np.array([float(chosen is None or name in chosen) for name in state_names])
-            for chosen in (self.critic_variables, self.policy_variables)
-        )
-        return critic_sees, policy_sees
+            seen.append(np.ones(len(state_names)) if chosen is None else np.isin(state_names, chosen).astype(np.float64))
+        return seen[0], seen[1]
 
     def list_centres(self, logs: Trajectories) -> NDArray[np.float64] | None:
         """The probability of sending at every row, (rows, 1); None when actions are not centred."""
@@ -497,7 +519,7 @@ class Method:
 
     @property
     def fitted_(self) -> Fitted:
-        """Everything that was learned; the other names with an underscore are its attributes."""
+        """Everything that was learned; the names with an underscore below are its attributes, described there."""
         if not self.is_fitted:
             raise NotFittedError("this method has learned nothing yet; call fit(logs) first")
         return self._fitted
@@ -508,137 +530,110 @@ class Method:
 
     @property
     def policies_(self) -> Policies:
-        """What was learned, to decide with."""
         return self.fitted_.policies
 
     @property
     def coef_(self) -> NDArray[np.float64] | None:
-        """θ, (fits, coefficients); None when the policy has no coefficients of its own."""
         return self.fitted_.coef
 
     @property
     def logs_(self) -> Trajectories:
-        """What it was learned from, after the filter."""
         return self.fitted_.logs
 
     @property
     def participants_(self) -> NDArray[Any]:
-        """Whose fits there are: the people of the logs, or `everyone`."""
         return self.fitted_.participants
 
     @property
     def critic_(self) -> Critic:
-        """The critic of the last fit."""
         return self.fitted_.critic
 
     @property
     def pooling_(self) -> Pooling:
-        """The pooling of the last fit."""
         return self.fitted_.pooling
 
     @property
     def horizon_(self) -> Horizon:
-        """The horizon of the last fit."""
         return self.fitted_.horizon
 
     @property
     def critic_coef_(self) -> NDArray[np.float64]:
-        """w, (fits, features)."""
         return self.fitted_.critic_coef
 
     @property
     def weights_(self) -> NDArray[np.float64]:
-        """u of every row; 0 where the critic left it out, NaN where it could not be used."""
         return self.fitted_.weights
 
     @property
     def threshold_(self) -> NDArray[np.float64]:
-        """ε, (fits,); +∞ where there is no limit."""
         return self.fitted_.threshold
 
     @property
     def residuals_(self) -> NDArray[np.float64]:
-        """r − xᵀw of every row, NaN where it could not be used."""
         return self.fitted_.residuals
 
     @property
     def scale_(self) -> NDArray[np.float64]:
-        """Weighted root mean squared residual, (fits,)."""
         return self.fitted_.scale
 
     @property
     def n_iter_(self) -> NDArray[np.int64]:
-        """The critic's fits, (fits,)."""
         return self.fitted_.n_iter
 
     @property
     def converged_(self) -> NDArray[np.bool_]:
-        """Whether the searches converged, (fits,)."""
         return self.fitted_.converged
 
     @property
     def scaling_(self) -> FitScales:
-        """The units of the penalties, for every fit."""
         return self.fitted_.scaling
 
     @property
     def penalty_(self) -> NDArray[np.float64]:
-        """ζ of every feature of the critic, (fits, features)."""
         return self.fitted_.penalty
 
     @property
     def unit_(self) -> NDArray[np.int64]:
-        """For every row the position of its fit in `participants_`."""
         return self.fitted_.unit
 
     @property
     def used_(self) -> NDArray[np.bool_]:
-        """Rows that could be used."""
         return self.fitted_.used
 
     @property
     def removed_(self) -> NDArray[np.bool_]:
-        """Rows that the critic left out."""
         return self.fitted_.removed
 
     @property
     def pooled_(self) -> bool:
-        """Whether one fit and one policy serve everybody."""
         return self.fitted_.pooled
 
     @property
     def critic_sees_(self) -> NDArray[np.float64]:
-        """(state variables,): 1.0 for those that the critic sees."""
         return self.fitted_.critic_sees
 
     @property
     def policy_sees_(self) -> NDArray[np.float64]:
-        """(state variables,): 1.0 for those that the policy sees."""
         return self.fitted_.policy_sees
 
     @property
     def rule_sees_(self) -> NDArray[np.float64]:
-        """(state variables,): 1.0 for those that the decision rule looks at."""
         return self.fitted_.rule_sees
 
     @property
     def coefficient_parts_(self) -> list[CoefficientPart]:
-        """Coefficients of the critic and, where it has some, of the policy."""
         return self.fitted_.coefficient_parts
 
     @property
     def joint_(self) -> JointFit | None:
-        """What was learned of everybody before the decision rules were."""
         return self.fitted_.joint
 
     @property
     def outlook_(self) -> Outlook | None:
-        """What looking ahead found; None with an immediate horizon."""
         return self.fitted_.outlook
 
     @property
     def posterior_(self) -> Posterior | None:
-        """With partial pooling: what is believed of the reward's coefficients."""
         return self.fitted_.posterior
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -40,8 +40,7 @@ class Part:
 
     def check_parameters(self) -> None:
         """Refuse values with which it cannot work; a subclass adds its own limits."""
-        for field in fields(self):
-            check_type(field, getattr(self, field.name))
+        check_types(self)
 
     def describe(self) -> list[str]:
         """Its parameters for the policy card: those with a label, and those that differ from their default."""
@@ -52,16 +51,16 @@ class Part:
         ]
 
 
-def check_type(field: Field[Any], value: Any) -> None:
-    """Refuse a value that is not of the kind of the field's default."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if isinstance(field.default, bool):
-        if not isinstance(value, bool):
+def check_types(owner: Any) -> None:
+    """Refuse values of a dataclass that are not of the kind of their fields' defaults."""
+    for field in fields(owner):
+        value = getattr(owner, field.name)
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if isinstance(field.default, bool) and not isinstance(value, bool):
             raise InputError(f"{field.name} is {value!r}; it must be true or false")
-    elif isinstance(field.default, float):
-        if not number:
+        if isinstance(field.default, float) and not number:
             raise InputError(f"{field.name} is {value!r}; it must be a number")
-        if not np.isfinite(value):
+        if isinstance(field.default, float) and not np.isfinite(value):
             raise InputError(f"{field.name} is {value}; it must be a finite number")
 
 

@@ -14,13 +14,12 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.actor import optimise
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Critic, CriticFit
-from surefoot.learning.critics.ridge import residuals
+from surefoot.learning.critics.critic import residuals
 from surefoot.learning.horizon import Horizon
 from surefoot.learning.horizon.look_ahead import Advantage, immediate_advantage
 from surefoot.learning.part import Part, check_range, make_part
-from surefoot.learning.penalty_units import FitScales
+from surefoot.learning.penalties import FitScales, PlacedPrior, Prior, check_prior, place_prior
 from surefoot.learning.pooling import Partial, Pooling
-from surefoot.learning.priors import PlacedPrior, Prior, check_prior, place_prior
 from surefoot.numerics.action_probabilities import EXPONENTS
 from surefoot.numerics.arrays import Array, array_namespace, contiguous
 from surefoot.numerics.batched_cholesky import Cholesky, solve
@@ -371,7 +370,7 @@ class PosteriorSampler(RuleLearner):
         k.
     prior
         Mean and scale of some coefficients, {"send": {"mean": 0.1, "scale": 0.5}}, by the names of
-        `surefoot.learning.priors.list_coefficient_names`; the others keep the weak prior of the penalty.
+        `surefoot.learning.penalties.list_coefficient_names`; the others keep the weak prior of the penalty.
     """
 
     name: ClassVar[str] = "posterior-sampling"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Self
 
 import array_api_compat
@@ -38,7 +39,7 @@ class PerParticipant:
 
     def of(self, people: Array) -> Self:
         """The part of some people, given by their positions or a mask."""
-        return type(self)(*(part[people] for part in vars(self).values()))
+        return type(self)(*map(itemgetter(people), vars(self).values()))
 
     def record(self, people: Array, theirs: Self) -> None:
         """Overwrite the part of some people."""
@@ -99,6 +100,8 @@ def split_people(values: Array, cells: int) -> list[slice]:
     """
     people: int = values.shape[0]
     size = max(1, CACHED // max(cells, 1)) if isinstance(values, np.ndarray) else people
+    if size >= people > 0:
+        return [slice(0, people)]
     return [slice(first, first + size) for first in range(0, people, max(size, 1))]
 
 

@@ -60,26 +60,24 @@ def solve_definite(matrix: Array, right: Array) -> Solved:
     smallest = xp.empty(people, dtype=matrix.dtype, device=device(matrix))
     with np.errstate(all="ignore"):  # The numbers of singular systems are replaced.
         for part in split_people(matrix, size * (size + m)):
-            diagonal = _diagonal(matrix[part])
-            solution[part], pivots = (_eliminate if size <= FEW else _eliminate_panels)(matrix[part], right[part])
+            if size > FEW:
+                solution[part], pivots = _eliminate_panels(matrix[part], right[part])
+            else:
+                # People go last: every operation on a panel then runs over contiguous memory.
+                joined = xp.concat([matrix[part], right[part]], axis=-1)
+                panel = xp.asarray(xp.permute_dims(joined, (1, 2, 0)), copy=True)
+                pivots = _eliminate_down(panel)
+                solution[part] = xp.permute_dims(_substitute_up(panel, pivots, panel[:, size:, :]), (2, 0, 1))
+            diagonal = xp.matrix_transpose(xp.linalg.diagonal(matrix[part]))
             smallest[part] = xp.min(pivots / xp.where(diagonal > 0, diagonal, 1.0), axis=0)
-    return Solved(solution, smallest, smallest > _tolerance(matrix))
-
-
-def _eliminate(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """A⁻¹B and the pivots, (n, people), column by column."""
-    xp = array_namespace(matrix)
-    people, size, m = right.shape
-    # People go last: every operation on a panel then runs over contiguous memory.
-    panel = xp.empty((size, size + m, people), dtype=matrix.dtype, device=device(matrix))
-    panel[:, :size, :] = xp.permute_dims(matrix, (1, 2, 0))
-    panel[:, size:, :] = xp.permute_dims(right, (1, 2, 0))
-    pivots = _eliminate_down(panel)
-    return xp.permute_dims(_substitute_up(panel, pivots, panel[:, size:, :]), (2, 0, 1)), pivots
+    return Solved(solution, smallest, smallest > 16 * size * float(xp.finfo(matrix.dtype).eps))
 
 
 def _eliminate_panels(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """The same a few columns at a time: with LDLᵀ their block and U = L⁻¹ (the rest of its rows), others lose Uᵀ D⁻¹ U."""
+    """A⁻¹B and the pivots, (n, people), a few columns at a time.
+
+    With LDLᵀ their block and U = L⁻¹ (the rest of its rows), others lose Uᵀ D⁻¹ U.
+    """
     xp = array_namespace(matrix)
     size = matrix.shape[-1]
     left = xp.concat([matrix, right], axis=-1)
@@ -102,9 +100,8 @@ def _eliminate_panels(matrix: Array, right: Array) -> tuple[Array, Array]:
 
 def _eliminate_down(panel: Array) -> Array:
     """Make the first columns of a panel (n, columns, people) upper triangular, in place; the pivots, (n, people)."""
-    xp = array_namespace(panel)
     size, columns, people = panel.shape
-    pivots = xp.reshape(panel, (size * columns, people))[:: columns + 1, :]
+    pivots = panel.reshape(size * columns, people)[:: columns + 1, :]
     for j in range(size - 1):
         row = panel[j, j + 1 :, :]
         panel[j + 1 :, j + 1 :, :] -= (row[: size - j - 1, :] / pivots[j, :])[:, None, :] * row

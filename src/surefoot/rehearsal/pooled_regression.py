@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.special import expit, ndtr, ndtri
 
-from surefoot.learning.moments import Moments
-from surefoot.learning.pooling.mixed_effects import Likelihood
-from surefoot.learning.pooling.reml import LEAST, search_spread
+from surefoot.learning.pooling.mixed_effects import LEAST, Likelihood, Moments, search_spread
 
 Floats = NDArray[np.float64]
 Component = TypeVar("Component", bound=Any)

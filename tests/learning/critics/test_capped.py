@@ -6,7 +6,7 @@ from sklearn.linear_model import Ridge
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Capped
 from surefoot.learning.critics.capped import boxplot_threshold, capped_objective, fit_capped
-from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
+from surefoot.learning.critics.critic import fit_ridge, residuals, ridge
 from surefoot.policies.features import critic_features
 from tests.problems import critic_problems
 from tests.reference import literal

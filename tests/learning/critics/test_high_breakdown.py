@@ -3,8 +3,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
+from surefoot.learning.critics.critic import fit_ridge, residuals, ridge
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
-from surefoot.learning.critics.ridge import fit_ridge, residuals, ridge
 from surefoot.policies.features import critic_features
 from surefoot.simulators import ChainWalk, HeartSteps, contaminate
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge as Reference
 import surefoot as sf
 from surefoot.learning.critics import Capped, HighBreakdown, Removal, Ridge, make_critic
 from surefoot.learning.critics.capped import boxplot_threshold, capped_objective, fit_capped
-from surefoot.learning.critics.ridge import (
+from surefoot.learning.critics.critic import (
     SHAKY_PIVOT,
     fit_ridge,
     join_rewards,

@@ -18,7 +18,7 @@ from surefoot.learning.horizon.look_ahead import (
     look_ahead,
     spectral_radius,
 )
-from surefoot.learning.moments import Moments
+from surefoot.learning.pooling.mixed_effects import Moments
 from surefoot.policies.features import critic_features
 
 STATES, K = 2, 3

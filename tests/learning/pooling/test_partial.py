@@ -6,7 +6,7 @@ import surefoot as sf
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
 from surefoot.learning.horizon.horizon import centre_states, estimate_variance_left
-from surefoot.learning.moments import Moments
+from surefoot.learning.pooling.mixed_effects import Moments
 from surefoot.policies.features import critic_features
 
 METHODS = ("accb", "saccb", "linucb", "ahead", "ro-accb", "hb-linucb", "hb-ahead", "hb-ts")

@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 import surefoot as sf
-from surefoot.learning.moments import Moments
-from surefoot.learning.pooling.reml import fit_mixed_effects
+from surefoot.learning.pooling.mixed_effects import Moments, fit_mixed_effects
 
 MEAN, SCALE = np.array([0.0, 1.0, 0.5]), np.array([np.inf, 0.2, 0.4])
 

@@ -5,9 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.moments import Moments
+from surefoot.learning.pooling.mixed_effects import Moments, fit_mixed_effects
 from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, WalkLikelihood, fit_random_walk
-from surefoot.learning.pooling.reml import fit_mixed_effects
 
 BETA, PSI = np.array([1.0, 2.0, -1.0]), np.array([1.0, 0.5, 0.3])
 
@@ -169,7 +168,7 @@ def test_steps_that_cannot_be_are_refused(step):
 @pytest.mark.parametrize(
     ("parameters", "remedy"),
     [
-        ({"pooling": "person"}, "write pooling = 'partial', or forgetting = 0.99"),
+        ({"pooling": "person"}, "'random_walk' is a parameter of pooling = 'partial'"),
         ({"correlated_differences": True}, "leave correlated_differences out"),
         ({"forgetting": 0.9}, "leave forgetting out"),
         ({"prior": {"send": {"scale": 1.0}}}, "leave the prior or random_walk out"),

@@ -4,9 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from surefoot.learning.moments import Moments
-from surefoot.learning.pooling.mixed_effects import Likelihood
-from surefoot.learning.pooling.reml import LEAST, fit_mixed_effects, profile_spread, search_spread
+from surefoot.learning.pooling.mixed_effects import (
+    LEAST,
+    Likelihood,
+    Moments,
+    fit_mixed_effects,
+    profile_spread,
+    search_spread,
+)
 from tests.reference import mixed_effects as literal
 
 STATSMODELS = {

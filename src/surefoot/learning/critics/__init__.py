@@ -3,7 +3,16 @@
 from typing import Any
 
 from surefoot.learning.critics.capped import Capped
-from surefoot.learning.critics.critic import CRITICS, Critic, CriticFit, Removal, RemovingCritic, register_critic
+from surefoot.learning.critics.critic import (
+    CRITICS,
+    Critic,
+    CriticFit,
+    Removal,
+    RemovingCritic,
+    Ridge,
+    fit_ridge,
+    register_critic,
+)
 from surefoot.learning.critics.high_breakdown import HighBreakdown
 from surefoot.learning.critics.regressor import (
     CappedGradientBoosting,
@@ -12,7 +21,6 @@ from surefoot.learning.critics.regressor import (
     RandomForest,
     RegressorCritic,
 )
-from surefoot.learning.critics.ridge import Ridge, fit_ridge
 from surefoot.learning.part import make_part
 
 __all__ = [

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import ClassVar
 
 from array_api_compat import device
 
 from surefoot.learning.batch import Batch
-from surefoot.learning.critics.critic import CriticFit, Removal, RemovingCritic, register_critic
-from surefoot.learning.critics.ridge import join_rewards, joined_residuals, residuals, solve_ridge, weighted_moments
+from surefoot.learning.critics.critic import (
+    CriticFit,
+    Removal,
+    RemovingCritic,
+    join_rewards,
+    joined_residuals,
+    register_critic,
+    residuals,
+    solve_ridge,
+    weighted_moments,
+)
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import quantiles
 
@@ -63,7 +73,7 @@ def fit_capped(
     epsilon = boxplot_threshold(squared, rewards, v, tau)
     u = xp.where(squared < epsilon[:, None], v, 0.0)
     active = xp.arange(w.shape[0], device=device(w))
-    result = CriticFit(*(xp.empty_like(part) for part in (w, squares, u, epsilon, active, active < 0)))
+    result = CriticFit(*map(xp.empty_like, (w, squares, u, epsilon, active, active < 0)))
     remembered = u
     refreshing = xp.full(w.shape[0], refresh_threshold, dtype=xp.bool, device=device(w))
     for iteration in range(2, max_iter + 1):
@@ -78,9 +88,8 @@ def fit_capped(
         if xp.any(~changed):
             fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ~changed)
             result.record(active[~changed], fit.of(~changed))
-            active, joined, v, w, inside, epsilon, zeta = (
-                part[changed] for part in (active, joined, v, w, inside, epsilon, zeta)
-            )
+            still_changing = itemgetter(changed)
+            active, joined, v, w, inside, epsilon, zeta = map(still_changing, (active, joined, v, w, inside, epsilon, zeta))
             if refresh_threshold:
                 remembered = remembered[changed]
                 refreshing = refreshing[changed]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics.capped import Capped, boxplot_threshold
-from surefoot.learning.critics.critic import CRITICS, Critic, CriticFit, Removal, RemovingCritic, register_critic
-from surefoot.learning.critics.ridge import fit_ridge
+from surefoot.learning.critics.critic import CRITICS, Critic, CriticFit, Removal, RemovingCritic, fit_ridge, register_critic
 from surefoot.numerics.arrays import Array
 from surefoot.policies.features import critic_features
 

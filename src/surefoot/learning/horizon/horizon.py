@@ -16,8 +16,8 @@ from scipy.special import erf
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
+from surefoot.learning.batch import Learnable
 from surefoot.learning.critics import Critic, CriticFit
-from surefoot.learning.diagnostics import Learnable
 from surefoot.learning.horizon.look_ahead import (
     Advantage,
     LookAhead,
@@ -29,14 +29,11 @@ from surefoot.learning.horizon.look_ahead import (
     posterior_advantage,
 )
 from surefoot.learning.horizon.transitions import Judgement, TransitionData, Transitions, judge_rows
-from surefoot.learning.moments import Moments
 from surefoot.learning.part import Part, make_part
-from surefoot.learning.penalty_units import PenaltyUnits
+from surefoot.learning.penalties import PenaltyUnits, PlacedPrior
 from surefoot.learning.pooling import Partial, Pooling
-from surefoot.learning.pooling.mixed_effects import Posterior
+from surefoot.learning.pooling.mixed_effects import Moments, Posterior, fit_mixed_effects
 from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, fit_random_walk
-from surefoot.learning.pooling.reml import fit_mixed_effects
-from surefoot.learning.priors import PlacedPrior
 from surefoot.numerics.arrays import Engine
 from surefoot.registry import Registry
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.derived_states import DayBoundary
 from surefoot.errors import FitWarning, InputError
-from surefoot.learning.diagnostics import SHOWN_PEOPLE
+from surefoot.learning.batch import SHOWN_PEOPLE
 from surefoot.learning.horizon.horizon import (
     Horizon,
     HorizonTask,
@@ -33,8 +33,8 @@ from surefoot.learning.horizon.look_ahead import (
     look_ahead,
 )
 from surefoot.learning.horizon.transitions import Judgement, TransitionData, find_transitions
+from surefoot.learning.pooling import Block
 from surefoot.learning.pooling.mixed_effects import Posterior
-from surefoot.learning.pooling.pooling import Block
 from surefoot.learning.pooling.random_walk import Walk
 from surefoot.numerics.parallel import map_threads
 

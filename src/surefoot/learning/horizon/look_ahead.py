@@ -25,7 +25,7 @@ from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot.learning.critics import CriticFit
-from surefoot.learning.moments import Moments
+from surefoot.learning.pooling.mixed_effects import Moments
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
 from surefoot.numerics.batched_cholesky import solve
 from surefoot.policies.features import effects

@@ -21,10 +21,9 @@ from surefoot.data.derived_states import DayBoundary, count_days, count_moments
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.batch import Batch, choose_block_cells
 from surefoot.learning.critics import Critic
-from surefoot.learning.moments import Moments
-from surefoot.learning.penalty_units import PenaltyUnits
-from surefoot.learning.pooling import Pooling, make_pooling
-from surefoot.learning.pooling.pooling import Block
+from surefoot.learning.penalties import PenaltyUnits
+from surefoot.learning.pooling import Block, Pooling, make_pooling
+from surefoot.learning.pooling.mixed_effects import Moments
 from surefoot.numerics.arrays import Array, Engine, array_namespace
 from surefoot.numerics.fences import has_few_values
 from surefoot.numerics.masked_quantiles import median

@@ -1,13 +1,174 @@
 """Pooling: who shares a fit with whom. Adding one is a subclass of `Pooling` under `register_pooling`."""
 
-from surefoot.learning.pooling.pooling import (
-    POOLINGS,
-    Everyone,
-    Partial,
-    Person,
-    Pooling,
-    make_pooling,
-    register_pooling,
-)
+from __future__ import annotations
 
-__all__ = ["POOLINGS", "Everyone", "Partial", "Person", "Pooling", "make_pooling", "register_pooling"]
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
+from surefoot.errors import InputError
+from surefoot.learning.part import Part, make_part
+from surefoot.learning.pooling.random_walk import check_random_walk
+from surefoot.registry import Registry
+
+__all__ = ["POOLINGS", "Block", "Everyone", "Partial", "Person", "Pooling", "make_pooling", "register_pooling"]
+
+Block = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The positions of some fits, and the rows that each of them learns from, (fits, rows), −1 where padded."""
+
+
+@dataclass(frozen=True)
+class Pooling(Part, ABC):
+    """Which decision points every fit learns from, and whom its policy serves; a subclass's fields are its parameters."""
+
+    kind: ClassVar[str] = "pooling"
+    shared: ClassVar[bool]
+    """Whether one fit and one policy serve everybody."""
+    serves_anybody: ClassVar[bool]
+    """Whether there is a policy for people who are not in the logs. Then methods are cross-fitted by participant."""
+    needs_everybody: ClassVar[bool]
+    """Whether a fit needs all people at once, so that logs cannot go through part by part."""
+    needs_coefficients: ClassVar[bool] = False
+    """Whether people share a critic's coefficients."""
+    borrows: ClassVar[bool] = False
+    """Whether everybody's coefficients are drawn towards those of the population, as far as people are alike."""
+    whom: ClassVar[str]
+    """Whom the policy is for, as a sentence."""
+    for_whom: ClassVar[str] = "per participant"
+    """The same after "one policy"."""
+    estimates: ClassVar[str]
+    """What a coefficient with its interval is, over all fits."""
+    without_points: ClassVar[str] = (
+        "so nothing was learned; an actor flips a coin, LinUCB sends nothing, posterior sampling follows its prior"
+    )
+    few_points: ClassVar[str] = "the penalty decides the rest"
+    """What becomes of a participant without usable decision points, and of one with fewer than there are features."""
+
+    @abstractmethod
+    def list_participants(self, logs: Trajectories) -> NDArray[Any]:
+        """Whose fits there are, in their order."""
+
+    @abstractmethod
+    def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
+        """The fits in blocks of about so many cells that can be learned at once and apart from the others."""
+
+    @abstractmethod
+    def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
+        """For every row the position of the fit that it belongs to."""
+
+    @property
+    def second_judge(self) -> str | None:
+        """The pooling whose fits must keep a decision point too, for a critic that judges twice or a pooling that
+        borrows."""
+        return "person" if self.shared else None
+
+    @property
+    def cross_fit(self) -> str:
+        """How a method is cross-fitted unless somebody says otherwise."""
+        return "person" if self.serves_anybody else "time"
+
+
+POOLINGS: Registry[type[Pooling]] = Registry("pooling")
+register_pooling = POOLINGS.register
+"""Adds a class of poolings under its `name`, which must be free."""
+
+
+def make_pooling(given: Any) -> Pooling:
+    """The pooling that is meant by a name, by a mapping with `name` and parameters, or by itself.
+
+    Parameters
+    ----------
+    given
+        `"partial"`, `{"name": "partial", "random_walk": 0.005}` or `Partial(random_walk=0.005)`.
+
+    Returns
+    -------
+    Pooling
+
+    Examples
+    --------
+    >>> make_pooling("partial")
+    Partial(correlated_differences=False, random_walk=None)
+    """
+    return make_part(POOLINGS, given)
+
+
+@register_pooling
+@dataclass(frozen=True)
+class Person(Pooling):
+    """Everybody learns from their own decision points alone, as in the paper."""
+
+    name: ClassVar[str] = "person"
+    shared: ClassVar[bool] = False
+    serves_anybody: ClassVar[bool] = False
+    needs_everybody: ClassVar[bool] = False
+    whom: ClassVar[str] = "One policy for each participant."
+    estimates: ClassVar[str] = "Mean over people"
+
+    def list_participants(self, logs: Trajectories) -> NDArray[Any]:
+        return logs.participants
+
+    def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
+        return logs.blocks(cells)
+
+    def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
+        return logs.participant_index
+
+
+@register_pooling
+@dataclass(frozen=True)
+class Everyone(Pooling):
+    """One policy, learned from everybody's decision points, for anybody."""
+
+    name: ClassVar[str] = "all"
+    shared: ClassVar[bool] = True
+    serves_anybody: ClassVar[bool] = True
+    needs_everybody: ClassVar[bool] = True
+    whom: ClassVar[str] = "One policy for everybody."
+    for_whom: ClassVar[str] = "for everyone"
+    estimates: ClassVar[str] = "Estimates"
+
+    def list_participants(self, logs: Trajectories) -> NDArray[Any]:
+        return np.array(["everyone"])
+
+    def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
+        return logs.one_block()
+
+    def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
+        return np.zeros(len(logs), dtype=np.int64)
+
+
+@register_pooling
+@dataclass(frozen=True)
+class Partial(Person):
+    """Coefficients wᵢ = β + bᵢ, bᵢ ~ N(0, Ψ): everybody has their own, drawn towards β as far as people are alike."""
+
+    name: ClassVar[str] = "partial"
+    serves_anybody: ClassVar[bool] = True
+    needs_everybody: ClassVar[bool] = True
+    needs_coefficients: ClassVar[bool] = True
+    borrows: ClassVar[bool] = True
+    second_judge: ClassVar[str] = "all"
+    whom: ClassVar[str] = (
+        "One policy for each participant, drawn towards everybody's as far as people are alike; one for anybody else."
+    )
+    for_whom: ClassVar[str] = "per participant, drawn towards everybody's"
+    estimates: ClassVar[str] = "Population"
+    without_points: ClassVar[str] = "so the policy is the one for anybody"
+    few_points: ClassVar[str] = "the policy is the one for anybody"
+    correlated_differences: bool = False
+    """Whether people's coefficients may differ together; of few people that cannot be told."""
+    random_walk: float | str | None = None
+    """By which share of the variance between people a participant's coefficients vary from one decision point to the next,
+    or `estimate`. The policy is then of their last ones."""
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_random_walk(self.random_walk)
+        if self.random_walk is not None and self.correlated_differences:
+            raise InputError("random_walk is of differences that are independent; leave correlated_differences out")

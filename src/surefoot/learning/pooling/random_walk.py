@@ -24,10 +24,8 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.learning.forgetting import count_back
-from surefoot.learning.moments import Moments
-from surefoot.learning.pooling.mixed_effects import Likelihood, Posterior
-from surefoot.learning.pooling.reml import LEAST, MOST
+from surefoot.learning.batch import count_back
+from surefoot.learning.pooling.mixed_effects import LEAST, MOST, Likelihood, Moments, Posterior
 from surefoot.numerics.batched_cholesky import invert
 
 Numbers = NDArray[np.float64]

@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.penalty_units import FitScales, find_penalty_units
+from surefoot.learning.penalties import FitScales, StandardUnits
 from tests.reference import literal
 
 
@@ -65,7 +65,7 @@ def test_the_policy_is_that_of_standardised_logs_with_absolute_penalties(logs, r
         theta = np.append(fitted.coef_[place][:-1] * width, fitted.coef_[place][-1] + fitted.coef_[place][:-1] @ middle)
         ours = literal.actor_objective(theta, z, expected, np.ones(len(rows)), 1e-2)
         if radius:
-            assert_allclose(np.mean((z @ theta) ** 2), fitted.radius, rtol=1e-6)
+            assert_allclose(np.mean((z @ theta) ** 2), fitted.rule.radius, rtol=1e-6)
         else:
             assert ours >= literal.slsqp_actor(z, expected, np.ones(len(rows)), 1e-2).fun - 1e-9
 
@@ -81,11 +81,11 @@ def test_the_critic_shrinks_slopes_by_the_width_of_their_state(logs):
 def test_what_mostly_takes_one_value_has_a_width_and_what_never_changes_has_one_of_1():
     state = np.zeros((1, 100, 3))
     state[0, ::5, 0], state[0, :, 2] = 1.0, np.arange(100)
-    units = find_penalty_units("standard").measure(state, np.full((1, 100), 7.0), np.ones((1, 100)))
+    units = StandardUnits().measure(state, np.full((1, 100), 7.0), np.ones((1, 100)))
     assert_allclose(units.width, [[0.4, 1.0, 49.5 / 1.349]])
     assert_allclose(units.centre, [[0.0, 0.0, 49.5]])
     assert_allclose(units.reward, [1.0])
-    nobody = find_penalty_units("standard").measure(state, np.zeros((1, 100)), np.zeros((1, 100)))
+    nobody = StandardUnits().measure(state, np.zeros((1, 100)), np.zeros((1, 100)))
     assert_allclose(nobody.width, 1.0)
     assert_allclose(nobody.centre, 0.0)
 
@@ -116,7 +116,7 @@ def test_many_rows_are_measured_by_a_sample():
     """Against the quartiles of all rows, which a sample meets to some hundredths; up to 2¹⁴ all rows are measured."""
     rng = np.random.default_rng(0)
     state, reward = rng.gamma(2.0, size=(1, 2**17, 2)), rng.normal(size=(1, 2**17))
-    units, ones = find_penalty_units("standard"), np.ones((1, 2**17))
+    units, ones = StandardUnits(), np.ones((1, 2**17))
     found = units.measure(state, reward, ones)
     low, middle, high = np.quantile(np.dstack([state, reward[..., None]])[0], (0.25, 0.5, 0.75), axis=0)
     width = (high - low) / 1.349
