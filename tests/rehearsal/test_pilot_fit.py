@@ -3,6 +3,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.rehearsal import estimate_pilot_effect
+from surefoot.rehearsal.pilot_data import StudyClock
 from surefoot.rehearsal.pilot_fit import redraw_actions
 from tests.rehearsal.pilots import STUDY, make_frame, needs_v1, read_frame, read_v1
 
@@ -50,3 +51,9 @@ def test_drawing_anew_changes_nothing_but_actions():
     assert_array_equal(other.reward, logs.reward)
     assert (other.action[~logs.available] == 0).all()
     assert (other.action != logs.action).any()
+
+
+def test_the_clock_has_levels_of_the_time_of_day_and_the_day():
+    features = StudyClock(per_day=3, middle=2.0, width=2.0).features(np.array([0.0, 4.0]))
+    assert_allclose(features, [[0, 1], [0, 0], [-1, -0.5]])
+    assert len(StudyClock(per_day=12, middle=2.0, width=2.0).features(np.arange(24.0))) == 5

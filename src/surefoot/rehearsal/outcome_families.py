@@ -372,11 +372,7 @@ def _score_family(
 
 
 def find_step(values: Floats) -> float:
-    """The step to which outcomes were recorded; 0 where they have none that matters.
-
-    >>> find_step(np.array([0.0, 5.0, 20.0, 35.0])), find_step(np.array([0.1234, 0.5, 0.7]))
-    (5.0, 0.0)
-    """
+    """The step to which outcomes were recorded; 0 where they have none that matters."""
     gaps = np.diff(np.unique(values))
     least = float(gaps.min())
     even = np.abs(gaps / least - np.round(gaps / least)).max() < 1e-6

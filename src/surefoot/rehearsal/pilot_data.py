@@ -29,13 +29,7 @@ MOST_SLOTS = 8
 
 @dataclass(frozen=True)
 class StudyClock:
-    """Features of decision point t: the time of day, as levels against the first or as waves, and the day.
-
-    >>> StudyClock(per_day=3, middle=2.0, width=2.0).features(np.array([0.0, 4.0]))
-    array([[ 0. ,  1. ],
-           [ 0. ,  0. ],
-           [-1. , -0.5]])
-    """
+    """Features of decision point t: the time of day, as levels against the first or as waves, and the day."""
 
     per_day: int
     middle: float

@@ -103,13 +103,7 @@ class PilotModel(Simulator):
         )
 
     def in_environment(self, environment: Environment) -> PilotModel:
-        """The same people where sending has other effects.
-
-        Parameters
-        ----------
-        environment
-            Such as `standardised_effect(0.2)` or `estimate_pilot_effect(…).environment`; κ is found here.
-        """
+        """The same people with other effects of sending, such as `standardised_effect(0.2)`; κ is found here."""
         if environment.effects:
             environment = replace(environment, scale=find_scale(self, environment.probe))
         return replace(self, environment=environment)
@@ -117,17 +111,7 @@ class PilotModel(Simulator):
     def draw_people(self, participants: int, *, seed: Seed | Sequence[Seed]) -> PilotModel:
         """New people from the distribution between people; the same seed gives the same people.
 
-        Parameters
-        ----------
-        participants
-            Their number; it may differ from the pilot's.
-        seed
-            One seed, or one for each replicate of a study: then every replicate has people of its own.
-
-        Returns
-        -------
-        PilotModel
-            To be started with as many seeds as there are replicates.
+        With one seed for each replicate of a study every replicate has people of its own; `start` then needs as many seeds.
         """
         if participants < 1:
             raise InputError(f"participants is {participants}; a trial needs at least 1")

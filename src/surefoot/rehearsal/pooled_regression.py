@@ -49,11 +49,6 @@ class Varying:
 
     Rⱼ Rⱼᵀ is the uncertainty of wⱼ. New people differ as the old ones do, also where their distribution is skewed, and
     coefficients that go together in one person go together in the new one.
-
-    >>> kind = Varying.normal(np.array([1.0, 5.0]), np.array([0.0, 2.0]))
-    >>> kind.redraw(np.zeros(3, dtype=int), np.ones((2, 3))).individual
-    array([[1., 1., 1.],
-           [7., 7., 7.]])
     """
 
     individual: Floats
@@ -139,15 +134,7 @@ class LinearFit:
 
 
 def fit_linear(x: Floats, y: Floats, weight: Floats, common: Sequence[int] = ()) -> LinearFit:
-    """Linear regression with normal noise whose spread also differs between people; `common` coefficients are everybody's.
-
-    >>> rng = np.random.default_rng(0)
-    >>> x = np.ones((100, 50, 1))
-    >>> y = 5 + 2 * rng.standard_normal((100, 1)) + 3 * rng.standard_normal((100, 50))
-    >>> fitted = fit_linear(x, y, np.ones((100, 50)))
-    >>> fitted.coefficients.spread.round(1), np.exp(fitted.log_noise.population).round(1)
-    (array([1.9]), array([3.]))
-    """
+    """Linear regression with normal noise of everybody's own spread; `common` coefficients do not differ between people."""
     coefficients = _fit_weighted(x, np.where(weight > 0, y, 0.0), weight, common)
     error = np.where(weight > 0, y - predict(x, coefficients), np.nan)
     log_noise = _fit_noise(error)
@@ -198,12 +185,7 @@ def _fit_noise(error: Floats) -> Varying:
 def fit_yes_no(
     x: Floats, y: Floats, weight: Floats, common: Sequence[int] = (), start: Varying | None = None, rounds: int = ROUNDS
 ) -> Varying:
-    """Logistic regression: P(y = 1) = 1 / (1 + exp(−xᵀwᵢ)); y may lie between 0 and 1.
-
-    >>> x, y = np.ones((200, 60, 1)), np.random.default_rng(0).random((200, 60)) < 0.8
-    >>> float(expit(fit_yes_no(x, y.astype(float), np.ones((200, 60))).population)[0].round(2))
-    0.8
-    """
+    """Logistic regression: P(y = 1) = 1 / (1 + exp(−xᵀwᵢ)); y may lie between 0 and 1."""
     y = np.where(weight > 0, y, 0.5)
     share = ((y * weight).sum() + 0.5) / (weight.sum() + 1)
     level = np.full(y.shape, np.log(share / (1 - share)))
@@ -252,12 +234,7 @@ def draw_within(mean: Floats, noise: Floats, low: Floats, high: Floats, uniform:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Normal scores z = Φ⁻¹(F(x)) with F the empirical distribution, linear between its values, and back.
-
-    >>> table = ScoreTable.of_values(np.array([0.0, 0.0, 1.0, 2.0]))
-    >>> table.to_values(np.array([-2.0, -0.1, 1.5])), table.to_scores(np.array([0.0, 2.0])).round(2)
-    (array([0., 0., 2.]), array([-0.67,  1.15]))
-    """
+    """Normal scores z = Φ⁻¹(F(x)) with F the empirical distribution, linear between its values, and back."""
 
     values: Floats
     """Sorted and different, (m,)."""

@@ -118,18 +118,6 @@ class Simulator(ABC):
     def start(self, *, seed: Seed | Sequence[Seed]) -> Simulation:
         """Everybody before their first decision point, in one replicate or, with a sequence of seeds, in many at once.
 
-        Parameters
-        ----------
-        seed
-            One seed, or one for each replicate.
-
-        Returns
-        -------
-        Simulation
-            Moves forward under one policy after another.
-
-        Examples
-        --------
         >>> import surefoot as sf
         >>> chains = sf.simulators.ChainWalk(participants=2)
         >>> pieces = chains.start(seed=1).advance(sf.policies.coin(2), 3).advance(sf.policies.coin(2), 4).logs()
@@ -328,19 +316,7 @@ class Simulation:
     ) -> Self:
         """Move everybody forward under a policy, or under one for each replicate.
 
-        Parameters
-        ----------
-        policies
-            A policy or policies for all replicates, or a sequence with one for each.
-        decision_points
-            At least 1.
-        fallback
-            The probability of sending anything where a state is missing that the policy looks at.
-
-        Returns
-        -------
-        Simulation
-            The same, at a later time.
+        `fallback` is the probability of sending anything where a state is missing that the policy looks at.
         """
         if decision_points < 1:
             raise InputError(f"decision_points is {decision_points}; a study needs at least 1")
@@ -381,21 +357,10 @@ class Simulation:
         return stack_rules({number: policy.rules_for(self.participants) for number, policy in enumerate(policies)})
 
     def step(self, actions: NDArray[np.int64], probability: Floats, *, active: NDArray[np.bool_] | None = None) -> Floats:
-        """One decision point with given actions, (replicates, people).
+        """One decision point with given actions and their probabilities; arrays are (replicates, people).
 
-        Parameters
-        ----------
-        actions
-            Everybody's action; it becomes 0 for people who are not available.
-        probability
-            With which it was drawn, for the logs.
-        active
-            Who is in the study now; all unless given. The others stay where they are, with their random numbers.
-
-        Returns
-        -------
-        (replicates, people)
-            The rewards, reported or not; NaN for people who are not active.
+        The action becomes 0 for people who are not available. People who are not `active` stay where they are, with their
+        random numbers. Gives the rewards, reported or not; NaN for people who are not active.
         """
         self._reserve(1)
         now = self.look()
