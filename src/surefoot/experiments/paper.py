@@ -391,7 +391,7 @@ CLAIMS: tuple[tuple[str, str, str, str, Callable[[Results, Settings, Scene], Ite
         "Each robust method is the best of its type on both data sets.",
         "best throughout; on HeartSteps by 131.4, 136.2 and 139.9 steps (LinUCB, ACCB, SACCB)",
         "Robust minus the best of plain and the two filters (the one with the highest mean): holds where the interval is "
-        "above zero, in part where it contains zero, does not hold where it is below. The paper's margins stand beside it.",
+        "above zero, in part where it contains zero, does not hold where it is below. The paper's margins are shown too.",
         _judge_best,
     ),
     (

@@ -60,7 +60,7 @@ def contiguous(values: Array) -> Array:
 
 
 def empty_columns(values: Array, size: int) -> Array:
-    """Room for `size` columns beside the rows of `values` (…, rows, columns), each column side by side in memory."""
+    """Room for `size` columns next to the rows of `values` (…, rows, columns), each column side by side in memory."""
     xp = array_namespace(values)
     room = xp.empty((*values.shape[:-2], size, *values.shape[-2:-1]), dtype=values.dtype, device=device(values))
     return xp.matrix_transpose(room) if values.ndim > 1 else room

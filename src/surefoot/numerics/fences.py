@@ -152,7 +152,7 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
 
     Going outwards from the half of the values next to the median, the fence is GAP times the last deviation before a gap: a
     next one further out than that. A usual deviation (the MAD; where half of the values are the same, a small deviation of
-    the others, their first decile) counts as the least. Yes or no, weekdays, many zeros beside a long tail: all have no gap.
+    the others, their first decile) counts as the least. Yes or no, weekdays, many zeros and a long tail: all have no gap.
 
     >>> gap_fence(np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 9.0]]), np.ones((1, 10), dtype=bool))
     (array([[0., 0., 0., 0., 0., 0., 1., 1., 2., 9.]]), array([6.]))

@@ -28,7 +28,7 @@ FORMAT = "surefoot-policies-1"
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """One decision rule, for whoever it is applied to.
+    """One decision rule, for any participant.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Policies:
         The study's hash and how it reads states (kinds, levels, scaling, limits); None for policies made without a
         study.
     training
-        Which decision points they were learned from; None where nobody said.
+        Which decision points they were learned from; None if not known.
     anybody
         For people who are not among the participants, with an empty batch shape; None: they have no policy.
     """

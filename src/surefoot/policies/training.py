@@ -1,4 +1,4 @@
-"""Which decision points policies were learned from, so that nobody judges them by these."""
+"""Which decision points policies were learned from, so that they are not evaluated on the same ones."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _write_fingerprint(total: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class FiledTraining:
-    """What a file of policies says of it: enough to know the very same decision points again, and nobody's id."""
+    """What a file of policies holds: a fingerprint that recognises the same decision points, and no ids."""
 
     fingerprint: str
 

@@ -279,7 +279,7 @@ class Immediate(Horizon):
 def estimate_variance_left(moments: Moments, threshold: Floats, penalty: Floats) -> float:
     """Which share κ of the variance of normal noise a critic left, by where its limits lie among the residuals it kept.
 
-    Noise N(0, σ²) cut at ± cσ keeps κ(c) σ² = (1 − 2cφ(c) / (2Φ(c) − 1)) σ²: ε / s² = c² / κ(c) tells c, with ε the limit of
+    Noise N(0, σ²) cut at ± cσ keeps κ(c) σ² = (1 − 2cφ(c) / (2Φ(c) − 1)) σ²: ε / s² = c² / κ(c) gives c, with ε the limit of
     squared residuals and s² their variance, both of a typical participant. A cut also makes coefficients less certain than
     the rest of the noise says, by the same factor once more (Huber's E ψ² / (E ψ′)²).
     """

@@ -43,7 +43,7 @@ PAIRS_PER_COEFFICIENT = 5
 ENOUGH_FOR_ONE = 1500
 """Consecutive decision points from which a look-ahead by itself, without other people, begins to gain on doing nothing."""
 BORROWED_POINTS = 10.0
-"""The logged share of an action is mixed with this many decision points of everybody's: few of one's own do not tell it."""
+"""The logged share of an action is mixed with this many decision points of everybody's, because few do not show it."""
 
 
 @register_horizon
@@ -169,8 +169,8 @@ def _look_at_people(
     penalty: NDArray[np.float64],
     walks: list[Walk | None],
 ) -> Outlook:
-    """One model of each, from partially pooled coefficients; the reference action is everybody's, because one participant
-    cannot tell."""
+    """One model of each, from partially pooled coefficients; the reference action is everybody's, because one participant's
+    decision points are too few to show it."""
     posteriors, model, beta = _fit_people(task, moments, judgement, penalty, walks)
     warn_of_few_people(posteriors[0], task.logs.participants)
     uncertainty = OfPosteriors(np.stack([posterior.covariance for posterior in posteriors], axis=1), between_people=False)

@@ -36,7 +36,7 @@ SQUARINGS = 10
 ENOUGH_PEOPLE = 20
 """With fewer people the spread between them is no estimate, and their decision points are taken to be independent."""
 BETTER = 2.0
-"""A simple policy replaces "nothing" as the reference when it beats it by so many standard errors."""
+"""A simple policy replaces "nothing" as the reference when it beats it by this many standard errors."""
 SURE = 0.05
 """A state reacts to an action when chance would show as much in fewer than this share of studies, for all tests together."""
 FELT = 0.05
@@ -46,7 +46,7 @@ LAGS = 400
 
 @dataclass(frozen=True)
 class TransitionMoments(PerParticipant):
-    """Moments of the reward, and of the next state; decision points with a missing outcome still tell of the latter."""
+    """Moments of the reward, and of the next state; decision points with a missing outcome still count for the latter."""
 
     reward: Moments
     state: Moments
@@ -152,9 +152,6 @@ class Uncertainty(Protocol):
     def covariance(self, functionals: Array) -> Array:
         """Of Σ W ∘ C for weights W (units, m, d, 1 + p): (units, m, m)."""
 
-    def coefficient_covariance(self, rows: slice, output: int) -> Array:
-        """Of C[rows, output]: (units, rows, rows)."""
-
 
 class BetweenPeople:
     """The sandwich over people, for one pooled unit."""
@@ -178,10 +175,6 @@ class BetweenPeople:
         moved = xp.reshape(self._influence, (self._influence.shape[0], -1)) @ xp.matrix_transpose(flat)
         return self._correction * (xp.matrix_transpose(moved) @ moved)
 
-    def coefficient_covariance(self, rows: slice, output: int) -> Array:
-        moved = self._influence[:, rows, output]
-        return self._correction * (array_namespace(moved).matrix_transpose(moved) @ moved)[None, ...]
-
 
 class WithinUnits:
     """Σₑ ⊗ A⁻¹ for each unit."""
@@ -201,11 +194,6 @@ class WithinUnits:
             total = total + xp.reshape(weights, shape) @ xp.matrix_transpose(xp.reshape(spread, shape))
         return total
 
-    def coefficient_covariance(self, rows: slice, output: int) -> Array:
-        inverse, residual = self._state if output else self._reward
-        index = max(output - 1, 0)
-        return inverse[:, rows, rows] * residual[:, index, index][:, None, None]
-
 
 class OfPosteriors:
     """Σ over outputs of W V Wᵀ, V (units, outputs, d, d) the covariance of an output's coefficients, fitted apart."""
@@ -221,9 +209,6 @@ class OfPosteriors:
             weights = functionals[..., output]
             total = total + weights @ self._covariance[:, output, ...] @ xp.matrix_transpose(weights)
         return total
-
-    def coefficient_covariance(self, rows: slice, output: int) -> Array:
-        return self._covariance[:, output, rows, rows]
 
 
 def _residual_covariance(moments: Moments, coef: Array) -> Array:
@@ -327,7 +312,7 @@ def long_run_advantage(model: LookAhead, uncertainty: Uncertainty, count: Array)
 
 
 def best_constant_action(model: LookAhead, uncertainty: Uncertainty) -> Array:
-    """0, or the action whose use at every decision point earns most of those that surely beat never acting, (units,).
+    """0, or the action that earns most when always taken, if it is significantly better than never acting, (units,).
 
     One participant's own decision points are too few for that: of 50 people with 210 each, one or two would seem to be
     better off when always prompted, and lose most by it.
@@ -408,7 +393,7 @@ class Consequence:
     through: NDArray[np.float64]
     """The delayed change by way of each state variable."""
     lags: NDArray[np.float64]
-    """The change in the outcome after so many decision points."""
+    """The change in the outcome 0, 1, 2, … decision points later."""
 
     @property
     def felt(self) -> int:
@@ -420,7 +405,7 @@ class Consequence:
 
 @dataclass(frozen=True, eq=False)
 class PooledView:
-    """One model of everybody, whoever shares a policy, and its numbers at the mean state."""
+    """One model of everybody, however policies are shared, and its numbers at the mean state."""
 
     model: LookAhead
     uncertainty: Uncertainty
@@ -437,9 +422,12 @@ class PooledView:
         z = self.mean_state
         k = coef.shape[1]
         tests = [(variable, action) for action in range(1, self.model.share.shape[1]) for variable in range(k - 1)]
-        entries = [(slice(k * action, k * (action + 1)), 1 + variable) for variable, action in tests]
-        covariance = np.stack([np.asarray(self.uncertainty.coefficient_covariance(*entry)[0]) for entry in entries])
-        effect = np.stack([coef[entry] for entry in entries])
+        # Each test is about the coefficients of one variable's block, which unit functionals select.
+        functionals = np.zeros((len(tests), 1, k, *coef.shape))
+        for test, (variable, action) in enumerate(tests):
+            functionals[test, 0, range(k), range(k * action, k * (action + 1)), 1 + variable] = 1.0
+        covariance = np.stack([np.asarray(self.uncertainty.covariance(functional)[0]) for functional in functionals])
+        effect = np.stack([coef[k * action : k * (action + 1), 1 + variable] for variable, action in tests])
         wald = np.einsum("ti,tij,tj->t", effect, np.linalg.pinv(covariance, hermitian=True), effect)
         degrees = self.people - k if self.uncertainty.between_people else 0
         p_values = fdtrc(k, degrees, wald / k) if degrees > 0 else chdtrc(k, wald)
