@@ -267,17 +267,17 @@ MISTAKES = [
     Mistake(
         "rehearse with a pilot whose outcome never varies",
         command("rehearse", "one.csv", before=spoil_pilot(lambda row: True, reward="7")),
-        "the pilot's outcome is always 7: nothing about its spread can be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+        "the pilot's outcome is always 7, so its spread cannot be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "rehearse with a pilot in which nobody is available",
         command("rehearse", "one.csv", before=name_availability(spoil_pilot(available="false", action="", probability=""))),
-        "no decision point of the pilot is available, so nothing about sending can be learned; check columns.available, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+        "no decision point of the pilot is available, so the effect of sending cannot be learned; check columns.available, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "rehearse with a pilot in which a state variable is always missing",
         command("rehearse", "one.csv", before=spoil_pilot(weather="")),
-        "the pilot's 'weather' is not known at any decision point, so nothing about its course can be learned; leave it out of [state], give a longer pilot, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+        "the pilot's 'weather' is not known at any decision point, so its changes over time cannot be learned; leave it out of [state], give a longer pilot, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "rehearse with a pilot of one day",
@@ -292,7 +292,7 @@ MISTAKES = [
     Mistake(
         "rehearse with a pilot in which nothing was sent",
         command("rehearse", "one.csv", before=spoil_pilot(action="0", probability="0.4")),
-        "the pilot sent something at no available decision point, so it does not say what sending does; include decision points of both kinds, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+        "the pilot sent something at no available decision point, so it does not show the effect of sending; include decision points of both kinds, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "size with a pilot of two participants",
@@ -302,7 +302,7 @@ MISTAKES = [
     Mistake(
         "size with a pilot whose outcome never varies",
         command(*SIZE, before=spoil_pilot(reward="7")),
-        "the pilot's outcome is always 7: nothing about its spread can be learned; name the column that varies as [reward] column, or give the numbers yourself and leave --pilot out",
+        "the pilot's outcome is always 7, so its spread cannot be learned; name the column that varies as [reward] column, or give the numbers yourself and leave --pilot out",
     ),
     Mistake(
         "size with a pilot in which nothing was sent",
@@ -356,7 +356,7 @@ MISTAKES = [
     Mistake(
         "rehearse into a folder that holds something else",
         command("rehearse", "logs.csv", "--out", "pages", before=lambda: (folder("pages")(), write("pages/letter.txt")())),
-        "pages: is there and is not a rehearsal; choose another folder with --out",
+        "pages: exists, but is not a rehearsal; choose another folder with --out",
     ),
     Mistake(
         "rehearse --engine gpu",

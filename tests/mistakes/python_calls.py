@@ -319,7 +319,7 @@ MISTAKES = [
     Mistake(
         "a pilot whose outcome never varies",
         rehearsal(probability=np.full((2, 3), 0.5)),
-        "the pilot's outcome is always 0: nothing about its spread can be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+        "the pilot's outcome is always 0, so its spread cannot be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "a rehearsal without a pilot and without a range of the outcome",

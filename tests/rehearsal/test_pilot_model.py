@@ -114,7 +114,7 @@ def test_pilots_that_say_nothing_are_refused():
         (logs(people=1), r"one participant does not say how people differ.*from_study"),
         (logs(probability=np.nan), "probabilities are missing; log them"),
         (logs(reward=2.0), r"outcome is always 2.*from_study"),
-        (logs(reward=np.nan), "outcome is never there"),
+        (logs(reward=np.nan), "outcome is always missing"),
     ):
         with pytest.raises(sf.InputError, match=words):
             sf.rehearsal.fit_pilot(pilot, plain)

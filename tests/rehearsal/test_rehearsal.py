@@ -139,7 +139,7 @@ def test_results_of_another_plan_are_refused(tmp_path):
         rehearse(tmp_path / "mine", "seed = 3\n" + PLAN)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").touch()
-    with pytest.raises(sf.InputError, match="is there and is not a rehearsal"):
+    with pytest.raises(sf.InputError, match="exists, but is not a rehearsal"):
         rehearse(tmp_path / "other")
 
 

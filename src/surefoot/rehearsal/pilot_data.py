@@ -186,8 +186,8 @@ def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
         raise InputError(f"a pilot with one participant does not say how people differ; give at least two, or {NO_PILOT}")
     if not rows.available.any():
         raise InputError(
-            "no decision point of the pilot is available, so nothing about sending can be learned; check columns.available, "
-            f"or {NO_PILOT}"
+            "no decision point of the pilot is available, so the effect of sending cannot be learned; check "
+            f"columns.available, or {NO_PILOT}"
         )
     if np.isnan(rows.probability[rows.available]).any():
         raise InputError(
@@ -199,9 +199,9 @@ def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
         check_probabilities(rows)
     known = outcome[~np.isnan(outcome)]
     if known.size == 0 or np.ptp(known) == 0:
-        problem = "is never there" if known.size == 0 else f"is always {known[0]:g}"
+        problem = "is always missing" if known.size == 0 else f"is always {known[0]:g}"
         raise InputError(
-            f"the pilot's outcome {problem}: nothing about its spread can be learned; name the column that varies as "
+            f"the pilot's outcome {problem}, so its spread cannot be learned; name the column that varies as "
             f"[reward] column, or {NO_PILOT}"
         )
 

@@ -126,7 +126,7 @@ def _check_known(data: PilotArrays, name: str, column: Floats) -> None:
     if not (known[:, 1:] & known[:, :-1]).any():
         known_at = "at two decision points in a row" if known.any() else "at any decision point"
         raise InputError(
-            f"the pilot's '{name}' is not known {known_at}, so nothing about its course can be learned; leave it out of "
+            f"the pilot's '{name}' is not known {known_at}, so its changes over time cannot be learned; leave it out of "
             f"[state], give a longer pilot, or {NO_PILOT}"
         )
 
@@ -291,14 +291,14 @@ def estimate_pilot_effect(logs: StudyLogs | Trajectories, study: Study, *, redra
     if len(np.unique(sent)) < 2:
         happened = "at every" if sent.any() else "at no"
         raise InputError(
-            f"the pilot sent something {happened} available decision point, so it does not say what sending does; include "
-            f"decision points of both kinds, or {NO_PILOT}"
+            f"the pilot sent something {happened} available decision point, so it does not show the effect of sending; "
+            f"include decision points of both kinds, or {NO_PILOT}"
         )
     try:
         estimate, error = _estimate(rows, study)
         null = [_estimate(redraw_actions(rows, rng), study) for _ in range(redraws)]
     except InputError as problem:
-        raise InputError(f"the pilot does not say what sending does: {problem}; or {NO_PILOT}") from problem
+        raise InputError(f"the pilot does not show the effect of sending: {problem}; or {NO_PILOT}") from problem
     between = estimate_nuisance(study, rows).values["effect_sd"] if len(rows.participants) > 2 else 0.0
     return PilotEffect(estimate, error, between, float(np.nanstd(rows.reward[rows.available])), tuple(null))
 

@@ -235,7 +235,7 @@ def refuse_other_results(folder: Path, manifest: dict[str, Any]) -> None:
     except (OSError, ValueError):
         before = None
     if not isinstance(before, dict) or before.get("format") != FORMAT:
-        raise InputError(f"{folder}: is there and is not a rehearsal; choose another folder with --out")
+        raise InputError(f"{folder}: exists, but is not a rehearsal; choose another folder with --out")
     if before.get("key") == manifest["key"]:
         return
     inputs = ("study", "plan", "pilot", "versions")

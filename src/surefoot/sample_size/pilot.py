@@ -112,7 +112,7 @@ def _check_rows(logs: Trajectories, rows: NDArray[np.bool_], treated: NDArray[np
     outcome = logs.reward[rows]
     if np.ptp(outcome) == 0:
         raise InputError(
-            f"the pilot's outcome is always {outcome[0]:g}: nothing about its spread can be learned; name the column that "
+            f"the pilot's outcome is always {outcome[0]:g}, so its spread cannot be learned; name the column that "
             "varies as [reward] column, or give the numbers yourself and leave --pilot out"
         )
     if len(np.unique(treated[rows])) < 2:
