@@ -67,18 +67,18 @@ def add_total(table):
 
 
 SPELLED_TWICE = (
-    "participants 'P01' and 'p01', 'P02' and 'p02', 'P03' and 'p03' and 1 more pairs differ in case, blanks or leading "
-    "zeros alone, and count as different people; write each id in one way, if they are one participant"
+    "participants 'P01' and 'p01', 'P02' and 'p02', 'P03' and 'p03' and 1 more pairs differ only in case, blanks or "
+    "leading zeros, and count as different people; write each id in one way if they are the same participant"
 )
 NUMBERED = (
-    "every participant of column 'id' has exactly one row, so it seems to number the rows; name the column that says whose "
-    "each decision point is"
+    "every participant of column 'id' has exactly one row, so it seems to number the rows; name the column that "
+    "identifies the participant"
 )
 UNNAMED = (
-    "column 'avail_now' seems to say when nothing could be sent (36 rows), but is not named, so that nothing counts as "
-    "chosen there; name it as available"
+    "column 'avail_now' looks like availability (nothing could be sent in 36 rows), but has no role, so that these rows "
+    "count as decisions to send nothing; name it as available"
 )
-TOTAL = "participant 'Total' seems to sum up others; delete such rows"
+TOTAL = "participant 'Total' looks like a summary of others; delete such rows"
 CASES = {
     "spelled twice": (spell_twice, SPELLED_TWICE, "look"),
     "numbered": (number_rows, NUMBERED, "unsafe"),
@@ -128,7 +128,7 @@ def test_an_analysis_of_a_frame_says_it_too():
     roles = {"participant": "id", "time": "t", "treatment": "sent", "outcome": "steps", "probability": "p"}
     report = sf.effects.analyse(table, **roles, probability_of="sending")
     check = find_check(report.checks, NAME)
-    assert "'P01' and 'p01'" in check.reason and "column 'avail' seems to say when nothing could be sent" in check.reason
+    assert "'P01' and 'p01'" in check.reason and "column 'avail' looks like availability" in check.reason
     named = sf.effects.analyse(table, **roles, probability_of="sending", available="avail")
     assert "avail" not in find_check(named.checks, NAME).reason
     with pytest.warns(sf.FitWarning) as caught:
@@ -161,7 +161,7 @@ def test_something_sent_where_nothing_could_be_sent_is_no_sure_sign(tmp_path):
     with pytest.warns(sf.FitWarning, match=r"something was sent in \d+ of these rows; name it as available if it says so"):
         logs = sf.Trajectories.from_frame(to_arrow(table), **ROLES)
     assert find_check(check_logs(logs), NAME).verdict == "look"
-    with pytest.warns(sf.FitWarning, match="column 'unavailable' seems to say when nothing could be sent"):
+    with pytest.warns(sf.FitWarning, match="column 'unavailable' looks like availability"):
         sf.Trajectories.from_frame(to_arrow(hide_availability(make_table(), "unavailable")), **ROLES)
 
 

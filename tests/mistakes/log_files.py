@@ -114,7 +114,7 @@ MISTAKES = [
     Mistake(
         "A decimal point where the study says commas",
         read(LOGS.replace(",", ";"), EUROPEAN),
-        "logs.csv: line 2, column 'mood', participant 'ann': '4.5' is not a number with a decimal comma (and 2 more rows); write it so, or decimal = '.' in [file]\nlogs.csv: line 2, column 'p', participant 'ann': '0.5' is not a number with a decimal comma (and 1 more row); write it so, or decimal = '.' in [file]",
+        "logs.csv: line 2, column 'mood', participant 'ann': '4.5' is not a number with a decimal comma (and 2 more rows); write it with a comma, or decimal = '.' in [file]\nlogs.csv: line 2, column 'p', participant 'ann': '0.5' is not a number with a decimal comma (and 1 more row); write it with a comma, or decimal = '.' in [file]",
     ),
     Mistake(
         "A percent sign",
@@ -162,7 +162,7 @@ MISTAKES = [
     Mistake(
         "A header in the middle, where two files were put together",
         read(LOGS + HEADER + SECOND.replace("ann", "eve")),
-        "logs.csv: line 5: the header stands there again; delete that line",
+        "logs.csv: line 5: a second header; delete that line",
     ),
     Mistake(
         "A point for a missing number",

@@ -115,17 +115,17 @@ MISTAKES = [
     Mistake(
         "A participant whose id is written in two ways",
         warn(columns_of=spell_twice),
-        "look: participants and availability: participants 'P01' and 'p01' differ in case, blanks or leading zeros alone, and count as different people; write each id in one way, if they are one participant",
+        "look: participants and availability: participants 'P01' and 'p01' differ only in case, blanks or leading zeros, and count as different people; write each id in one way if they are the same participant",
     ),
     Mistake(
         "The number of the row for the participant",
         warn(columns_of=lambda columns: {**columns, "participant": np.arange(800)}),
-        "unsafe: participants and availability: every participant of column 'participant' has exactly one row, so it seems to number the rows; name the column that says whose each decision point is",
+        "unsafe: participants and availability: every participant of column 'participant' has exactly one row, so it seems to number the rows; name the column that identifies the participant",
     ),
     Mistake(
         "A column of availability that the study does not name",
         warn(columns_of=hide_availability),
-        "unsafe: participants and availability: column 'avail' seems to say when nothing could be sent (80 rows), but is not named, so that nothing counts as chosen there; name it as available",
+        "unsafe: participants and availability: column 'avail' looks like availability (nothing could be sent in 80 rows), but has no role, so that these rows count as decisions to send nothing; name it as available",
     ),
     Mistake(
         "init of actions that are 1 and 2",

@@ -102,7 +102,7 @@ def test_signs_of_mathematics_are_minus_signs(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n".join([*LINES[:50], LINES[0], *LINES[50:]]), "line 51: the header stands there again; delete that line"),
+        ("\n".join([*LINES[:50], LINES[0], *LINES[50:]]), "line 51: a second header; delete that line"),
         (
             "Heart study\nof 2024\n" + PLAIN,
             "line 1: one field ('Heart study') where line 3 has 8; delete the lines above the header",

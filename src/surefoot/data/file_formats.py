@@ -239,7 +239,7 @@ def is_import_row(fields: Sequence[str]) -> bool:
     return any(re.match(r'\s*\{"ImportId"', field) for field in fields)
 
 
-def _name_columns(place: str, fields: Sequence[str]) -> list[str]:
+def _name_columns(header: str, fields: Sequence[str]) -> list[str]:
     """The names of a header without surrounding blanks; the second and later columns without a name get one."""
     names: list[str] = []
     for number, field in enumerate(fields, 1):
@@ -247,7 +247,7 @@ def _name_columns(place: str, fields: Sequence[str]) -> list[str]:
         if name in names and name:
             is_data = re.fullmatch(r"[-+]?[\d.]+", name)
             remedy = "write a line with the names of the columns above it" if is_data else "rename one"
-            raise InputError(f"{place}: two columns are called '{name}'; {remedy}", column=name)
+            raise InputError(f"{header}: two columns are called '{name}'; {remedy}", column=name)
         names.append(f"column {number}" if name in names else name)
     return names
 
@@ -263,12 +263,12 @@ def _name_lines(path: Location, text: bytes, settings: FileSettings) -> Place:
     def lines() -> NDArray[np.int64]:
         return np.fromiter((line for line, _ in read_records(text, settings.separator)), dtype=np.int64)
 
-    def place(row: int) -> str:
+    def name_row(row: int) -> str:
         record = row + settings.header_rows
         line = lines()[record] if record < len(lines()) else record + 1
         return f"{path}: line {line}"
 
-    return place
+    return name_row
 
 
 def _pad_rows(text: bytes, settings: FileSettings, width: int) -> bytes:
@@ -281,7 +281,7 @@ def _pad_rows(text: bytes, settings: FileSettings, width: int) -> bytes:
     return padded.getvalue().encode()
 
 
-def _refuse_second_header(table: pa.Table, place: Place) -> None:
+def _refuse_second_header(table: pa.Table, name_row: Place) -> None:
     """Refuse rows that repeat the names of the columns, as in files put together from several."""
     rows = np.arange(len(table))
     for name in filter(None, table.column_names):
@@ -291,7 +291,7 @@ def _refuse_second_header(table: pa.Table, place: Place) -> None:
         rows = rows[pc.equal(cells, name).to_numpy()]
     if rows.size:
         others = f" (and {rows.size - 1} more)" if rows.size > 1 else ""
-        raise InputError(f"{place(int(rows[0]))}: the header stands there again{others}; delete that line")
+        raise InputError(f"{name_row(int(rows[0]))}: a second header{others}; delete that line")
 
 
 def _explain_fields(path: Location, text: bytes, settings: FileSettings, width: int, error: Exception) -> InputError:

@@ -72,38 +72,18 @@ Explain = Callable[[pa.Array, str], tuple[pa.Array, str, str]]
 
 @dataclass(frozen=True)
 class FileSettings:
-    """How a file writes columns, numbers and times: `[file]` in a study. The defaults are those of a plain CSV file.
-
-    Attributes
-    ----------
-    separator
-        Between columns of a text file; by default a comma, and a tab in `.tsv`.
-    header_rows
-        Rows before the first decision point; the first names the columns, the others are not read.
-    ragged
-        Whether rows of a text file may end early: the fields left out are missing. Empty fields at their end are ignored.
-    decimal
-        A point or a comma.
-    thousands
-        Separator of thousands; by default none, and a point if the decimal sign is a comma.
-    encoding
-        Of a text file.
-    time_format
-        A format of strptime such as `%d.%m.%Y %H:%M`; by default numbers or ISO 8601.
-    percent
-        Columns of percentages, with or without the sign: they are divided by 100.
-    sheet
-        Of an Excel workbook; by default the first.
-    """
+    """How a file writes columns, numbers and times: the keys of `[file]` in a study, with the defaults of plain CSV."""
 
     separator: str | None = None
     header_rows: int = 1
     ragged: bool = False
+    """Whether rows of a text file may end early: the fields left out are missing. Empty fields at their end are ignored."""
     decimal: str = "."
     thousands: str | None = None
     encoding: str = "utf-8"
     time_format: str | None = None
     percent: tuple[str, ...] = ()
+    """Columns of percentages, with or without the sign: they are divided by 100."""
     sheet: str | None = None
 
 
@@ -113,17 +93,6 @@ PLAIN = FileSettings()
 def frame_row(row: int) -> str:
     """The name of a row of a data frame, from 0."""
     return f"row {row}"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A mistake in a column, in one row or in several."""
-
-    row: int
-    column: str
-    rows: int
-    reason: str
-    remedy: str
 
 
 class Problems:
@@ -136,10 +105,11 @@ class Problems:
     surefoot.errors.InputError: row 3, column 'mood': 'fine' is not a number (and 1 more row); correct it
     """
 
-    def __init__(self, place: Place = frame_row, participant: Callable[[int], Any] | None = None) -> None:
-        self.place = place
+    def __init__(self, name_row: Place = frame_row, participant: Callable[[int], Any] | None = None) -> None:
+        self.name_row = name_row
         self.participant = participant
-        self._problems: list[Problem] = []
+        self._reported: list[tuple[int, str, str]] = []
+        """First row, column and message of every problem."""
         self._rows: dict[str, set[int]] = {}
 
     def report(self, column: str, rows: Sequence[int] | NDArray[np.int64], reason: str, remedy: str) -> None:
@@ -148,29 +118,25 @@ class Problems:
         new = [int(row) for row in rows if int(row) not in known]
         if new:
             known.update(new)
-            self._problems.append(Problem(new[0], column, len(new), reason, remedy))
+            participant = "" if self.participant is None else f", participant {self.participant(new[0])!r}"
+            others = "" if len(new) == 1 else f" (and {len(new) - 1:,} more row{'s' if len(new) > 2 else ''})"
+            message = f"{self.name_row(new[0])}, column '{column}'{participant}: {reason}{others}; {remedy}"
+            self._reported.append((new[0], column, message))
 
     def raise_any(self, column: str | None = None) -> None:
         """Raise the error if anything was reported, or anything about one column."""
-        if self._problems if column is None else self._rows.get(column):
+        if self._reported if column is None else self._rows.get(column):
             self.stop()
 
     def stop(self) -> NoReturn:
         """Raise the error about everything reported so far, in the order of the rows."""
-        problems = sorted(self._problems, key=lambda problem: problem.row)
-        lines = [self._describe(problem) for problem in problems[:MOST_SHOWN]]
-        if len(problems) > MOST_SHOWN:
-            lines.append(f"These are the first {MOST_SHOWN} of {len(problems)} problems.")
-        first = problems[0]
-        participant = None if self.participant is None else self.participant(first.row)
-        raise InputError("\n".join(lines), row=first.row, column=first.column, participant=participant)
-
-    def _describe(self, problem: Problem) -> str:
-        participant = "" if self.participant is None else f", participant {self.participant(problem.row)!r}"
-        others = "" if problem.rows == 1 else f" (and {problem.rows - 1:,} more row{'s' if problem.rows > 2 else ''})"
-        return (
-            f"{self.place(problem.row)}, column '{problem.column}'{participant}: {problem.reason}{others}; {problem.remedy}"
-        )
+        reported = sorted(self._reported, key=lambda problem: problem[0])
+        lines = [message for _, _, message in reported[:MOST_SHOWN]]
+        if len(reported) > MOST_SHOWN:
+            lines.append(f"These are the first {MOST_SHOWN} of {len(reported)} problems.")
+        row, column, _ = reported[0]
+        participant = None if self.participant is None else self.participant(row)
+        raise InputError("\n".join(lines), row=row, column=column, participant=participant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +197,7 @@ class LogColumn:
             rows = np.flatnonzero(pointed.to_numpy(zero_copy_only=False))
             if rows.size:
                 reason = f"'{cells[int(rows[0])]}' is not a number with a decimal comma"
-                self.report(rows, reason, "write it so, or decimal = '.' in [file]")
+                self.report(rows, reason, "write it with a comma, or decimal = '.' in [file]")
                 cells = pc.if_else(pointed, pa.scalar(None, cells.type), cells)
             english = pc.replace_substring(pc.replace_substring(cells, ".", ""), ",", ".")
             cells = pc.if_else(pc.match_substring_regex(cells, EUROPEAN_NUMBER), english, cells)

@@ -1,4 +1,4 @@
-"""LogTable: the columns of a log as a file or a frame has them, with the participant and the place of every row."""
+"""LogTable: the columns of a log as a file or a frame has them, with the participant and the name of every row."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LogTable:
     """Rows of a log with their participants and their places in the input."""
 
     table: pa.Table
-    place: Place
+    name_row: Place
     """The name of a row of `table` in messages: `logs.csv: line 19`."""
     row: NDArray[np.int64]
     """For each row of `table` its number in the input, from 0."""
@@ -110,13 +110,13 @@ class LogTable:
         cls,
         table: pa.Table,
         participant: str,
-        place: Place = frame_row,
+        name_row: Place = frame_row,
         first_row: int = 0,
         settings: FileSettings = PLAIN,
     ) -> LogTable:
         """All rows of a table in memory."""
-        ids = LogColumn(participant, whole_array(table[participant]), Problems(place))
-        return cls(table, place, np.arange(first_row, first_row + len(table)), *ids.participants(), settings)
+        ids = LogColumn(participant, whole_array(table[participant]), Problems(name_row))
+        return cls(table, name_row, np.arange(first_row, first_row + len(table)), *ids.participants(), settings)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -133,7 +133,7 @@ class LogTable:
         return replace(
             self,
             table=self.table.take(pa.array(rows)),
-            place=lambda row: self.place(int(rows[row])),
+            name_row=lambda row: self.name_row(int(rows[row])),
             row=self.row[rows],
             participants=self.participants[chosen],
             participant_index=(np.cumsum(chosen) - 1)[self.participant_index[rows]],
@@ -146,9 +146,9 @@ def concatenate(tables: Sequence[LogTable]) -> LogTable:
         return tables[0]
     starts = np.cumsum([0, *map(len, tables)])
 
-    def place(row: int) -> str:
+    def name_row(row: int) -> str:
         number = int(np.searchsorted(starts, row, side="right")) - 1
-        return tables[number].place(row - int(starts[number]))
+        return tables[number].name_row(row - int(starts[number]))
 
     shared = [name for name in tables[0].table.column_names if all(name in table.table.column_names for table in tables)]
     try:
@@ -159,7 +159,7 @@ def concatenate(tables: Sequence[LogTable]) -> LogTable:
     offsets = np.cumsum([0, *(len(table.participants) for table in tables)])
     index = [position[table.participant_index + offset] for table, offset in zip(tables, offsets[:-1], strict=True)]
     row = np.concatenate([table.row for table in tables])
-    return LogTable(joined, place, row, participants, np.concatenate(index), tables[0].settings)
+    return LogTable(joined, name_row, row, participants, np.concatenate(index), tables[0].settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +209,16 @@ class LogFile:
         """Columns as they are (text from text files, typed from Parquet), and the names of their rows."""
         # Unless the bytes were read to hash them, only the named columns of a Parquet file are read.
         data = self.__dict__.get("data") if has_suffix(self.path, PARQUET) else self.data
-        table, place = read_table(self.path, data, settings, names, also, self.groups)
+        table, name_row = read_table(self.path, data, settings, names, also, self.groups)
         if self.groups:
-            return table, lambda row: place(self.start + row)
+            return table, lambda row: name_row(self.start + row)
         if len(table) == 0:
             raise InputError(f"{self.path}: the table has no rows; give it at least one decision point")
-        return table, place
+        return table, name_row
 
     def read(self, layout: LogLayout, first_row: int = 0) -> LogTable:
         """The layout's columns, null where a cell spells "missing"; `first_row` is the number of the first row."""
-        cells, place = self.read_cells(layout.settings, layout.columns, layout.also)
+        cells, name_row = self.read_cells(layout.settings, layout.columns, layout.also)
         with name_file(self.path):
             settled = layout.settle_missing(cells)
             columns = {name: whole_array(settled[name]) for name in settled.column_names}
@@ -231,7 +231,7 @@ class LogFile:
                 columns[layout.time] = type_times(LogColumn(layout.time, time, settings=layout.settings))
             if not is_typed:
                 columns[layout.participant] = type_participants(columns[layout.participant])
-            return LogTable.of(pa.table(columns), layout.participant, place, first_row, layout.settings)
+            return LogTable.of(pa.table(columns), layout.participant, name_row, first_row, layout.settings)
 
 
 def list_files(path: str | Location) -> list[Location]:

@@ -10,17 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import isnan, sqrt
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.log_columns import Problems
-from surefoot.data.log_table import ColumnNames
+from surefoot.data.trajectories import READINGS, Trajectories
 from surefoot.errors import InputError
 
-READINGS = {"action taken": "the action taken", "sending": "sending"}
-"""What a column of probabilities can be of, in the study file and in words."""
 SURE = 5.0
 """A mean weight this many standard errors from 1 is not chance."""
 FITS = 3.0
@@ -37,23 +34,6 @@ SUMS = ("rows", "people", "weights", "variance", "squares", "products", "lengths
 """Sums over rows or people, which add over parts of the data, of one action's weights w, each person's sum of weights s and
 number of rows n: rows, people, Σ w, Σ (1 / p − 1) (the variance of Σ w if p is right), Σ s², Σ s n, Σ n², Σ p (the expected
 number of decision points with the action; where p is unknown, their number), and the rows where p is unknown."""
-
-
-class RandomisedRows(Protocol):
-    """The attributes of `Trajectories` that are needed here."""
-
-    @property
-    def participant_index(self) -> NDArray[np.int64]: ...
-    @property
-    def available(self) -> NDArray[np.bool_]: ...
-    @property
-    def action(self) -> NDArray[np.int64]: ...
-    @property
-    def probability(self) -> NDArray[np.float64]: ...
-    @property
-    def action_names(self) -> tuple[str, ...]: ...
-    @property
-    def names(self) -> ColumnNames: ...
 
 
 def _sum_weights(
@@ -96,7 +76,7 @@ class MeanWeights:
     column: str
 
     @classmethod
-    def of(cls, logs: RandomisedRows) -> MeanWeights | None:
+    def of(cls, logs: Trajectories) -> MeanWeights | None:
         """From logs; None if they hold no probabilities."""
         rows = np.flatnonzero(logs.available & ~np.isnan(logs.probability))
         if not rows.size:
@@ -213,56 +193,7 @@ class MeanWeights:
         return f'they look like those of {words}: write columns.probability_of = "{best}" (in Python: probability_of)'
 
 
-def require_reading(
-    action: NDArray[np.int64],
-    logged: NDArray[np.float64],
-    person: NDArray[np.int64],
-    *,
-    actions: tuple[str, ...],
-    column: str,
-) -> None:
-    """Refuse probabilities of unknown meaning, unless both meanings give the same numbers.
-
-    There is no default, because either one is wrong for many logs, and estimates are then wrong without a sign of it.
-    """
-    problem = f"column '{column}': nothing says what it is the probability of; write probability_of='action taken'"
-    if len(actions) > 2:
-        raise InputError(f"{problem} (with several treatments one column can be nothing else)", column=column)
-    known = ~np.isnan(logged)
-    if (np.abs(logged[known & (action == 0)] - 0.5) < 1e-9).all():
-        return
-    hints = []
-    for reading in READINGS:
-        taken = logged if reading == "action taken" else np.where(action == 0, 1 - logged, logged)
-        rows = np.flatnonzero(known & (taken > 0) & (taken <= 1))
-        probabilities = spread_probabilities(action[rows], taken[rows], 2)
-        weights = MeanWeights.of_rows(
-            action[rows], probabilities, person[rows], actions=actions, given=reading, column=column
-        )
-        hints.append(f"with '{reading}' they are {weights.describe(reading)}")
-    raise InputError(f"{problem} or probability_of='sending' (mean weights must be 1: {'; '.join(hints)})", column=column)
-
-
-def take_probability(
-    logged: NDArray[np.float64], action: NDArray[np.float64], available: NDArray[np.float64], column: str, problems: Problems
-) -> NDArray[np.float64]:
-    """The probability of the action taken, from that of sending; NaN where that is impossible."""
-    outside = (logged < 0) | (logged > 1)
-    taken = np.where(action == 0, 1 - logged, logged)
-    impossible = (taken == 0) & (available == 1)
-    for wrong, reason in (
-        (outside, "probability {:g} is outside [0, 1]"),
-        (impossible & (action == 0), "nothing was sent although the probability of sending is {:g}"),
-        (impossible & (action != 0), "something was sent although the probability of sending is {:g}"),
-    ):
-        rows = np.flatnonzero(wrong)
-        if rows.size:
-            remedy = "log the probability of sending anything, or leave it empty"
-            problems.report(column, rows, reason.format(logged[rows[0]]), remedy)
-    return np.where(outside | impossible, np.nan, taken)
-
-
-def find_weight_problem(logs: RandomisedRows) -> str | None:
+def find_weight_problem(logs: Trajectories) -> str | None:
     """Why the probabilities in logs cannot be what they are said to be, and the likely remedy; None if they may be."""
     if len(logs.action_names) == 2 and not _is_doubtful(logs):
         return None
@@ -270,7 +201,7 @@ def find_weight_problem(logs: RandomisedRows) -> str | None:
     return None if weights is None else weights.problem()
 
 
-def _is_doubtful(logs: RandomisedRows) -> bool:
+def _is_doubtful(logs: Trajectories) -> bool:
     """Whether a mean weight of two actions is far from 1 by the variance that the probabilities imply.
 
     This is quick, because every fit needs it, and the spread between people can only bring it nearer.
@@ -287,7 +218,7 @@ def _is_doubtful(logs: RandomisedRows) -> bool:
     return False
 
 
-def check_probabilities(logs: RandomisedRows) -> None:
+def check_probabilities(logs: Trajectories) -> None:
     """Refuse logs whose probabilities cannot be those of the actions taken."""
     problem = find_weight_problem(logs)
     if problem is not None:

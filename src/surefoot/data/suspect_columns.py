@@ -269,10 +269,10 @@ def list_id_doubts(participants: Sequence[Any]) -> list[tuple[str, str]]:
     if pairs:
         shown = ", ".join(f"{first!r} and {second!r}" for first, second in pairs[:SHOWN_PAIRS])
         others = f" and {len(pairs) - SHOWN_PAIRS} more pairs" if len(pairs) > SHOWN_PAIRS else ""
-        reason = f"participants {shown}{others} differ in case, blanks or leading zeros alone, and count as different people"
-        doubts.append((reason, "write each id in one way, if they are one participant"))
+        reason = f"participants {shown}{others} differ only in case, blanks or leading zeros, and count as different people"
+        doubts.append((reason, "write each id in one way if they are the same participant"))
     for participant in (name for name in participants if isinstance(name, str) and re.fullmatch(SUMMARIES, name)):
-        doubts.append((f"participant {str(participant)!r} seems to sum up others", "delete such rows"))
+        doubts.append((f"participant {str(participant)!r} looks like a summary of others", "delete such rows"))
     return doubts
 
 
@@ -311,14 +311,16 @@ def list_doubts(participants: NDArray[Any], rows: int, names: ColumnNames) -> li
     doubts = [("look", reason, remedy) for reason, remedy in list_id_doubts(participants.tolist())]
     if numbers_rows(len(participants), rows):
         reason = f"every participant of column '{names.participant}' has exactly one row, so it seems to number the rows"
-        doubts.append(("unsafe", reason, "name the column that says whose each decision point is"))
+        doubts.append(("unsafe", reason, "name the column that identifies the participant"))
     for column in names.unnamed:
-        reason = f"column '{column.name}' seems to say when nothing could be sent ({column.rows:,} rows), but is not named"
+        blocked = f"nothing could be sent in {column.rows:,} rows"
+        reason = f"column '{column.name}' looks like availability ({blocked}), but has no role"
         if column.sent:
             reason += f"; something was sent in {column.sent:,} of these rows"
             doubts.append(("look", reason, "name it as available if it says so"))
         else:
-            doubts.append(("unsafe", f"{reason}, so that nothing counts as chosen there", "name it as available"))
+            reason += ", so that these rows count as decisions to send nothing"
+            doubts.append(("unsafe", reason, "name it as available"))
     return doubts
 
 

@@ -15,7 +15,6 @@ from surefoot.data.column_kinds import KINDS, Category, ColumnSummary, Number, S
 from surefoot.data.frames import arrow_table, find_positions, make_frame
 from surefoot.data.log_columns import PLAIN, FileSettings, LogColumn, Problems
 from surefoot.data.log_table import ColumnNames, LogFile, LogLayout, LogTable, list_files, name_file
-from surefoot.data.mean_weights import READINGS, require_reading, take_probability
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability, warn_of_doubts
 from surefoot.errors import InputError, did_you_mean
 
@@ -27,6 +26,8 @@ BLOCK_CELLS = 2**17
 MANY_ROWS = 10
 """More rows than that, if they are a large share too, are not slips of single rows."""
 SHOWN_POINTS = 3
+READINGS = {"action taken": "the action taken", "sending": "sending"}
+"""What a column of probabilities can be of, in the study file and in words."""
 COLUMNS = ("time", "state", "available", "action", "probability", "reward")
 """What every decision point has."""
 
@@ -461,6 +462,52 @@ def name_actions(actions: int | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def require_reading(
+    action: NDArray[np.int64], logged: NDArray[np.float64], *, actions: tuple[str, ...], column: str
+) -> None:
+    """Refuse probabilities of unknown meaning, unless both meanings give the same numbers.
+
+    There is no default, because either one is wrong for many logs, and estimates are then wrong without a sign of it.
+    """
+    problem = f"column '{column}': nothing says what it is the probability of; write probability_of='action taken'"
+    if len(actions) > 2:
+        raise InputError(f"{problem} (with several treatments one column can be nothing else)", column=column)
+    known = ~np.isnan(logged)
+    if (np.abs(logged[known & (action == 0)] - 0.5) < 1e-9).all():
+        return
+    hints = []
+    for reading in READINGS:
+        taken = logged if reading == "action taken" else np.where(action == 0, 1 - logged, logged)
+        rows = known & (taken > 1e-100) & (taken <= 1)  # The weights of smaller ones would overflow.
+        means = []
+        for code, name in enumerate(actions):
+            # An action is possible unless the other one had probability 1.
+            possible = rows & ((action == code) | (taken < 1))
+            if possible.any():
+                means.append(f"{name} {(1 / taken[rows & (action == code)]).sum() / possible.sum():.2f}")
+        hints.append(f"with '{reading}' they are {', '.join(means)}")
+    raise InputError(f"{problem} or probability_of='sending' (mean weights must be 1: {'; '.join(hints)})", column=column)
+
+
+def take_probability(
+    logged: NDArray[np.float64], action: NDArray[np.float64], available: NDArray[np.float64], column: str, problems: Problems
+) -> NDArray[np.float64]:
+    """The probability of the action taken, from that of sending; NaN where that is impossible."""
+    outside = (logged < 0) | (logged > 1)
+    taken = np.where(action == 0, 1 - logged, logged)
+    impossible = (taken == 0) & (available == 1)
+    for wrong, reason in (
+        (outside, "probability {:g} is outside [0, 1]"),
+        (impossible & (action == 0), "nothing was sent although the probability of sending is {:g}"),
+        (impossible & (action != 0), "something was sent although the probability of sending is {:g}"),
+    ):
+        rows = np.flatnonzero(wrong)
+        if rows.size:
+            remedy = "log the probability of sending anything, or leave it empty"
+            problems.report(column, rows, reason.format(logged[rows[0]]), remedy)
+    return np.where(outside | impossible, np.nan, taken)
+
+
 def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
     """All decision points of both, those of the first before those of the later; none may be in both, unless the first waits
     for its outcome: then the later one counts.
@@ -518,7 +565,7 @@ def read_columns(
     every state variable. Also for every variable with a plausible range the rows outside it, and the problems so far."""
     participants = table.participants
     index = table.participant_index  # So that the problems do not keep the table.
-    problems = Problems(table.place, lambda row: participants[index[row]].item())
+    problems = Problems(table.name_row, lambda row: participants[index[row]].item())
     columns = {name: table.column(name, problems) for name in table.table.column_names}
     matrix, outside = join_values({name: kind.read(columns[column]) for name, (column, kind) in state.items()})
     arrays = {
@@ -609,8 +656,7 @@ class _Roles:
         drawn = np.flatnonzero((columns["available"] == 1) & np.isin(action, range(len(self.action_names))))
         if not ((logged[drawn] < 0) | (logged[drawn] > 1)).any():  # Those are reported later.
             codes = action[drawn].astype(np.int64)
-            person = columns["participant_index"][drawn]
-            require_reading(codes, logged[drawn], person, actions=self.action_names, column=self.probability)
+            require_reading(codes, logged[drawn], actions=self.action_names, column=self.probability)
         return logged
 
 

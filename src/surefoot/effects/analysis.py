@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.log_columns import LogColumn
-from surefoot.data.mean_weights import READINGS
+from surefoot.data.trajectories import READINGS
 from surefoot.errors import InputError
 from surefoot.study.log_description import Reward
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from surefoot.data.frames import arrow_table
 from surefoot.data.log_columns import NO, LogColumn, Place, Problems, frame_row
 from surefoot.data.log_table import ColumnNames, LogLayout, LogTable, UnnamedAvailability
-from surefoot.data.mean_weights import MeanWeights, require_reading, spread_probabilities
+from surefoot.data.mean_weights import MeanWeights, spread_probabilities
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
-from surefoot.data.trajectories import Trajectories
+from surefoot.data.trajectories import Trajectories, require_reading
 from surefoot.effects.analysis import (
     INTERCEPT,
     Analysis,
@@ -316,8 +316,7 @@ class _Reader:
             self.order.refuse(missing, name, "the probability is missing at an available row", remedy)
             self.order.refuse(available & ((column <= 0) | (column >= 1)), name, outside, remedy, column)
         if analysis.probability_of is None and isinstance(analysis.probability, str):
-            rows = (action[available], values[0][available], self.order.person[available])
-            require_reading(*rows, actions=names, column=analysis.probability)
+            require_reading(action[available], values[0][available], actions=names, column=analysis.probability)
         if analysis.probability_of == "action taken":
             probabilities = np.ones((len(names), len(available)))
             spread = spread_probabilities(action[available], values[0][available], len(names))

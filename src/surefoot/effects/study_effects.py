@@ -219,7 +219,7 @@ def _read_further(study: Study, path: str | Path, names: list[str], read: StudyL
     for file in study_files(study, path):
         files.append(LogFile(file).read(layout, sum(map(len, files))))
     rows = concatenate(files)
-    problems = Problems(rows.place)
+    problems = Problems(rows.name_row)
     with name_file(path):
         columns = {name: rows.column(name, problems).numbers()[read.row] for name in names}
         problems.raise_any()

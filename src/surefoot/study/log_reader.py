@@ -23,9 +23,8 @@ from surefoot.data.log_table import (
     list_files,
     name_file,
 )
-from surefoot.data.mean_weights import take_probability
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
-from surefoot.data.trajectories import Trajectories, read_columns
+from surefoot.data.trajectories import Trajectories, read_columns, take_probability
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import Screen, as_seconds, screen_values
