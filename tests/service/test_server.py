@@ -81,7 +81,7 @@ def test_two_hundred_requests_at_once_for_one_decision_point(forked):
         assert status == (200 if body["context"] == same else 409)
 
 
-KILLS = 8
+KILLS = 4
 
 
 def send_load(server, participant, acknowledged, stop):
