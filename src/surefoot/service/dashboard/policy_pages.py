@@ -42,7 +42,7 @@ from surefoot.service.dashboard.charts import (
     write_share,
 )
 from surefoot.service.database import clock
-from surefoot.service.database.schema import activations, decisions, policies
+from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial, list_coefficients
 from surefoot.service.trial.what_if import Answer, Question, answer_question
@@ -71,18 +71,12 @@ def _why(row: dict[str, Any]) -> str:
 
 
 def list_policies(trial: Trial) -> list[dict[str, Any]]:
-    """All policies, newest first: when they were live, what can be done with each. Without their content, which is large."""
-    columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
-    with trial.database.snapshot() as connection:
-        rows = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
-        events = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
-    live = events[-1]["policy_id"] if events else None
-    entries = []
-    for row in rows:
-        verb = "Roll back" if live is not None and row["id"] < live else "Activate"
-        possible = row["accepted"] and row["id"] != live
-        own_events = [event for event in events if event["policy_id"] == row["id"]]
-        entries.append({**row, "live": row["id"] == live, "events": own_events, "verb": verb if possible else None})
+    """All policies, newest first: when they were live, and what can be done with each."""
+    entries = policy_versions.list_versions(trial)
+    live = next((entry["id"] for entry in entries if entry["live"]), None)
+    for entry in entries:
+        verb = "Roll back" if live is not None and entry["id"] < live else "Activate"
+        entry["verb"] = verb if entry["accepted"] and entry["id"] != live else None
     return entries
 
 

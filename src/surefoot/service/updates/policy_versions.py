@@ -19,33 +19,36 @@ from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, policie
 from surefoot.service.updates.updates import activate
 
 
-def list_policies(trial: Trial) -> list[dict[str, Any]]:
-    """All versions, newest first, with their coefficients and when they were live."""
+def list_versions(trial: Trial) -> list[dict[str, Any]]:
+    """All versions, newest first, with their activations; without their content, which is large."""
     columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
     with trial.database.snapshot() as connection:
         rows = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
-        history = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
-        live = connection.scalar(LIVE)
-    return [_describe_policy(trial, row, history, live) for row in rows]
+        events = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
+    live = events[-1]["policy_id"] if events else None
+    return [
+        {**row, "live": row["id"] == live, "events": [event for event in events if event["policy_id"] == row["id"]]}
+        for row in rows
+    ]
 
 
-def _describe_policy(trial: Trial, row: Any, history: Any, live: int | None) -> dict[str, Any]:
-    version = trial.policies.get(row["id"])
-    fitted = None if version is None else version.policies
-    return {
-        **row,
-        "live": row["id"] == live,
-        "activations": [
-            {"at": event["activated_at"], "by": event["activated_by"]}
-            for event in history
-            if event["policy_id"] == row["id"]
-        ],
-        "method": "unreadable" if fitted is None else fitted.rule.name,
-        "states": [] if fitted is None else list(fitted.state_names),
-        "actions": [] if fitted is None else list(fitted.action_names),
-        "people": None if fitted is None or fitted.participants is None else len(fitted.participants),
-        "coefficients": [] if fitted is None else list_coefficients(fitted),
-    }
+def list_policies(trial: Trial) -> list[dict[str, Any]]:
+    """All versions with their coefficients, as the API describes them."""
+    listed = []
+    for row in list_versions(trial):
+        version = trial.policies.get(row["id"])
+        fitted = None if version is None else version.policies
+        people = None if fitted is None or fitted.participants is None else len(fitted.participants)
+        description = {
+            "activations": [{"at": event["activated_at"], "by": event["activated_by"]} for event in row["events"]],
+            "method": "unreadable" if fitted is None else fitted.rule.name,
+            "states": [] if fitted is None else list(fitted.state_names),
+            "actions": [] if fitted is None else list(fitted.action_names),
+            "people": people,
+            "coefficients": [] if fitted is None else list_coefficients(fitted),
+        }
+        listed.append({**row, **description})
+    return listed
 
 
 def activate_policy(trial: Trial, policy_id: int, by: str) -> dict[str, Any]:
