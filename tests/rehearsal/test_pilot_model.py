@@ -25,7 +25,7 @@ def test_the_family_is_found_and_only_what_moves_is_modelled(model):
     assert model.choice.name in ("hurdle", "zero-inflated count")
     assert set(model.choice.log_likelihood) == {"normal", "hurdle", "zero-inflated count"}
     assert model.state_names == ("mood", "place=home", "place=work", "weekend", "alone", "dose")
-    assert list(model.missing) == ["mood"]
+    assert [name for kind, name in model.components if kind == "gap"] == ["mood"]
     assert model.step == 1
     assert "outcome='" in repr(model)
 
@@ -47,7 +47,8 @@ def test_a_person_is_the_same_in_any_company(model):
     assert_array_equal(one.reward, other.reward[:60])
     assert_array_equal(one.state, other.state[:60])
     part = many.of(slice(1, 3), NUMPY)
-    assert_array_equal(part.availability.coefficients.individual, many.availability.coefficients.individual[:, 1:3])
+    one, other = (people.components["mark", "available"].coefficients.individual for people in (part, many))
+    assert_array_equal(one, other[:, 1:3])
 
 
 def test_replicates_with_people_of_their_own_equal_each_alone(model):

@@ -444,14 +444,14 @@ def find_shown_values(flagged: Floats, measured: Floats) -> Floats | None:
     return np.quantile(pool, np.linspace(0, 1, min(len(pool), MOST_VALUES)), method="nearest")
 
 
-def fit_artefacts(data: PilotArrays) -> tuple[Artefact, ...]:
+def fit_artefacts(data: PilotArrays) -> dict[tuple[str, str], Component]:
     """A chain for every device and reason that the screen found, and the values of the device then."""
     study = data.study
     columns = {study.reward.column: (0.0, 1.0, data.outcome)}
     for name, (column, kind) in study.state_kinds.items():
         if name in study.state_names and column not in columns:
             columns[column] = (kind.centre, kind.scale, data.state[..., study.state_names.index(name)])
-    artefacts = []
+    artefacts: dict[tuple[str, str], Component] = {}
     for (device, reason), flagged in data.flagged.items():
         marks = np.any([~np.isnan(values) for values in flagged.values()], axis=0)
         shown = {}
@@ -463,36 +463,34 @@ def fit_artefacts(data: PilotArrays) -> tuple[Artefact, ...]:
                 )
             centre, scale, measured = columns[column]
             shown[column] = find_shown_values((values - centre) / scale, measured)
-        artefacts.append(Artefact(device, reason, _fit_chain(data, np.where(data.present, marks, np.nan), []), shown))
-    return tuple(artefacts)
+        artefact = Artefact(device, reason, _fit_chain(data, np.where(data.present, marks, np.nan), []), shown)
+        artefacts["artefact", artefact.name] = artefact
+    return artefacts
 
 
-def fit_marks(data: PilotArrays) -> tuple[YesNoComponent | None, dict[str, YesNoComponent], YesNoComponent | None]:
-    """Chains of availability, of every state variable's gaps and of lost outcomes; None where there is nothing to mark.
+def fit_marks(data: PilotArrays) -> dict[tuple[str, str], Component]:
+    """Chains of availability, of every state variable's gaps and of lost outcomes, where there are any.
 
     Each depends on whether the last outcome was lost, and on the marks that are drawn before it.
     """
     study = data.study
-
-    def mark(marks: Marks) -> Floats | None:
-        return np.where(data.present, marks, np.nan) if marks[data.present].any() else None
-
-    lost = mark(np.isnan(data.outcome) & ~data.find_flagged(study.reward.column))
-    earlier: list[Floats] = [] if lost is None else [np.nan_to_num(delay(lost, 0.0))]
-
-    def fit(marks: Floats) -> YesNoComponent:
-        component = YesNoComponent(_fit_chain(data, marks, earlier), EVEN, len(earlier))
-        earlier.append(np.nan_to_num(marks))
-        return component
-
-    availability = None if data.available[data.present].all() else fit(np.where(data.present, data.available, np.nan))
-    gaps = {}
+    marks: dict[tuple[str, str], Marks] = {}
+    if not data.available[data.present].all():
+        marks["mark", "available"] = data.available
     for name in study.state_kinds:
         first = study.state_names.index(study.columns_of(name)[0])
-        missing = mark(np.isnan(data.state[..., first]) & ~data.find_flagged(study.state[name].column or name))
-        if missing is not None:
-            gaps[name] = fit(missing)
-    return availability, gaps, None if lost is None else fit(lost)
+        flagged = data.find_flagged(study.state[name].column or name)
+        marks["gap", name] = np.isnan(data.state[..., first]) & ~flagged
+    lost = np.isnan(data.outcome) & ~data.find_flagged(study.reward.column)
+    marks["mark", "lost"] = lost
+    earlier = [delay(lost & data.present, False).astype(np.float64)] if lost[data.present].any() else []
+    chains: dict[tuple[str, str], Component] = {}
+    for key, marked in marks.items():
+        if marked[data.present].any():
+            chain = _fit_chain(data, np.where(data.present, marked, np.nan), earlier)
+            chains[key] = YesNoComponent(chain, EVEN, len(earlier))
+            earlier.append((marked & data.present).astype(np.float64))
+    return chains
 
 
 def _fit_chain(data: PilotArrays, marks: Floats, earlier: list[Floats]) -> Varying:

@@ -216,10 +216,12 @@ class Environment:
         name = ", ".join([self.name, *(effect.name for effect in changes)])
         return replace(self, name=name, effects=(*self.effects, *changes))
 
+    def with_effects(self, effects: Sequence[Effect]) -> Environment:
+        return replace(self, effects=tuple(effects))
+
     def draw_trial(self, normals: Floats) -> Environment:
         """With uncertain effects drawn, from (effects, replicates) standard normal numbers."""
-        drawn = tuple(effect.draw_trial(row) for effect, row in zip(self.effects, normals, strict=True))
-        return replace(self, effects=drawn)
+        return self.with_effects([effect.draw_trial(row) for effect, row in zip(self.effects, normals, strict=True)])
 
     def begin(self, lanes: tuple[int, ...]) -> Floats:
         return np.zeros((self.rows, *lanes))

@@ -361,7 +361,7 @@ def check_pilot_model(
         )
     study = model.study
     data = PilotArrays.of_logs(logs, study, model.clock.per_day)
-    moving = [name for name, component in model.states.items() if component.moves]
+    moving = [name for (kind, name), component in model.components.items() if kind == "state" and component.moves]
     columns = {column: study.state_names.index(column) for name in moving for column in study.columns_of(name)}
     zero = float(model.to_reward(np.zeros(1))[0]) if model.limits[0] <= 0 else np.nan
 

@@ -70,15 +70,15 @@ def fit_pilot(
         rough = f"{people} participants say little about how people differ: trials simulated from them are rough"
         warnings.warn(rough, FitWarning, stacklevel=2)
     rng = np.random.default_rng(seed)
-    states: dict[str, Component] = {}
+    states: dict[tuple[str, str], Component] = {}
     predictors: dict[str, list[Floats]] = {}
     for name, variable in study.state.items():
         if variable.derived:
-            states[name] = _derive(study, name)
+            states["state", name] = _derive(study, name)
             continue
         values = data.state[..., [study.state_names.index(column) for column in study.columns_of(name)]]
         _check_known(data, name, values[..., 0])
-        states[name], columns = components.STATE_COMPONENTS.find(variable.kind).fit(data, values, rng)
+        states["state", name], columns = components.STATE_COMPONENTS.find(variable.kind).fit(data, values, rng)
         if columns:
             predictors[name] = columns
     seen = [np.where(data.present, column, 0.0) for columns in predictors.values() for column in columns]
@@ -93,17 +93,12 @@ def fit_pilot(
     half = float(np.ptp(known)) / 2
     lowest = max(float(known.min()) - half, 0.0) if known.min() >= 0 else float(known.min()) - half
     limits = (lowest, float(known.max()) + half)
-    availability, missing, lost = components.fit_marks(data)
     return PilotModel(
         study=study,
         participants=data.participants,
         clock=data.clock,
-        states=states,
+        components={**components.fit_marks(data), **components.fit_artefacts(data), **states},
         predictors=tuple(predictors),
-        availability=availability,
-        missing=missing,
-        lost=lost,
-        artefacts=components.fit_artefacts(data),
         family=find_family(choice.name).fit(x, data.outcome, weight, rng),
         choice=choice,
         scores=data.scores,
@@ -193,23 +188,21 @@ def from_study(
     spread[0] = (1 - carried) * sd * np.sqrt(between)
     noise = np.log(sd * np.sqrt((1 - between) * (1 - carried**2)))
     edges = np.linspace(-4.0, 4.0, 201)
-    sometimes_lost = missing > 0
-    sometimes_busy = availability < 1
+    assumed: dict[tuple[str, str], Component] = {}
+    if availability < 1:
+        assumed["mark", "available"] = YesNoComponent.assume_marks(availability, clock.size, int(missing > 0))
+    if missing > 0:
+        assumed["mark", "lost"] = YesNoComponent.assume_marks(missing, clock.size, 1 + len(assumed))
+    for name, variable in study.state.items():
+        kind = variable.variable_kind
+        derived = _derive(study, name) if variable.derived else None
+        assumed["state", name] = derived or components.STATE_COMPONENTS.find(variable.kind).assume(kind, clock.size)
     model = PilotModel(
         study=study,
         participants=np.arange(1),
         clock=clock,
-        states={
-            name: _derive(study, name)
-            if variable.derived
-            else components.STATE_COMPONENTS.find(variable.kind).assume(variable.variable_kind, clock.size)
-            for name, variable in study.state.items()
-        },
+        components=assumed,
         predictors=(),
-        availability=YesNoComponent.assume_marks(availability, clock.size, sometimes_lost) if sometimes_busy else None,
-        missing={},
-        lost=YesNoComponent.assume_marks(missing, clock.size, 1 + sometimes_busy) if sometimes_lost else None,
-        artefacts=(),
         family=Normal(
             Varying.normal(weights, spread),
             Varying.normal(np.array([noise]), np.zeros(1)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
@@ -15,7 +15,7 @@ from surefoot.data.log_columns import Problems
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.random_streams import streams
-from surefoot.rehearsal.components import Artefact, Component, Moment, YesNoComponent
+from surefoot.rehearsal.components import Artefact, Component, Moment
 from surefoot.rehearsal.environments import NO_EFFECT, Environment
 from surefoot.rehearsal.outcome_families import FamilyChoice, OutcomeFamily
 from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT, StudyClock, usual_dose
@@ -28,6 +28,10 @@ from surefoot.study.log_reader import transform_reward
 Floats = NDArray[np.float64]
 TIME, DOSE, SCORE, FIRST_ROW = range(4)
 """Rows of the inner state; those of the components begin at the last."""
+AVAILABLE = ("mark", "available")
+LOST = ("mark", "lost")
+MARKS = ("mark", "gap")
+"""Kinds of components that later marks depend on."""
 NEAREST = 1e-16
 """Uniform numbers keep this distance from 0 and 1."""
 
@@ -47,18 +51,11 @@ class PilotModel(Simulator):
     """Ids: those of the pilot, or 0, 1, … for new people."""
     clock: StudyClock
     """Time of day and day."""
-    states: dict[str, Component]
-    """By state variable, in the study's order."""
+    components: dict[tuple[str, str], Component]
+    """By kind and name, in the order in which they are drawn: `("mark", "available")`, `("gap", state variable)`,
+    `("mark", "lost")` for the outcome, `("artefact", device: reason)`, `("state", state variable)`."""
     predictors: tuple[str, ...]
     """State variables that the outcome depends on."""
-    availability: YesNoComponent | None
-    """None where everybody is always available."""
-    missing: dict[str, YesNoComponent]
-    """By state variable that is missing at times."""
-    lost: YesNoComponent | None
-    """The outcome; None where it is always reported."""
-    artefacts: tuple[Artefact, ...]
-    """By device and reason of the screen."""
     family: OutcomeFamily
     """Of the outcome."""
     choice: FamilyChoice
@@ -87,15 +84,16 @@ class PilotModel(Simulator):
         if self.show_marks:
             self.state_names += tuple(artefact.name for artefact in self.artefacts)
         self.action_names = self.study.actions.names
-        marks = (self.availability, *self.missing.values(), self.lost)
-        self._marks = [component for component in marks if component is not None]
-        self._inner = (*self._marks, *self.artefacts, *self.states.values())
-        rows = np.cumsum([FIRST_ROW, *(component.rows for component in self._inner)])
-        numbers = np.cumsum([0, *(component.numbers for component in self._inner)])
-        self._rows = [slice(start, end) for start, end in pairwise(rows.tolist())]
-        self._numbers = [slice(start, end) for start, end in pairwise(numbers.tolist())]
-        self.initial_numbers = int(numbers[-1])
+        rows = np.cumsum([FIRST_ROW, *(component.rows for component in self.components.values())]).tolist()
+        numbers = np.cumsum([0, *(component.numbers for component in self.components.values())]).tolist()
+        self._rows = {key: slice(*ends) for key, ends in zip(self.components, pairwise(rows), strict=True)}
+        self._numbers = {key: slice(*ends) for key, ends in zip(self.components, pairwise(numbers), strict=True)}
+        self.initial_numbers = numbers[-1]
         self.step_numbers = self.initial_numbers + 1
+
+    @property
+    def artefacts(self) -> list[Artefact]:
+        return [component for component in self.components.values() if isinstance(component, Artefact)]
 
     def __repr__(self) -> str:
         return (
@@ -118,7 +116,8 @@ class PilotModel(Simulator):
         several = isinstance(seed, Sequence)
         seeds: list[Seed] = list(seed) if isinstance(seed, Sequence) else [seed]
         lanes = (len(seeds), participants) if several else (participants,)
-        size = sum(len(value) for component in self._components for value in list_varying(component).values())
+        varying = (*self.components.values(), self.family, *self.environment.effects)
+        size = sum(len(value) for component in varying for value in list_varying(component).values())
         # One person of the pilot is the model for all components of a new one.
         models = []
         normals = []
@@ -136,7 +135,7 @@ class PilotModel(Simulator):
             numbers = np.stack([next(normal) for _ in range(len(old))]) if len(old) else np.empty((0, *lanes))
             return old.redraw((model * len(old.roots)).astype(np.int64), numbers)
 
-        drawn = self._with_components([map_varying(component, redraw) for component in self._components])
+        drawn = self._map_varying(redraw)
         return replace(
             drawn,
             participants=np.arange(participants),
@@ -144,29 +143,19 @@ class PilotModel(Simulator):
             people_differ_by_replicate=len(seeds) if several else None,
         )
 
-    @property
-    def _components(self) -> tuple[Any, ...]:
-        """Everything that may differ between people."""
-        return (*self._inner, self.family, *self.environment.effects)
-
-    def _with_components(self, components: Sequence[Any]) -> PilotModel:
-        remaining = iter(components)
+    def _map_varying(self, change: Callable[[Varying], Varying]) -> PilotModel:
+        """With everything changed that differs between people, in its order."""
         return replace(
             self,
-            availability=None if self.availability is None else next(remaining),
-            missing={name: next(remaining) for name in self.missing},
-            lost=None if self.lost is None else next(remaining),
-            artefacts=tuple(next(remaining) for _ in self.artefacts),
-            states={name: next(remaining) for name in self.states},
-            family=next(remaining),
-            environment=replace(self.environment, effects=tuple(remaining)),
+            components={key: map_varying(component, change) for key, component in self.components.items()},
+            family=map_varying(self.family, change),
+            environment=self.environment.with_effects([map_varying(effect, change) for effect in self.environment.effects]),
         )
 
     def of(self, people: slice, engine: Engine) -> Self:
         if people.indices(len(self.participants)) == (0, len(self.participants), 1):
             return self
-        selected = [map_varying(component, lambda old: old.select(people)) for component in self._components]
-        return self._with_components(selected)  # type: ignore[return-value]
+        return self._map_varying(lambda old: old.select(people))  # type: ignore[return-value]
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
         return rng.random(shape).clip(NEAREST, 1 - NEAREST)
@@ -178,16 +167,16 @@ class PilotModel(Simulator):
             day=self.clock.day(zero),
             clock=self._clock_features(zero),
             carried=[zero, self._feel_dose(zero, zero)],
-            marks=[] if self.lost is None else [zero],
+            marks=[zero] if LOST in self._rows else [],
             sent=zero,
             reward=zero,
             known=zero,
             measured={},
         )
         rows: list[Floats] = [zero[None], zero[None], zero[None]]
-        for number, component in enumerate(self._inner):
-            rows.append(component.begin(moment, numbers[self._numbers[number]]))
-            if number < len(self._marks):
+        for key, component in self.components.items():
+            rows.append(component.begin(moment, numbers[self._numbers[key]]))
+            if key[0] in MARKS:
                 moment.marks.append(rows[-1][0])
         return np.concatenate([*rows, self.environment.begin(zero.shape)])
 
@@ -203,16 +192,16 @@ class PilotModel(Simulator):
             day=self.clock.day(time),
             clock=self._clock_features(time),
             carried=[score, self._feel_dose(dose, time)],
-            marks=[] if self.lost is None else [self._is_lost(state).astype(np.float64)],
+            marks=[state[self._rows[LOST]][0]] if LOST in self._rows else [],
             sent=sent,
             reward=reward,
             known=(~np.isnan(self.report(state, reward))).astype(np.float64),
             measured={**self._measure(state), self.study.reward.column: outcome} if self.artefacts else {},
         )
         rows: list[Floats] = [time[None], dose[None], score[None]]
-        for number, component in enumerate(self._inner):
-            rows.append(component.advance(state[self._rows[number]], moment, numbers[self._numbers[number]]))
-            if number < len(self._marks):
+        for key, component in self.components.items():
+            rows.append(component.advance(state[self._rows[key]], moment, numbers[self._numbers[key]]))
+            if key[0] in MARKS:
                 moment.marks.append(rows[-1][0])
         return np.concatenate([*rows, self.environment.advance(self._memory(state), sent)]), reward
 
@@ -232,10 +221,10 @@ class PilotModel(Simulator):
     def _state_values(self, state: Floats) -> dict[str, list[Floats]]:
         """The columns of every state variable, without gaps and artefacts."""
         day = self.clock.day(state[TIME])
-        rows = self._rows[len(self._inner) - len(self.states) :]
         return {
-            name: component.values(state[own_rows], state[TIME], day)
-            for (name, component), own_rows in zip(self.states.items(), rows, strict=True)
+            name: self.components[kind, name].values(state[rows], state[TIME], day)
+            for (kind, name), rows in self._rows.items()
+            if kind == "state"
         }
 
     def _measure(self, state: Floats) -> dict[str, Floats]:
@@ -246,9 +235,8 @@ class PilotModel(Simulator):
     def features(self, state: Floats) -> list[Floats]:
         """Features of the outcome: 1, the state variables, clock, availability, carried, and 0 for the pilot's effect."""
         columns: list[Floats] = [np.ones(())]
-        rows = dict(zip(self.states, self._rows[len(self._inner) - len(self.states) :], strict=True))
         for name in self.predictors:
-            columns += self.states[name].predictors(state[rows[name]])
+            columns += self.components["state", name].predictors(state[self._rows["state", name]])
         free = self.available(state)
         columns += [*self._clock_features(state[TIME]), np.ones(()) if free is None else free.astype(np.float64)]
         return [*columns, state[SCORE], self._feel_dose(state[DOSE], state[TIME]), np.zeros(())]
@@ -278,39 +266,34 @@ class PilotModel(Simulator):
         return str(self.study.reward_unit) if self.reward is not None else self.study.reward.column
 
     def available(self, state: Array) -> Array | None:
-        return None if self.availability is None else state[FIRST_ROW] > 0
-
-    def _is_lost(self, state: Floats) -> NDArray[np.bool_]:
-        """The outcome is the last of the marks, which have one row each."""
-        return np.asarray(state[FIRST_ROW + len(self._marks) - 1] > 0)
+        return state[self._rows[AVAILABLE]][0] > 0 if AVAILABLE in self._rows else None
 
     def _list_artefacts(self, state: Floats, column: str) -> list[tuple[Artefact, Floats]]:
         """Artefacts of a column, with their rows."""
-        rows = self._rows[len(self._marks) :]
-        pairs = zip(self.artefacts, rows, strict=False)
-        return [(artefact, state[own_rows]) for artefact, own_rows in pairs if column in artefact.shown]
+        artefacts = [artefact for artefact in self.artefacts if column in artefact.shown]
+        return [(artefact, state[self._rows["artefact", artefact.name]]) for artefact in artefacts]
 
     def report(self, state: Array, reward: Array) -> Array:
         column = self.study.reward.column
         for artefact, rows in self._list_artefacts(state, column):
             wrong = self.to_reward(artefact.overlay(rows, column, np.zeros(reward.shape)))
             reward = np.where(rows[0] > 0, np.nan if self.show_marks else wrong, reward)
-        return reward if self.lost is None else np.where(self._is_lost(state), np.nan, reward)
+        return np.where(state[self._rows[LOST]][0] > 0, np.nan, reward) if LOST in self._rows else reward
 
     def visible(self, state: Array) -> Array:
         columns: list[Floats] = []
-        gaps = {name: FIRST_ROW + number for number, name in enumerate(self.missing, start=self.availability is not None)}
         for name, measured in self._state_values(state).items():
             values = measured
             column = self.study.state[name].column or name
             for artefact, rows in self._list_artefacts(state, column):
                 wrong = artefact.overlay(rows, column, values[0])
                 values = [np.where(rows[0] > 0, np.nan, values[0]) if self.show_marks else wrong]
-            if name in gaps:
-                values = [np.where(state[gaps[name]] > 0, np.nan, value) for value in values]
+            if ("gap", name) in self._rows:
+                hidden = state[self._rows["gap", name]][0] > 0
+                values = [np.where(hidden, np.nan, value) for value in values]
             columns += values
         if self.show_marks:
-            columns += [state[own_rows][0] for own_rows in self._rows[len(self._marks) :][: len(self.artefacts)]]
+            columns += [state[self._rows["artefact", artefact.name]][0] for artefact in self.artefacts]
         return np.stack([np.broadcast_to(column, state.shape[1:]) for column in columns])
 
 

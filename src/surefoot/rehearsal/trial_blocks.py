@@ -15,7 +15,7 @@ from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
 from surefoot.policies import never
 from surefoot.rehearsal.environments import BestPlan
-from surefoot.rehearsal.pilot_model import PilotModel
+from surefoot.rehearsal.pilot_model import AVAILABLE, PilotModel
 from surefoot.rehearsal.plan import BEST_FIXED, COIN, NEVER, Candidate, TrialDesign
 from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord, run_trials
 from surefoot.study import Study
@@ -97,7 +97,7 @@ def run_best(simulator: PilotModel, design: TrialDesign, seeds: list[int]) -> Fl
     """True rewards under the best plan, (trials, people, decision points), with the chance that every candidate meets."""
     environment = simulator.environment
     availability = 1.0
-    if simulator.availability is not None:
+    if AVAILABLE in simulator.components:
         short = simulator.start(seed=list(range(simulator.people_differ_by_replicate or 1)))
         availability = float(short.advance(never(len(simulator.action_names)), AVAILABILITY_POINTS).available.mean())
     lanes = (len(seeds), len(simulator.participants))
