@@ -93,12 +93,29 @@ class _JointDesign:
 
         return evaluate
 
-    def start_at_mean(self, weight: Floats) -> Floats:
-        """α₀ = log of the mean outcome, all other coefficients 0."""
-        mean = np.average(self.batch.outcome, weights=weight)
+    def solve_log_linear(self, moved: Floats, centred: Floats, weight: Floats, *, of_fitted_mean: bool) -> Estimate:
+        """Σ weight (e^(−moved fᵀβ) Y − e^(gᵀα)) [g; centred f] = 0, from α₀ = log of the mean outcome.
+
+        With `of_fitted_mean` the leverage is that of e^(gᵀα + moved fᵀβ), times the e^(−moved fᵀβ) that is left out of the
+        multiplier.
+        """
+        batch = self.batch
+        q = len(batch.control_names)
+        mean = np.average(batch.outcome, weights=weight)
         if not 0 < mean < 1:
             raise InputError(f"the outcome is {mean:g} at every row that counts; a relative risk needs both 0 and 1")
-        return np.array([np.log(mean), *np.zeros(len(self.names) - 1)])
+
+        def evaluate(theta: Floats, rows: slice) -> Evaluation:
+            g = batch.controls[:, rows]
+            f = self.cross_moderators(moved, rows)
+            base = np.exp(theta[:q] @ g)
+            removed = np.exp(-(theta[q:] @ f)) * batch.outcome[rows]
+            multiplier = weight[rows] * np.concatenate([g, self.cross_moderators(centred, rows)])
+            slope = np.concatenate([base * g, removed * f])
+            leverage = np.concatenate([base * g, base * f]) if of_fitted_mean else slope
+            return Evaluation(multiplier, removed - base, slope, leverage)
+
+        return self.solve(evaluate, np.array([np.log(mean), *np.zeros(len(self.names) - 1)]))
 
 
 def _find_standardiser(columns: Floats) -> Floats:
@@ -121,41 +138,16 @@ def estimate_wcls(batch: ExcursionBatch) -> Estimate:
 def estimate_emee(batch: ExcursionBatch) -> Estimate:
     """EMEE: Σ W e^(−A fᵀβ) (Y − e^(gᵀα + A fᵀβ)) [g; (A − p̃) f] = 0."""
     design = _JointDesign.of_batch(batch)
-    counted = design.batch
-    weight = counted.weight
-    centred = design.treated - counted.numerator[1:]
-    q = len(batch.control_names)
-
-    def evaluate(theta: Floats, rows: slice) -> Evaluation:
-        g = counted.controls[:, rows]
-        moved = design.cross_moderators(design.treated, rows)
-        base = np.exp(theta[:q] @ g)
-        removed = np.exp(-(theta[q:] @ moved)) * counted.outcome[rows]
-        multiplier = weight[rows] * np.concatenate([g, design.cross_moderators(centred, rows)])
-        slope = np.concatenate([base * g, removed * moved])
-        # Of the fitted mean e^(gᵀα + A fᵀβ), times the e^(−A fᵀβ) that is left out of the multiplier.
-        return Evaluation(multiplier, removed - base, slope, base * np.concatenate([g, moved]))
-
-    return design.solve(evaluate, design.start_at_mean(weight))
+    centred = design.treated - design.batch.numerator[1:]
+    return design.solve_log_linear(design.treated, centred, design.batch.weight, of_fitted_mean=True)
 
 
 def estimate_emee2(batch: ExcursionBatch) -> Estimate:
     """EMEE2: Σ I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f] = 0, without weights."""
     _require_two_actions(batch, "emee2", "emee")
     design = _JointDesign.of_batch(batch)
-    counted = design.batch
-    shift = (counted.action - _find_send_probability(counted))[None]
-    q = len(batch.control_names)
-
-    def evaluate(theta: Floats, rows: slice) -> Evaluation:
-        g = counted.controls[:, rows]
-        moved = design.cross_moderators(shift, rows)
-        base = np.exp(theta[:q] @ g)
-        removed = np.exp(-(theta[q:] @ moved)) * counted.outcome[rows]
-        slope = np.concatenate([base * g, removed * moved])
-        return Evaluation(counted.future[rows] * np.concatenate([g, moved]), removed - base, slope, slope)
-
-    return design.solve(evaluate, design.start_at_mean(counted.future))
+    shift = (design.batch.action - _find_send_probability(design.batch))[None]
+    return design.solve_log_linear(shift, shift, design.batch.future, of_fitted_mean=False)
 
 
 def estimate_dcee(batch: ExcursionBatch) -> Estimate:

@@ -397,14 +397,11 @@ def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
 
     Examples
     --------
-    >>> import numpy as np, pyarrow as pa
-    >>> sent = np.tile([0, 1], 120)
-    >>> active = (np.random.default_rng(0).random(240) < 0.3 + 0.3 * sent).astype(int)
-    >>> frame = pa.table({"person": np.repeat(np.arange(12), 20), "t": np.tile(np.arange(20), 12), "sent": sent,
-    ...                   "active": active})
-    >>> columns = {"participant": "person", "time": "t", "outcome": "active", "treatment": "sent"}
-    >>> bool(np.isclose(np.exp(emee(frame, **columns, probability=0.5).params), active[1::2].sum() / active[::2].sum()))
-    True
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
+    >>> emee(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
+    EffectResult(emee of reward: Intercept 0.07748; 20 participants)
     """
     return excursion_effect(frame, estimator="emee", **options)
 
@@ -424,14 +421,11 @@ def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
 
     Examples
     --------
-    >>> import numpy as np, pyarrow as pa
-    >>> sent = np.tile([0, 1], 120)
-    >>> active = (np.random.default_rng(0).random(240) < 0.3 + 0.3 * sent).astype(int)
-    >>> frame = pa.table({"person": np.repeat(np.arange(12), 20), "t": np.tile(np.arange(20), 12), "sent": sent,
-    ...                   "active": active})
-    >>> columns = {"participant": "person", "time": "t", "outcome": "active", "treatment": "sent"}
-    >>> bool(np.isclose(np.exp(emee2(frame, **columns, probability=0.5).params), active[1::2].sum() / active[::2].sum()))
-    True
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
+    >>> emee2(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
+    EffectResult(emee2 of reward: Intercept 0.07748; 20 participants)
     """
     return excursion_effect(frame, estimator="emee2", **options)
 
