@@ -1,7 +1,8 @@
 import pytest
 
 import surefoot as sf
-from surefoot.explain import explain, page
+from surefoot.explain import explain
+from surefoot.reports import render
 
 
 @pytest.fixture(scope="module")
@@ -9,7 +10,7 @@ def drawn(mixed, study):
     """The figures of the page, by title."""
     found, figures = explain(sf.method("saccb", pooling="all").fit(mixed), study=study), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "inline_svg", lambda figure, description: figures.append(figure) or "")
+        patch.setattr(render, "inline_svg", lambda figure, description: figures.append(figure) or "")
         found.to_html()
     return {figure.axes[0].get_title(loc="left"): figure for figure in figures}
 

@@ -1,6 +1,7 @@
 """Who is fitted with whom, from which files."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
+from surefoot import fitting
+from surefoot.data.log_table import LogFile
 from surefoot.fitting import parts
 from tests.fitting.test_fitting import one_file_per, study, table  # noqa: F401 - a fixture
 
@@ -53,7 +56,25 @@ def test_what_is_sent_of_a_group_does_not_grow_with_the_folder(table, tmp_path):
     plan = parts.LogGroups.scan(study(), one_file_per(table, tmp_path / "logs", "participant", 4))
     (everybody,) = plan.groups
     plan.groups = [everybody, parts.Group(np.array([1, 3, 5, 7, 11]), (everybody.files[1], everybody.files[3]))]
-    alone = pickle.loads(pickle.dumps(plan.select(1)))  # noqa: S301 - as it is sent
+    alone = pickle.loads(pickle.dumps(plan.select([1])))  # noqa: S301 - as it is sent
     assert [file.path.name for file, _ in alone.groups[0].files] == ["01.parquet", "03.parquet"]
     assert_array_equal(alone.read(0).row, plan.read(1).row)
     assert_array_equal(alone.read(0).logs.reward, plan.read(1).logs.reward)
+
+
+def test_groups_of_one_file_are_one_task():
+    """A worker reads the file once; groups of several files, and very many groups, are tasks of their own."""
+    holders = [(0,), (0,), (0, 1), (1,), (1,), *[(2,)] * 9]
+    files = [LogFile(Path(f"{number}.parquet")) for number in range(3)]
+    held = [tuple((files[file], 0) for file in numbers) for numbers in holders]
+    groups = [parts.Group(np.array([number]), files_of_group) for number, files_of_group in enumerate(held)]
+    plan = parts.LogGroups(study(), None, groups)
+    numbers = []
+
+    def run(tasks, work):
+        numbers.extend(task[0] for task in tasks)
+        return ((task, None) for task in tasks)
+
+    done = list(fitting._fit_groups(plan, [0, 1, 2, 4, *range(5, 14)], None, "dask", run))
+    assert numbers == [[0, 1], [2], [4], [5, 6, 7, 8], [9, 10, 11, 12], [13]]
+    assert done == [0, 1, 2, 4, *range(5, 14)]

@@ -123,7 +123,7 @@ def test_parts_are_screened_like_the_whole(files, monkeypatch):
     parts = map(plan.read, range(len(plan.groups)))
     rows = np.concatenate([part.row[np.isnan(part.logs.reward)] for part in parts])
     assert_array_equal(np.sort(rows), np.flatnonzero(np.isnan(whole.logs.reward)))
-    assert_array_equal(plan.select(1).read(0).logs.reward, plan.read(1).logs.reward)
+    assert_array_equal(plan.select([1]).read(0).logs.reward, plan.read(1).logs.reward)
 
 
 def test_a_fit_counts_what_was_flagged_and_warns_when_it_depends_on_the_action(files, tmp_path):

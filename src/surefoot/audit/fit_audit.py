@@ -36,28 +36,18 @@ SHOWN_PEOPLE = 200
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit(ShownResult):
-    """What a fit left out, and the verdict of every check.
-
-    Attributes
-    ----------
-    measures
-        The audited fit, with what it removed.
-    implausible
-        For each column the number of implausible values of every participant.
-    checks
-        One question each, with verdict, reason and remedy.
-    sensitivity
-        The same method with its limit elsewhere, and without.
-    left_out
-        Parts of the audit that were left out because the critic has many coefficients, in sentences.
-    """
+    """What a fit left out, and the verdict of every check."""
 
     page_title: ClassVar[str] = "Audit"
 
     measures: Measures
+    """The audited fit, with what it removed."""
     implausible: dict[str, NDArray[np.int64]]
+    """For each column the number of implausible values of every participant."""
     checks: tuple[Check, ...]
+    """One question each, with verdict, reason and remedy."""
     sensitivity: tuple[Sensitivity, ...]
+    """The same method with its limit elsewhere, and without."""
 
     def __repr__(self) -> str:
         totals = self.totals()
@@ -230,8 +220,8 @@ class Audit(ShownResult):
         return draw_residuals(self.measures)[0]
 
     def render_page(self, *, title: str, source: str) -> str:
-        from surefoot.audit.page import draw_charts
-        from surefoot.reports.render import render
+        from surefoot.audit.page import draw_pictures
+        from surefoot.reports.render import embed_pictures, render
 
         return render(
             "audit.html",
@@ -239,7 +229,7 @@ class Audit(ShownResult):
             source=source,
             audit=self,
             removal=self.measures.fitted.critic_.removal,
-            charts=draw_charts(self.measures, self.sensitivity),
+            charts=embed_pictures(draw_pictures(self.measures, self.sensitivity)),
             people=self.list_most_removed(SHOWN_PEOPLE),
             people_in_all=len(self.measures.fitted.logs_.participants),
             removed=self.removed("pyarrow", most=SHOWN_ROWS).to_pylist(),

@@ -39,27 +39,18 @@ NEAR_TAUS = (0.75, 1.0, 1.5)
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The fit with another τ; infinite: no limit at all.
-
-    Attributes
-    ----------
-    tau
-        τ.
-    removed
-        Share of used decision points.
-    effect
-        Mean over used decision points, and over actions other than nothing, of the expected gain over doing nothing.
-    send_rate
-        Mean probability of sending anything.
-    is_audited
-        Whether this is the fit under audit.
-    """
+    """The fit with another τ; infinite: no limit at all."""
 
     tau: float
+    """τ."""
     removed: float
+    """Share of used decision points."""
     effect: Interval
+    """Mean over used decision points, and over actions other than nothing, of the expected gain over doing nothing."""
     send_rate: float
+    """Mean probability of sending anything."""
     is_audited: bool = False
+    """Whether this is the fit under audit."""
 
     @property
     def label(self) -> str:

@@ -9,10 +9,8 @@ import numpy as np
 from surefoot.audit.measures import Measures, Sensitivity, find_audited
 from surefoot.inference.intervals import ratio_interval
 from surefoot.reports import figures
-from surefoot.reports.render import inline_svg
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -27,13 +25,12 @@ Picture = tuple["Figure", str, str]
 """A figure, its description for readers who cannot see it, and the note below it."""
 
 
-def draw_charts(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> list[tuple[Markup, str]]:
-    """The pictures of the page with their notes; of a critic without a limit the residuals only."""
-    pictures = [draw_residuals(measures)]
-    if measures.fitted.critic_.removal is not None:
-        pictures += [draw_people(measures), draw_time(measures)]
-        pictures += [draw_effects(measures, sensitivity), draw_send_rates(measures, sensitivity)]
-    return [(inline_svg(figure, description), note) for figure, description, note in pictures]
+def draw_pictures(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> list[Picture]:
+    """The pictures of the page; of a critic without a limit the residuals only."""
+    if measures.fitted.critic_.removal is None:
+        return [draw_residuals(measures)]
+    by_limit = [draw_effects(measures, sensitivity), draw_send_rates(measures, sensitivity)]
+    return [draw_residuals(measures), draw_people(measures), draw_time(measures), *by_limit]
 
 
 def draw_residuals(measures: Measures) -> Picture:

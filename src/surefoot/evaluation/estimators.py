@@ -23,31 +23,21 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class JudgedPolicy:
-    """A policy at the usable decision points of the logs.
-
-    Attributes
-    ----------
-    probabilities
-        π(a | s), (rows, actions).
-    logged_probability
-        b(a | s) of the logged actions, (rows,).
-    expected
-        q̂(s, a), (rows, actions).
-    action
-        The logged actions, (rows,).
-    reward
-        The logged rewards, (rows,).
-    expect_rewards
-        Learns q̂ anew, with a weight for every row, without the fold that it judges: weights (rows,) → (rows, actions).
-        For an estimator whose q̂ depends on the policy, such as MRDR.
-    """
+    """A policy at the usable decision points of the logs."""
 
     probabilities: NDArray[np.float64]
+    """π(a | s), (rows, actions)."""
     logged_probability: NDArray[np.float64]
+    """b(a | s) of the logged actions, (rows,)."""
     expected: NDArray[np.float64]
+    """q̂(s, a), (rows, actions)."""
     action: NDArray[np.int64]
+    """The logged actions, (rows,)."""
     reward: NDArray[np.float64]
+    """The logged rewards, (rows,)."""
     expect_rewards: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    """Learns q̂ anew, with a weight for every row, without the fold that it judges: weights (rows,) → (rows, actions). For
+    an estimator whose q̂ depends on the policy, such as MRDR."""
 
     @cached_property
     def ratio(self) -> NDArray[np.float64]:
@@ -61,21 +51,14 @@ class JudgedPolicy:
 
 
 class Estimator(ABC):
-    """An estimator by name.
-
-    Attributes
-    ----------
-    name
-        Under which it is registered.
-    label
-        In tables and legends.
-    has_interval
-        Whether resampling people reveals its error.
-    """
+    """An estimator by name."""
 
     name: ClassVar[str]
+    """Under which it is registered."""
     label: ClassVar[str]
+    """In tables and legends."""
     has_interval: ClassVar[bool] = True
+    """Whether resampling people reveals its error."""
 
     @abstractmethod
     def compute_scores(self, judged: JudgedPolicy) -> Scores:

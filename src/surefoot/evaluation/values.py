@@ -31,24 +31,14 @@ COLOURS = (figures.GREY, figures.ORANGE, figures.GREEN, figures.BLUE, figures.PU
 
 @dataclass(frozen=True)
 class Value:
-    """Value of one policy by one estimator, and its difference from the logging policy.
-
-    Attributes
-    ----------
-    policy
-        Its name.
-    estimator
-        Its name.
-    value
-        The mean reward per decision point under the policy.
-    difference
-        From the mean reward of the logs, paired within people.
-    """
+    """Value of one policy by one estimator, and its difference from the logging policy."""
 
     policy: str
     estimator: str
     value: Interval
+    """The mean reward per decision point under the policy."""
     difference: Interval
+    """From the mean reward of the logs, paired within people."""
 
     def describe(self, unit: RewardUnit) -> str:
         if isnan(self.value.value):
@@ -64,17 +54,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Contrast:
-    """How much more one baseline is worth than another, by the preferred estimator.
-
-    Attributes
-    ----------
-    policy
-        Name of the first.
-    other
-        Name of the second.
-    difference
-        Paired within people.
-    """
+    """How much more one baseline is worth than another, by the preferred estimator."""
 
     policy: str
     other: str
@@ -90,30 +70,18 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much the logs say about a policy.
-
-    Attributes
-    ----------
-    policy
-        Its name.
-    description
-        The policy in words.
-    action_rates
-        Mean probability of every action, nothing first.
-    effective_sample_size
-        (Σρ)² / Σρ²: this many decision points drawn from the policy itself would hold as much information.
-    largest_ratio
-        The largest ρ.
-    warning
-        Empty when the overlap is good.
-    """
+    """How much the logs say about a policy."""
 
     policy: str
     description: str
+    """The policy in words."""
     action_rates: tuple[float, ...]
+    """Mean probability of every action, nothing first."""
     effective_sample_size: float
+    """(Σρ)² / Σρ²: this many decision points drawn from the policy itself would hold as much information."""
     largest_ratio: float
     warning: str
+    """Empty when the overlap is good."""
 
     @property
     def send_rate(self) -> float:
@@ -123,24 +91,15 @@ class Overlap:
 
 @dataclass(frozen=True)
 class LongRunValue:
-    """Value of a policy after it has been in force for a long time.
-
-    Attributes
-    ----------
-    policy
-        Its name.
-    value
-        The average outcome per decision point.
-    difference
-        From never acting, paired within people.
-    immediate_difference
-        From never acting, by the next outcome alone.
-    """
+    """Value of a policy after it has been in force for a long time."""
 
     policy: str
     value: Interval
+    """The average outcome per decision point."""
     difference: Interval
+    """From never acting, paired within people."""
     immediate_difference: float
+    """From never acting, by the next outcome alone."""
 
     @property
     def disagreement(self) -> str:
@@ -182,35 +141,7 @@ def _format_change(change: Interval, unit: RewardUnit, *, negate: bool = False) 
 
 @dataclass(frozen=True, repr=False)
 class OffPolicy(ShownResult):
-    """Values of several policies from the same logs.
-
-    Attributes
-    ----------
-    people, decision_points
-        The number that could be used.
-    action_names
-        Nothing first.
-    unit
-        Of the values.
-    cross_fit
-        `person` or `time`.
-    critic
-        Of the reward model.
-    estimators
-        Their names.
-    values
-        Of every policy by every estimator.
-    overlap
-        How much the logs say about each policy.
-    contrasts
-        Of every baseline that sends with the one that never does: the value of sending.
-    long_run
-        Values of the policies after a long time in force; empty unless requested.
-    checks
-        Whether the logs agree with their description.
-    notes
-        Cautions, in words.
-    """
+    """Values of several policies from the same logs."""
 
     page_title: ClassVar[str] = "Values of policies"
 
@@ -219,13 +150,19 @@ class OffPolicy(ShownResult):
     action_names: tuple[str, ...]
     unit: RewardUnit
     cross_fit: str
+    """`person` or `time`."""
     critic: str
     estimators: tuple[str, ...]
     values: tuple[Value, ...]
+    """Of every policy by every estimator."""
     overlap: tuple[Overlap, ...]
+    """How much the logs say about each policy."""
     contrasts: tuple[Contrast, ...]
+    """Of every baseline that sends with the one that never does: the value of sending."""
     long_run: tuple[LongRunValue, ...] = ()
+    """Values of the policies after a long time in force; empty unless requested."""
     checks: tuple[Check, ...] = ()
+    """Whether the logs agree with their description."""
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -353,21 +290,22 @@ class OffPolicy(ShownResult):
         return figure
 
     def render_page(self, *, title: str, source: str) -> str:
-        from surefoot.reports.render import inline_svg, render
+        from surefoot.reports.render import embed_pictures, render
 
         alternative = f"Values of the policies by {len(self.estimators)} estimators"
         dashed = "Dots are estimates, bars 95 % intervals over people where there are any. Dashed: the mean of the logs."
         right = "A policy to the right of the dashed line is worth more than the logging policy."
+        pictures = [
+            (self.plot(), alternative, dashed),
+            (self.plot("difference"), "Differences from the logging policy", right),
+            (self.plot_overlap(), "Effective sample sizes", "How much the logs say about each policy."),
+        ]
         return render(
             "evaluate.html",
             title=title,
             result=self,
             few=describe_roughness(self.people),
-            charts=[
-                (inline_svg(self.plot(), alternative), dashed),
-                (inline_svg(self.plot("difference"), "Differences from the logging policy"), right),
-                (inline_svg(self.plot_overlap(), "Effective sample sizes"), "How much the logs say about each policy."),
-            ],
+            charts=embed_pictures(pictures),
             labels={name: find_estimator(name).label for name in self.estimators},
             logged=LOGGED,
             source=source,

@@ -28,55 +28,34 @@ Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One coefficient. With a fit per participant the value is the mean over people, and its interval that of the mean.
-
-    Attributes
-    ----------
-    part
-        `critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely).
-    action
-        Its name.
-    feature
-        Its name.
-    interval
-        Estimate, standard error and 95 % interval.
-    people_above
-        People whose own interval lies above zero; None where nobody has one, as in a pooled fit.
-    people_below
-        People whose own interval lies below zero; None where nobody has one.
-    """
+    """One coefficient. With a fit per participant the value is the mean over people, and its interval that of the mean."""
 
     part: str
+    """`critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely)."""
     action: str
     feature: str
     interval: Interval
+    """Estimate, standard error and 95 % interval."""
     people_above: int | None
+    """People whose own interval lies above zero; None where nobody has one, as in a pooled fit."""
     people_below: int | None
+    """People whose own interval lies below zero; None where nobody has one."""
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """All coefficients, over people and of each participant.
-
-    Attributes
-    ----------
-    rows
-        One for every part, action and feature.
-    how
-        In words, where the intervals come from.
-    individual
-        Columns participant, part, action, feature, value, low, high; no ends for people who were not drawn.
-    own_people
-        The number of people with intervals of their own.
-    unaffordable
-        The number of people who would have one if there were fewer coefficients.
-    """
+    """All coefficients, over people and of each participant."""
 
     rows: tuple[Coefficient, ...]
+    """One for every part, action and feature."""
     how: str
+    """In words, where the intervals come from."""
     individual: dict[str, list[Any]]
+    """Columns participant, part, action, feature, value, low, high; no ends for people who were not drawn."""
     own_people: int = 0
+    """The number of people with intervals of their own."""
     unaffordable: int = 0
+    """The number of people who would have one if there were fewer coefficients."""
 
     def of(self, part: str, feature: str, action: str) -> Coefficient:
         return next(row for row in self.rows if (row.part, row.feature, row.action) == (part, feature, action))
@@ -200,29 +179,20 @@ def choose_coefficients(rows: list[Coefficient]) -> list[Coefficient]:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """How people differ in one coefficient of a partially pooled critic.
-
-    Attributes
-    ----------
-    action, feature
-        Which coefficient; the intercept is the effect at the mean state.
-    population
-        β.
-    spread
-        The standard deviation between people, √ψ, with its interval by profile likelihood; no ends with correlated
-        differences, or where people change.
-    individual
-        Estimates from each participant's decision points alone, (people,); NaN with fewer of them than features.
-    drawn
-        Partially pooled estimates, (people,).
-    """
+    """How people differ in one coefficient of a partially pooled critic."""
 
     action: str
     feature: str
+    """Which coefficient; the intercept is the effect at the mean state."""
     population: float
+    """β."""
     spread: Interval
+    """The standard deviation between people, √ψ, with its interval by profile likelihood; no ends with correlated
+    differences, or where people change."""
     individual: NDArray[np.float64]
+    """Estimates from each participant's decision points alone, (people,); NaN with fewer of them than features."""
     drawn: NDArray[np.float64]
+    """Partially pooled estimates, (people,)."""
 
     @property
     def label(self) -> str:

@@ -62,23 +62,13 @@ HARDLY = 0.005
 
 @dataclass(frozen=True)
 class Card:
-    """A verdict of the audit with its reasons, and sections of (heading, sentences); a sentence may hold no markup.
-
-    Attributes
-    ----------
-    title
-        Of the page.
-    verdict
-        Empty when the fit was not audited.
-    reasons
-        One for every check that is not fine.
-    sections
-        (heading, sentences).
-    """
+    """A verdict of the audit with its reasons, and sections of (heading, sentences); a sentence may hold no markup."""
 
     title: str
     verdict: str
+    """Empty when the fit was not audited."""
     reasons: tuple[str, ...]
+    """One for every check that is not fine."""
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
     def markdown(self) -> str:
@@ -99,52 +89,35 @@ def _escape(text: str) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(ShownResult):
-    """A policy explained.
-
-    Attributes
-    ----------
-    fitted, study, audit
-        The explained fit, and its study and audit where they were given.
-    variables
-        The state variables, a category as one.
-    coefficients
-        Of critic and policy, with intervals, over people and of each participant.
-    curves
-        The probability of every action as each state variable that the policy sees moves.
-    disagreements
-        Features whose effect and whose coefficient in the policy have opposite signs.
-    importances
-        Shares of the variance of the policy's logit.
-    courses
-        How many people would be treated when.
-    send_rates
-        Each participant's mean probability of being sent something; NaN without usable decision points.
-    send_rate, logged_rate
-        Its mean over decision points, and the share at which something was sent.
-    consequences
-        What each action does now and later; empty with an immediate horizon.
-    differences
-        How people differ, and how far everybody was drawn towards the population; empty without partial pooling.
-    left_out
-        Parts of the explanation that were left out because the policy has many coefficients, in sentences.
-    """
+    """A policy explained."""
 
     page_title: ClassVar[str] = "Policy card"
 
     fitted: Method
     study: Study | None
     audit: Audit | None
+    """The explained fit, and its study and audit where they were given."""
     variables: tuple[Variable, ...]
+    """The state variables, a category as one."""
     coefficients: Coefficients
+    """Of critic and policy, with intervals, over people and of each participant."""
     curves: tuple[Curve, ...]
+    """The probability of every action as each state variable that the policy sees moves."""
     disagreements: tuple[Disagreement, ...]
+    """Features whose effect and whose coefficient in the policy have opposite signs."""
     importances: tuple[Importance, ...]
+    """Shares of the variance of the policy's logit."""
     courses: tuple[TimeCourse, ...]
+    """How many people would be treated when."""
     send_rates: NDArray[np.float64]
+    """Each participant's mean probability of being sent something; NaN without usable decision points."""
     send_rate: float
     logged_rate: float
+    """Its mean over decision points, and the share at which something was sent."""
     consequences: tuple[ActionConsequence, ...]
+    """What each action does now and later; empty with an immediate horizon."""
     differences: tuple[Difference, ...]
+    """How people differ, and how far everybody was drawn towards the population; empty without partial pooling."""
 
     def __repr__(self) -> str:
         most = max(self.curves, key=lambda curve: curve.largest_change, default=None)
@@ -279,7 +252,7 @@ class Explanation(ShownResult):
 
     def render_page(self, *, title: str, source: str) -> str:
         from surefoot.explain import page
-        from surefoot.reports.render import render
+        from surefoot.reports.render import embed_pictures, render
 
         names = self.fitted.logs_.action_names
         parts = [part.part for part in reversed(self.fitted.coefficient_parts_)]
@@ -290,11 +263,11 @@ class Explanation(ShownResult):
             title=title,
             card=self.card(title),
             explanation=self,
-            answers=page.embed(page.draw_curve(curve, names) for curve in self.curves),
-            differences=page.embed(page.draw_difference(difference, str(self.unit)) for difference in self.differences),
-            consequences=page.embed(map(page.draw_lags, self.consequences)),
-            when=page.embed([*map(page.draw_course, self.courses), people]),
-            charts=page.embed(forests),
+            answers=embed_pictures(page.draw_curve(curve, names) for curve in self.curves),
+            differences=embed_pictures(page.draw_difference(difference, str(self.unit)) for difference in self.differences),
+            consequences=embed_pictures(map(page.draw_lags, self.consequences)),
+            when=embed_pictures([*map(page.draw_course, self.courses), people]),
+            charts=embed_pictures(forests),
             source=source,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +12,8 @@ from surefoot.explain.response import ActionConsequence, Curve, TimeCourse
 from surefoot.learning.methods import Method
 from surefoot.reports import figures
 from surefoot.reports.numbers import RewardUnit
-from surefoot.reports.render import inline_svg
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from matplotlib.figure import Figure
 
 WIDTH = 5.2
@@ -25,11 +22,6 @@ SHOWN_PEOPLE = 60
 """A figure with a mark for each participant shows at most this many, evenly spaced."""
 Picture = tuple["Figure", str, str]
 """A figure, its description for readers who cannot see it, and the note below it."""
-
-
-def embed(pictures: Iterable[Picture]) -> list[tuple[Markup, str]]:
-    """The pictures as SVG with their notes."""
-    return [(inline_svg(figure, description), note) for figure, description, note in pictures]
 
 
 def draw_coefficients(fitted: Method, coefficients: Coefficients, part: str, unit: RewardUnit) -> Picture:

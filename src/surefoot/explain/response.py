@@ -84,21 +84,13 @@ def find_variables(logs: Trajectories, kinds: Mapping[str, VariableKind] | None)
 
 @dataclass(frozen=True)
 class Importance:
-    """How much of the policy's logit depends on one variable.
-
-    Attributes
-    ----------
-    feature
-        Its name.
-    swing
-        Mean over people and actions of the standard deviation of its term of the logit.
-    share
-        Cov(the variable's term of the logit, logit) / Var(logit), over people and decision points; the shares sum to 1.
-    """
+    """How much of the policy's logit depends on one variable."""
 
     feature: str
     swing: float
+    """Mean over people and actions of the standard deviation of its term of the logit."""
     share: float
+    """Cov(the variable's term of the logit, logit) / Var(logit), over people and decision points; the shares sum to 1."""
 
 
 def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tuple[Importance, ...]:
@@ -144,35 +136,23 @@ def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Probability of every action as one state variable moves and the others stay as they were logged.
-
-    Attributes
-    ----------
-    variable
-        Its name.
-    settings
-        The values to which the variable was set.
-    probability, low, high
-        (settings, actions), averaged over people and decision points, and a band around it.
-    band
-        What lies between low and high, in words; empty where there is no band.
-    changes
-        For every setting and action, how much more probable than at the first setting.
-    points
-        The number of decision points it was averaged over, and of usable ones.
-    rare
-        The number of rare levels that were left out.
-    """
+    """Probability of every action as one state variable moves and the others stay as they were logged."""
 
     variable: str
     settings: tuple[VariableSetting, ...]
+    """The values to which the variable was set."""
     probability: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    """(settings, actions), averaged over people and decision points, and a band around it."""
     band: str
+    """What lies between low and high, in words; empty where there is no band."""
     changes: tuple[tuple[Interval, ...], ...]
+    """For every setting and action, how much more probable than at the first setting."""
     points: tuple[int, int]
+    """The number of decision points it was averaged over, and of usable ones."""
     rare: int = 0
+    """The number of rare levels that were left out."""
 
     @property
     def grid(self) -> NDArray[np.float64]:
@@ -327,27 +307,16 @@ def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> Dec
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A feature whose effect surely has one sign while the policy responds to it with the other.
-
-    Attributes
-    ----------
-    action
-        Its name.
-    feature
-        Its name.
-    effect
-        The additional gain of the action per unit of the feature that the critic expects.
-    before
-        The probability of the action where the feature is low.
-    after
-        The probability of the action where the feature is high.
-    """
+    """A feature whose effect surely has one sign while the policy responds to it with the other."""
 
     action: str
     feature: str
     effect: Interval
+    """The additional gain of the action per unit of the feature that the critic expects."""
     before: float
+    """The probability of the action where the feature is low."""
     after: float
+    """The probability of the action where the feature is high."""
 
 
 def find_disagreements(
@@ -382,27 +351,18 @@ def _follow_feature(feature: str, curves: tuple[Curve, ...], code: int) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class TimeCourse:
-    """The share of the people available at a time who would be treated; NaN where there are no data.
-
-    Attributes
-    ----------
-    label
-        What `position` counts.
-    position
-        Days or decision points.
-    people
-        People with a usable decision point there.
-    treated
-        Share of decision points at which the policy would send something.
-    logged
-        Share of decision points at which something was sent.
-    """
+    """The share of the people available at a time who would be treated; NaN where there are no data."""
 
     label: str
+    """What `position` counts."""
     position: NDArray[np.float64]
+    """Days or decision points."""
     people: NDArray[np.float64]
+    """People with a usable decision point there."""
     treated: NDArray[np.float64]
+    """Share of decision points at which the policy would send something."""
     logged: NDArray[np.float64]
+    """Share of decision points at which something was sent."""
 
 
 def compute_send_probability(fitted: Method, clip: Clip | None) -> NDArray[np.float64]:
@@ -451,33 +411,21 @@ def _count_course(
 
 @dataclass(frozen=True, eq=False)
 class ActionConsequence:
-    """Change in the outcomes by one action compared with doing nothing, at the mean state, in units of the reward.
-
-    Attributes
-    ----------
-    action
-        Its name.
-    immediate
-        In the outcome that follows.
-    delayed
-        In all outcomes after that.
-    total
-        Both together.
-    felt
-        The decision points after which all but a twentieth of the delayed effect has come.
-    through
-        The delayed effect by way of each state variable.
-    lags
-        The change in the outcome after each number of decision points.
-    """
+    """Change in the outcomes by one action compared with doing nothing, at the mean state, in units of the reward."""
 
     action: str
     immediate: Interval
+    """In the outcome that follows."""
     delayed: Interval
+    """In all outcomes after that."""
     total: Interval
+    """Both together."""
     felt: int
+    """The decision points after which all but a twentieth of the delayed effect has come."""
     through: dict[str, float]
+    """The delayed effect by way of each state variable."""
     lags: NDArray[np.float64]
+    """The change in the outcome after each number of decision points."""
 
     def describe(self) -> tuple[str, ...]:
         """The action now and later, in sentences."""

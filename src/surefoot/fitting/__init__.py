@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,22 +40,18 @@ OTHER_NAMES = {"cuda": "gpu", "cpu": "numpy", "pytorch": "torch", "cluster": "da
 """Other names of the engines."""
 ENOUGH_PARTS = 4
 """With fewer parts, starting processes takes longer than they save."""
+GROUPED_PARTS = 4
+"""At most this many parts of one file are one task, so that its worker reads the file once."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedStudy:
-    """The result of a fit: the same as the files in `folder`, which are read when they are needed.
-
-    Attributes
-    ----------
-    manifest
-        The content of `manifest.json`: versions, study, inputs, method, counts and warnings.
-    folder
-        Of the files; None when nothing was written.
-    """
+    """The result of a fit: the same as the files in `folder`, which are read when they are needed."""
 
     manifest: dict[str, Any]
+    """The content of `manifest.json`: versions, study, inputs, method, counts and warnings."""
     folder: Location | None
+    """Of the files; None when nothing was written."""
     _part: PartFit | None = None
     """The fit itself, where it is in memory."""
 
@@ -229,12 +226,18 @@ def _fit_groups(plan: LogGroups, numbers: list[int], writer: PartWriter, engine:
             writer.write(number, fit_part(plan.study, logs, engine if engine in ENGINES else "numpy"))
             yield number
     else:
-        tasks = [(number, plan.select(number), writer) for number in numbers]
+        tasks = []
+        for files, same_files in groupby(numbers, key=lambda number: plan.groups[number].files):
+            members = list(same_files)
+            size = GROUPED_PARTS if len(files) == 1 else 1
+            batches = [members[begin : begin + size] for begin in range(0, len(members), size)]
+            tasks += [(batch, plan.select(batch), writer) for batch in batches]
         for task, _ in run(tasks, _fit_task):
-            yield task[0]
+            yield from task[0]
 
 
-def _fit_task(task: tuple[int, LogGroups, PartWriter]) -> None:
-    """Read, fit and write one group, on a worker."""
-    number, group, writer = task
-    writer.write(number, fit_part(group.study, group.read(0)))
+def _fit_task(task: tuple[list[int], LogGroups, PartWriter]) -> None:
+    """Read, fit and write groups of one file, on a worker."""
+    numbers, groups, writer = task
+    for position, number in enumerate(numbers):
+        writer.write(number, fit_part(groups.study, groups.read(position)))

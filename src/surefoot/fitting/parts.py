@@ -269,9 +269,9 @@ class LogGroups:
             plan.usual = None if screen is None else screen.usual
         return plan
 
-    def select(self, number: int) -> LogGroups:
-        """One group without rows: small enough to send to another machine."""
-        return LogGroups(self.study, self.path, [self.groups[number]], usual=self.usual)
+    def select(self, numbers: Sequence[int]) -> LogGroups:
+        """Some groups without rows: small enough to send to another machine."""
+        return LogGroups(self.study, self.path, [self.groups[number] for number in numbers], usual=self.usual)
 
     def read(self, number: int) -> StudyLogs:
         """The logs of one group."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,11 @@ def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Mar
     for name in FRAME if raster else LIGHT:
         drawing = drawing.replace(LIGHT[name], f"var(--{name})")
     return Markup(drawing)  # noqa: S704 - our own figure
+
+
+def embed_pictures(pictures: Iterable[tuple[Figure, str, str]]) -> list[tuple[Markup, str]]:
+    """SVG and note of every picture, given as a figure, its description, and the note below it."""
+    return [(inline_svg(figure, description), note) for figure, description, note in pictures]
 
 
 def save_svg(figure: Figure, path: Path, description: str) -> None:
