@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import surefoot as sf
+from surefoot.learning.critics.critic import fit_ridge, residuals
 
 
 def critic_problems(rng, people):
@@ -61,3 +62,14 @@ def effect_problems(rng, size, count, kind):
     if kind == "different widths":
         root = root * 10.0 ** rng.uniform(-3, 1, (count, size, 1))
     return mean, root @ np.swapaxes(root, 1, 2)
+
+
+def ridge(features, rewards, weights, penalty):
+    """The coefficients of weighted ridge regression."""
+    return fit_ridge(features, rewards, weights, penalty=penalty).coef
+
+
+def capped_objective(features, rewards, weights, coef, threshold, penalty):
+    """Σ_i v_i min{(r_i − x_iᵀw)², ε} + Σ_j ζ_j w_j² for each participant, v the weights that mark usable decision points."""
+    capped = np.minimum(residuals(features, rewards, coef) ** 2, threshold[:, None])
+    return (weights * capped).sum(axis=1) + (penalty * coef**2).sum(axis=1)

@@ -26,8 +26,8 @@ from surefoot.experiments.coefficient_errors import (
     summarise_errors,
     tabulate_scenarios,
 )
-from surefoot.learning.critics.critic import ridge
 from surefoot.policies.features import critic_features
+from tests.problems import ridge
 
 SMALL = (Scene("clean"), Scene("prompted", 0.2))
 

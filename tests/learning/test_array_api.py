@@ -9,7 +9,7 @@ from surefoot.learning.actor import gain_gradient_curvature, optimise
 from surefoot.learning.critics.capped import fit_capped
 from surefoot.learning.critics.critic import fit_ridge
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown
-from surefoot.learning.filters import hampel, kalman
+from surefoot.learning.filters import Hampel, Kalman
 from surefoot.numerics.action_probabilities import mean_of_logistic, probability_of_largest
 from surefoot.numerics.arrays import find_engine
 from surefoot.numerics.batched_cholesky import Cholesky
@@ -125,7 +125,7 @@ def test_derivatives():
 def test_filters_features_and_cholesky():
     rng = np.random.default_rng(3)
     values, present = rng.standard_t(2, (10, 60)), rng.random((10, 60)) < 0.9
-    for cleaner in (hampel, kalman):
+    for cleaner in (Hampel().clean_series, Kalman().clean_series):
         assert_same(*both(cleaner, np.where(present, values, 0.0), present))
     state, action = rng.standard_normal((4, 6, 2)), rng.integers(0, 3, (4, 6))
     assert_same(*both(lambda s, a: critic_features(s, a, 3), state, action))

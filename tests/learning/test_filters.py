@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.filters import clean, hampel, kalman
+from surefoot.learning.filters import Hampel, Kalman, clean
 
 
 def literal_hampel(series, half=3, deviations=3.0):
@@ -32,13 +32,13 @@ def test_hampel_is_the_literal_filter_also_with_gaps():
     rng = np.random.default_rng(0)
     values = np.where(rng.random((30, 50)) < 0.1, 40.0, rng.standard_normal((30, 50)))
     gaps = rng.random(values.shape) < 0.2
-    found = hampel(np.where(gaps, 0.0, values), ~gaps)
+    found = Hampel().clean_series(np.where(gaps, 0.0, values), ~gaps)
     for row in range(30):
         expected = literal_hampel(np.where(gaps[row], np.nan, values[row]))
         assert_allclose(found[row][~gaps[row]], expected[~gaps[row]], rtol=1e-12)
 
 
-@pytest.mark.parametrize("cleaner", [hampel, kalman])
+@pytest.mark.parametrize("cleaner", [Hampel().clean_series, Kalman().clean_series])
 def test_spikes_go_and_good_points_stay(cleaner):
     rng = np.random.default_rng(1)
     x = autoregressive(rng, 40, 200)
@@ -51,15 +51,17 @@ def test_spikes_go_and_good_points_stay(cleaner):
 def test_kalman_recovers_its_model_and_follows_the_prediction():
     rng = np.random.default_rng(2)
     x = autoregressive(rng, 1, 20_000)
-    cleaned = kalman(x, np.ones(x.shape, dtype=bool))
+    cleaned = Kalman().clean_series(x, np.ones(x.shape, dtype=bool))
     # Of normal innovations 0.27 % lie beyond three standard deviations.
     assert 0.001 < (cleaned != x).mean() < 0.006
     spiked = x.copy()
     spiked[0, 5000] += 100
-    assert_allclose(kalman(spiked, np.ones(x.shape, dtype=bool))[0, 5000], 10 + 0.7 * (x[0, 4999] - 10), atol=0.2)
+    assert_allclose(
+        Kalman().clean_series(spiked, np.ones(x.shape, dtype=bool))[0, 5000], 10 + 0.7 * (x[0, 4999] - 10), atol=0.2
+    )
 
 
-@pytest.mark.parametrize("cleaner", [hampel, kalman])
+@pytest.mark.parametrize("cleaner", [Hampel().clean_series, Kalman().clean_series])
 def test_a_spike_on_a_constant_series_goes(cleaner):
     x = np.full((1, 40), 5.0)
     x[0, 20] = 90.0
@@ -90,6 +92,6 @@ def test_kalman_keeps_what_is_usual_in_a_series_that_is_mostly_one_value():
     """Seven in ten are zero, so that the median absolute deviation is zero too; the ones are no artefacts, the 50 is."""
     x = np.tile([0.0] * 7 + [1.0] * 3, 6)[None]
     x[0, 31] = 50.0
-    cleaned = kalman(x, np.ones(x.shape, dtype=bool))
+    cleaned = Kalman().clean_series(x, np.ones(x.shape, dtype=bool))
     assert_array_equal(np.delete(cleaned, 31), np.delete(x, 31))
     assert cleaned[0, 31] < 2

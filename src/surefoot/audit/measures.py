@@ -20,6 +20,7 @@ from surefoot.inference.intervals import (
 )
 from surefoot.inference.sandwich import MOST_REFITTED, compute_influences, count_coefficients, takes_refits
 from surefoot.learning.critics import Critic, make_critic
+from surefoot.learning.critics.capped import NORMAL_CAP
 from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import effects, policy_features
@@ -29,8 +30,6 @@ from surefoot.study import Study
 NEAR = 1.5
 """A removed decision point within this many times the limit is near: it could be an ordinary response. Beyond, it stands
 apart."""
-NORMAL_CAP = 1.776
-"""The cap for normal noise, in standard deviations: the scale of residuals without a limit."""
 TAUS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
 """Factors of the fit's τ that show how much depends on it."""
 NEAR_TAUS = (0.75, 1.0, 1.5)
@@ -84,6 +83,7 @@ class Measures:
         used = ~np.isnan(fitted.weights_)
         if not used.any():
             raise InputError("no decision point was usable, so there is no fit to audit; see which columns are missing")
+        # Residuals without a limit are counted in the cap of normal noise.
         normal = NORMAL_CAP * np.where(fitted.scale_ > 0, fitted.scale_, 1.0)
         limit = np.where(np.isfinite(fitted.threshold_), np.sqrt(fitted.threshold_), normal)
         relative = fitted.residuals_ / limit[fitted.unit_]

@@ -19,55 +19,110 @@ from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import median, scaled_mad
 from surefoot.registry import Registry
 
-__all__ = ["FILTERS", "Filter", "Hampel", "Kalman", "clean", "hampel", "kalman", "make_filter", "register_filter"]
-
-WINDOW = 7
-"""Points in the moving window of `hampel`, the point itself in the middle."""
-DEVIATIONS = 3.0
-"""How many standard deviations a point may lie off."""
+__all__ = ["FILTERS", "Filter", "Hampel", "Kalman", "clean", "register_filter"]
 
 
-def hampel(values: Array, present: Array, *, window: int = WINDOW, deviations: float = DEVIATIONS) -> Array:
-    """Replace a point that lies more than `deviations` scaled MADs from its window's median by that median.
+@dataclass(frozen=True)
+class Filter(Part, ABC):
+    """A filter; the fields of a subclass are its parameters, and each has a default."""
+
+    kind: ClassVar[str] = "filter"
+
+    @abstractmethod
+    def clean_series(self, values: Array, present: Array) -> Array:
+        """The values, cleaned; both arrays are (people, decision points) in time order."""
+
+    def clean(self, logs: Trajectories) -> Trajectories:
+        """The logs with every participant's state variables and rewards cleaned."""
+        state = logs.state.copy()
+        reward = logs.reward.copy()
+        for _, rows in logs.blocks():
+            for series in (*(state[:, j] for j in range(state.shape[1])), reward):
+                values = series[rows]
+                present = (rows >= 0) & ~np.isnan(values)
+                cleaned = self.clean_series(np.where(present, values, 0.0), present)
+                series[rows[present]] = cleaned[present]
+        return logs.with_values(state=state, reward=reward)
+
+
+FILTERS: Registry[type[Filter]] = Registry("filter")
+register_filter = FILTERS.register
+"""Adds a class of filters under its `name`, which must be free."""
+
+
+def make_filter(given: Any) -> Filter | None:
+    """The filter that is meant by a name, by a mapping with `name` and parameters, or by itself; None for none."""
+    return None if given is None else make_part(FILTERS, given)
+
+
+def clean(logs: Trajectories, by: Any) -> Trajectories:
+    """The logs as a filter cleans them.
+
+    Parameters
+    ----------
+    logs
+        Whose states and rewards are cleaned, participant by participant in the order of time.
+    by
+        The name of one of `FILTERS`, or a filter.
+
+    Returns
+    -------
+    Trajectories
+        A copy.
+
+    Examples
+    --------
+    >>> import numpy as np, surefoot as sf
+    >>> reward = np.array([[1.0, 2.0, 1.0, 90.0, 2.0, 1.0, 2.0]])
+    >>> logs = sf.Trajectories.from_arrays(np.zeros((1, 7, 1)), np.zeros((1, 7)), reward)
+    >>> clean(logs, "hampel").reward
+    array([1., 2., 1., 2., 2., 1., 2.])
+    """
+    return make_part(FILTERS, by).clean(logs)
+
+
+@register_filter
+@dataclass(frozen=True)
+class Hampel(Filter):
+    """Replaces a point that lies too far from the median of its window by that median.
 
     At the ends of a series, and where values are missing, a window holds fewer points.
 
     Parameters
     ----------
-    values
-        (people, decision points), in time order.
-    present
-        Which of them are known.
     window
         Decision points in a window, the point itself in the middle: an odd number.
     deviations
         How many scaled MADs are too far.
-
-    Returns
-    -------
-    Array
-        The values, cleaned.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> hampel(np.array([[1.0, 2.0, 1.0, 90.0, 2.0, 1.0, 2.0]]), np.ones((1, 7), dtype=bool))
-    array([[1., 2., 1., 2., 2., 1., 2.]])
     """
-    xp = array_namespace(values)
-    half = window // 2
-    margin = xp.zeros_like(values[:, :1])
-    wide = xp.concat([margin] * half + [values] + [margin] * half, axis=1)
-    padded_present = xp.concat([margin > 0] * half + [present] + [margin > 0] * half, axis=1)
-    size = values.shape[1]
-    windows = xp.stack([wide[:, j : j + size] for j in range(window)], axis=-1)
-    inside = xp.stack([padded_present[:, j : j + size] for j in range(window)], axis=-1)
-    centre = median(windows, inside)
-    width = scaled_mad(windows, inside, centre)
-    return xp.where(present & (xp.abs(values - centre) > deviations * width), centre, values)
+
+    name: ClassVar[str] = "hampel"
+    window: int = 7
+    deviations: float = 3.0
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 3 or self.window % 2 == 0:
+            raise InputError(f"window is {self.window!r}; it must be an odd number of decision points, at least 3")
+        check_range("deviations", self.deviations, above=0)
+
+    def clean_series(self, values: Array, present: Array) -> Array:
+        xp = array_namespace(values)
+        half = self.window // 2
+        margin = xp.zeros_like(values[:, :1])
+        wide = xp.concat([margin] * half + [values] + [margin] * half, axis=1)
+        padded_present = xp.concat([margin > 0] * half + [present] + [margin > 0] * half, axis=1)
+        size = values.shape[1]
+        windows = xp.stack([wide[:, j : j + size] for j in range(self.window)], axis=-1)
+        inside = xp.stack([padded_present[:, j : j + size] for j in range(self.window)], axis=-1)
+        centre = median(windows, inside)
+        width = scaled_mad(windows, inside, centre)
+        return xp.where(present & (xp.abs(values - centre) > self.deviations * width), centre, values)
 
 
-def kalman(values: Array, present: Array, *, deviations: float = DEVIATIONS) -> Array:
+@register_filter
+@dataclass(frozen=True)
+class Kalman(Filter):
     """The on-line filter-cleaner of Liu, Shah and Jiang (2004).
 
     The series is taken as an AR(1) process, x_t − c = φ (x_{t−1} − c) + e_t, with c, φ and the variance of e estimated by
@@ -76,41 +131,34 @@ def kalman(values: Array, present: Array, *, deviations: float = DEVIATIONS) -> 
 
     Parameters
     ----------
-    values
-        (people, decision points), in time order.
-    present
-        Which of them are known.
     deviations
         How many standard deviations are too far.
-
-    Returns
-    -------
-    Array
-        The values, cleaned.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> series = np.array([[1.0, 2.0, 1.5, 1.0, 90.0, 2.0, 1.0, 1.5]])
-    >>> kalman(series, np.ones((1, 8), dtype=bool)).max() < 3
-    np.True_
     """
-    xp = array_namespace(values)
-    centre, total, phi, noise = _robust_ar1(values, present)
-    deviation = values - centre[:, None]
-    state = xp.zeros_like(centre)
-    variance = total
-    cleaned = []
-    for t in range(values.shape[1]):
-        if t:
-            state = phi * state
-            variance = phi**2 * variance + noise
-        error = deviation[:, t] - state
-        believed = present[:, t] & (error**2 <= deviations**2 * variance)
-        cleaned.append(xp.where(believed | ~present[:, t], values[:, t], centre + state))
-        state = xp.where(believed, deviation[:, t], state)
-        variance = xp.where(believed, xp.zeros_like(variance), variance)
-    return xp.stack(cleaned, axis=1)
+
+    name: ClassVar[str] = "kalman"
+    deviations: float = 3.0
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_range("deviations", self.deviations, above=0)
+
+    def clean_series(self, values: Array, present: Array) -> Array:
+        xp = array_namespace(values)
+        centre, total, phi, noise = _robust_ar1(values, present)
+        deviation = values - centre[:, None]
+        state = xp.zeros_like(centre)
+        variance = total
+        cleaned = []
+        for t in range(values.shape[1]):
+            if t:
+                state = phi * state
+                variance = phi**2 * variance + noise
+            error = deviation[:, t] - state
+            believed = present[:, t] & (error**2 <= self.deviations**2 * variance)
+            cleaned.append(xp.where(believed | ~present[:, t], values[:, t], centre + state))
+            state = xp.where(believed, deviation[:, t], state)
+            variance = xp.where(believed, xp.zeros_like(variance), variance)
+        return xp.stack(cleaned, axis=1)
 
 
 def _robust_ar1(values: Array, present: Array) -> tuple[Array, Array, Array, Array]:
@@ -144,126 +192,3 @@ def _scale(values: Array, present: Array) -> Array:
     xp = array_namespace(values)
     scale = scaled_mad(values, present, xp.where(xp.any(present, axis=1), median(values, present), values[:, 0]))
     return xp.where(xp.isfinite(scale), scale, xp.zeros_like(scale))
-
-
-@dataclass(frozen=True)
-class Filter(Part, ABC):
-    """A filter; the fields of a subclass are its parameters, and each has a default."""
-
-    kind: ClassVar[str] = "filter"
-
-    @abstractmethod
-    def clean_series(self, values: Array, present: Array) -> Array:
-        """The values, cleaned; both arrays are (people, decision points) in time order."""
-
-    def clean(self, logs: Trajectories) -> Trajectories:
-        """The logs with every participant's state variables and rewards cleaned."""
-        state = logs.state.copy()
-        reward = logs.reward.copy()
-        for _, rows in logs.blocks():
-            for series in (*(state[:, j] for j in range(state.shape[1])), reward):
-                values = series[rows]
-                present = (rows >= 0) & ~np.isnan(values)
-                cleaned = self.clean_series(np.where(present, values, 0.0), present)
-                series[rows[present]] = cleaned[present]
-        return logs.with_values(state=state, reward=reward)
-
-
-FILTERS: Registry[type[Filter]] = Registry("filter")
-register_filter = FILTERS.register
-"""Adds a class of filters under its `name`, which must be free."""
-
-
-@register_filter
-@dataclass(frozen=True)
-class Hampel(Filter):
-    """Replaces a point that lies too far from the median of its window by that median (`hampel`).
-
-    Parameters
-    ----------
-    window
-        Decision points in a window, the point itself in the middle: an odd number.
-    deviations
-        How many scaled MADs are too far.
-    """
-
-    name: ClassVar[str] = "hampel"
-    window: int = WINDOW
-    deviations: float = DEVIATIONS
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 3 or self.window % 2 == 0:
-            raise InputError(f"window is {self.window!r}; it must be an odd number of decision points, at least 3")
-        check_range("deviations", self.deviations, above=0)
-
-    def clean_series(self, values: Array, present: Array) -> Array:
-        return hampel(values, present, window=self.window, deviations=self.deviations)
-
-
-@register_filter
-@dataclass(frozen=True)
-class Kalman(Filter):
-    """Replaces a point that is too far from its prediction by an AR(1) model (`kalman`).
-
-    Parameters
-    ----------
-    deviations
-        How many standard deviations are too far.
-    """
-
-    name: ClassVar[str] = "kalman"
-    deviations: float = DEVIATIONS
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        check_range("deviations", self.deviations, above=0)
-
-    def clean_series(self, values: Array, present: Array) -> Array:
-        return kalman(values, present, deviations=self.deviations)
-
-
-def make_filter(given: Any) -> Filter | None:
-    """The filter that is meant by a name, by a mapping with `name` and parameters, or by itself; None for none.
-
-    Parameters
-    ----------
-    given
-        `"hampel"`, `{"name": "hampel", "window": 9}`, `Hampel(window=9)` or None.
-
-    Returns
-    -------
-    Filter or None
-
-    Examples
-    --------
-    >>> make_filter("kalman")
-    Kalman(deviations=3.0)
-    """
-    return None if given is None else make_part(FILTERS, given)
-
-
-def clean(logs: Trajectories, by: Any) -> Trajectories:
-    """The logs as a filter cleans them.
-
-    Parameters
-    ----------
-    logs
-        Whose states and rewards are cleaned, participant by participant in the order of time.
-    by
-        The name of one of `FILTERS`, or a filter.
-
-    Returns
-    -------
-    Trajectories
-        A copy.
-
-    Examples
-    --------
-    >>> import numpy as np, surefoot as sf
-    >>> reward = np.array([[1.0, 2.0, 1.0, 90.0, 2.0, 1.0, 2.0]])
-    >>> logs = sf.Trajectories.from_arrays(np.zeros((1, 7, 1)), np.zeros((1, 7)), reward)
-    >>> clean(logs, "hampel").reward
-    array([1., 2., 1., 2., 2., 1., 2.])
-    """
-    return make_part(FILTERS, by).clean(logs)

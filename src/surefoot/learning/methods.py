@@ -35,8 +35,8 @@ from surefoot.learning.fitted import (
     describe_troubles,
     warn_of_troubles,
 )
-from surefoot.learning.horizon import HORIZONS, Horizon, Immediate, make_horizon
-from surefoot.learning.horizon.horizon import BatchOutlook, HorizonTask, JointFit, Outlook
+from surefoot.learning.horizon import HORIZONS, Horizon, Immediate
+from surefoot.learning.horizon.horizon import BatchOutlook, HorizonTask, JointFit, Outlook, make_horizon
 from surefoot.learning.part import Part, check_range, check_types
 from surefoot.learning.penalties import PENALTY_UNITS, FitScales, PenaltyUnits, StandardUnits, make_penalty_units
 from surefoot.learning.pooling import POOLINGS, Block, Partial, Person, Pooling, make_pooling
@@ -149,15 +149,16 @@ class Method:
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters, also those of parts: `critic="capped"`, `critic__tau=2.0`, or `tau=2.0` where only one part has
         such a parameter. What was learned stays until the next fit."""
-        own = self.get_params(deep=False)
-        for name in sorted(parameters, key=lambda name: name not in own):
+        fields_of_method = self.get_params(deep=False)
+        for name in sorted(parameters, key=lambda name: name not in fields_of_method):
             value = parameters[name]
-            if name in own:
+            if name in fields_of_method:
                 setattr(self, name, SLOTS[name][1](value) if name in SLOTS else value)
                 continue
             slot, separator, parameter = name.partition("__")
             if not separator:
-                slot, parameter = self._find_owner(name), name
+                parameter = name
+                slot = self._find_owner(name)
             elif slot not in SLOTS:
                 raise InputError(f"there is no part '{slot}'{did_you_mean(slot, SLOTS)}; choose from {list(SLOTS)}")
             elif slot not in self.parts:

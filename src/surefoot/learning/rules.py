@@ -43,7 +43,6 @@ __all__ = [
     "PosteriorSampler",
     "RuleLearner",
     "StochasticActor",
-    "make_rule_learner",
     "register_rule_learner",
 ]
 
@@ -133,22 +132,7 @@ register_rule_learner = RULE_LEARNERS.register
 
 
 def make_rule_learner(given: Any) -> RuleLearner:
-    """The rule learner that is meant by a name, by a mapping with `name` and parameters, or by itself.
-
-    Parameters
-    ----------
-    given
-        `"actor"`, `{"name": "actor", "actor_penalty": 0.01}` or `Actor(actor_penalty=0.01)`.
-
-    Returns
-    -------
-    RuleLearner
-
-    Examples
-    --------
-    >>> make_rule_learner("linucb")
-    LinUCB(exploration=1.0)
-    """
+    """The rule learner that is meant by a name, by a mapping with `name` and parameters, or by itself."""
     return make_part(RULE_LEARNERS, given)
 
 
@@ -392,9 +376,9 @@ class PosteriorSampler(RuleLearner):
             raise InputError(f"allocation is {self.allocation!r}{near}; choose from {list(ALLOCATIONS)}")
         check_range("smooth_offset", self.smooth_offset, above=0)
         check_range("smooth_steepness", self.smooth_steepness, above=0)
-        low, high = self.smooth_minimum, self.smooth_maximum
-        if not 0 <= low < high <= 1:
-            raise InputError(f"smooth_minimum {low} must be below smooth_maximum {high}, both between 0 and 1")
+        if not 0 <= self.smooth_minimum < self.smooth_maximum <= 1:
+            limits = f"smooth_minimum {self.smooth_minimum} must be below smooth_maximum {self.smooth_maximum}"
+            raise InputError(f"{limits}, both between 0 and 1")
         least, most = EXPONENTS
         if not least <= self.smooth_exponent <= most:
             raise InputError(f"smooth_exponent is {self.smooth_exponent}; it must be between {least:g} and {most:g}")

@@ -5,10 +5,10 @@ from sklearn.linear_model import Ridge
 
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Capped
-from surefoot.learning.critics.capped import boxplot_threshold, capped_objective, fit_capped
-from surefoot.learning.critics.critic import fit_ridge, residuals, ridge
+from surefoot.learning.critics.capped import boxplot_threshold, fit_capped
+from surefoot.learning.critics.critic import fit_ridge, residuals
 from surefoot.policies.features import critic_features
-from tests.problems import critic_problems
+from tests.problems import capped_objective, critic_problems, ridge
 from tests.reference import literal
 
 PENALTY = 1e-3

@@ -1,8 +1,9 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from surefoot.learning.critics.critic import join_rewards, ridge
+from surefoot.learning.critics.critic import join_rewards
 from surefoot.learning.critics.high_breakdown import find_residuals, fit_sets, fit_trimmed
+from tests.problems import ridge
 
 
 def literal_trimmed_residuals(x, r):

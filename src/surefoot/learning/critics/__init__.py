@@ -38,27 +38,11 @@ __all__ = [
     "RemovingCritic",
     "Ridge",
     "fit_ridge",
-    "make_critic",
     "register_critic",
 ]
 
 
 def make_critic(critic: Any) -> Critic:
-    """The critic that is meant by a name, by a mapping with `name` and parameters, by itself, or by a regressor.
-
-    Parameters
-    ----------
-    critic
-        `"capped"`, `{"name": "capped", "tau": 2.0}`, `Capped(tau=2.0)`, or any object with `fit` and `predict`.
-
-    Returns
-    -------
-    Critic
-
-    Examples
-    --------
-    >>> make_critic({"name": "capped", "tau": 2.0})
-    Capped(tau=2.0, refresh_threshold=False)
-    """
+    """The critic that is meant by a name, by a mapping with `name` and parameters, by itself, or by a regressor."""
     named = isinstance(critic, str | dict | Critic)
     return make_part(CRITICS, critic) if named else RegressorCritic(critic)

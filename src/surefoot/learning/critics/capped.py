@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import itemgetter
+from statistics import NormalDist
 from typing import ClassVar
 
 from array_api_compat import device
@@ -16,12 +17,16 @@ from surefoot.learning.critics.critic import (
     join_rewards,
     joined_residuals,
     register_critic,
-    residuals,
     solve_ridge,
     weighted_moments,
 )
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import quantiles
+
+BOXPLOT_FACTOR = 1.5
+_LOW, _HIGH = NormalDist().inv_cdf(0.625) ** 2, NormalDist().inv_cdf(0.875) ** 2
+NORMAL_CAP = (_HIGH + BOXPLOT_FACTOR * (_HIGH - _LOW)) ** 0.5
+"""The cap in standard deviations of normal noise, from the quartiles of its square."""
 
 
 def boxplot_threshold(squared_residuals: Array, rewards: Array, weights: Array, tau: float) -> Array:
@@ -34,19 +39,10 @@ def boxplot_threshold(squared_residuals: Array, rewards: Array, weights: Array, 
     usable = weights > 0
     first, third = quantiles(squared_residuals, usable, (0.25, 0.75))
     # A participant with no usable decision point has quartiles of +∞, and so no cap.
-    fence = third + 1.5 * (third - xp.where(xp.isfinite(first), first, xp.zeros_like(first)))
+    fence = third + BOXPLOT_FACTOR * (third - xp.where(xp.isfinite(first), first, xp.zeros_like(first)))
     largest = xp.max(xp.abs(rewards) * weights, axis=1)
     rounding = (1e-13 * largest) ** 2 + float(xp.finfo(rewards.dtype).smallest_normal)
     return xp.maximum(tau * fence, rounding)
-
-
-def capped_objective(
-    features: Array, rewards: Array, weights: Array, coef: Array, threshold: Array, penalty: Array
-) -> Array:
-    """Σ_i v_i min{(r_i − x_iᵀw)², ε} + Σ_j ζ_j w_j² for each participant, v the weights that mark usable decision points."""
-    xp = array_namespace(features)
-    capped = xp.minimum(residuals(features, rewards, coef) ** 2, threshold[:, None])
-    return xp.sum(weights * capped, axis=1) + xp.sum(penalty * coef**2, axis=1)
 
 
 def fit_capped(
@@ -114,7 +110,7 @@ class Capped(RemovingCritic):
 
     name: ClassVar[str] = "capped"
     title: ClassVar[str] = "the paper's cap"
-    removal: ClassVar[Removal] = Removal("the cap", unit="caps", normal_share=0.076)
+    removal: ClassVar[Removal] = Removal("the cap", unit="caps", normal_share=2 * NormalDist().cdf(-NORMAL_CAP))
     refresh_threshold: bool = False
     """Compute ε anew from the residuals of every fit, not only of the first."""
 

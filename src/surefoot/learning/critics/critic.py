@@ -177,17 +177,6 @@ def residuals(features: Array, rewards: Array, coef: Array) -> Array:
     return rewards - xp.matmul(features, coef[..., None])[..., 0]
 
 
-def ridge(features: Array, rewards: Array, weights: Array, penalty: Array) -> Array:
-    """Weighted ridge coefficients w = (XᵀUX + diag(ζ))⁻¹ XᵀU r; `penalty` is ζ of every feature, also per participant.
-
-    >>> import numpy as np
-    >>> x, r = np.ones((1, 4, 1)), np.array([[1.0, 2.0, 3.0, 4.0]])
-    >>> ridge(x, r, np.ones((1, 4)), np.zeros(1))
-    array([[2.5]])
-    """
-    return fit_ridge(features, rewards, weights, penalty=penalty).coef
-
-
 def join_rewards(features: Array, rewards: Array) -> Array:
     """[r, X] with the decision points side by side, (people, 1 + features, decision points): all products of a fit are
     products with it."""

@@ -223,22 +223,7 @@ register_horizon = HORIZONS.register
 
 
 def make_horizon(given: Any) -> Horizon:
-    """The horizon that is meant by a name, by a mapping with `name` and parameters, or by itself.
-
-    Parameters
-    ----------
-    given
-        `"long-run"`, `{"name": "long-run", "max_gap": 2}` or `LongRun(max_gap=2)`.
-
-    Returns
-    -------
-    Horizon
-
-    Examples
-    --------
-    >>> make_horizon("long-run")
-    LongRun(max_gap=1, day_boundary=None)
-    """
+    """The horizon that is meant by a name, by a mapping with `name` and parameters, or by itself."""
     return make_part(HORIZONS, given)
 
 

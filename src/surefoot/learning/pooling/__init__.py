@@ -16,7 +16,7 @@ from surefoot.learning.part import Part, make_part
 from surefoot.learning.pooling.random_walk import check_random_walk
 from surefoot.registry import Registry
 
-__all__ = ["POOLINGS", "Block", "Everyone", "Partial", "Person", "Pooling", "make_pooling", "register_pooling"]
+__all__ = ["POOLINGS", "Everyone", "Partial", "Person", "Pooling", "register_pooling"]
 
 Block = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The positions of some fits, and the rows that each of them learns from, (fits, rows), −1 where padded."""
@@ -79,22 +79,7 @@ register_pooling = POOLINGS.register
 
 
 def make_pooling(given: Any) -> Pooling:
-    """The pooling that is meant by a name, by a mapping with `name` and parameters, or by itself.
-
-    Parameters
-    ----------
-    given
-        `"partial"`, `{"name": "partial", "random_walk": 0.005}` or `Partial(random_walk=0.005)`.
-
-    Returns
-    -------
-    Pooling
-
-    Examples
-    --------
-    >>> make_pooling("partial")
-    Partial(correlated_differences=False, random_walk=None)
-    """
+    """The pooling that is meant by a name, by a mapping with `name` and parameters, or by itself."""
     return make_part(POOLINGS, given)
 
 

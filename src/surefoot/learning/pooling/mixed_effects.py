@@ -397,25 +397,11 @@ def fit_mixed_effects(
 ) -> Posterior:
     """β, Ψ, σ² and everybody's coefficients, from everybody's moments.
 
-    Parameters
-    ----------
-    moments
-        Of every participant; who has no decision points is believed to be like somebody new.
-    penalty
-        ζ of β, (d,).
-    response
-        Which of the moments' responses.
-    basis
-        (d, d): in these columns, a linear transformation of the moments', Ψ is diagonal. By default in their own.
-    correlated
-        Whether Ψ is full. With 50 people a diagonal one is closer to the truth.
-    variance_left
-        The share of the noise's variance that the critic left, where it cuts into noise without outliers.
-    prior
-        Mean and standard deviation of every coefficient of β, (d,) each; +∞: nothing is known of it but ζ.
+    `penalty` is ζ of β, (d,). Ψ is diagonal in the columns of `basis` (d, d), or full if `correlated`; with 50 people a
+    diagonal one is closer to the truth. `variance_left` is the share of the noise's variance that the critic left, where it
+    cuts into noise without outliers. `prior` holds mean and standard deviation of every coefficient of β, +∞ where nothing
+    is known of it but ζ. A participant without decision points is believed to be like somebody new.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> x = np.ones((200, 20, 1))
     >>> y = 5 + 2 * rng.standard_normal((200, 1, 1)) + rng.standard_normal((200, 20, 1))
@@ -595,7 +581,8 @@ def _profile_ends(likelihood: Likelihood, best: LikelihoodPoint, coefficient: in
         held[coefficient] = np.exp(logarithm)
         return search_spread(likelihood, held, scale)[0].deviance - best.deviance - CUT
 
-    low, high = np.log(LEAST), start + 1.0
+    low = np.log(LEAST)
+    high = start + 1.0
     while excess(high) < 0 and high < np.log(MOST):
         high += 1.0
     upper = np.exp(brentq(excess, start, high, xtol=1e-3)) if excess(high) > 0 else np.inf

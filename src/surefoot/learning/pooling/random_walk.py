@@ -136,24 +136,27 @@ class WalkLikelihood:
             total -= np.sum(np.swapaxes(before, 1, 2) @ data + np.swapaxes(pull, 1, 2) @ mean, axis=0)
             shrunk.append(shrink)
             pulled.append(pull)
-        last = _Filtered(mean, known, total, determinant, np.stack(shrunk), np.stack(pulled))
-        return WalkPoint.of_filtered(self, scale, step, gram, last)
-
-
-class _Filtered(NamedTuple):
-    """What the filter has found after the last block."""
-
-    mean: Numbers
-    """[a_y, a_X], (people, d, 1 + d)."""
-    known: Numbers
-    """P, (people, d, d)."""
-    total: Numbers
-    """K but for Σ yᵀUy, (1 + d, 1 + d)."""
-    determinant: float
-    shrunk: Numbers
-    """E of every block."""
-    pulled: Numbers
-    """g of every block."""
+        still = self.still
+        shrink = np.asarray(still.penalty) * (root[:, None] * root)
+        system, log_determinant_of_system = (part[0] for part in invert((total[1:, 1:] + shrink)[None]))
+        beta = system @ total[1:, 0]
+        left = still.squares + total[0, 0] - total[1:, 0] @ beta
+        noise = max(left, float(np.finfo(np.float64).tiny)) / still.free
+        logs = float(np.log(scale)[np.diagonal(system) > 0].sum())
+        return WalkPoint(
+            likelihood=self,
+            scale=scale,
+            step=step,
+            gram=gram,
+            mean=mean,
+            known=known,
+            shrunk=np.stack(shrunk),
+            pulled=np.stack(pulled),
+            system=system,
+            beta=beta,
+            noise=noise,
+            deviance=determinant + float(log_determinant_of_system) - logs + still.free * float(np.log(noise)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,39 +167,30 @@ class WalkPoint:
     scale: Numbers
     step: float
     gram: Numbers
-    filtered: _Filtered
+    mean: Numbers
+    """[a_y, a_X] after the last block, (people, d, 1 + d)."""
+    known: Numbers
+    """P after the last block, (people, d, d)."""
+    shrunk: Numbers
+    """E of every block."""
+    pulled: Numbers
+    """g of every block."""
     system: Numbers
     """A⁻¹, (d, d)."""
     beta: Numbers
     noise: float
     deviance: float
 
-    @classmethod
-    def of_filtered(
-        cls, likelihood: WalkLikelihood, scale: Numbers, step: float, gram: Numbers, filtered: _Filtered
-    ) -> WalkPoint:
-        """With β, σ² and the deviance that follow."""
-        still = likelihood.still
-        root = np.sqrt(scale)
-        shrink = np.asarray(still.penalty) * (root[:, None] * root)
-        system, log_determinant_of_system = (part[0] for part in invert((filtered.total[1:, 1:] + shrink)[None]))
-        beta = system @ filtered.total[1:, 0]
-        left = still.squares + filtered.total[0, 0] - filtered.total[1:, 0] @ beta
-        noise = max(left, float(np.finfo(np.float64).tiny)) / still.free
-        logs = float(np.log(scale)[np.diagonal(system) > 0].sum())
-        deviance = filtered.determinant + float(log_determinant_of_system) - logs + still.free * float(np.log(noise))
-        return cls(likelihood, scale, step, gram, filtered, system, beta, noise, deviance)
-
     def slopes(self) -> Numbers:
         """Of the deviance in log λ, (d,), and in log q."""
-        people, d = self.filtered.mean.shape[:2]
+        people, d = self.mean.shape[:2]
         back = np.zeros((people, d, 1 + d))
         doubt = np.zeros((people, d, d))
         moved = np.zeros(d)
         for block in range(len(self.gram) - 1, -1, -1):
-            shrink = self.filtered.shrunk[block]
-            across = np.swapaxes(self.filtered.shrunk[block], 1, 2)
-            back = across @ (self.filtered.pulled[block] + back)
+            shrink = self.shrunk[block]
+            across = np.swapaxes(self.shrunk[block], 1, 2)
+            back = across @ (self.pulled[block] + back)
             doubt = across @ (self.gram[block] + doubt @ shrink)
             moved += self._slope(back, doubt, self.likelihood.begun[block]) * self.step
         return np.append(moved + self._slope(back, doubt, np.ones(people)), moved.sum())
@@ -210,11 +204,11 @@ class WalkPoint:
     def posterior(self, points: int, n_iter: int, converged: bool) -> Posterior:
         """In the coordinates of the moments; blocks have so many `points`."""
         still = self.likelihood.still
-        mean = self.filtered.mean
+        mean = self.mean
         transform = np.asarray(still.basis) * np.sqrt(self.scale)
         differs = transform * (self.scale > LEAST)
         left = np.eye(len(transform)) - mean[..., 1:]
-        known = self.filtered.known + left @ self.system @ np.swapaxes(left, 1, 2)
+        known = self.known + left @ self.system @ np.swapaxes(left, 1, 2)
         return Posterior(
             population=transform @ self.beta,
             population_covariance=self.noise * (transform @ self.system @ transform.T),
