@@ -1,4 +1,4 @@
-"""The checks of a fit. Every limit stands beside its check; docs/audit.md gives the reasons for it."""
+"""The checks of a fit. Every limit stands next to its check; docs/audit.md gives the reasons for it."""
 
 from __future__ import annotations
 
