@@ -425,7 +425,11 @@ def test_a_kind_of_column_goes_through_init_study_screen_fit_explain_and_service
     assert "hour" not in [column.name for column in read.screen.screener.layout.columns]
     fitted = sf.fit_study(hours, path, tmp_path / "out")
     assert fitted.manifest["missing"]["hour"] == 0
-    assert sf.policies.load(tmp_path / "out" / "policies.json").state_names[:2] == columns
+    policies = sf.policies.load(tmp_path / "out" / "policies.json")
+    assert policies.state_names[:2] == columns
+    other = sf.Study.parse(study.text.replace("period = 12", "period = 24"))
+    with pytest.raises(sf.InputError, match=r"'hour' has settings {'period': 12} in the policies, {'period': 24} in the"):
+        other.check_policies(policies, "policies.json")
     explanation = explain(study.method().fit(read.logs), study=study, draws=5)
     assert "hour" in explanation.card().markdown()
     assert "values flagged" in run("screen", hours, "--study", path)

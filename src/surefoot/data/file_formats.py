@@ -95,13 +95,12 @@ def match_names(pattern: str | None, header: Sequence[str], without: Sequence[st
     return [] if pattern is None else [name for name in header if re.search(pattern, name) and name not in without]
 
 
-def check_columns(path: Location, header: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse a file that lacks a column."""
+def check_columns(path: Location | None, header: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse a file, or a frame, that lacks a column."""
     for name in columns:
         if name not in header:
-            raise InputError(
-                f"{path}: there is no column '{name}'{did_you_mean(name, header)}; the table has {list(header)}", column=name
-            )
+            problem = f"there is no column '{name}'{did_you_mean(name, header)}; the table has {list(header)}"
+            raise InputError(problem if path is None else f"{path}: {problem}", column=name)
 
 
 # Text

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.data.file_formats import match_names
-from surefoot.errors import InputError, did_you_mean
+from surefoot.data.file_formats import check_columns, match_names
+from surefoot.errors import InputError
 
 
 def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[pa.Table, str]:
@@ -27,11 +27,7 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
             f"expected a pandas, polars or Arrow table, got {type(frame).__name__}; collect it first if it is lazy"
         ) from error
     available = [str(name) for name in table.columns]
-    for name in names:
-        if name not in available:
-            raise InputError(
-                f"there is no column '{name}'{did_you_mean(name, available)}; the table has {available}", column=name
-            )
+    check_columns(None, available, names)
     if len(table) == 0:
         raise InputError("the table has no rows; give it at least one decision point")
     arrays: dict[str, pa.Array] = {}
@@ -79,9 +75,7 @@ def match_columns(values: Any, names: tuple[str, ...]) -> NDArray[Any]:
 
     table = nw.from_native(values, eager_only=True)
     given = [str(name) for name in table.columns]
-    for name in names:
-        if name not in given:
-            raise InputError(f"there is no column '{name}'{did_you_mean(name, given)}; the table has {given}", column=name)
+    check_columns(None, given, names)
     extra = [name for name in given if name not in names]
     if extra:
         raise InputError(

@@ -338,7 +338,7 @@ class Study(LogDescription):
         return self._text if self._text is not None else self.model_dump_json(by_alias=True)
 
     def describe_reading(self) -> dict[str, Any]:
-        """The study's SHA-256, its limits, and kind, levels and scaling of every state variable, for policy files."""
+        """The study's SHA-256, its limits, and how every state variable is read, for policy files."""
         limits = self.probability_limits
         return {
             "study_sha256": hashlib.sha256(self.text.encode()).hexdigest(),
@@ -347,6 +347,7 @@ class Study(LogDescription):
                 name: {
                     "kind": variable.kind,
                     "levels": list(variable.levels),
+                    "settings": variable.settings,
                     "scaling": [variable.scaling.centre, variable.scaling.scale] if variable.scaling else None,
                 }
                 for name, variable in self.state.items()
@@ -366,7 +367,7 @@ class Study(LogDescription):
                     owner = "the study has" if name not in ours else "the policies have"
                     remedy = "use the study that they were fitted with"
                     raise InputError(f"{source}: {owner} no state variable '{name}'; {remedy}")
-                for key in ("kind", "levels", "scaling"):
+                for key in ("kind", "levels", "settings", "scaling"):
                     if ours[name][key] != fitted[name][key]:
                         values = f"{fitted[name][key]} in the policies, {ours[name][key]} in the study"
                         remedy = "use the study that the policies were fitted with"

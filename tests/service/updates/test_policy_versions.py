@@ -67,7 +67,7 @@ def test_policies_that_read_states_otherwise_are_refused(pilot, url, old, new, w
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_policies_without_their_study_are_refused_and_saved_ones_carry_it(pilot, url):
     kept = json.loads((pilot / "policies.json").read_text())["made_for"]
-    assert kept["state"]["place"] == {"kind": "category", "levels": ["other", "home"], "scaling": None}
+    assert kept["state"]["place"] == {"kind": "category", "levels": ["other", "home"], "settings": {}, "scaling": None}
     assert kept["probability_limits"] == [0.1, 0.9] and len(kept["study_sha256"]) == 64
     assert policies.load(pilot / "policies.parquet").made_for == policies.load(pilot / "policies.json").made_for == kept
     bare = policies.load(pilot / "policies.json")
