@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,9 +58,7 @@ class Clock(Detector):
             moment = datetime.fromisoformat(self.until)
         except ValueError:
             raise InputError(f"clock.until is '{self.until}', which is not a time; write 2026-05-31T12:00") from None
-        return float(
-            np.datetime64(moment.replace(tzinfo=None) - (moment.utcoffset() or moment - moment)).astype("M8[s]").astype(int)
-        )
+        return moment.replace(tzinfo=moment.tzinfo or UTC, microsecond=0).timestamp()
 
     def learn(self, sample: ScreenBatch) -> tuple[float, float]:
         return self._last_moment(), sample.typical_gap
