@@ -66,6 +66,8 @@ def test_the_page_and_the_table_say_the_same(model, logs, tmp_path):
     assert page.count("<tr><td>") >= len(found.checks)
     assert all(line.split(":")[0] in page for line in found.differences)
     assert page.count("<svg") == 3 and "<script" not in page and "http" not in page.replace("http://www.w3.org", "")
+    assert found.plot().axes[0].get_title(loc="left") == "Outcomes"
+    assert found.to_dict()["verdict"] == found.verdict and "PilotChecks(" in repr(found)
     table = found.to_frame().to_pylist()
     assert [row["name"] for row in table] == [one.name for one in found.checks]
     with pytest.raises(sf.InputError, match="pilots is 5"):

@@ -24,7 +24,7 @@ from surefoot.reports.summaries import ShownResult, make_table
 from surefoot.study import StudyLogs
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 Floats = NDArray[np.float64]
@@ -126,14 +126,14 @@ def autocorrelation(values: Floats) -> Floats:
     return np.asarray(product / np.maximum(np.sqrt(first * second), 1e-300))
 
 
-def means_by_slot(values: Floats, slot: NDArray[np.int64]) -> Floats:
+def means_by_slot(values: Floats, slot: NDArray[np.int64], slots: int) -> Floats:
     """The mean at each decision point of the day, (pilots, slots)."""
-    return np.stack([mean(np.where(slot == number, values, np.nan)) for number in range(int(slot.max()) + 1)], axis=1)
+    return np.stack([mean(np.where(slot == number, values, np.nan)) for number in range(slots)], axis=1)
 
 
 def time_of_day(values: Floats, slot: NDArray[np.int64]) -> Floats:
     """Standard deviation of the means of the day's decision points."""
-    means = means_by_slot(values, slot)
+    means = means_by_slot(values, slot, int(slot.max()) + 1)
     return np.asarray(np.sqrt(mean(((means - means.mean(axis=1, keepdims=True)) ** 2)[:, None])))
 
 
@@ -274,9 +274,14 @@ class PilotChecks(ShownResult):
         console.print(f"Verdict: {self.verdict} ({self.pilots} simulated pilots)")
 
     def render_page(self, *, title: str, source: str) -> str:
-        return render("rehearsal_checks.html", title=title, source=source, checks=self, charts=self._draw_charts())
+        charts = [(inline_svg(figure, note), note) for figure, note in self._draw_charts()]
+        return render("rehearsal_checks.html", title=title, source=source, checks=self, charts=charts)
 
-    def _draw_charts(self) -> list[tuple[Markup, str]]:
+    def plot(self) -> Figure:
+        """The distribution of outcomes in the pilot, with the band of 95 % of the simulated ones."""
+        return self._draw_charts()[0][0]
+
+    def _draw_charts(self) -> list[tuple[Figure, str]]:
         observed = self.observed.reward
         per_day = self.model.clock.per_day
         edges = np.linspace(np.nanmin(observed), np.nanmax(observed), BINS + 1)
@@ -285,10 +290,10 @@ class PilotChecks(ShownResult):
 
         def shares(pilots: Pilots) -> Floats:
             counts = np.array([np.histogram(rewards[~np.isnan(rewards)], edges)[0] for rewards in pilots.reward])
-            return np.asarray(100 * counts / counts.sum(axis=1, keepdims=True))
+            return np.asarray(100 * counts / (~np.isnan(pilots.reward)).sum(axis=(1, 2))[:, None])
 
         def by_slot(pilots: Pilots) -> Floats:
-            return means_by_slot(pilots.reward, pilots.slot)
+            return means_by_slot(pilots.reward, pilots.slot, per_day)
 
         def by_day(pilots: Pilots) -> Floats:
             return np.stack([mean(pilots.reward[..., piece]) for piece in pieces], axis=1)
@@ -308,7 +313,7 @@ class PilotChecks(ShownResult):
 
 def _draw_band(
     checks: PilotChecks, title: str, at: Floats, compute: Callable[[Pilots], Floats], x: str, y: str, note: str
-) -> tuple[Markup, str]:
+) -> tuple[Figure, str]:
     """A curve of the pilot, and the band of 95 % of the simulated ones."""
     figure, axes = new_figure(width=5.6, height=3.4)
     low, middle, high = np.nanquantile(compute(checks.simulated), (0.025, 0.5, 0.975), axis=0)
@@ -317,7 +322,7 @@ def _draw_band(
     axes.plot(at, compute(checks.observed)[0], color=ORANGE, marker="o", markersize=3, linewidth=1.6, label="pilot")
     label_axes(axes, x=x, y=y, title=title)
     add_legend(figure, axes)
-    return inline_svg(figure, note), note
+    return figure, note
 
 
 def check_pilot_model(

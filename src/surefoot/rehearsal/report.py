@@ -23,7 +23,7 @@ from surefoot.reports.render import inline_svg, render
 from surefoot.reports.summaries import ShownResult, make_table
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 Answers = Mapping[str, CandidateAnswers]
@@ -149,6 +149,18 @@ class Rehearsal(ShownResult):
             console.print(note, markup=False)
         console.print(f"\nRecommended: {self.overall.sentence} ({self.trials} trials)", markup=False)
 
+    def plot(self, environment: str | None = None) -> Figure:
+        """The gain of every candidate over a coin in an environment, the last one unless named."""
+        return self._draw_gains(environment or self.environments[-1].name)[0]
+
+    def _draw_gains(self, environment: str) -> tuple[Figure, str]:
+        return _draw_intervals(
+            {name: candidate.mean("over_coin") for name, candidate in self.answers[environment].items()},
+            title="Gain over a coin",
+            x=f"mean outcome minus the coin's ({self.unit})",
+            note="Over the same people with the same chance; 95 % intervals over trials.",
+        )
+
     def render_page(self, *, title: str, source: str) -> str:
         sections = [
             self._describe_environment(environment, recommendation, tuned)
@@ -194,16 +206,10 @@ class Rehearsal(ShownResult):
             ),
         ]
         if environment.effects:  # Without an effect no outcome differs.
-            gains = {name: candidate.mean("over_coin") for name, candidate in answers.items()}
             by_day = {name: candidate.minus(answers[NEVER], "outcome_by_day") for name, candidate in answers.items()}
             root = np.sqrt(self.trials)
             charts = [
-                _draw_intervals(
-                    gains,
-                    title="Gain over a coin",
-                    x=f"mean outcome minus the coin's ({self.unit})",
-                    note="Over the same people with the same chance; 95 % intervals over trials.",
-                ),
+                self._draw_gains(environment.name),
                 _draw_curves(
                     {name: (days.mean(axis=0), days.std(axis=0, ddof=1) / root) for name, days in by_day.items()},
                     title="Learning",
@@ -221,7 +227,7 @@ class Rehearsal(ShownResult):
             "environment": environment,
             "recommendation": recommendation,
             "rows": tabulate(answers),
-            "charts": charts,
+            "charts": [(inline_svg(figure, note), note) for figure, note in charts],
             "tuned": tuned,
             # Never and always leave nothing to compare, so that their trials cannot be analysed.
             "reasons": [
@@ -281,7 +287,7 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
 
 def _draw_intervals(
     intervals: Mapping[str, Interval], *, title: str, x: str, note: str, level: float | None = None
-) -> tuple[Markup, str]:
+) -> tuple[Figure, str]:
     """A dot with its interval for each candidate, the first at the top; shares in per cent against a level, or gains
     against 0."""
     names = list(intervals)[::-1]
@@ -294,12 +300,12 @@ def _draw_intervals(
     if level is not None:
         axes.set_xlim(left=0)
     label_axes(axes, x=x, y="", title=title)
-    return inline_svg(figure, note), note
+    return figure, note
 
 
 def _draw_curves(
     curves: Mapping[str, tuple[Any, Any]], *, title: str, y: str, note: str, limits: tuple[float, float] | None = None
-) -> tuple[Markup, str]:
+) -> tuple[Figure, str]:
     """Means by day with 95 % bands of Monte Carlo error; further dashes where colours repeat."""
     figure, axes = new_figure(width=5.6, height=4.2)
     for number, (name, (mean, error)) in enumerate(curves.items()):
@@ -314,4 +320,4 @@ def _draw_curves(
         axes.set_ylim(*limits)
     label_axes(axes, x="day of the participant", y=y, title=title)
     add_legend(figure, axes, columns=3)
-    return inline_svg(figure, note), note
+    return figure, note
