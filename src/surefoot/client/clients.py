@@ -47,7 +47,14 @@ class _Settings:
     """What both clients have in common."""
 
     def __init__(
-        self, url: str, key: str, timeout: float, retries: Retries | None, queue: str | Path | OutcomeQueue | None
+        self,
+        url: str,
+        key: str,
+        *,
+        timeout: float = 15.0,
+        retries: Retries | None = None,
+        queue: str | Path | OutcomeQueue | None = None,
+        transport: Any = None,
     ) -> None:
         self.url = _check_url(url)
         self._headers = {
@@ -55,9 +62,12 @@ class _Settings:
             "User-Agent": f"surefoot-client/{__version__}",
             "Content-Type": "application/json",
         }
-        self._timeout = timeout
         self._retries = retries or Retries()
         self._queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
+        self._open(timeout, transport)
+
+    def _open(self, timeout: float, transport: Any) -> None:
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -113,17 +123,7 @@ class Client(_Settings):
     ...     client.send_outcomes([decision.outcome(312, datetime.now(UTC))])
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        timeout: float = 15.0,
-        retries: Retries | None = None,
-        queue: str | Path | OutcomeQueue | None = None,
-        transport: httpx2.BaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout, retries, queue)
+    def _open(self, timeout: float, transport: Any) -> None:
         self._http = httpx2.Client(timeout=timeout, transport=transport)
         self._flushing = threading.Lock()
 
@@ -246,17 +246,7 @@ class AsyncClient(_Settings):
     ...         return decision.action > 0
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        timeout: float = 15.0,
-        retries: Retries | None = None,
-        queue: str | Path | OutcomeQueue | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout, retries, queue)
+    def _open(self, timeout: float, transport: Any) -> None:
         self._http = httpx2.AsyncClient(timeout=timeout, transport=transport)
         self._flushing = asyncio.Lock()
 
