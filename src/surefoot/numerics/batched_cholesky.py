@@ -64,8 +64,9 @@ def solve_definite(matrix: Array, right: Array) -> Solved:
                 solution[part], pivots = _eliminate_panels(matrix[part], right[part])
             else:
                 # People go last: every operation on a panel then runs over contiguous memory.
-                joined = xp.concat([matrix[part], right[part]], axis=-1)
-                panel = xp.asarray(xp.permute_dims(joined, (1, 2, 0)), copy=True)
+                panel = xp.empty((size, size + m, len(matrix[part])), dtype=matrix.dtype, device=device(matrix))
+                panel[:, :size, :] = xp.permute_dims(matrix[part], (1, 2, 0))
+                panel[:, size:, :] = xp.permute_dims(right[part], (1, 2, 0))
                 pivots = _eliminate_down(panel)
                 solution[part] = xp.permute_dims(_substitute_up(panel, pivots, panel[:, size:, :]), (2, 0, 1))
             diagonal = xp.matrix_transpose(xp.linalg.diagonal(matrix[part]))

@@ -24,8 +24,9 @@ from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import quantiles
 
 BOXPLOT_FACTOR = 1.5
-_LOW, _HIGH = NormalDist().inv_cdf(0.625) ** 2, NormalDist().inv_cdf(0.875) ** 2
-NORMAL_CAP = (_HIGH + BOXPLOT_FACTOR * (_HIGH - _LOW)) ** 0.5
+FIRST_QUARTILE = NormalDist().inv_cdf(0.625) ** 2
+THIRD_QUARTILE = NormalDist().inv_cdf(0.875) ** 2
+NORMAL_CAP = (THIRD_QUARTILE + BOXPLOT_FACTOR * (THIRD_QUARTILE - FIRST_QUARTILE)) ** 0.5
 """The cap in standard deviations of normal noise, from the quartiles of its square."""
 
 
