@@ -190,6 +190,7 @@ def draw_errors(rows: Sequence[Row], shape: tuple[int, int], width: float, heigh
         figures.label_axes(panel, x="decision points touched (%)", y="", title=kind)
     for panel in panels:
         panel.set_axis_off()
+        panel.text(0.5, 0.5, "dashed: without the screen", ha="center", color=figures.INK)
     for first in axes[:, 0]:
         first.set_ylabel("coefficient error\n(least squares on clean data = 1)", color=figures.INK)
     figures.add_legend(figure, axes[0, 0], columns=len(LINES))
