@@ -53,6 +53,37 @@ def test_nobody_compares_the_name_of_a_part():
     assert found == []
 
 
+VAGUE = re.compile("asked|each|found|here|kept|more|one|own|place|rest|some|there|told|what|where|who|whole")
+
+
+def list_assigned_names(tree):
+    """Variables, loop variables and parameters."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+
+
+def test_no_variable_has_a_vague_name():
+    vague = [
+        f"{name}:{line} {variable}"
+        for name, tree in parse_files().items()
+        if name.startswith("src")
+        for line, variable in list_assigned_names(tree)
+        if VAGUE.fullmatch(variable)
+    ]
+    assert vague == []
+
+
+def test_one_assignment_per_statement():
+    """Pairs that belong together (`low, high = …`) are allowed, so a few per cent remain."""
+    trees = [tree for name, tree in parse_files().items() if name.startswith("src")]
+    assignments = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    packed = [node for node in assignments if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)]
+    assert len(packed) <= 0.02 * len(assignments)
+
+
 def is_named_by_its_value(function):
     """A property is what it gives; a validator states what it validates."""
     return any(re.search("property|validator|setter", ast.unparse(decorator)) for decorator in function.decorator_list)

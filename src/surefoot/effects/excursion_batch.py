@@ -173,7 +173,7 @@ class ExcursionBatch:
         return replace(self, order=self.order.take(rows), **arrays)
 
 
-def read_batch(frame: Any, analysis: Analysis, *, place: Place = frame_row) -> ExcursionBatch:
+def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -> ExcursionBatch:
     """The named columns of a pandas, polars or Arrow frame, sorted and checked."""
     moderators = parse_terms(analysis.moderators)
     controls = parse_terms(analysis.controls)
@@ -184,7 +184,7 @@ def read_batch(frame: Any, analysis: Analysis, *, place: Place = frame_row) -> E
     for name in defined:
         if name not in (analysis.outcome, *variables):
             raise InputError(f"missing_as names '{name}', which is neither the outcome nor a moderator or control")
-    reader = _Reader.of_frame(frame, analysis, variables, place)
+    reader = _Reader.of_frame(frame, analysis, variables, name_row)
     order = reader.order
     read = {name: reader.read_variable(name, defined.get(name, np.nan)) for name in variables}
     moderator_names, f = make_design(moderators, read, len(order.row))
@@ -240,12 +240,12 @@ class _Reader:
     order: RowOrder
 
     @classmethod
-    def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], place: Place) -> _Reader:
+    def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> _Reader:
         names = list(dict.fromkeys([*analysis.role_columns, *variables]))
         layout = LogLayout(analysis.participant, analysis.time, tuple(names))
         also = AVAILABLE_OR_NOT if analysis.available is None else None
-        rows = LogTable.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, place)
-        problems = Problems(place, lambda row: rows.participants[rows.participant_index[row]].item())
+        rows = LogTable.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, name_row)
+        problems = Problems(name_row, lambda row: rows.participants[rows.participant_index[row]].item())
         columns = {name: rows.column(name, problems) for name in names}
         time = columns[analysis.time].times()
         row = np.lexsort((time, rows.participant_index))

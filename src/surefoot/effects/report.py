@@ -86,7 +86,7 @@ class Words:
     """The outcome is 0 or 1."""
 
 
-def describe_effect(words: Words, value: float, low: float, high: float, where: str = "") -> str:
+def describe_effect(words: Words, value: float, low: float, high: float, condition: str = "") -> str:
     """One sentence, and whether no effect is within the interval.
 
     >>> describe_effect(Words("prompt", "steps in the next half hour", relative=True), 0.1312, -0.0058, 0.2682)
@@ -97,7 +97,7 @@ def describe_effect(words: Words, value: float, low: float, high: float, where: 
     'A prompt adds about 3.2 minutes of sleep (95 % 1.0 to 5.4).'
     """
     article = "an" if words.treatment[:1].lower() in "aeiou" else "a"
-    subject = f"{where} {article} {words.treatment}".strip()
+    subject = f"{condition} {article} {words.treatment}".strip()
     subject = subject[:1].upper() + subject[1:]
     if words.relative:
         ends = f"{100 * math.expm1(low):+.0f} % to {100 * math.expm1(high):+.0f} %".replace("-", "−")
@@ -364,14 +364,14 @@ def analyse(
     checks: Sequence[Check] | None = None,
     sensitivity: Sequence[str] = tuple(ROBUST_LOSSES),
     over: str | None = None,
-    place: Place = frame_row,
+    name_row: Place = frame_row,
     **options: Unpack[Options],
 ) -> EffectsReport:
     """Estimate the average effect and, with moderators, the effect by them, at every lag.
 
     Parameters
     ----------
-    frame, estimator, place, **options
+    frame, estimator, name_row, **options
         As in `excursion_effect`. Moderators are added to the controls of the analysis by moderators.
     lags
         Numbers of decision points between a decision and the outcome.
@@ -405,7 +405,9 @@ def analyse(
     (['average'], 0.59)
     """
     analyses = _list_analyses(Analysis(**options), lags)
-    results = {name: fit_analysis(frame, analysis, estimator=estimator, place=place) for name, analysis in analyses.items()}
+    results = {
+        name: fit_analysis(frame, analysis, estimator=estimator, name_row=name_row) for name, analysis in analyses.items()
+    }
     main = next(iter(results.values()))
     actions = main.points.action_names
     chosen_words = words or Words(actions[1] if len(actions) == 2 else "treatment", main.points.analysis.outcome)
@@ -423,14 +425,14 @@ def analyse(
             for name, result in results.items()
             if len(result.points.moderator_names) > 1
         },
-        other_missing=_analyse_complete_rows(frame, results, place),
+        other_missing=_analyse_complete_rows(frame, results, name_row),
         sensitivity=_estimate_robustly(results, sensitivity),
         quality=assess_sample(main.points),
         sentences=tuple(sentence for result in results.values() for sentence in _describe(chosen_words, result, at)),
         notes=(tests, *([] if main.points.analysis.transform == "none" else [scale]), *notes),
         words=chosen_words,
         estimator=estimator,
-        curve=None if over is None else _fit_curve(frame, main, over, place),
+        curve=None if over is None else _fit_curve(frame, main, over, name_row),
     )
 
 
@@ -495,14 +497,14 @@ def _make_rows(analysis: str, contrast: ContrastResults) -> list[EffectRow]:
     ]
 
 
-def _analyse_complete_rows(frame: Any, results: Mapping[str, EffectResult], place: Place) -> tuple[EffectRow, ...]:
+def _analyse_complete_rows(frame: Any, results: Mapping[str, EffectResult], name_row: Place) -> tuple[EffectRow, ...]:
     """Complete cases compared with `missing_as`, where a coefficient moves by more than a quarter of a standard error."""
     rows: list[EffectRow] = []
     for name, result in results.items():
         analysis = result.points.analysis
         if analysis.missing_as is None:
             return ()
-        complete = fit_analysis(frame, replace(analysis, missing_as=None), estimator=result.estimator, place=place)
+        complete = fit_analysis(frame, replace(analysis, missing_as=None), estimator=result.estimator, name_row=name_row)
         if (np.abs(complete.params - result.params) / result.bse).max() > NOTABLE:
             rows += _list_coefficients(f"{name}, {complete.rows:,} complete rows", complete)
     return tuple(rows)
@@ -530,23 +532,23 @@ def _describe(words: Words, result: EffectResult, at: Sequence[Mapping[str, floa
     points = result.points
     lag = f" {points.analysis.lag} decision points later" if points.analysis.lag else ""
     for values in at if len(points.moderator_names) > 1 else [{}]:
-        where = "where " + " and ".join(f"{key} is {value:g}" for key, value in values.items()) if values else ""
+        condition = "where " + " and ".join(f"{key} is {value:g}" for key, value in values.items()) if values else ""
         for action in points.action_names[1:]:
             contrast = result.effect_at(values, action=action)
             low, high = contrast.conf_int()[0]
             treatment = action if len(points.action_names) > 2 else words.treatment
             named = replace(words, treatment=treatment, outcome=words.outcome + lag)
-            sentences.append(describe_effect(named, float(contrast.effect[0]), low, high, where))
+            sentences.append(describe_effect(named, float(contrast.effect[0]), low, high, condition))
     return sentences
 
 
-def _fit_curve(frame: Any, main: EffectResult, over: str, place: Place) -> EffectCurve | None:
+def _fit_curve(frame: Any, main: EffectResult, over: str, name_row: Place) -> EffectCurve | None:
     """The average analysis with `over` as its only moderator, of the first treatment."""
     analysis = main.points.analysis
     controls = parse_terms(analysis.controls)
     by_day = replace(analysis, moderators=(over,), controls=(*controls, *([] if over in controls else [over])))
     try:
-        result = fit_analysis(frame, by_day, estimator=main.estimator, place=place)
+        result = fit_analysis(frame, by_day, estimator=main.estimator, name_row=name_row)
     except InputError:  # One day only, or too few participants for two more coefficients.
         return None
     values = result.points.counted_only.moderators[1]

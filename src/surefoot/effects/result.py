@@ -278,7 +278,7 @@ class Options(TypedDict, total=False):
 
 
 def excursion_effect(
-    frame: Any, *, estimator: str = "wcls", place: Place = frame_row, **options: Unpack[Options]
+    frame: Any, *, estimator: str = "wcls", name_row: Place = frame_row, **options: Unpack[Options]
 ) -> EffectResult:
     """Estimate the causal excursion effect of treatment, averaged over history or by moderators.
 
@@ -311,7 +311,7 @@ def excursion_effect(
         Of the outcome: `none`, `sqrt`, `log(x + c)`.
     actions
         Names of the actions, nothing first.
-    place
+    name_row
         How messages name a row of the frame.
 
     Returns
@@ -331,14 +331,14 @@ def excursion_effect(
     >>> result.params.round(2), result.conf_int().round(2), result.df_resid
     (array([0.38]), array([[0.25, 0.51]]), 17)
     """
-    result = fit_analysis(frame, Analysis(**options), estimator=estimator, place=place)
+    result = fit_analysis(frame, Analysis(**options), estimator=estimator, name_row=name_row)
     logs = result.points.to_trajectories()
     warn_of_doubts(logs.participants, len(logs), logs.names)
     return result
 
 
 def fit_analysis(
-    frame: Any, analysis: Analysis, *, estimator: str = "wcls", place: Place = frame_row, check_draws: bool = True
+    frame: Any, analysis: Analysis, *, estimator: str = "wcls", name_row: Place = frame_row, check_draws: bool = True
 ) -> EffectResult:
     """As `excursion_effect`, with the options in one object; the draws of simulated trials need no check."""
     if estimator not in ESTIMATORS:
@@ -349,7 +349,7 @@ def fit_analysis(
             "the outcome, and so on treatment; give the frame of all decision points"
         )
     chosen = ESTIMATORS[estimator]
-    batch = read_batch(frame, analysis, place=place)
+    batch = read_batch(frame, analysis, name_row=name_row)
     check_validity(batch, binary=chosen.binary, distal=chosen.distal)
     if check_draws:
         check_randomisation(batch)

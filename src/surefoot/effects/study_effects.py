@@ -72,7 +72,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         notes=study.collection.describe(read.logs),
         checks=check_logs(_with_outcome(read, frame, options["outcome"]), study),
         over=settings.day or ("day" if "day" in frame.column_names else None),
-        place=lambda row: f"row {read.row[row]}",
+        name_row=lambda row: f"row {read.row[row]}",
         **options,
     )
     quality = replace(report.quality, reasons=_split_missing(report, read))
@@ -125,7 +125,7 @@ def _compare_screens(
             lags=settings.lags[:1],
             checks=(),
             sensitivity=(),
-            place=lambda row: f"row {logs.row[row]}",
+            name_row=lambda row: f"row {logs.row[row]}",
             **options,
         )
         return tuple(replace(row, analysis=first) for row in average.table)

@@ -58,8 +58,8 @@ def listen(
 ) -> None:
     """Serve the application that a factory makes, until a signal ends it."""
     with bind_socket(host, port) as listening:
-        where = listening.getsockname()
-        print(f"Surefoot listens at http://{where[0]}:{where[1]}", flush=True)
+        address = listening.getsockname()
+        print(f"Surefoot listens at http://{address[0]}:{address[1]}", flush=True)
         uvicorn.run(
             factory,
             factory=True,

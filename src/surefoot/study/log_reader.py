@@ -143,7 +143,7 @@ def measure_logs(
     for name, role in study.extra_columns().items():
         column = rows.column(name, problems)
         extra[name] = as_seconds(column.times()) if role == "enrolment" else column.numbers()
-    outside = {study.state_kinds[name][0]: where for name, where in implausible.items()}
+    outside = {study.state_kinds[name][0]: values for name, values in implausible.items()}
     unnamed = find_unnamed_availability(rows.table, log_layout(study).columns, columns["action"])
     measured = check_measured(study, columns, problems, outside, unnamed)
     return replace(measured, row=rows.row, extra=extra, derived=derived)

@@ -117,7 +117,7 @@ class RateLimiter:
         self._full = 2 * per_second if burst is None else burst
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def seconds_to_wait(self, who: str, at: float | None = None) -> float:
+    def seconds_to_wait(self, caller: str, at: float | None = None) -> float:
         """Seconds until the next request is allowed; 0 when this one is.
 
         >>> limiter = RateLimiter(1)
@@ -125,10 +125,10 @@ class RateLimiter:
         [0.0, 0.0, 1.0, 0.0]
         """
         moment = time.monotonic() if at is None else at
-        tokens, last = self._buckets.get(who, (self._full, moment))
+        tokens, last = self._buckets.get(caller, (self._full, moment))
         tokens = min(self._full, tokens + (moment - last) * self._rate)
         if tokens < 1:
-            self._buckets[who] = (tokens, moment)
+            self._buckets[caller] = (tokens, moment)
             return (1 - tokens) / self._rate
-        self._buckets[who] = (tokens - 1, moment)
+        self._buckets[caller] = (tokens - 1, moment)
         return 0.0
