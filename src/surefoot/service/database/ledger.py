@@ -23,7 +23,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from surefoot.service.database import schema
 from surefoot.service.database.clock import now
-from surefoot.service.database.column_types import to_microseconds
+from surefoot.service.database.column_types import Instant, to_microseconds
 from surefoot.service.database.schema import ledger, list_erasable
 
 SALT_BYTES = 16
@@ -37,6 +37,12 @@ COPIED_VALUES = ("reward", "expected", "value")
 decision and the outcome that they come from are."""
 LAST_BLOCK = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
 INSERT_BLOCK = sa.insert(ledger)
+CHAIN_BLOCK = sa.text(
+    "INSERT INTO ledger (position, recorded_at, entries, hash) "
+    "SELECT coalesce(last.position, 0) + 1, :recorded_at, :entries, sha256(coalesce(last.hash, :beginning) || :digest) "
+    "FROM (SELECT 1) AS always LEFT JOIN (SELECT position, hash FROM ledger ORDER BY position DESC LIMIT 1) AS last ON true"
+).bindparams(sa.bindparam("recorded_at", type_=Instant))
+"""`INSERT_BLOCK` after `LAST_BLOCK`, computed by PostgreSQL."""
 
 
 @dataclass(frozen=True)
@@ -203,14 +209,16 @@ def write_pending(connection: sa.Connection, *, locked: bool) -> None:
         connection.exec_driver_sql(LOCK_LEDGER)
     moment = now()
     text = json.dumps(entries, separators=(",", ":"))
+    digest = digest_block(moment, text)
+    if connection.dialect.name == "postgresql":
+        # The server reads the last block and adds the next one in one message.
+        given = {"recorded_at": moment, "entries": text, "digest": digest, "beginning": BEGINNING}
+        connection.execute(CHAIN_BLOCK, given)
+        return
     last = connection.execute(LAST_BLOCK).first()
-    block = {
-        "position": 1 if last is None else last.position + 1,
-        "recorded_at": moment,
-        "entries": text,
-        "hash": chain(BEGINNING if last is None else last.hash, digest_block(moment, text)),
-    }
-    connection.execute(INSERT_BLOCK, block)
+    position, before = (0, BEGINNING) if last is None else (last.position, last.hash)
+    block = {"position": position + 1, "recorded_at": moment, "entries": text}
+    connection.execute(INSERT_BLOCK, {**block, "hash": chain(before, digest)})
 
 
 def digest_block(moment: datetime, entries: str) -> bytes:
