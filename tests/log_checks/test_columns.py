@@ -107,6 +107,15 @@ def test_level_without_spread_scales_of_answers_and_days_have_no_unit():
     assert find_check(check_logs(logs), UNITS_NAME).numbers["participants"] == []
 
 
+def test_people_with_the_same_values_have_the_same_unit():
+    """An app that repeats one series for everybody has no gap between people to look at."""
+    series = np.random.default_rng(1).normal(10, 3, 60)
+    outcomes = np.tile(series, (20, 1))
+    action = np.random.default_rng(2).integers(0, 2, (20, 60))
+    logs = sf.Trajectories.from_arrays(np.zeros((20, 60, 1)), action, outcomes)
+    assert find_check(check_logs(logs), UNITS_NAME).numbers["participants"] == []
+
+
 def test_states_are_compared_in_their_own_unit():
     rng = np.random.default_rng(2)
     weight = rng.normal(75, 10, (20, 1)) + rng.normal(0, 3, (20, 50))

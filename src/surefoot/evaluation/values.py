@@ -34,7 +34,9 @@ class Value:
     """Value of one policy by one estimator, and its difference from the logging policy."""
 
     policy: str
+    """Its name."""
     estimator: str
+    """The name of the estimator."""
     value: Interval
     """The mean reward per decision point under the policy."""
     difference: Interval
@@ -57,8 +59,11 @@ class Contrast:
     """How much more one baseline is worth than another, by the preferred estimator."""
 
     policy: str
+    """The baseline that is compared."""
     other: str
+    """The baseline it is compared with."""
     difference: Interval
+    """The value of `policy` minus that of `other`, paired within people."""
 
     def describe(self, unit: RewardUnit) -> str:
         if isnan(self.difference.value):
@@ -73,6 +78,7 @@ class Overlap:
     """How much the logs say about a policy."""
 
     policy: str
+    """Its name."""
     description: str
     """The policy in words."""
     action_rates: tuple[float, ...]
@@ -80,6 +86,7 @@ class Overlap:
     effective_sample_size: float
     """(Σρ)² / Σρ²: this many decision points drawn from the policy itself would hold as much information."""
     largest_ratio: float
+    """The largest ratio ρ of a decision point: the policy's probability of the action taken over the logged one."""
     warning: str
     """Empty when the overlap is good."""
 
@@ -94,6 +101,7 @@ class LongRunValue:
     """Value of a policy after it has been in force for a long time."""
 
     policy: str
+    """Its name."""
     value: Interval
     """The average outcome per decision point."""
     difference: Interval
@@ -146,13 +154,19 @@ class OffPolicy(ShownResult):
     page_title: ClassVar[str] = "Values of policies"
 
     people: int
+    """The number of participants with a decision point that counts."""
     decision_points: int
+    """The number of decision points that count."""
     action_names: tuple[str, ...]
+    """The names of the actions, nothing first."""
     unit: RewardUnit
+    """How the outcome was transformed."""
     cross_fit: str
     """`person` or `time`."""
     critic: str
+    """The name of the reward model."""
     estimators: tuple[str, ...]
+    """The names of the estimators."""
     values: tuple[Value, ...]
     """Of every policy by every estimator."""
     overlap: tuple[Overlap, ...]
@@ -164,6 +178,7 @@ class OffPolicy(ShownResult):
     checks: tuple[Check, ...] = ()
     """Whether the logs agree with their description."""
     notes: tuple[str, ...] = ()
+    """What a reader should know before the values."""
 
     def __repr__(self) -> str:
         names = ", ".join(row.policy for row in self.overlap)

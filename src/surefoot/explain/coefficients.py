@@ -33,7 +33,9 @@ class Coefficient:
     part: str
     """`critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely)."""
     action: str
+    """The name of the action."""
     feature: str
+    """The state variable, or `intercept`."""
     interval: Interval
     """Estimate, standard error and 95 % interval."""
     people_above: int | None
@@ -182,6 +184,7 @@ class Difference:
     """How people differ in one coefficient of a partially pooled critic."""
 
     action: str
+    """The name of the action."""
     feature: str
     """Which coefficient; the intercept is the effect at the mean state."""
     population: float

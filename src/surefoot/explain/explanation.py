@@ -65,11 +65,13 @@ class Card:
     """A verdict of the audit with its reasons, and sections of (heading, sentences); a sentence may hold no markup."""
 
     title: str
+    """The heading of the card."""
     verdict: str
     """Empty when the fit was not audited."""
     reasons: tuple[str, ...]
     """One for every check that is not fine."""
     sections: tuple[tuple[str, tuple[str, ...]], ...]
+    """Pairs of a heading and its sentences."""
 
     def markdown(self) -> str:
         """As a Markdown file."""
@@ -94,9 +96,11 @@ class Explanation(ShownResult):
     page_title: ClassVar[str] = "Policy card"
 
     fitted: Method
+    """The explained fit."""
     study: Study | None
+    """Its study, where it was given."""
     audit: Audit | None
-    """The explained fit, and its study and audit where they were given."""
+    """Its audit, where it was given."""
     variables: tuple[Variable, ...]
     """The state variables, a category as one."""
     coefficients: Coefficients
@@ -112,8 +116,9 @@ class Explanation(ShownResult):
     send_rates: NDArray[np.float64]
     """Each participant's mean probability of being sent something; NaN without usable decision points."""
     send_rate: float
+    """The mean of that probability over decision points."""
     logged_rate: float
-    """Its mean over decision points, and the share at which something was sent."""
+    """The share of decision points at which something was sent."""
     consequences: tuple[ActionConsequence, ...]
     """What each action does now and later; empty with an immediate horizon."""
     differences: tuple[Difference, ...]

@@ -87,6 +87,7 @@ class Importance:
     """How much of the policy's logit depends on one variable."""
 
     feature: str
+    """The state variable, or `intercept`."""
     swing: float
     """Mean over people and actions of the standard deviation of its term of the logit."""
     share: float
@@ -139,12 +140,15 @@ class Curve:
     """Probability of every action as one state variable moves and the others stay as they were logged."""
 
     variable: str
+    """The name of the state variable."""
     settings: tuple[VariableSetting, ...]
     """The values to which the variable was set."""
     probability: NDArray[np.float64]
+    """(settings, actions), averaged over people and decision points."""
     low: NDArray[np.float64]
+    """The lower end of a band around it."""
     high: NDArray[np.float64]
-    """(settings, actions), averaged over people and decision points, and a band around it."""
+    """The upper end of the band."""
     band: str
     """What lies between low and high, in words; empty where there is no band."""
     changes: tuple[tuple[Interval, ...], ...]
@@ -310,7 +314,9 @@ class Disagreement:
     """A feature whose effect surely has one sign while the policy responds to it with the other."""
 
     action: str
+    """The name of the action."""
     feature: str
+    """The state variable."""
     effect: Interval
     """The additional gain of the action per unit of the feature that the critic expects."""
     before: float
@@ -414,6 +420,7 @@ class ActionConsequence:
     """Change in the outcomes by one action compared with doing nothing, at the mean state, in units of the reward."""
 
     action: str
+    """Its name."""
     immediate: Interval
     """In the outcome that follows."""
     delayed: Interval

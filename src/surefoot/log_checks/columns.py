@@ -232,6 +232,8 @@ def _split_people(sizes: Array) -> NDArray[np.bool_] | None:
     size = sizes.mean(axis=0)
     in_order = np.sort(size)
     cut = int(np.argmax(np.diff(in_order)))
+    if in_order[cut] == in_order[cut + 1]:
+        return None
     upper = size > in_order[cut]
     means = [sizes[:, group].mean(axis=1) for group in (upper, ~upper)]
     within = size - np.where(upper, means[0].mean(), means[1].mean())

@@ -111,14 +111,18 @@ def open_trial(study: Study, url: str | None = None) -> Trial:
     if study.trial is None:
         raise InputError("the study has no [trial] section; add one (it may be empty) to run it as a trial")
     database = databases.connect(url)
-    databases.prepare(database)
-    study_id = hashlib.sha256(study.text.encode()).hexdigest()
-    with database.transaction() as connection:
-        text = {"id": study_id, "text": study.text, "first_used": now()}
-        insert_new_recorded(connection, "study", [text], "id")
-        secret = {"name": "draws", "value": random_source.token_bytes(32)}
-        insert_new_recorded(connection, "secret", [secret], "name")
-    return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database))
+    try:
+        databases.prepare(database)
+        study_id = hashlib.sha256(study.text.encode()).hexdigest()
+        with database.transaction() as connection:
+            text = {"id": study_id, "text": study.text, "first_used": now()}
+            insert_new_recorded(connection, "study", [text], "id")
+            secret = {"name": "draws", "value": random_source.token_bytes(32)}
+            insert_new_recorded(connection, "secret", [secret], "name")
+        return Trial(database, study, study_id, read_draw_secret(database), PolicyVersions(database))
+    except BaseException:
+        database.close()
+        raise
 
 
 def check_servable(study: Study) -> None:
