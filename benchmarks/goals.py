@@ -90,7 +90,7 @@ GOALS = (
     *(
         _service(database, clients, "ratio", limit)
         for database in DATABASES
-        for clients, limit in ((1, 0.75), (8, 1), (32, 1.5))
+        for clients, limit in ((1, 0.5), (8, 1), (32, 1.5))
     ),
     *(_service(database, 1, "p99_ratio", 2, at_least=False) for database in DATABASES),
     _insight("audit", 5),
