@@ -180,7 +180,9 @@ def test_a_critic_with_soft_weights_and_a_parameter_goes_through_everything(hube
     assert strict.weights_.sum() < fitted.weights_.sum()
     loose = sf.method("accb", critic="huber", delta=1e9, pooling=pooling).fit(logs)
     assert_allclose(loose.critic_coef_, sf.method("accb", pooling=pooling).fit(logs).critic_coef_, rtol=1e-6)
-    assert "Huber's critic" in audit(fitted).check("depends on tau").reason
+    found = audit(fitted)
+    assert "Huber's critic" in found.check("depends on tau").reason
+    assert "with less than full weight" in found.check("share removed").reason
     assert "critic huber, delta 2" in explain(fitted, draws=5).card().markdown()
     evaluated = evaluate(logs, {"it": fitted.set_params(delta=1.0)}, critic=Huber(delta=2.0))
     assert np.isfinite(evaluated.value("it").value.value)

@@ -142,6 +142,9 @@ def check_removal(measures: Measures) -> tuple[Check, ...]:
     critic = measures.fitted.critic_
     if critic.removal is None:
         reason = f"{critic.title} has no limit: all {int(measures.used.sum())} decision points count"
+        reduced = float((measures.fitted.weights_[measures.used] < 1).mean())
+        if reduced > 0:
+            reason += f", {100 * reduced:.0f} % of them with less than full weight"
         nothing = Check("share removed", "fine", reason, numbers={"share": 0.0, "far_share": 0.0})
         return nothing, _check_skewness(measures, shape)
     return (
