@@ -47,6 +47,18 @@ def test_a_transaction_happens_whole_or_not_at_all(trial):
         assert connection.execute(sa.select(participants)).mappings().all() == [row]
 
 
+def test_a_connection_that_comes_back_after_the_end_is_closed(empty):
+    """A job that waits for a frozen database outlives the application that started it."""
+    with empty.autocommit() as connection:
+        driver = connection.connection.driver_connection
+        empty.close()
+    with pytest.raises(Exception, match="closed"):
+        driver.execute("SELECT 1")
+    with empty.autocommit() as connection:
+        assert connection.scalar(sa.select(1)) == 1
+    empty.close()
+
+
 def test_a_postgresql_that_is_not_there_is_the_databases_fault():
     away = databases.connect("postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(sa.exc.OperationalError), away.transaction():

@@ -151,6 +151,7 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
         connect_args={"connect_timeout": POOL_SECONDS, "options": limits},
     )
     _begin_explicitly(engine, "BEGIN")
+    _close_late_returns(engine)
     return Database(engine, text)
 
 
@@ -205,6 +206,7 @@ def _sqlite(url: sa.URL, create: bool) -> sa.Engine:
 
     # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
     _begin_explicitly(engine, "BEGIN IMMEDIATE")
+    _close_late_returns(engine)
     return engine
 
 
@@ -216,6 +218,19 @@ def _begin_explicitly(engine: sa.Engine, default: str) -> None:
         statement = connection.get_execution_options().get("begin", default)
         if statement:
             connection.exec_driver_sql(statement)
+
+
+def _close_late_returns(engine: sa.Engine) -> None:
+    """Close a connection that a thread returns after `Database.close`, which replaces the pool that it came from."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _remember_pool(_connection: Any, record: Any) -> None:
+        record.info["pool"] = engine.pool
+
+    @sa.event.listens_for(engine, "checkin")
+    def _close_late(connection: Any, record: Any) -> None:
+        if connection is not None and record.info["pool"] is not engine.pool:
+            connection.close()
 
 
 def _alembic(database: Database) -> Any:
