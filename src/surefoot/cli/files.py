@@ -149,11 +149,10 @@ def prior(
     """Estimate the prior of a method that samples from the posterior from pilot data, as [method.prior] for the study."""
     from surefoot.inference.pilot_priors import estimate_prior
     from surefoot.learning.penalties import write_prior
-    from surefoot.learning.rules import PosteriorSampler
 
     loaded = LoadedStudy(pilot, study)
     method = loaded.study.method()
-    if not isinstance(method.rule, PosteriorSampler):
+    if not method.rule.takes_prior:
         raise InputError(f"{study}: {loaded.study.method_name} has no prior; a method that samples from the posterior has")
     estimates = estimate_prior(loaded.read.logs, method)
     rounded = {name: {key: float(f"{value:.4g}") for key, value in row.items()} for name, row in estimates.items()}

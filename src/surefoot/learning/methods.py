@@ -39,7 +39,7 @@ from surefoot.learning.horizon import HORIZONS, Horizon, Immediate
 from surefoot.learning.horizon.horizon import BatchOutlook, HorizonTask, JointFit, Outlook, make_horizon
 from surefoot.learning.part import Part, check_range, check_types
 from surefoot.learning.penalties import PENALTY_UNITS, FitScales, PenaltyUnits, StandardUnits, make_penalty_units
-from surefoot.learning.pooling import POOLINGS, Block, Partial, Person, Pooling, make_pooling
+from surefoot.learning.pooling import POOLINGS, Block, Person, Pooling, make_pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner, make_rule_learner
 from surefoot.numerics.arrays import NUMPY, Array, Engine, find_engine, keep_freed_memory
@@ -227,7 +227,7 @@ class Method:
                 f"forgetting weighs decision points, which {self.critic.title} does not; take critic = 'capped', 'ridge' or "
                 "'high-breakdown', or leave forgetting out"
             )
-        if self.forgetting < 1 and isinstance(self.pooling, Partial) and self.pooling.random_walk is not None:
+        if self.forgetting < 1 and self.pooling.walk_step is not None:
             raise InputError("random_walk forgets by itself, as fast as people change; leave forgetting out")
 
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:

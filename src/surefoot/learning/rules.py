@@ -19,7 +19,7 @@ from surefoot.learning.horizon import Horizon
 from surefoot.learning.horizon.look_ahead import Advantage, immediate_advantage
 from surefoot.learning.part import Part, check_range, make_part
 from surefoot.learning.penalties import FitScales, PlacedPrior, Prior, check_prior, place_prior
-from surefoot.learning.pooling import Partial, Pooling
+from surefoot.learning.pooling import Pooling
 from surefoot.numerics.action_probabilities import EXPONENTS
 from surefoot.numerics.arrays import Array, array_namespace, contiguous
 from surefoot.numerics.batched_cholesky import Cholesky, solve
@@ -109,6 +109,8 @@ class RuleLearner(Part, ABC):
     """As it stands in a sentence."""
     needs_coefficients: ClassVar[bool] = True
     """Whether the decision rule is made of the critic's coefficients, and not only of what it expects."""
+    takes_prior: ClassVar[bool] = False
+    """Whether a pilot may say what is believed of the critic's coefficients beforehand."""
 
     @abstractmethod
     def learn(self, result: CriticResult) -> tuple[DecisionRule, Array]:
@@ -359,6 +361,7 @@ class PosteriorSampler(RuleLearner):
 
     name: ClassVar[str] = "posterior-sampling"
     title: ClassVar[str] = "posterior sampling"
+    takes_prior: ClassVar[bool] = True
     labels: ClassVar[Mapping[str, str]] = {"allocation": "allocation"}
     allocation: str = "best"
     smooth_minimum: float = 0.2
@@ -389,7 +392,7 @@ class PosteriorSampler(RuleLearner):
                 "prior: it is about the next outcome, and a look ahead also learns what the next state will be; leave the "
                 "prior out or use horizon = 'immediate'"
             )
-        if self.prior and isinstance(pooling, Partial) and pooling.random_walk is not None:
+        if self.prior and pooling.walk_step is not None:
             raise InputError("prior: it is of a population whose people do not change; leave the prior or random_walk out")
 
     def describe(self) -> list[str]:

@@ -31,7 +31,7 @@ from surefoot.learning.horizon.look_ahead import (
 from surefoot.learning.horizon.transitions import Judgement, TransitionData, Transitions, judge_rows
 from surefoot.learning.part import Part, make_part
 from surefoot.learning.penalties import PenaltyUnits, PlacedPrior
-from surefoot.learning.pooling import Partial, Pooling
+from surefoot.learning.pooling import Pooling
 from surefoot.learning.pooling.mixed_effects import Moments, Posterior, fit_mixed_effects
 from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, fit_random_walk
 from surefoot.numerics.arrays import Engine
@@ -83,7 +83,7 @@ class HorizonTask:
 
     def find_walks(self, data: TransitionData, *weights: Floats) -> list[Walk | None]:
         """The data of the random walks of the reward and of the states; None if people do not change."""
-        step = self.pooling.random_walk if isinstance(self.pooling, Partial) else None
+        step = self.pooling.walk_step
         if step is None:
             return [None] * len(weights)
         blocks = TimeBlocks.of_logs(self.logs)
@@ -110,7 +110,7 @@ class HorizonTask:
                 *(moments, penalty),
                 response=response,
                 basis=basis,
-                correlated=isinstance(self.pooling, Partial) and self.pooling.correlated_differences,
+                correlated=self.pooling.correlates,
                 variance_left=variance_left,
                 prior=None if prior is None else (prior.mean, prior.scale),
             )

@@ -62,6 +62,16 @@ class Pooling(Part, ABC):
         """For every row the position of the fit that it belongs to."""
 
     @property
+    def walk_step(self) -> float | str | None:
+        """By which share of the variance between people coefficients vary between decision points; None if they stay."""
+        return None
+
+    @property
+    def correlates(self) -> bool:
+        """Whether people's coefficients may differ together."""
+        return False
+
+    @property
     def second_judge(self) -> str | None:
         """The pooling whose fits must keep a decision point too, for a critic that judges twice or a pooling that
         borrows."""
@@ -151,6 +161,14 @@ class Partial(Person):
     random_walk: float | str | None = None
     """By which share of the variance between people a participant's coefficients vary from one decision point to the next,
     or `estimate`. The policy is then of their last ones."""
+
+    @property
+    def walk_step(self) -> float | str | None:
+        return self.random_walk
+
+    @property
+    def correlates(self) -> bool:
+        return self.correlated_differences
 
     def check_parameters(self) -> None:
         super().check_parameters()
