@@ -46,16 +46,7 @@ T = TypeVar("T")
 class _Settings:
     """What both clients have in common."""
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        timeout: float = 15.0,
-        retries: Retries | None = None,
-        queue: str | Path | OutcomeQueue | None = None,
-        transport: Any = None,
-    ) -> None:
+    def __init__(self, url: str, key: str, retries: Retries | None, queue: str | Path | OutcomeQueue | None) -> None:
         self.url = _check_url(url)
         self._headers = {
             "Authorization": f"Bearer {_check_key(key)}",
@@ -64,10 +55,6 @@ class _Settings:
         }
         self._retries = retries or Retries()
         self._queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
-        self._open(timeout, transport)
-
-    def _open(self, timeout: float, transport: Any) -> None:
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -123,7 +110,17 @@ class Client(_Settings):
     ...     client.send_outcomes([decision.outcome(312, datetime.now(UTC))])
     """
 
-    def _open(self, timeout: float, transport: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        timeout: float = 15.0,
+        retries: Retries | None = None,
+        queue: str | Path | OutcomeQueue | None = None,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        super().__init__(url, key, retries, queue)
         self._http = httpx2.Client(timeout=timeout, transport=transport)
         self._flushing = threading.Lock()
 
@@ -246,7 +243,17 @@ class AsyncClient(_Settings):
     ...         return decision.action > 0
     """
 
-    def _open(self, timeout: float, transport: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        timeout: float = 15.0,
+        retries: Retries | None = None,
+        queue: str | Path | OutcomeQueue | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        super().__init__(url, key, retries, queue)
         self._http = httpx2.AsyncClient(timeout=timeout, transport=transport)
         self._flushing = asyncio.Lock()
 

@@ -93,11 +93,11 @@ class Simulator(ABC):
 
         Where people differ, the first axis of the states is people.
         """
-        raise NotImplementedError
+        raise InputError(f"{type(self).__name__} does not know its expected reward; simulate it with run")
 
     def oracle_myopic(self) -> Policy | Policies:
         """The policy that takes the action with the highest expected immediate reward."""
-        raise NotImplementedError
+        raise InputError(f"{type(self).__name__} does not know its best myopic policy; compare policies with run")
 
     def visible(self, state: Array) -> Array:
         """The variables of the state that policies and logs see, NaN where missing."""
