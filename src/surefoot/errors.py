@@ -1,7 +1,5 @@
 """Errors and warnings that say where to look and what to do."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

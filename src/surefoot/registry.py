@@ -1,7 +1,5 @@
 """Registries: the parts of one kind (critics, filters, …) by name, open to parts from outside the package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 

@@ -4,8 +4,6 @@
 `HighBreakdownRegressor` is the linear regression of the `hb-` methods.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Self
 

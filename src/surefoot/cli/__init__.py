@@ -1,7 +1,5 @@
 """The command line: thin. Every command parses its arguments and calls the library."""
 
-from __future__ import annotations
-
 import gc
 import sys
 

@@ -1,7 +1,5 @@
 """`surefoot demo`: every step of an analysis in a minute, on a simulated trial."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The clients, with threads and with asyncio: they send and wait; what to send and what it means is in `exchange`."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

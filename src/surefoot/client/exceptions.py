@@ -3,8 +3,6 @@
 What is wrong before anything is sent (a time without a zone, a value that is not a number) is a `surefoot.InputError`.
 """
 
-from __future__ import annotations
-
 
 class ClientError(Exception):
     """Anything that went wrong between this client and the service."""

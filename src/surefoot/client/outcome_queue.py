@@ -11,8 +11,6 @@ A folder with three files, readable by its owner only:
 A kill between the service's answer and the line that settles it makes the outcome go out again: the service adds nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

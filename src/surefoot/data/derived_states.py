@@ -5,8 +5,6 @@ decision point from them, and takes in the action and the outcome when they are 
 numbers go through the same lines.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

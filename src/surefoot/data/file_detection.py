@@ -1,7 +1,5 @@
 """How a file writes things, detected from its bytes: `surefoot init` puts it into `[file]`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files of logs as tables: separated text (also packed), Excel workbooks, Parquet; unreadable files are refused."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Data frames of pandas, polars and Arrow, in and out."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One column of a log: cells as text (CSV) or typed (Parquet, data frames), read as numbers, codes, times or ids."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ availability that was not named.
 `surefoot init` leaves such columns out; fits, audits, screening and the checks of logs warn of them.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 import warnings

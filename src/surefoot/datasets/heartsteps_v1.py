@@ -4,8 +4,6 @@ Source: `suggestions.csv` of klasnja/HeartStepsV1 (CC BY 4.0). Klasnja P, Smith 
 Hekler EB, Murphy SA (2019), Annals of Behavioral Medicine 53(6):573–582.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

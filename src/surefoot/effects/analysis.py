@@ -1,7 +1,5 @@
 """The question that an analysis asks of a trial: roles of columns, moderators and controls, outcome and lag."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ a participant's score u_i = Σ D_t r_t by (I − S_i A⁻¹)⁻¹ u_i, S_i = Σ 
 small by that much. So a participant's influence is (A − S_i)⁻¹ u_i, and no matrix is larger than d × d.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A fitted excursion effect with the interface of statsmodels, and the functions that estimate one from a frame."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

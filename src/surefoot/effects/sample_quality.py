@@ -1,7 +1,5 @@
 """The sample behind an effect: missing and extreme outcomes under each action, and the effective share of the rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Candidates of an evaluation, and cross-fitting: what judges a decision point was learned from other people or times."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 expected reward of a critic that did not see the decision point.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Everything is compared within a replicate, where all methods meet the same peopl
 `sensor` is shown as well and does not count, since ElrAR cannot show there what the claim is about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Coefficients with intervals, for critic and policy, pooled or per participant, and how people differ in them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

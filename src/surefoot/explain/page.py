@@ -1,7 +1,5 @@
 """The plots of an explanation."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import numpy as np

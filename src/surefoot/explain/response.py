@@ -1,8 +1,6 @@
 """What a policy does: its probabilities as one variable moves, what carries its logit, whom it treats when, and where it
 moves against the effects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ actions better: with logit q = logit p + λ x, the likelihood ratio Π q(A)/p(A)
 for few rows, small probabilities and long tails of x alike, where a normal approximation would fail.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -23,8 +23,6 @@ not taken for a walk. The distribution of Q is that under random signs of the sc
 third moment. Coefficients are tested one by one, and the smallest p-value counts for all of them (Bonferroni).
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

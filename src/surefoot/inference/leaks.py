@@ -12,8 +12,6 @@ each other. Of a relation that bends, the best monotone function of x (isotonic 
 of x, which also finds a measurement behind an outcome of 0 and 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals of each participant's own coefficients: by the bootstrap over decision points, or from a posterior."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 

@@ -7,8 +7,6 @@ says how far people differ.
     scale  the standard deviation of the participants' own estimates; half of it where the mean is 0
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -6,8 +6,6 @@ linear in what one of nine people says. With many the analytic sandwich, cluster
 order; so it does for a critic with many coefficients, whose refits would take minutes.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Arrays are (people, decision points) in time order; `present` is False on paddin
 missing stays missing.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """What a fit leaves behind for others to read: what was learned, for whom, from what, and what was left out."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The constructor only assigns, `fit(logs)` returns the method itself, and everything learned ends in an underscore.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """Parts of a method: frozen dataclasses that own their parameters. A registry finds them by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar

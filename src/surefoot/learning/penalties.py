@@ -9,8 +9,6 @@ what is expected without any action, the action for its effect with all state va
 a variable changes that effect.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

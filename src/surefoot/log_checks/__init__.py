@@ -3,8 +3,6 @@
 `check_logs` runs all of them. Audits, effects, values, fits, rehearsals and sample sizes show what it finds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The result of a check: a verdict with its reason and remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of rows and columns: participants, codes for missing values, plausible ranges, units, and leaks."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

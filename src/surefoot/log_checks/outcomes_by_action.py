@@ -7,8 +7,6 @@ after a prompt. The screen does not flag these zeros, and every estimate takes t
 works leaves fewer zeros too: the logs cannot distinguish the two, but the people who ran the study can.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

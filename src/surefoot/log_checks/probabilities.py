@@ -1,7 +1,5 @@
 """Whether actions were drawn with the probabilities that the logs or the study state."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

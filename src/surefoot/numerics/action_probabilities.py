@@ -16,8 +16,6 @@ that is the narrower of the two, and else, by parts, over the logistic one:
     E G(μ + σ Z) = ∫ φ(z) G(μ + σ z) dz = ∫ G'(y) Φ((μ − y) / σ) dy
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from math import inf, pi

@@ -3,8 +3,6 @@
 Engines are NumPy, PyTorch on the processor, or PyTorch on a CUDA device. All use the same solvers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter

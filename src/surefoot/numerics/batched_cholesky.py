@@ -5,8 +5,6 @@ runs over the few columns instead of the many people, and one singular matrix do
 are eliminated a few columns at a time, so that most of the work is done by matrix products.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Arrays are (…, decision points) with `present` False on padding; every row of the leading axes is treated separately.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -3,8 +3,6 @@
 Processes end with their parent and stop at once on an interruption.
 """
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

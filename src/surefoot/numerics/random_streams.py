@@ -1,7 +1,5 @@
 """Random streams: one per participant and purpose, so that a participant's numbers do not depend on other participants."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any

@@ -1,7 +1,5 @@
 """Policies that do not look at the state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -8,8 +8,6 @@ the probability with which b was to be drawn: they are uncorrelated with every f
 of what happens without an action does not mislead them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from surefoot.numerics.arrays import Array, array_namespace, empty_columns

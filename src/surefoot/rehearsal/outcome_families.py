@@ -4,8 +4,6 @@ Each gives the distribution F and its inverse as functions of arrays. A simulate
 effect moves the score Φ⁻¹(u): it works alike in all families, zeros stay possible and counts stay whole.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Self

@@ -1,7 +1,5 @@
 """What a pilot says: a model of its people and the effect of sending; or a model from the study's description."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 

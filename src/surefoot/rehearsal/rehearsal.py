@@ -1,7 +1,5 @@
 """Rehearse a whole trial: candidates side by side in environments, from a pilot or from the study's description."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -1,7 +1,5 @@
 """Blocks of trials: every candidate in the same trials of one environment, and the numbers that are stored of a trial."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Trials on simulated people, by the rules of the service."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

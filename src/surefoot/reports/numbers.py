@@ -1,7 +1,5 @@
 """Numbers, intervals and units as people write them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Detects questionnaires that were answered without reading."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 

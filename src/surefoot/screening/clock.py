@@ -1,7 +1,5 @@
 """Detects impossible times and duplicated uploads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Numbers that stand for "no value": −1, 99, 999, −9999."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 

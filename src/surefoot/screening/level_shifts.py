@@ -1,7 +1,5 @@
 """Detects lasting changes of a participant's level or scale (a new device, a recalibration) and reports them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

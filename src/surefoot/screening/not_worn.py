@@ -1,7 +1,5 @@
 """Detects zeros of a device that is not worn, or dead."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 

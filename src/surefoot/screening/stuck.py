@@ -1,7 +1,5 @@
 """Detects dead sensors, which repeat their last value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """Detects values in another unit, or with a misplaced decimal point."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """The application: routes, errors of one shape, middleware."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -4,8 +4,6 @@ A message waits in the outbox, a table of the database, until it is handed over,
 decides, records or learns waits for a message.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

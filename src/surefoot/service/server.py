@@ -1,7 +1,5 @@
 """The server: uvicorn with one worker or several on one socket, and limits on connections that never send a request."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from typing import Any

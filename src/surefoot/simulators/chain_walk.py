@@ -1,7 +1,5 @@
 """Chain walk: the four-state chain of least-squares policy iteration (Lagoudakis and Parr, 2003)."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

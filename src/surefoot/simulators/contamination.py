@@ -1,7 +1,5 @@
 """Artefacts put into clean logs, with the truth about which decision points were touched."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

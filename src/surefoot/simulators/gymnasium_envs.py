@@ -1,7 +1,5 @@
 """The simulators as Gymnasium environments: one participant, one step at a time, the same dynamics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """HeartSteps: weather, engagement and treatment fatigue, and the steps walked after each decision point."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any, Self
 

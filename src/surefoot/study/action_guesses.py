@@ -1,7 +1,5 @@
 """Guesses about the actions of a log: the code that means "nothing", and the event of the logged probabilities."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A first `study.toml` from a look at the logs: guesses about the columns, with comments on what to check."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields

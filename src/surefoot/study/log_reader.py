@@ -1,7 +1,5 @@
 """Reading logs as a study describes them: kinds, plausible ranges, screen, scaling, actions, the reward's transform."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

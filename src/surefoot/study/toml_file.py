@@ -1,7 +1,5 @@
 """Files in TOML that people write: the types of their values, and messages that name file, line, key and remedy."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

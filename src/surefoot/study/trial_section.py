@@ -1,7 +1,5 @@
 """The sections `[effects]` and `[trial]`: the primary analysis, and how the decision service runs the study."""
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime, time, timedelta
 from typing import Annotated, Literal, Self

@@ -3,8 +3,6 @@
 Limits on prompts come first: beyond them nothing may be sent, whatever a policy says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -5,8 +5,6 @@ matter most. Where one policy serves everybody, first-order influences in closed
 only of what may come near the limit.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Proposals: from logs to the next policy, with everything that decides whether it may go live."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any

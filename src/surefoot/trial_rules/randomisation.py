@@ -1,7 +1,5 @@
 """Random draws: (study secret, participant, decision_idx) → one uniform number → one action."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence

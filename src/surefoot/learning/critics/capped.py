@@ -1,7 +1,5 @@
 """The paper's critic: least squares whose squared residuals are capped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import NormalDist

@@ -7,8 +7,6 @@ skewed variable is straightened first. The fence adapts: only as many rows are f
 at least one variable must be unusual by itself.
 """
 
-from __future__ import annotations
-
 from array_api_compat import device
 
 from surefoot.numerics.action_probabilities import normal_cdf

@@ -1,7 +1,5 @@
 """The long-run horizon: what an action does to the next outcome, and through the state to all that follow."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Pooling: who shares a fit with whom. Adding one is a subclass of `Pooling` under `register_pooling`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

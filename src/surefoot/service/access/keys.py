@@ -1,7 +1,5 @@
 """API keys: 256 random bits, shown once, stored as a hash with a public prefix, each with one role and a rate limit."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -1,7 +1,5 @@
 """Signed sessions: who signed in until when, in a cookie that only the server can make."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -1,7 +1,5 @@
 """The staff trail: who did what, when and to whom, in the ledger like everything else."""
 
-from __future__ import annotations
-
 import getpass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Authentication of API requests: first the key, then strict JSON; only then does a route see the request."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

@@ -1,7 +1,5 @@
 """Group commit: decisions that arrive together share one durable transaction, so that the disk is waited for once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Request bodies: strict JSON, and validation errors in words that name the field and the remedy, not the value sent."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The routes of the API: thin, one call each. Apps decide and record; analysts export; admins run the trial."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path as FilePath

@@ -1,7 +1,5 @@
 """Access to the dashboard's pages: who is signed in, what a form or an address may say, and how a page or a file is sent."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

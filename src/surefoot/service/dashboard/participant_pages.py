@@ -1,7 +1,5 @@
 """Pages about participants: all of them, one of them, adherence, and devices that are not worn."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

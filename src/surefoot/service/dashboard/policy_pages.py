@@ -1,7 +1,5 @@
 """Pages about policies: versions, their coefficients and drift, what a policy would do, and activation."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pages about the whole trial: overview, alerts, safety, staff and updates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime

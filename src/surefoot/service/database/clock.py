@@ -1,7 +1,5 @@
 """The server's clock, the one hook by which a simulation may set it, and jobs that run again and again."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -1,7 +1,5 @@
 """Types of columns that are the same on SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The database: engines for SQLite and PostgreSQL, transactions, faults, migrations."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The fields of `DecisionRecord` are the columns of the table `decisions`, the fie
 in the export, and the reply of the API. A new field here is new in all four; it is nullable, because earlier rows lack it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

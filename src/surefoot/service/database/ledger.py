@@ -8,8 +8,6 @@ A row may have two digests. The first covers what must always stay: participant,
 participant may have erased, with a random salt that is erased with it, so that nobody can try values until one fits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping

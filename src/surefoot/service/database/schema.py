@@ -1,7 +1,5 @@
 """The tables. Decisions, outcomes and activations are only ever added to; what counts now follows from them."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from surefoot.service.database import decision_record

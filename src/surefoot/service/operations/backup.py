@@ -4,8 +4,6 @@ What was erased after a backup was made stands in a list next to the backups. A 
 that brings the rows back, so that erased content never returns, not even for a moment.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

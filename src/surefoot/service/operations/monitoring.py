@@ -3,8 +3,6 @@
 Logs and metrics never hold a state, a key or anything that a client sent.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

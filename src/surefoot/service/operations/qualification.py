@@ -1,7 +1,5 @@
 """Qualification: checks of an installation, and a scratch trial in which every promise that can be tried is tried."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

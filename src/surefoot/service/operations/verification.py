@@ -3,8 +3,6 @@
 A seal is the ledger's last hash, kept where whoever can change the database cannot reach it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import urllib.error

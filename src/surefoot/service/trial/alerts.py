@@ -1,7 +1,5 @@
 """Alerts for the trial team, once for each occasion, and counts for a safety board."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from datetime import datetime, timedelta

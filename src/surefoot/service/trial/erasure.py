@@ -1,7 +1,5 @@
 """Erasure: contexts, states and outcomes are replaced by nothing; the row, its draw and its place in the ledger stay."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

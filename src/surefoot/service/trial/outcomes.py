@@ -1,7 +1,5 @@
 """Outcomes: added, never changed. The newest by its own time counts; a retry is not doubled; a late one is marked."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

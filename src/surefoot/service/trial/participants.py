@@ -1,7 +1,5 @@
 """Participants: registered once by a pseudonym, paused, resumed, withdrawn; each change stays on record with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

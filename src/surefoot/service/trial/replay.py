@@ -1,7 +1,5 @@
 """Replay: recompute every draw from what is stored, and report what differs."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A trial: the study, its database, its secret, its policy versions."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets as random_source
 import tempfile

@@ -1,7 +1,5 @@
 """What a policy would do in some state: by the code that decides, without a draw, and with nothing recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Policy versions: all of them with their coefficients, the activation of one, and the policies of a pilot as the first."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The schedule: every worker checks the clock, the database decides which one of them acts; and the calendar of updates."""
 
-from __future__ import annotations
-
 import calendar
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta

@@ -3,8 +3,6 @@
 A process of its own runs an update (`start_update`): answering goes on, and a crash takes nothing else down.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

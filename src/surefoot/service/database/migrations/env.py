@@ -1,7 +1,5 @@
 """How Alembic reaches the database that `surefoot.service.database` gives it."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import context
 
