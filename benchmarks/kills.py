@@ -31,7 +31,7 @@ from tests.service.support.servers import ForkedServer, forking  # noqa: E402
 from tests.service.support.trials import STUDY  # noqa: E402
 
 from surefoot import Study  # noqa: E402
-from surefoot.service.access import keys  # noqa: E402
+from surefoot.service import access  # noqa: E402
 from surefoot.service.database.schema import decisions, outcomes, updates  # noqa: E402
 from surefoot.service.operations.verification import verify  # noqa: E402
 from surefoot.service.trial.participants import register_participant  # noqa: E402
@@ -152,8 +152,8 @@ def run(kills, url, folder, parent):
     study_file.write_text(STUDY)
     trial = open_trial(Study.parse(STUDY), url)
     server = ForkedServer(parent, study_file, url, workers=2)
-    server.url, server.key = url, keys.create_key(trial.database, "app")
-    admin = keys.create_key(trial.database, "admin")
+    server.url, server.key = url, access.create_key(trial.database, "app")
+    admin = access.create_key(trial.database, "admin")
     server.start()
     rng, stop, done = random.Random(1), threading.Event(), Counter()
     loads = [Load(server, number) for number in range(PEOPLE)]

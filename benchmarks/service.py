@@ -32,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from tests.service.support.postgres import binaries, cluster, free_port  # noqa: E402
 
 from surefoot import Study, __version__  # noqa: E402
-from surefoot.service.access import keys  # noqa: E402
+from surefoot.service import access  # noqa: E402
 from surefoot.service.database import databases  # noqa: E402
 from surefoot.service.trial import decisions, outcomes, participants  # noqa: E402
 from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: E402
@@ -201,7 +201,7 @@ def prepared(url):
         raise SystemExit("the benchmark's policy did not go live")
     with trial.database.transaction() as connection:
         connection.exec_driver_sql("CREATE TABLE bare (id VARCHAR(32) PRIMARY KEY, body TEXT)")
-    key = keys.create_key(trial.database, "app")
+    key = access.create_key(trial.database, "app")
     trial.close()
     return key
 

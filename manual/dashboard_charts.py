@@ -74,7 +74,7 @@ def _ask_pages(folder: Path) -> dict[str, str]:
     from starlette.testclient import TestClient
 
     from surefoot import Study
-    from surefoot.service.access.keys import create_key
+    from surefoot.service.access import create_key
     from surefoot.service.app import create_app
     from surefoot.service.database.clock import VARIABLE
     from surefoot.service.trial.trial import open_trial

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from surefoot.client import AsyncClient, Client, Retries
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.client.faulty_proxy import faulty_proxy
@@ -22,7 +22,7 @@ names = itertools.count()
 @pytest.fixture(scope="module")
 def served(quick_disk, tmp_path_factory):  # noqa: F811
     trial = open_trial(Study.parse(STUDY), f"sqlite:///{tmp_path_factory.mktemp('trial')}/trial.db")
-    given = {role: keys.create_key(trial.database, role) for role in ("app", "admin")}
+    given = {role: access.create_key(trial.database, role) for role in ("app", "admin")}
     with running(trial) as url:
         yield SimpleNamespace(url=url, trial=trial, **given)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.client import request
@@ -112,7 +112,7 @@ def trial(tmp_path_factory):
 def proxy(trial, tmp_path_factory):
     folder = tmp_path_factory.mktemp("nginx")
     with running(trial) as address, Proxy(folder, address.rpartition(":")[2]) as one:
-        one.key = keys.create_key(trial.database, "app")
+        one.key = access.create_key(trial.database, "app")
         yield one
 
 

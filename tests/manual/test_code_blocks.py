@@ -10,7 +10,7 @@ from manual.code_blocks import ROOT, PageRun, list_blocks, working_folder
 from manual.tutorials import NEEDS
 
 import surefoot as sf
-from surefoot.service.access.keys import create_key
+from surefoot.service.access import create_key
 from surefoot.service.trial.trial import open_trial
 from tests.manual.example_files import STUDY, copy_example_files, make_example_files
 from tests.service.support.servers import running

@@ -16,7 +16,7 @@ OUTCOME = {"decision_id": "f" * 32, "proximal_outcome": 1, "timestamp": "2026-03
 @cache
 def client():
     """One service for all mistakes, which change nothing; p1 and p3 are registered, and p1 has one decision."""
-    from surefoot.service.access import keys
+    from surefoot.service import access
     from surefoot.service.app import create_app
     from surefoot.service.trial.trial import open_trial
 
@@ -24,7 +24,7 @@ def client():
     trial = open_trial(Study.parse(STUDY), f"sqlite:///{folder}/trial.db")
     atexit.register(shutil.rmtree, folder)
     atexit.register(trial.close)
-    found = Client(create_app(trial), {role: keys.create_key(trial.database, role) for role in keys.ROLES})
+    found = Client(create_app(trial), {role: access.create_key(trial.database, role) for role in access.ROLES})
     found.register("p1", "p3")
     found.decide("p1", 0)
     return found

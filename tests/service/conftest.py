@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.database import databases
 from surefoot.service.trial.trial import open_trial
@@ -116,7 +116,7 @@ def trial(study, url):
 @pytest.fixture
 def client(trial):
     """A client with a key of every role, of the application in this process."""
-    given = {role: keys.create_key(trial.database, role) for role in keys.ROLES}
+    given = {role: access.create_key(trial.database, role) for role in access.ROLES}
     with Client(create_app(trial), given) as one:
         one.trial = trial
         yield one

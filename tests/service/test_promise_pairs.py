@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.database import databases
 from surefoot.service.operations import backup
@@ -315,7 +315,7 @@ def test_erase_and_every_page(trial):
     fill(trial, points=40)
     update(trial)
     erase(trial)
-    given = {role: keys.create_key(trial.database, role) for role in keys.ROLES}
+    given = {role: access.create_key(trial.database, role) for role in access.ROLES}
     with Client(create_app(trial), given) as browser:
         sign_in(browser, "admin")
         for page in (*PAGES, "/participants/p0", "/updates/1", "/policies/1"):

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.database import databases
 from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.replay import replay
@@ -27,7 +27,7 @@ def server(tmp_path, empty_url):
     study_file.write_text(STUDY)
     with serving(study_file, empty_url) as one:
         one.database = databases.connect(empty_url)
-        one.key = keys.create_key(one.database, "app")
+        one.key = access.create_key(one.database, "app")
         yield one
         one.database.close()
 
@@ -45,7 +45,7 @@ def forked(parent, tmp_path, url, study):
     opened = open_trial(study, url)
     one = ForkedServer(parent, study_file, url, workers=2)
     one.start()
-    one.database, one.key = opened.database, keys.create_key(opened.database, "app")
+    one.database, one.key = opened.database, access.create_key(opened.database, "app")
     yield one
     one.kill()
     opened.close()

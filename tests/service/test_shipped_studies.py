@@ -9,7 +9,7 @@ from pyarrow import csv
 
 from surefoot.datasets.demo_trial import simulate_logs, study_text
 from surefoot.errors import InputError
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.operations.qualification import qualify
 from surefoot.service.operations.verification import verify
@@ -37,7 +37,7 @@ def test_the_demos_study_runs_a_trial(url, tmp_path):
     """Asked and answered as the demo's own logs have it, days beginning at 04:00."""
     # The demo allows fewer requests a second than this test makes on a fast machine.
     trial = open_trial(Study.parse(study_text() + "\n[trial.limits]\nrequests_per_second = 10000\n"), url)
-    given = {role: keys.create_key(trial.database, role) for role in keys.ROLES}
+    given = {role: access.create_key(trial.database, role) for role in access.ROLES}
     rows = [row for row in simulate_logs().to_pylist() if row["participant"] in ("p01", "p02", "p03", "p04")]
     with Client(create_app(trial), given) as client:
         client.register("p01", "p02", "p03", "p04")

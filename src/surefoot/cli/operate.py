@@ -33,7 +33,7 @@ def export(
     if out.suffix not in (".csv", ".parquet"):
         raise InputError(f"{out}: the export is a .csv or .parquet file")
     trial = open_trial(study, database)
-    from surefoot.service.access.staff_trail import name_operator, record_action
+    from surefoot.service.access import name_operator, record_action
     from surefoot.service.operations.export import EXPORTS, write_study_text
 
     name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
@@ -56,7 +56,7 @@ def backup(
 ) -> None:
     """Write the whole trial to one file, and the list of erasures next to it, while the service runs."""
     opened = open_database(database)
-    from surefoot.service.access.staff_trail import name_operator, record_action
+    from surefoot.service.access import name_operator, record_action
     from surefoot.service.operations.backup import back_up, write_erasure_list
 
     counts = back_up(opened, out)
@@ -70,7 +70,7 @@ def backup(
 def restore(file: Annotated[Path, typer.Argument(help="The backup file.")], database: DatabaseUrl = None) -> None:
     """Fill an empty database from a backup, repeat later erasures, then replay all decisions."""
     need_service()
-    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.access import name_operator
     from surefoot.service.database import databases
     from surefoot.service.operations import backup as backups
 
@@ -100,7 +100,7 @@ def erase(
     if (reason is None) == (confirm is None):
         raise InputError("say why with --reason to get a code, then give it with --confirm")
     opened = open_database(database)
-    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.access import name_operator
     from surefoot.service.operations.backup import write_erasure_list
     from surefoot.service.trial import erasure
 

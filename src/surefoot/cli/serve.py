@@ -102,7 +102,7 @@ def serve(
 def update(study: TrialStudy = STUDY, database: DatabaseUrl = None) -> None:
     """Fit to all outcomes known so far and check the new policy; it goes into use unless activation is manual."""
     trial = open_trial(study, database)
-    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.access import name_operator
     from surefoot.service.updates import updates
     from surefoot.service.updates.updates import update_status
 
@@ -130,7 +130,7 @@ def load_policies(
 ) -> None:
     """Start from a pilot: its fit becomes policy version 1, if it reads states as the study does."""
     trial = open_trial(study, database)
-    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.access import name_operator
     from surefoot.service.updates.policy_versions import load_pilot_policies
 
     loaded = load_pilot_policies(trial, folder, name_operator())
@@ -149,8 +149,7 @@ def create_key(
 ) -> None:
     """Make a key and print it. It cannot be read again later."""
     opened = open_database(database)
-    from surefoot.service.access.keys import create_key
-    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.access import create_key, name_operator
     from surefoot.service.trial.trial import read_newest_settings
 
     with opened.autocommit() as connection:
@@ -162,7 +161,7 @@ def create_key(
 def list_keys(database: DatabaseUrl = None) -> None:
     """List all keys without their secrets."""
     opened = open_database(database)
-    from surefoot.service.access.keys import list_keys
+    from surefoot.service.access import list_keys
 
     for key in list_keys(opened):
         typer.echo(f"{key['prefix']}  {key['role']:<11}  {key['created_at']:%Y-%m-%d}  {_describe_end(key)}  {key['label']}")
@@ -184,8 +183,7 @@ def revoke_key(
 ) -> None:
     """Revoke a key: within a second every worker refuses it."""
     opened = open_database(database)
-    from surefoot.service.access.keys import revoke_key
-    from surefoot.service.access.staff_trail import name_operator
+    from surefoot.service.access import name_operator, revoke_key
 
     revoke_key(opened, prefix, by=name_operator())
     typer.echo(f"revoked {prefix}")

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from surefoot.service import dashboard
-from surefoot.service.access.keys import RateLimiter
+from surefoot.service.access import RateLimiter
 from surefoot.service.api import routes
 from surefoot.service.api.authentication import KeyLookups
 from surefoot.service.api.group_commit import DecisionRecorder

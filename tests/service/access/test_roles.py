@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from surefoot.service import dashboard
-from surefoot.service.access import keys
+from surefoot.service import access, dashboard
 from surefoot.service.dashboard.participant_pages import describe_participant
 from surefoot.service.database.schema import decisions, staff_actions
 from surefoot.service.operations.verification import verify
@@ -89,7 +88,7 @@ def test_every_page_lets_in_its_roles_and_no_others(browser, busy):
     update(browser.trial)
     assert list_pages() == set(PAGES) | ELSEWHERE, "a new page needs a line here"
     assert sign_in(browser, "app").status_code == 403
-    for role in set(keys.ROLES) - {"app"}:
+    for role in set(access.ROLES) - {"app"}:
         home = sign_in(browser, role).headers["location"]
         own = token(browser.get(browser.get(home).headers.get("location", home)))
         for route, allowed in PAGES.items():
@@ -139,7 +138,7 @@ def test_keys_expire_with_a_reason(browser, monkeypatch, tmp_path):
     clock = Clock(monkeypatch, tmp_path)
     trial = browser.trial
     for role, days in (("app", 2), ("admin", 1)):
-        browser.keys[role] = keys.create_key(trial.database, role, days=days)
+        browser.keys[role] = access.create_key(trial.database, role, days=days)
     browser.register("p1")
     sign_in(browser, "admin")
     assert browser.get("/").status_code == 200
@@ -154,7 +153,7 @@ def test_keys_expire_with_a_reason(browser, monkeypatch, tmp_path):
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "expired_key")
     assert "expired on 2026-03-04" in refused.json()["error"]["message"]
     with pytest.raises(ValueError, match="at most 36,500 days"):
-        keys.create_key(trial.database, "app", days=0)
+        access.create_key(trial.database, "app", days=0)
 
 
 def test_staff_actions_leave_a_trail(browser):

@@ -1,4 +1,4 @@
-from surefoot.service.access.sessions import SESSION_SECONDS, Sessions
+from surefoot.service.access import SESSION_SECONDS, Sessions
 
 
 def test_sessions_cannot_be_forged_stretched_or_taken_to_another_study():

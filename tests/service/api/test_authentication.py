@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from surefoot.service.access import keys
-from surefoot.service.access.keys import Caller
+from surefoot.service import access
+from surefoot.service.access import Caller
 from surefoot.service.api import authentication
 from surefoot.service.api.authentication import KeyLookups
 from tests.service.support.client import request
@@ -36,7 +36,7 @@ def test_every_role_tries_every_route(client, monkeypatch, way, path):
     monkeypatch.setattr("surefoot.service.updates.updates.start_update", lambda trial, by, by_staff: 1)
     body = {"/decisions": request(), "/participants": {"participant_id": "p1"}}.get(path, {})
     wanted = ROUTES[way, path]
-    for role in (*keys.ROLES, None):
+    for role in (*access.ROLES, None):
         headers = client.as_role(role) if role else {}
         status = client.request(way, f"/api/v1{path}", json=body if way == "POST" else None, headers=headers).status_code
         if wanted is None:
@@ -64,12 +64,12 @@ def test_the_table_of_roles_names_every_route(client):
 
 def test_bad_keys_are_alike(client, monkeypatch):
     good = client.keys["app"]
-    revoked = keys.create_key(client.trial.database, "app")
-    keys.revoke_key(client.trial.database, revoked)
+    revoked = access.create_key(client.trial.database, "app")
+    access.revoke_key(client.trial.database, revoked)
     altered = good[:-1] + ("0" if good[-1] != "0" else "1")
     lookups = []
-    real = keys.find_caller
-    monkeypatch.setattr(keys, "find_caller", lambda database, key: lookups.append(key) or real(database, key))
+    real = access.find_caller
+    monkeypatch.setattr(access, "find_caller", lambda database, key: lookups.append(key) or real(database, key))
     replies = []
     for key in (revoked, altered, "sf_" + "0" * 12 + "_" + "0" * 64, "nonsense", "", "sf_" + "é" * 10):
         headers = {"Authorization": f"Bearer {key}".encode()}
@@ -122,7 +122,7 @@ def test_hostile_requests_get_4xx_in_our_shape(client, body):
 
 def test_requests_that_come_together_look_their_key_up_once(trial, monkeypatch):
     looked = []
-    monkeypatch.setattr(keys, "find_caller", lambda database, key: looked.append(key) or Caller("0" * 12, "app"))
+    monkeypatch.setattr(access, "find_caller", lambda database, key: looked.append(key) or Caller("0" * 12, "app"))
 
     async def main():
         lookups = KeyLookups(trial.database)

@@ -9,7 +9,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.errors import SchemathesisError
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
@@ -27,7 +27,7 @@ def fuzzed(tmp_path_factory):
     # Fits in processes of their own have tests of their own.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("surefoot.service.updates.updates.start_update", lambda *_, **__: 1)
-        yield app, keys.create_key(trial.database, "admin")
+        yield app, access.create_key(trial.database, "admin")
     trial.close()
 
 

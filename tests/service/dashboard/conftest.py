@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
@@ -36,7 +36,7 @@ def seeded(seeded_file, monkeypatch, tmp_path):
 @pytest.fixture
 def seeded_browser(seeded):
     """A browser of that study, with a key of every role; it does not follow redirects by itself."""
-    given = {role: keys.create_key(seeded.database, role) for role in keys.ROLES}
+    given = {role: access.create_key(seeded.database, role) for role in access.ROLES}
     with Client(create_app(seeded), given) as one:
         one.trial, one.follow_redirects = seeded, False
         yield one

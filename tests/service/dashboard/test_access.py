@@ -2,7 +2,7 @@ import pytest
 import sqlalchemy as sa
 from starlette.requests import Request
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.dashboard.access import find_address
 from surefoot.service.database.schema import alerts
 from surefoot.service.updates import updates
@@ -42,7 +42,7 @@ def test_wrong_keys_are_refused(browser, key):
 def test_a_revoked_key_ends_its_session(browser):
     sign_in(browser, "admin")
     assert browser.get("/").status_code == 200
-    keys.revoke_key(browser.trial.database, browser.keys["admin"])
+    access.revoke_key(browser.trial.database, browser.keys["admin"])
     assert browser.get("/").headers["location"] == "/sign-in"
 
 

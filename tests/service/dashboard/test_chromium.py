@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.service import dashboard
-from surefoot.service.access import keys
+from surefoot.service import access, dashboard
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 from tests.service.support.seeded_trial import NASTY
 from tests.service.support.servers import running
@@ -111,7 +110,7 @@ def test_every_page_is_looked_at():
 
 @needs_chromium
 def test_a_trial_team_at_work(seeded):
-    key = keys.create_key(seeded.database, "admin")
+    key = access.create_key(seeded.database, "admin")
     with running(seeded) as site, Reader() as browser:
         browser.size(DESKTOP)
         browser.open(f"{site}/")

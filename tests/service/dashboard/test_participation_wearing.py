@@ -5,7 +5,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.dashboard.participation import SPANS, describe_adherence, list_unworn
 from surefoot.service.database.decision_record import DecisionReply
@@ -71,7 +71,7 @@ def test_who_has_not_worn_the_device_for_two_days_is_listed(opened, monkeypatch,
         "p2": 0.9,
         "p3": 0.6,
     }
-    given = {role: keys.create_key(opened.database, role) for role in keys.ROLES}
+    given = {role: access.create_key(opened.database, role) for role in access.ROLES}
     with Client(create_app(opened), given) as browser:
         browser.follow_redirects = False
         sign_in(browser, "analyst")

@@ -6,7 +6,7 @@ import pytest
 
 from manual import dashboard_charts
 from surefoot.policies.rules import RULES, DecisionRule, find_rule
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.dashboard import participation, policy_pages, trial_pages
 from surefoot.service.database import clock
 from surefoot.service.trial.api_models import DecisionRequest
@@ -46,7 +46,7 @@ def test_activating_and_rolling_back(seeded_browser):
     assert browser.post("/policies/1/activate", data=stale).status_code == 409 and live(browser) == 2
     assert browser.post("/policies/1/activate", data={"token": token(page), "live": "2"}).headers["location"] == "/policies"
     assert live(browser) == 1
-    assert "key " + keys.FORM.fullmatch(browser.keys["admin"])[1] in browser.get("/policies").text
+    assert "key " + access.KEY_FORM.fullmatch(browser.keys["admin"])[1] in browser.get("/policies").text
 
 
 def test_what_is_shown_is_what_is_stored(seeded_browser):

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service import server
-from surefoot.service.access import keys
+from surefoot.service import access, server
 from surefoot.service.api import middleware
 from surefoot.service.operations.monitoring import FORMATTERS, make_log_settings, request_id
 from tests.service.dashboard.pages import sign_in, token
@@ -94,7 +93,7 @@ def get(site, path, key=None, body=None):
 @postgresql_only
 def test_a_frozen_database_hangs_nothing(trial, monkeypatch):
     """An answer that the service gives by its own clock says 5; one that had to wait for the database would say 1."""
-    key = keys.create_key(trial.database, "app")
+    key = access.create_key(trial.database, "app")
     with running(trial) as site:
         assert get(site, "/api/v1/participants", key, {"participant_id": "p1"})[0] == 200
         with trial.database.autocommit() as connection:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from surefoot.service.access import keys
+from surefoot.service import access
 from surefoot.service.database import databases, ledger, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import EVIDENCE
@@ -28,8 +28,8 @@ def fill_trial(trial):
     fill(trial, people=2, points=24)
     update(trial)
     answer(trial)
-    kept, ended = (keys.create_key(trial.database, role) for role in ("analyst", "admin"))
-    keys.revoke_key(trial.database, ended)
+    kept, ended = (access.create_key(trial.database, role) for role in ("analyst", "admin"))
+    access.revoke_key(trial.database, ended)
     set_pause(trial, "p1", paused=True, reason="in hospital", by="key abc")
     with trial.database.transaction() as connection:
         for occasion in ("first", "second"):

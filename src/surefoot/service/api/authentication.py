@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from surefoot.service.access import keys
-from surefoot.service.access.keys import Caller, Role
+from surefoot.service import access
+from surefoot.service.access import Caller, Role
 from surefoot.service.api.request_bodies import parse_strict_json
 from surefoot.service.database.databases import Database
 from surefoot.service.trial.api_models import ApiError
@@ -106,13 +106,13 @@ class KeyLookups:
 
     async def find(self, key: str) -> Caller | None:
         """The holder of the key; None when nobody has it."""
-        digest = keys.digest_key(key)
+        digest = access.digest_key(key)
         caller, until = self._good.get(digest, (None, 0.0))
         if time.monotonic() < until:
             return caller
         task = self._running.get(key)
         if task is None:
-            task = asyncio.ensure_future(run_in_threadpool(keys.find_caller, self._database, key))
+            task = asyncio.ensure_future(run_in_threadpool(access.find_caller, self._database, key))
             self._running[key] = task
             task.add_done_callback(lambda _: self._running.pop(key, None))
         caller = await asyncio.shield(task)

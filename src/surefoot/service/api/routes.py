@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
 from starlette.background import BackgroundTask
 
 from surefoot.reports.render import render
-from surefoot.service.access.staff_trail import record_action
+from surefoot.service.access import record_action
 from surefoot.service.api.authentication import AuthenticatedRoute, for_body, for_role
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.database import databases

@@ -22,9 +22,16 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from surefoot.reports.render import render
-from surefoot.service.access.keys import Caller, RateLimiter, find_caller
-from surefoot.service.access.sessions import ANONYMOUS, SESSION_SECONDS, Session, Sessions
-from surefoot.service.access.staff_trail import record_action, record_visit
+from surefoot.service.access import (
+    ANONYMOUS,
+    SESSION_SECONDS,
+    Caller,
+    RateLimiter,
+    Session,
+    Sessions,
+    find_caller,
+    record_action,
+)
 from surefoot.service.database import clock
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.database.ledger import insert_new
@@ -181,12 +188,18 @@ async def find_viewer(request: Request) -> Viewer:
     if session is None or session.prefix == ANONYMOUS:
         raise SignedOutError
     trial: Trial = request.app.state.trial
-    digest = sessions_of(request).digest(session)
+    digest = session.digest
     caller = await run_in_threadpool(_find_key_holder, trial, session.prefix, digest)
     if caller is None:
         raise SignedOutError
     limit_rate(request.app.state.rate_limiter, caller.prefix)
     return Viewer(trial, caller, sessions_of(request).form_token(session), request.url.query)
+
+
+def record_visit(trial: Trial, by: str, action: str) -> None:
+    """Put an action on the trail that writes nothing else."""
+    with trial.database.transaction() as connection:
+        record_action(connection, by, action)
 
 
 def end_session(trial: Trial, digest: bytes) -> None:
@@ -361,7 +374,7 @@ async def sign_in(request: Request, fields: Fields) -> Response:
         return _ask_for_key(request, session, message, 401 if caller is None else 403)
     if caller.is_expired:
         return _ask_for_key(request, session, f"This key expired on {caller.expires_at:%Y-%m-%d}. Ask for a new one.", 401)
-    await run_in_threadpool(record_visit, trial.database, caller.name, "signed in")
+    await run_in_threadpool(record_visit, trial, caller.name, "signed in")
     response = go_to("/")
     response.delete_cookie(SIGN_IN_COOKIE, path="/")
     set_session(request, response, COOKIE, sessions.new(caller.prefix))
@@ -376,8 +389,8 @@ async def sign_out(request: Request, fields: Fields) -> Response:
     sessions = sessions_of(request)
     session = sessions.read(request.cookies[COOKIE])
     if session is not None:
-        await run_in_threadpool(end_session, viewer.trial, sessions.digest(session))
-        await run_in_threadpool(record_visit, viewer.trial.database, viewer.caller.name, "signed out")
+        await run_in_threadpool(end_session, viewer.trial, session.digest)
+        await run_in_threadpool(record_visit, viewer.trial, viewer.caller.name, "signed out")
     response = go_to("/sign-in")
     response.delete_cookie(COOKIE, path="/")
     return response

@@ -9,9 +9,8 @@ import sqlalchemy as sa
 from fastapi import Query, Response
 from markupsafe import Markup
 
-from surefoot.service import messages
-from surefoot.service.access import keys
-from surefoot.service.access.staff_trail import list_actions
+from surefoot.service import access, messages
+from surefoot.service.access import list_actions
 from surefoot.service.api.routes import export_file
 from surefoot.service.dashboard import policy_pages
 from surefoot.service.dashboard.access import (
@@ -213,7 +212,7 @@ def safety_page(viewer: BoardMember, download: Download = "") -> Response:
 def staff_page(viewer: Admin, before: Before = None) -> Response:
     """Who did what, the newest first."""
     return viewer.page(
-        "staff", actions=list_actions(viewer.trial.database, before), keys=keys.list_keys(viewer.trial.database)
+        "staff", actions=list_actions(viewer.trial.database, before), keys=access.list_keys(viewer.trial.database)
     )
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from surefoot.atomic_files import atomic_write
 from surefoot.errors import InputError
-from surefoot.service.access.staff_trail import record_action
+from surefoot.service.access import record_action
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.column_types import Instant

@@ -24,7 +24,7 @@ from sqlalchemy.engine import make_url
 from surefoot.atomic_files import atomic_write
 from surefoot.data.column_kinds import VariableKind
 from surefoot.reports.render import render
-from surefoot.service.access.keys import create_key, find_caller, revoke_key
+from surefoot.service.access import create_key, find_caller, revoke_key
 from surefoot.service.database import clock, databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from surefoot.service.access.staff_trail import record_action
+from surefoot.service.access import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded, record

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
-from surefoot.service.access.staff_trail import record_action
+from surefoot.service.access import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database, lift_time_limit, lock_content
 from surefoot.service.database.ledger import COPIED_VALUES, insert_recorded

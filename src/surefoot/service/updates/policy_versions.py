@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError
 from surefoot.fitting import FittedStudy
-from surefoot.service.access.staff_trail import record_action
+from surefoot.service.access import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import activations, policies

@@ -20,7 +20,7 @@ from surefoot.errors import InputError
 from surefoot.explain.coefficients import estimate_coefficients
 from surefoot.fitting.parts import PartFit, summarise_part
 from surefoot.learning.methods import Method
-from surefoot.service.access.staff_trail import record_action
+from surefoot.service.access import record_action
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now, repeat_job
 from surefoot.service.database.databases import lock_content

@@ -1,1 +1,0 @@
-"""Who may: keys, sessions, rate limits."""
