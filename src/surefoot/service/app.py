@@ -12,10 +12,8 @@ from starlette.exceptions import HTTPException
 from surefoot.service import dashboard
 from surefoot.service.access import RateLimiter
 from surefoot.service.api import routes
-from surefoot.service.api.authentication import KeyLookups
 from surefoot.service.api.group_commit import DecisionRecorder
-from surefoot.service.api.middleware import RequestMiddleware
-from surefoot.service.api.request_bodies import describe_validation_error
+from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describe_validation_error
 from surefoot.service.database.clock import now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import send_messages

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from surefoot.service import access
-from surefoot.service.api import authentication
+from surefoot.service.api import requests
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -29,8 +29,8 @@ def test_a_key_is_kept_as_a_hash_and_ends_when_revoked(client, monkeypatch):
     assert {one["role"] for one in listed} == set(access.ROLES)
     assert key.split("_")[2] not in str(listed)
     access.revoke_key(client.trial.database, key.split("_")[1])
-    ahead = authentication.REMEMBERED_SECONDS
-    monkeypatch.setattr(authentication.time, "monotonic", lambda real=time.monotonic: real() + ahead)
+    ahead = requests.REMEMBERED_SECONDS
+    monkeypatch.setattr(requests.time, "monotonic", lambda real=time.monotonic: real() + ahead)
     assert client.decide().status_code == 401
     with pytest.raises(ValueError, match="there is no key"):
         access.revoke_key(client.trial.database, "nobody")

@@ -5,8 +5,8 @@ import pytest
 
 from surefoot.service import access
 from surefoot.service.access import Caller
-from surefoot.service.api import authentication
-from surefoot.service.api.authentication import KeyLookups
+from surefoot.service.api import requests
+from surefoot.service.api.requests import KeyLookups
 from tests.service.support.client import request
 
 ROUTES = {
@@ -129,7 +129,7 @@ def test_requests_that_come_together_look_their_key_up_once(trial, monkeypatch):
         found = await asyncio.gather(*(lookups.find("one") for _ in range(20)), lookups.find("other"))
         assert {caller.role for caller in found} == {"app"}
         await lookups.find("one")
-        monkeypatch.setattr(authentication, "REMEMBERED_SECONDS", 0)
+        monkeypatch.setattr(requests, "REMEMBERED_SECONDS", 0)
         await lookups.find("third")
         await lookups.find("third")
 

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service import access, server
-from surefoot.service.api import middleware
+from surefoot.service.api import requests
 from surefoot.service.operations.monitoring import FORMATTERS, make_log_settings, request_id
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import request
@@ -104,7 +104,7 @@ def test_a_frozen_database_hangs_nothing(trial, monkeypatch):
             os.kill(process, signal.SIGSTOP)
         try:
             with monkeypatch.context() as patch:
-                patch.setattr(middleware, "REQUEST_SECONDS", 0.7)
+                patch.setattr(requests, "REQUEST_SECONDS", 0.7)
                 status, headers = get(site, "/api/v1/decisions", key, request())
                 assert (status, headers["retry-after"]) == (503, "5")
                 assert get(site, "/readyz")[0] == 503
@@ -121,7 +121,7 @@ def test_a_frozen_database_hangs_nothing(trial, monkeypatch):
 @sqlite_only
 def test_half_open_connections_and_slow_bodies_are_closed(trial, monkeypatch):
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
-    monkeypatch.setattr(middleware, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(requests, "REQUEST_SECONDS", 0.3)
     with running(trial) as site:
         address = ("127.0.0.1", int(site.rsplit(":", 1)[1]))
         for half in (b"", b"POST /api/v1/deci", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"):

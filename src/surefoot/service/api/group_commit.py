@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide_batch
@@ -48,7 +49,11 @@ class DecisionRecorder:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await self._gather()
+                await asyncio.sleep(0)  # after everything that has arrived by now was read
+                if len(self._waiting) < self._expected:
+                    self._complete = asyncio.Event()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._complete.wait(), GATHER_SECONDS)
                 batch = self._take_batch()
                 self._expected = len(batch)
                 requests = [request for request, _ in batch]
@@ -66,16 +71,6 @@ class DecisionRecorder:
                         future.set_result(reply)
         finally:
             self._task = None
-
-    async def _gather(self) -> None:
-        await asyncio.sleep(0)  # after everything that has arrived by now was read
-        if len(self._waiting) < self._expected:
-            self._complete = asyncio.Event()
-            try:
-                async with asyncio.timeout(GATHER_SECONDS):
-                    await self._complete.wait()
-            except TimeoutError:
-                return
 
     def _take_batch(self) -> list[Waiting]:
         """In the order of arrival; a second decision point of a participant waits for the next batch."""

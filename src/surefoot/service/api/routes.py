@@ -11,38 +11,21 @@ from starlette.background import BackgroundTask
 
 from surefoot.reports.render import render
 from surefoot.service.access import record_action
-from surefoot.service.api.authentication import AuthenticatedRoute, for_body, for_role
 from surefoot.service.api.group_commit import DecisionRecorder
+from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute, for_body
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.operations.export import EXPORTS, FORMATS, write_study_text
 from surefoot.service.operations.monitoring import write_readiness
-from surefoot.service.trial import outcomes, participants
+from surefoot.service.trial import api_models, outcomes, participants
 from surefoot.service.trial.alerts import count_safety
-from surefoot.service.trial.api_models import (
-    Activation,
-    ApiError,
-    DecisionRequest,
-    ErrorReply,
-    Outcome,
-    OutcomeOrBatch,
-    OutcomeReceipts,
-    Participant,
-    ParticipantId,
-    Pause,
-    PolicyList,
-    ReasonedRequest,
-    Registration,
-    SafetyCounts,
-    UpdateStatus,
-    Withdrawal,
-)
+from surefoot.service.trial.api_models import ApiError, ReasonedRequest
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import policy_versions, updates
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorReply} for code in (400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503)
+    code: {"model": api_models.ErrorReply} for code in (400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503)
 }
 OUTCOME_ERRORS = {
     "unknown_decision": (404, "there is no such decision", "decision_id"),
@@ -52,13 +35,13 @@ OUTCOME_ERRORS = {
 }
 """The reply to a single outcome that is refused; in a batch the status says it."""
 Id = Annotated[int, Path(ge=1, lt=2**31)]
-WholeId = Annotated[ParticipantId, Path()]
+WholeId = Annotated[api_models.ParticipantId, Path()]
 Change = Literal["pause", "resume"]
 Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 FILES: Any = {200: {"content": {"text/csv": {}, FORMATS["parquet"]: {}}, "description": "The file"}}
 STUDY_FILE: Any = {200: {"content": {"application/toml": {}}, "description": "The file"}}
 router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=ERRORS)
-public = APIRouter(route_class=AuthenticatedRoute, tags=["public"], responses={code: ERRORS[code] for code in (500, 503)})
+public = APIRouter(route_class=AuthenticatedRoute, tags=[PUBLIC], responses={code: ERRORS[code] for code in (500, 503)})
 """The routes that need no key."""
 
 
@@ -73,35 +56,31 @@ def name_caller(request: Request) -> str:
     return str(request.state.caller.name)
 
 
-@router.post("/participants", response_model=Participant, tags=["app"])
-@for_role("app")
-def register(body: Registration, request: Request) -> Any:
+@router.post("/participants", response_model=api_models.Participant, tags=["app"])
+def register(body: api_models.Registration, request: Request) -> Any:
     """Register a participant by a pseudonym; repeating it is harmless."""
     return participants.register_participant(trial_of(request).database, body.participant_id)
 
 
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
-@for_role("app")
-@for_body(DecisionRequest)
-async def decide(body: DecisionRequest, request: Request) -> Response:
+@for_body(api_models.DecisionRequest)
+async def decide(body: api_models.DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
     recorder: DecisionRecorder = request.app.state.recorder
     return Response(await recorder.decide(body), media_type="application/json")
 
 
-@router.post("/outcomes", response_model=OutcomeReceipts, tags=["app"])
-@for_role("app")
-def record_outcomes(body: OutcomeOrBatch, request: Request) -> Any:
+@router.post("/outcomes", response_model=api_models.OutcomeReceipts, tags=["app"])
+def record_outcomes(body: api_models.OutcomeOrBatch, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
-    results = outcomes.record_outcomes(trial_of(request), [body] if isinstance(body, Outcome) else body.outcomes)
-    if isinstance(body, Outcome) and results[0]["status"] in OUTCOME_ERRORS:
+    results = outcomes.record_outcomes(trial_of(request), [body] if isinstance(body, api_models.Outcome) else body.outcomes)
+    if isinstance(body, api_models.Outcome) and results[0]["status"] in OUTCOME_ERRORS:
         status, message, field = OUTCOME_ERRORS[results[0]["status"]]
         raise ApiError(status, results[0]["status"], message, field)
     return {"results": results}
 
 
-@router.post("/updates", response_model=UpdateStatus, status_code=202, tags=["admin"])
-@for_role("admin")
+@router.post("/updates", response_model=api_models.UpdateStatus, status_code=202, tags=["admin"])
 def start_update(request: Request) -> Any:
     """Start a fit; it runs in a process of its own. One at a time: 409 while another is under way."""
     trial = trial_of(request)
@@ -112,43 +91,37 @@ def start_update(request: Request) -> Any:
     return updates.update_status(trial, update_id)
 
 
-@router.get("/updates/{update_id}", response_model=UpdateStatus, tags=["admin"])
-@for_role("admin")
+@router.get("/updates/{update_id}", response_model=api_models.UpdateStatus, tags=["admin"])
 def update_status(update_id: Id, request: Request) -> Any:
     """How far an update is, its result, what the policy checks found."""
     return updates.update_status(trial_of(request), update_id)
 
 
-@router.get("/policies", response_model=PolicyList, tags=["admin"])
-@for_role("admin")
+@router.get("/policies", response_model=api_models.PolicyList, tags=["admin"])
 def policies(request: Request) -> Any:
     """All policy versions, newest first, with coefficients."""
     return {"policies": policy_versions.list_policies(trial_of(request))}
 
 
-@router.post("/policies/{policy_id}/activate", response_model=Activation, tags=["admin"])
-@for_role("admin")
+@router.post("/policies/{policy_id}/activate", response_model=api_models.Activation, tags=["admin"])
 def activate(policy_id: Id, request: Request) -> Any:
     """Make a policy live; an older one to roll back."""
     return policy_versions.activate_policy(trial_of(request), policy_id, name_caller(request))
 
 
-@router.post("/participants/{participant_id}/withdraw", response_model=Withdrawal, tags=["admin"])
-@for_role("admin")
+@router.post("/participants/{participant_id}/withdraw", response_model=api_models.Withdrawal, tags=["admin"])
 def withdraw_participant(participant_id: WholeId, body: ReasonedRequest, request: Request) -> Any:
     """A participant leaves, for good: no more decisions, outcomes or learning; the reason is kept."""
     return participants.withdraw(trial_of(request), participant_id, reason=body.reason, by=name_caller(request))
 
 
-@router.post("/participants/{participant_id}/{change}", response_model=Pause, tags=["admin"])
-@for_role("admin")
+@router.post("/participants/{participant_id}/{change}", response_model=api_models.Pause, tags=["admin"])
 def pause_participant(participant_id: WholeId, change: Change, body: ReasonedRequest, request: Request) -> Any:
     """Pause a participant, or go on: while paused every decision point is unavailable, with the reason recorded."""
     return _set_pause(request, participant_id, change, body)
 
 
-@router.post("/study/{change}", response_model=Pause, tags=["admin"])
-@for_role("admin")
+@router.post("/study/{change}", response_model=api_models.Pause, tags=["admin"])
 def pause_study(change: Change, body: ReasonedRequest, request: Request) -> Any:
     """Pause the whole study, or go on."""
     return _set_pause(request, None, change, body)
@@ -161,35 +134,30 @@ def _set_pause(request: Request, participant_id: str | None, change: Change, bod
 
 
 @router.get("/export/decisions", response_class=Response, responses=FILES, tags=["analyst"])
-@for_role("analyst")
 def export_decisions(request: Request, form: Form = "csv") -> Response:
     """One row per decision point, for the analysis of micro-randomised trials; the headers count the rows."""
     return export_file(trial_of(request), "decisions", form, name_caller(request))
 
 
 @router.get("/export/study", response_class=Response, responses=STUDY_FILE, tags=["analyst"])
-@for_role("analyst")
 def export_study_file(request: Request) -> Response:
     """The study file that goes with the decisions; its `[collection]` says how the trial chose its actions."""
     return export_study(trial_of(request), name_caller(request))
 
 
 @router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])
-@for_role("analyst")
 def export_outcomes(request: Request, form: Form = "csv") -> Response:
     """Every outcome that was ever sent, with corrections and late ones."""
     return export_file(trial_of(request), "outcomes", form, name_caller(request))
 
 
 @router.get("/export/staff-actions", response_class=Response, responses=FILES, tags=["admin"])
-@for_role("admin")
 def export_staff_actions(request: Request, form: Form = "csv") -> Response:
     """Who did what, when and to whom."""
     return export_file(trial_of(request), "staff-actions", form, name_caller(request))
 
 
-@router.get("/safety", response_model=SafetyCounts, tags=["monitor"])
-@for_role("monitor")
+@router.get("/safety", response_model=api_models.SafetyCounts, tags=["monitor"])
 def safety(request: Request) -> Any:
     """Counts for a safety board; nothing by arm, nothing about one participant."""
     return count_safety(trial_of(request), now())
