@@ -15,9 +15,8 @@ from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Critic
 from surefoot.learning.methods import Method
 from surefoot.learning.pooling import make_pooling
-from surefoot.policies.constant_policies import baselines
 from surefoot.policies.features import critic_features
-from surefoot.policies.policies import Policies, Policy
+from surefoot.policies.policies import Policies, Policy, baselines
 from surefoot.registry import Registry
 
 NUISANCE_PENALTY = 1.0

@@ -304,7 +304,7 @@ def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> Dec
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0)) * t_quantile(len(influences.critic) - 1) / t_quantile(np.inf)
     noise = np.random.default_rng(seed).standard_normal((BAND_DRAWS, len(root))) @ root.T
-    return rule.with_coefficients((fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *coefficients.shape[1:]))
+    return rule.map(lambda coef: (fitted.coef_ + noise).reshape(BAND_DRAWS, 1, *coef.shape[1:]))
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from surefoot.fitting.parts import LogGroups, PartFit, complete_manifest, descri
 from surefoot.numerics.arrays import ENGINES, find_engine
 from surefoot.numerics.parallel import Progress, Run, count_cores, open_cluster, open_processes, prefetch
 from surefoot.policies import policies
-from surefoot.policies.policies import Policies
-from surefoot.policies.training import KnownTraining
+from surefoot.policies.policies import KnownTraining, Policies
 from surefoot.study import Study, StudyLogs
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from surefoot.learning.horizon.horizon import JointFit, Outlook
 from surefoot.learning.penalties import FitScales
 from surefoot.learning.pooling import Pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
-from surefoot.policies.features import critic_feature_names
+from surefoot.policies.features import critic_feature_names, policy_feature_names
 from surefoot.policies.policies import Policies
 
 
@@ -117,7 +117,7 @@ class Fitted:
         names = (self.logs.state_names, self.logs.action_names)
         parts = [CoefficientPart("critic", critic_feature_names(*names), self.critic_coef, self.critic_sees)]
         if self.coef is not None:
-            policy_names = self.policies.rule.name_coefficients(*names)
+            policy_names = policy_feature_names(*names)
             parts.append(CoefficientPart("policy", policy_names, self.coef, self.policy_sees))
         return parts
 

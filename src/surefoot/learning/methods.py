@@ -42,9 +42,8 @@ from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner, make_rule_learner
 from surefoot.numerics.arrays import NUMPY, Array, Engine, find_engine, keep_freed_memory
 from surefoot.numerics.parallel import map_threads
-from surefoot.policies.policies import Policies
+from surefoot.policies.policies import KnownTraining, Policies
 from surefoot.policies.rules import DecisionRule
-from surefoot.policies.training import KnownTraining
 from surefoot.registry import Registry
 
 SLOTS: dict[str, tuple[Registry[Any], Callable[[Any], Any]]] = {
@@ -330,7 +329,7 @@ class Method:
                 **vars(result.scaling),
                 "troubles": find_troubles(batch, result.fit.weights, features),
             }
-            return fits, {name: device.to_numpy(values) for name, values in learned.items()}, rule.to_numpy(device)
+            return fits, {name: device.to_numpy(values) for name, values in learned.items()}, rule.map(device.to_numpy)
 
         blocks = list(map_threads(fit_block, self.pooling.list_blocks(cleaned, choose_block_cells(cleaned))))
         order = np.argsort(np.concatenate([fits for fits, _, _ in blocks]))
@@ -351,7 +350,7 @@ class Method:
             few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(participants)) < features
             ((fits, rows),) = cleaned.one_block()
             batch = make_batch(rows)
-            anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, device))[1].to_numpy(device)[0]
+            anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, device))[1].map(device.to_numpy)[0]
             policies = policies.with_anybody(anybody, instead_of=few)
         self.fitted_ = Fitted(
             logs=cleaned,

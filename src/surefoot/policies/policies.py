@@ -1,9 +1,10 @@
-"""Policies: what decides. Probabilities of every action for people in states, samples of them, and their files."""
+"""Policies: probabilities of every action for people in states, samples of them, files of them, and constant policies."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -17,13 +18,76 @@ from surefoot.atomic_files import atomic_write, write_texts
 from surefoot.data.file_formats import open_parquet, read_parquet
 from surefoot.data.frames import find_positions, match_columns
 from surefoot.data.locations import Location, list_parquet, locate
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import list_blocks
-from surefoot.policies.rules import DecisionRule, find_rule
-from surefoot.policies.training import FiledTraining, Training, add_fingerprints
+from surefoot.policies.rules import DecisionRule, Fixed, find_rule
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTraining:
+    """Whose decision points, and when.
+
+    >>> logs = Trajectories.from_arrays(np.zeros((2, 3, 1)), np.zeros((2, 3)), np.zeros((2, 3)), participants=["ann", "bo"])
+    >>> KnownTraining.of_logs(logs).count_shared(logs)
+    (6, 2)
+    """
+
+    participants: NDArray[Any]
+    """Ids, sorted."""
+    participant_index: NDArray[np.int64]
+    """Of every decision point."""
+    time: NDArray[Any]
+    order: NDArray[np.int64]
+    """Rows sorted by participant, then time."""
+
+    @classmethod
+    def of_logs(cls, logs: Trajectories) -> KnownTraining:
+        return cls(logs.participants, logs.participant_index, logs.time, logs.order)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The sum over people of the SHA-256 of their id and times: the fingerprints of different people add up."""
+        ends = np.cumsum(np.bincount(self.participant_index, minlength=len(self.participants)))
+        times = np.split(self.time[self.order], ends[:-1])
+        people = zip(self.participants.tolist(), times, strict=True)
+        return add_fingerprints(hashlib.sha256(f"{id_}\0".encode() + time.tobytes()).hexdigest() for id_, time in people)
+
+    def count_shared(self, logs: Trajectories) -> tuple[int, int]:
+        """How many decision points of the logs, and of how many of their people, it was learned from."""
+        if self.participants.dtype.kind != logs.participants.dtype.kind:
+            return 0, 0
+        position = np.searchsorted(self.participants, logs.participants).clip(max=len(self.participants) - 1)
+        shared = self.participants[position] == logs.participants
+        if self.time.dtype.kind != logs.time.dtype.kind:
+            return 0, int(shared.sum())
+        times, moment = np.unique(np.concatenate([logs.time, self.time]), return_inverse=True)
+        person = np.append(np.where(shared, position, -1)[logs.participant_index], self.participant_index)
+        pairs = person * len(times) + moment
+        return int(np.isin(pairs[: len(logs)], pairs[len(logs) :]).sum()), int(shared.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class FiledTraining:
+    """What a file of policies holds: a fingerprint that recognises the same decision points, and no ids."""
+
+    fingerprint: str
+
+    def count_shared(self, logs: Trajectories) -> tuple[int, int]:
+        """All decision points and people of the logs, or none."""
+        same = KnownTraining.of_logs(logs).fingerprint == self.fingerprint
+        return (len(logs), len(logs.participants)) if same else (0, 0)
+
+
+def add_fingerprints(fingerprints: Iterable[str]) -> str:
+    """The fingerprint of all people together from those of some of them each."""
+    return f"{sum(int(fingerprint, 16) for fingerprint in fingerprints) % 2**256:064x}"
+
+
+Training = KnownTraining | FiledTraining
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +191,14 @@ class Policies:
 
     def covers(self, participants: ArrayLike) -> NDArray[np.bool_]:
         """For whom there is a policy."""
-        wanted = np.asarray(participants)
         if self.participants is None or self.anybody is not None:
-            return np.ones(wanted.shape, dtype=bool)
-        return np.isin(wanted, self.participants)
+            return np.ones(np.shape(participants), dtype=bool)
+        return np.isin(participants, self.participants)
 
     def with_anybody(self, rule: DecisionRule, *, instead_of: NDArray[np.bool_]) -> Policies:
         """The same policies and one for anybody else, which some of the participants get too."""
-
-        def mix(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-            personal, shared = arrays
-            return np.where(instead_of.reshape(-1, *[1] * (personal.ndim - 1)), shared, personal)
-
-        return replace(self, rule=self.rule.join([self.rule, rule], mix), anybody=rule)
+        served = replace(self, anybody=rule)
+        return replace(served, rule=served._rules[np.where(instead_of, len(self), np.arange(len(self)))])
 
     @cached_property
     def _rules(self) -> DecisionRule:
@@ -202,23 +261,19 @@ class Policies:
         }
         if self.anybody is not None:
             header["anybody"] = {name: values.tolist() for name, values in self.anybody.arrays().items()}
-        participants = np.asarray(["everyone"]) if self.participants is None else self.participants
+        participants = ["everyone"] if self.participants is None else self.participants.tolist()
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
         if path.suffix == ".json":
-            columns = {"participants": participants.tolist(), **{name: values.tolist() for name, values in flat.items()}}
+            columns = {"participants": participants, **{name: values.tolist() for name, values in flat.items()}}
             write_texts({path: json.dumps({**header, **columns}, allow_nan=False) + "\n"})
         elif path.suffix == ".parquet":
             import pyarrow as pa
             from pyarrow import parquet
 
-            lists = {
-                name: pa.FixedSizeListArray.from_arrays(values.ravel(), values.shape[1]) for name, values in flat.items()
-            }
-            table = pa.table({"participant": participants.tolist(), **lists}).replace_schema_metadata(
-                {"surefoot": json.dumps(header)}
-            )
+            lists = {name: pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1]) for name, rows in flat.items()}
+            table = pa.table({"participant": participants, **lists})
             with atomic_write(path) as temporary:
-                parquet.write_table(table, temporary)
+                parquet.write_table(table.replace_schema_metadata({"surefoot": json.dumps(header)}), temporary)
         else:
             raise InputError(f"{path}: policies are saved as .json or .parquet")
 
@@ -258,47 +313,37 @@ def load(path: str | Location) -> Policies:
             header, columns = _read_parquet(path)
         if header.get("format") != FORMAT:
             raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
-        arrays = {
-            name: np.asarray(columns[name], dtype=np.float64).reshape(-1, *shape) for name, shape in header["shapes"].items()
-        }
         participants = np.asarray(columns["participants"])
-        if any(len(values) != len(participants) or not np.isfinite(values).all() for values in arrays.values()):
-            raise ValueError("its numbers are not complete and finite")
-        kind = find_rule(header["kind"])
+
+        def read_rule(numbers: Mapping[str, Any], *batch: int) -> DecisionRule:
+            shapes = header["shapes"].items()
+            arrays = {name: np.asarray(numbers[name], dtype=np.float64).reshape(*batch, *shape) for name, shape in shapes}
+            if not all(np.isfinite(values).all() for values in arrays.values()):
+                raise ValueError("its numbers are not complete and finite")
+            return find_rule(header["kind"])(**arrays)
+
         return Policies(
             participants=None if header["pooled"] else participants,
-            rule=kind(**arrays),
+            rule=read_rule(columns, len(participants)),
             action_names=tuple(header["actions"]),
             state_names=tuple(header["states"]),
             made_for=header.get("made_for"),
             training=FiledTraining(header["training"]) if header.get("training") else None,
-            anybody=None if header.get("anybody") is None else _read_anybody(header),
+            anybody=read_rule(header["anybody"]) if header.get("anybody") else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
 
 
-def _read_anybody(header: dict[str, Any]) -> DecisionRule:
-    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in header["anybody"].items()}
-    for name, shape in header["shapes"].items():
-        if arrays[name].shape != tuple(shape) or not np.isfinite(arrays[name]).all():
-            raise ValueError("its numbers are not complete and finite")
-    return find_rule(header["kind"])(**arrays)
-
-
 def _read_parquet(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:
-    if path.is_dir():
-        table = read_parquet(path).sort_by("participant")
-        schemas = [open_parquet(file).schema_arrow for file in list_parquet(path)]
-        headers = [json.loads((schema.metadata or {})[b"surefoot"]) for schema in schemas]
-        fingerprints = [header["training"] for header in headers]
-        training = None if None in fingerprints else add_fingerprints(fingerprints)
-        header = {**headers[0], "training": training}
-    else:
-        table = read_parquet(path)
-        header = json.loads((table.schema.metadata or {})[b"surefoot"])
-    columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in header["shapes"]}
-    return header, {**columns, "participants": table["participant"].to_pylist()}
+    files = list_parquet(path) if path.is_dir() else [path]
+    headers = [json.loads((open_parquet(file).schema_arrow.metadata or {})[b"surefoot"]) for file in files]
+    fingerprints = [header["training"] for header in headers]
+    training = None if None in fingerprints else add_fingerprints(fingerprints)
+    table = read_parquet(path)
+    table = table.sort_by("participant") if path.is_dir() else table
+    columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in headers[0]["shapes"]}
+    return {**headers[0], "training": training}, {**columns, "participants": table["participant"].to_pylist()}
 
 
 def _check_states(
@@ -325,13 +370,107 @@ def _check_states(
 
 
 def _where_available(probabilities: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
-    if free.all():
-        return probabilities
-    nothing = np.eye(probabilities.shape[-1])[0]
-    return np.where(free[:, None], probabilities, nothing)
+    return probabilities if free.all() else np.where(free[:, None], probabilities, np.eye(probabilities.shape[-1])[0])
 
 
 def _draw(probabilities: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     edges = np.cumsum(probabilities, axis=1)[:, :-1]
     actions = (rng.random(len(probabilities))[:, None] >= edges).sum(axis=1)
     return actions, np.take_along_axis(probabilities, actions[:, None], axis=1)[:, 0]
+
+
+def coin(actions: int) -> Policy:
+    """Every action with the same probability.
+
+    Parameters
+    ----------
+    actions
+        How many there are, with nothing.
+
+    Returns
+    -------
+    Policy
+
+    Examples
+    --------
+    >>> coin(2).probabilities([[0.0]])
+    array([[0.5, 0.5]])
+    """
+    return fixed([1 / actions] * actions)
+
+
+def never(actions: int) -> Policy:
+    """Always action 0: send nothing.
+
+    Parameters
+    ----------
+    actions
+        How many there are, with nothing.
+
+    Returns
+    -------
+    Policy
+
+    Examples
+    --------
+    >>> never(2).probabilities([[0.0]])
+    array([[1., 0.]])
+    """
+    return fixed([1.0] + [0.0] * (actions - 1))
+
+
+def always(actions: int) -> Policy:
+    """Never action 0: one of the others, each with the same probability.
+
+    Parameters
+    ----------
+    actions
+        How many there are, with nothing.
+
+    Returns
+    -------
+    Policy
+
+    Examples
+    --------
+    >>> always(3).probabilities([[0.0]])
+    array([[0. , 0.5, 0.5]])
+    """
+    return fixed([0.0] + [1 / (actions - 1)] * (actions - 1))
+
+
+def baselines(action_names: Sequence[str]) -> dict[str, Policy]:
+    """The same action at every decision point: `never` any, and `always`, or `always walk` where there are several to send.
+
+    >>> list(baselines(["nothing", "walk", "stretch"]))
+    ['never', 'always walk', 'always stretch']
+    """
+    two = len(action_names) == 2
+    names = ["never", *("always" if two else f"always {name}" for name in action_names[1:])]
+    return {
+        name: replace(fixed(row), action_names=tuple(action_names))
+        for name, row in zip(names, np.eye(len(action_names)), strict=True)
+    }
+
+
+def fixed(probabilities: ArrayLike) -> Policy:
+    """The given probabilities, whatever the state.
+
+    Parameters
+    ----------
+    probabilities
+        Of every action, nothing first.
+
+    Returns
+    -------
+    Policy
+
+    Examples
+    --------
+    >>> fixed([0.7, 0.3]).probabilities([[0.0]])
+    array([[0.7, 0.3]])
+    """
+    values = np.asarray(probabilities, dtype=np.float64)
+    if values.ndim != 1 or len(values) < 2 or not (values >= 0).all() or abs(values.sum() - 1) > 1e-9:
+        raise InputError(f"probabilities must be at least two numbers of at least 0 that sum to 1; got {values.tolist()}")
+    return Policy(Fixed(values), tuple(str(code) for code in range(len(values))))

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import islice
+from math import copysign, erfc, exp, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.errors import InputError
-from surefoot.numerics.action_probabilities import mean_of_logistic, probability_of_largest
-from surefoot.numerics.arrays import Array, Engine, array_namespace
-from surefoot.policies.features import policy_feature_names
+from surefoot.numerics.action_probabilities import CERTAIN, mean_of_logistic, probability_of_largest
+from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.registry import Registry
 
 State = Any
@@ -105,13 +104,6 @@ class DecisionRule(ABC):
         """The rules of some people, by an index over the batch axes."""
         return self.map(lambda values: values[index])
 
-    def on(self, engine: Engine) -> Self:
-        """The same rules with their arrays where the engine works."""
-        return self.map(engine.to_device)
-
-    def to_numpy(self, engine: Engine) -> Self:
-        return self.map(engine.to_numpy)
-
     def repeat(self, count: int) -> Self:
         """The same rules with a new first batch axis."""
         return self.map(lambda values: np.broadcast_to(values, (count, *values.shape)))
@@ -126,18 +118,10 @@ class DecisionRule(ABC):
         """Coefficients of its own, (*batch, actions − 1, variables + 1); None for a rule without."""
         return None
 
-    def with_coefficients(self, coef: NDArray[np.float64]) -> DecisionRule:
-        """The same rule with other coefficients, of any batch shape."""
-        raise InputError(f"a rule of kind '{self.name}' has no coefficients of its own")
-
     def draw(self, count: int, rng: np.random.Generator) -> Self | None:
         """Rules as they might have been learned from other data of the same kind, batch shape (count, *batch); None for a
         rule that does not know how sure it is."""
         return None
-
-    def name_coefficients(self, state: Sequence[str], actions: Sequence[str]) -> list[tuple[str, str]]:
-        """(action, feature) of every coefficient of its own."""
-        return [] if self.coefficients() is None else policy_feature_names(state, actions)
 
     def preferences(self) -> NDArray[np.float64]:
         """What draws it to each action rather than action 0 as a linear function of z(s), (*batch, actions − 1, m)."""
@@ -149,16 +133,44 @@ register_rule = RULES.register
 find_rule = RULES.find
 
 
+def _by_feature(values: Array, axes: int) -> Any:
+    """The last axes first, so that every operation runs over contiguous memory; plain numbers for a rule without a batch."""
+    xp = array_namespace(values)
+    if values.ndim == axes:
+        return values.tolist()
+    return xp.asarray(xp.moveaxis(values, tuple(range(-axes, 0)), tuple(range(axes))), copy=True)
+
+
 def _linear(coef: Array) -> Callable[[int, State], Array]:
-    """cᵀ z(s) for row a of coefficients, with the batch axes last so that every operation runs over contiguous memory."""
-    xp = array_namespace(coef)
-    by_variable = xp.asarray(xp.moveaxis(coef, (-2, -1), (0, 1)), copy=True)
+    """cᵀ z(s) for row a of the coefficients."""
+    rows = _by_feature(coef, 2)
 
     def evaluate(a: int, state: State) -> Array:
-        total = by_variable[a, 0] * state[0]
+        row = rows[a]
+        total = row[0] * state[0]
         for j in range(1, len(state)):
-            total += by_variable[a, j] * state[j]
-        total += by_variable[a, -1]
+            total += row[j] * state[j]
+        total += row[-1]
+        return total
+
+    return evaluate
+
+
+def _quadratic(matrices: Array) -> Callable[[int, State], Array]:
+    """z(s)ᵀ V z(s) for matrix a of V, (*batch, matrices, variables + 1, the same)."""
+    xp = array_namespace(matrices)
+    last = matrices.shape[-1] - 1
+    # Elements off the diagonal count twice.
+    cells = _by_feature(matrices + xp.matrix_transpose(matrices), 3)
+
+    def evaluate(a: int, state: State) -> Array:
+        rows = cells[a]
+        total = 0.5 * rows[last][last]
+        for i in range(last):
+            row = 0.5 * rows[i][i] * state[i] + rows[i][last]
+            for j in range(i):
+                row = row + rows[i][j] * state[j]
+            total = total + row * state[i]
         return total
 
     return evaluate
@@ -196,11 +208,7 @@ class Boltzmann(DecisionRule):
     def coefficients(self) -> NDArray[np.float64]:
         return self.coef
 
-    def with_coefficients(self, coef: NDArray[np.float64]) -> Boltzmann:
-        return Boltzmann(coef)
-
     def preferences(self) -> NDArray[np.float64]:
-        """θ: the logits."""
         return self.coef
 
     def evaluator(self) -> Evaluator:
@@ -227,6 +235,19 @@ class Boltzmann(DecisionRule):
 
         return evaluate_two if others == 1 else evaluate
 
+    def scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        logits = _linear(self.coef)
+        others = range(self.actions - 1)
+
+        def decide(state: Sequence[float]) -> list[float]:
+            values = [0.0, *(logits(a, state) for a in others)]
+            top = max(values)
+            raised = [exp(value - top) for value in values]
+            total = sum(raised)
+            return [weight / total for weight in raised]
+
+        return decide
+
 
 @dataclass(frozen=True, eq=False)
 class _ConfidenceBound(DecisionRule):
@@ -245,33 +266,18 @@ class _ConfidenceBound(DecisionRule):
         """The advantages, whose sign decides but for the width of the bound."""
         return np.asarray(self.mean[..., 1:, :] - self.mean[..., :1, :])
 
-    def scorer(self) -> Callable[[int, State], Array]:
-        """A function that gives the bound of an action at states."""
-        xp = array_namespace(self.mean)
-        means = _linear(self.mean)
-        last = self.mean.shape[-1] - 1
-        spread = xp.asarray(xp.moveaxis(self.spread, (-3, -2, -1), (0, 1, 2)), copy=True)
-        certain = not xp.any(spread != 0)
-
-        def score(a: int, state: State) -> Array:
-            mean = means(a, state)
-            if certain:
-                return mean
-            width = spread[a, last, last]
-            for i in range(last):
-                row = spread[a, i, i] * state[i] + 2 * spread[a, i, last]
-                for j in range(i):
-                    row = row + 2 * spread[a, i, j] * state[j]
-                width = width + row * state[i]
-            # Rounding may leave a width of zero slightly below it.
-            return mean + self.sign * xp.sqrt(xp.abs(width))
-
-        return score
-
     def evaluator(self) -> Evaluator:
         xp = array_namespace(self.mean)
-        score = self.scorer()
+        means = _linear(self.mean)
+        certain = not xp.any(self.spread != 0)
+        widths = _quadratic(self.spread)
         actions = self.actions
+
+        def score(a: int, state: State) -> Array:
+            if certain:
+                return xp.asarray(means(a, state))
+            # Rounding may leave a width of zero slightly below it.
+            return means(a, state) + self.sign * xp.sqrt(xp.abs(widths(a, state)))
 
         def evaluate(state: State) -> Iterator[Array]:
             best = score(0, state)
@@ -328,7 +334,6 @@ class _Posterior(DecisionRule):
     """V of all of m, (*batch, (actions − 1) · (variables + 1), the same)."""
 
     def preferences(self) -> NDArray[np.float64]:
-        """The expected effects."""
         return self.mean
 
     def draw(self, count: int, rng: np.random.Generator) -> Self:
@@ -346,28 +351,18 @@ class _Posterior(DecisionRule):
         xp = array_namespace(self.mean)
         means = _linear(self.mean)
         others, size = self.mean.shape[-2:]
-        by_feature = xp.asarray(xp.moveaxis(self.covariance, (-2, -1), (0, 1)), copy=True)
-
-        def covary(a: int, b: int, state: State) -> Array:
-            rows = []
-            for i in range(size):
-                row = by_feature[a * size + i, b * size + size - 1]
-                for j in range(size - 1):
-                    row = row + by_feature[a * size + i, b * size + j] * state[j]
-                rows.append(row)
-            total = rows[-1]
-            for i in range(size - 1):
-                total = total + rows[i] * state[i]
-            return total
+        features = [slice(a * size, (a + 1) * size) for a in range(others)]
+        pairs = [(a, b) for a in range(others) for b in range(a + 1)]
+        covary = _quadratic(xp.stack([self.covariance[..., features[a], features[b]] for a, b in pairs], axis=-3))
 
         def evaluate(state: State) -> Iterable[Array]:
+            mean = [xp.asarray(means(a, state)) for a in range(others)]
+            between = {pair: xp.asarray(covary(index, state)) for index, pair in enumerate(pairs)}
             if others == 1:
-                weights = self.weigh(means(0, state)[..., None], covary(0, 0, state)[..., None, None])
-                return [weights[..., 0], weights[..., 1]]
-            pairs = {(a, b): covary(a, b, state) for a in range(others) for b in range(a + 1)}
-            rows = [xp.stack([pairs[max(a, b), min(a, b)] for b in range(others)], axis=-1) for a in range(others)]
-            mean = xp.stack([means(a, state) for a in range(others)], axis=-1)
-            weights = self.weigh(mean, xp.stack(rows, axis=-2))
+                weights = self.weigh(mean[0][..., None], between[0, 0][..., None, None])
+            else:
+                rows = [xp.stack([between[max(a, b), min(a, b)] for b in range(others)], axis=-1) for a in range(others)]
+                weights = self.weigh(xp.stack(mean, axis=-1), xp.stack(rows, axis=-2))
             return [weights[..., a] for a in range(others + 1)]
 
         return evaluate
@@ -394,6 +389,20 @@ class PosteriorSampling(_Posterior):
 
     def weigh(self, mean: Array, covariance: Array) -> Array:
         return probability_of_largest(mean, covariance)
+
+    def scalar(self) -> Callable[[Sequence[float]], list[float]]:
+        if self.actions > 2:
+            return super().scalar()
+        means = _linear(self.mean)
+        variances = _quadratic(self.covariance[None])
+
+        def decide(state: Sequence[float]) -> list[float]:
+            mean = means(0, state)
+            variance = variances(0, state)
+            limit = mean / sqrt(2 * variance) if variance > 0 else copysign(CERTAIN, mean or -1.0)
+            return [erfc(limit) / 2, erfc(-limit) / 2]
+
+        return decide
 
 
 @register_rule

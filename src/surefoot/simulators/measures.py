@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
 from surefoot.learning.methods import Method
-from surefoot.policies import Policies, Policy, baselines, coin
+from surefoot.policies.policies import Policies, Policy, baselines, coin
 from surefoot.simulators.simulator import Seed, Simulator
 
 

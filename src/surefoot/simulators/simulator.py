@@ -186,7 +186,7 @@ class Simulator(ABC):
         earned = engine.to_device(np.zeros(rule.batch))
         treated = engine.to_device(np.zeros(rule.batch))
         simulator = self.of(block, engine)
-        choose = rule.on(engine).chooser()
+        choose = rule.map(engine.to_device).chooser()
         xp = array_namespace(state)
 
         def step() -> None:

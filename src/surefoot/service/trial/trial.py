@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError
 from surefoot.policies import policies
+from surefoot.policies.features import policy_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.service.database import databases, schema
 from surefoot.service.database.clock import now
@@ -182,7 +183,7 @@ def policies_from_text(content: str) -> Policies:
 def list_coefficients(fitted: Policies) -> list[dict[str, Any]]:
     """One entry per participant, action and feature; above zero means that the action becomes more likely."""
     participants = ["everyone"] if fitted.participants is None else fitted.participants.tolist()
-    names = fitted.rule.name_coefficients(fitted.state_names, fitted.action_names)
+    names = policy_feature_names(fitted.state_names, fitted.action_names)
     coef = fitted.rule.coefficients()
     if coef is None:
         return []
