@@ -13,7 +13,7 @@ from surefoot.data.frames import csv_text
 from surefoot.effects import Words, analyse, wcls
 from surefoot.effects.estimators import ESTIMATORS, estimate_robustly
 from surefoot.effects.report import describe_effect
-from surefoot.effects.sample_quality import assess_sample
+from surefoot.effects.result import assess_sample
 from tests.effects.trials import COLUMNS, make_trial
 
 ASKED = {**COLUMNS, "moderators": ["home"], "controls": ["x"]}

@@ -50,7 +50,7 @@ def test_the_correction_is_that_with_matrices_for_each_participant(trial):
 def test_blocks_change_nothing(trial, monkeypatch):
     asked = {"moderators": ["home"], "controls": ["x", "home"], **COLUMNS}
     whole = [wcls(trial, **asked), emee(trial, **(asked | {"outcome": "b"})), emee2(trial, **(asked | {"outcome": "b"}))]
-    monkeypatch.setattr("surefoot.effects.estimating_equations.BLOCK_ROWS", 7)
+    monkeypatch.setattr("surefoot.effects.estimators.BLOCK_ROWS", 7)
     parts = [wcls(trial, **asked), emee(trial, **(asked | {"outcome": "b"})), emee2(trial, **(asked | {"outcome": "b"}))]
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one.params, other.params, rtol=1e-12)

@@ -1,23 +1,39 @@
-"""The question that an analysis asks of a trial: roles of columns, moderators and controls, outcome and lag."""
+"""An excursion analysis, by the roles of columns, and the rows of a trial that it reads: sorted, checked, with reasons why
+rows do not count."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.log_columns import LogColumn
-from surefoot.data.trajectories import READINGS
+from surefoot.data.frames import arrow_table
+from surefoot.data.log_columns import NO, LogColumn, Place, Problems, frame_row
+from surefoot.data.log_table import ColumnNames, LogLayout, LogTable, UnnamedAvailability
+from surefoot.data.mean_weights import MeanWeights, spread_probabilities
+from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
+from surefoot.data.trajectories import READINGS, Trajectories, require_reading
 from surefoot.errors import InputError
+from surefoot.inference.balance import FALSE_ALARMS, find_imbalances
 from surefoot.study.log_description import Reward
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Codes = NDArray[np.int64]
 Terms = str | Sequence[str]
 """A list of column names, or a formula such as `~ home + day`."""
 Variable = tuple[tuple[str, ...], Floats]
 """Names and values (names, rows) of the numbers that a column or a product of columns stands for."""
 INTERCEPT = "Intercept"
 FUTURES = ("observed", "none")
+OUTCOME_MISSING = "outcome missing"
+"""The reason why a row without an outcome does not count."""
+CERTAIN = 1e-10
+"""In standard deviations of the outcome: a standard error below this is rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +67,15 @@ class Analysis:
             raise InputError(f"future is '{self.future}'; choose from {list(FUTURES)}")
         if isinstance(self.lag, bool) or self.lag != int(self.lag) or self.lag < 0:
             raise InputError(f"lag is {self.lag!r}; give a whole number of decision points, 0 for the proximal outcome")
-        for term in list_term_columns((*parse_terms(self.moderators), *parse_terms(self.controls))):
-            if term in (self.outcome, self.treatment):
-                role = "outcome" if term == self.outcome else "treatment"
-                raise InputError(
-                    f"'{term}' is the {role}, which is known only after the decision; moderators and controls must be "
-                    "known before it: name a variable that is",
-                    column=term,
-                )
+        for term in (*parse_terms(self.moderators), *parse_terms(self.controls)):
+            for name in _split_product(term):
+                if name in (self.outcome, self.treatment):
+                    role = "outcome" if name == self.outcome else "treatment"
+                    raise InputError(
+                        f"'{name}' is the {role}, which is known only after the decision; moderators and controls must be "
+                        "known before it: name a variable that is",
+                        column=name,
+                    )
 
     @property
     def probability_columns(self) -> list[str]:
@@ -70,16 +87,13 @@ class Analysis:
     def role_columns(self) -> list[str]:
         """The columns that are neither moderators nor controls."""
         names = [self.participant, self.time, self.outcome, self.treatment, *self.probability_columns]
-        if self.available is not None:
-            names.append(self.available)
-        return [*names, self.numerator] if isinstance(self.numerator, str) else names
+        return names + [name for name in (self.available, self.numerator) if isinstance(name, str)]
 
     @property
     def defined_missing(self) -> dict[str, float]:
         """The value that a missing cell stands for, by column."""
-        if self.missing_as is None:
-            return {}
-        return dict(self.missing_as) if isinstance(self.missing_as, Mapping) else {self.outcome: float(self.missing_as)}
+        given = {} if self.missing_as is None else self.missing_as
+        return dict(given) if isinstance(given, Mapping) else {self.outcome: float(given)}
 
     @property
     def offset(self) -> float | None:
@@ -89,16 +103,6 @@ class Analysis:
         except ValueError as error:
             raise InputError(f"transform '{self.transform}' is unknown; write 'none', 'sqrt' or 'log(x + 0.5)'") from error
 
-    def transform_outcome(self, values: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """The outcome on the scale of the analysis, NaN where it has no value there, and where that is."""
-        offset = self.offset
-        if self.transform == "none":
-            return values, np.zeros(len(values), dtype=bool)
-        argument = values if offset is None else values + offset
-        outside = argument < 0 if offset is None else argument <= 0
-        argument = np.where(outside, np.nan, argument)
-        return np.sqrt(argument) if offset is None else np.log(argument), outside
-
 
 def parse_terms(given: Terms | None) -> tuple[str, ...]:
     """The terms of a list or a formula; `a:b` is a product, and the intercept is always included.
@@ -106,8 +110,6 @@ def parse_terms(given: Terms | None) -> tuple[str, ...]:
     >>> parse_terms("~ 1 + home + day:home"), parse_terms(["home"]), parse_terms("~ 1")
     (('home', 'day:home'), ('home',), ())
     """
-    if given is None:
-        return ()
     if isinstance(given, str):
         if not given.strip().startswith("~"):
             raise InputError(f"{given!r} is neither a list nor a formula; write ['{given}'] or '~ {given}'")
@@ -115,23 +117,19 @@ def parse_terms(given: Terms | None) -> tuple[str, ...]:
         if any(part == "0" or "-" in part or "*" in part or not part for part in given):
             raise InputError(f"a formula is '~ a + b + a:b', with + and : only and always with its intercept; got {given}")
         given = [part for part in given if part != "1"]
-    terms = tuple(str(term) for term in given)
+    terms = tuple(str(term) for term in given or ())
     twice = [term for term in terms if terms.count(term) > 1]
     if twice:
         raise InputError(f"'{twice[0]}' is given twice; name every column once", column=twice[0])
     return terms
 
 
-def list_term_columns(terms: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
-    """The columns that terms are made of; a column whose name contains `:` is not a product."""
-    return list(dict.fromkeys(name for term in terms for name in _split_product(term, columns)))
-
-
-def _split_product(term: str, columns: Sequence[str]) -> list[str]:
+def _split_product(term: str, columns: Sequence[str] = ()) -> list[str]:
+    """The factors of a product; a column whose name contains `:` is not one."""
     return [term] if term in columns else [factor.strip() for factor in term.split(":")]
 
 
-def make_design(terms: Sequence[str], variables: Mapping[str, Variable], rows: int) -> Variable:
+def _make_design(terms: Sequence[str], variables: Mapping[str, Variable], rows: int) -> Variable:
     """The intercept and every term; a category gives one line for each level but the first."""
     names = [INTERCEPT]
     values = [np.ones((1, rows))]
@@ -147,15 +145,422 @@ def make_design(terms: Sequence[str], variables: Mapping[str, Variable], rows: i
     return tuple(names), np.concatenate(values)
 
 
-def read_variable(column: LogColumn) -> Variable:
-    """Numbers as they are; text as one 0/1 line for every level but the first in the alphabet."""
-    if not column.is_text:
-        return (column.name,), column.numbers()[None]
-    texts, indices = column.distinct()
-    levels = sorted(texts)
-    if len(levels) < 2:
-        raise InputError(
-            f"column '{column.name}' holds one value only ({levels}); a category needs two levels", column=column.name
+@dataclass(frozen=True, eq=False)
+class RowOrder:
+    """Rows sorted by participant and time, with their numbers in the input."""
+
+    participants: NDArray[Any]
+    person: Codes
+    """Position among `participants`, ascending."""
+    row: Codes
+    """Number of the row in the input."""
+    problems: Problems
+    unnamed: tuple[UnnamedAvailability, ...] = ()
+    """Columns of the input that look like availability, where none was named."""
+
+    def refuse(self, wrong: Mask, column: str, problem: str, remedy: str, values: Any = None) -> None:
+        """Raise an error about wrong rows, if there are any; `{:g}` in `problem` is the first one's value."""
+        rows = np.flatnonzero(wrong)
+        if rows.size:
+            rows = rows[np.argsort(self.row[rows])]
+            text = problem if values is None else problem.format(values[rows[0]])
+            self.problems.report(column, self.row[rows], text, remedy)
+            self.problems.stop()
+
+
+@dataclass(frozen=True, eq=False)
+class ExcursionBatch:
+    """All rows, also those that do not count; arrays have one entry per row, sorted by participant and time."""
+
+    analysis: Analysis
+    order: RowOrder
+    available: Mask
+    action: Codes
+    """0 is nothing, also at unavailable rows."""
+    probabilities: Floats
+    """(actions, rows): of every action, NaN where the log does not say it; of nothing 1 at unavailable rows."""
+    numerator: Floats
+    """(actions, rows): p̃."""
+    outcome: Floats
+    """`lag` decision points later, transformed; NaN where missing."""
+    observed: Mask
+    """Whether the outcome was measured (and not defined by `missing_as`)."""
+    later: Mask
+    """Whether the participant has a decision point `lag` later."""
+    future: Floats
+    """Π 1{A = 0}/P(A = 0) over the decision points in between; 1 when they are taken as observed."""
+    moderators: Floats
+    """f, (p, rows), with its intercept first."""
+    controls: Floats
+    """g, (q, rows), with its intercept first."""
+    moderator_names: tuple[str, ...]
+    control_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.available)
+
+    def take(self, chosen: Mask) -> ExcursionBatch:
+        """The chosen rows, of the same participants."""
+        if chosen.all():
+            return self
+        rows = np.flatnonzero(chosen)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays: dict[str, Any] = {
+            name: np.take(array, rows, axis=-1) for name, array in values.items() if isinstance(array, np.ndarray)
+        }
+        return replace(self, order=replace(self.order, person=self.person[rows], row=self.order.row[rows]), **arrays)
+
+    def to_trajectories(self) -> Trajectories:
+        """The same decision points with controls and moderators as their state, for the checks of logs."""
+        state = dict(zip((*self.control_names, *self.moderator_names), (*self.controls, *self.moderators), strict=True))
+        del state[INTERCEPT]
+        analysis = self.analysis
+        return Trajectories(
+            participants=self.order.participants,
+            participant_index=self.person,
+            time=np.arange(len(self)),
+            state=np.column_stack(list(state.values())) if state else np.empty((len(self), 0)),
+            available=self.available & self.later & (self.future > 0),
+            action=self.action,
+            # Rows that remain after later actions are ruled out were not drawn with these probabilities.
+            probability=self.taken if analysis.future == "observed" else np.full(len(self), np.nan),
+            reward=np.where(self.observed, self.outcome, np.nan),
+            state_names=tuple(state),
+            action_names=self.action_names,
+            names=ColumnNames(
+                analysis.participant, analysis.time, analysis.treatment, analysis.outcome, unnamed=self.order.unnamed
+            ),
         )
-    coded = np.stack([indices == texts.index(level) for level in levels[1:]]).astype(np.float64)
-    return tuple(f"{column.name}={level}" for level in levels[1:]), np.where(indices < 0, np.nan, coded)
+
+    @property
+    def person(self) -> Codes:
+        return self.order.person
+
+    @cached_property
+    def taken(self) -> Floats:
+        """Probability of the action that was taken; 1 at unavailable rows."""
+        return np.asarray(np.take_along_axis(self.probabilities, self.action[None], axis=0)[0])
+
+    @property
+    def send_probability(self) -> Floats:
+        """Probability of the treatment, where there is one only."""
+        return np.where(self.action == 1, self.taken, 1 - self.taken)
+
+    @property
+    def treated(self) -> Floats:
+        """1{A = k} for every action but nothing, (actions − 1, rows)."""
+        return np.asarray(self.action == np.arange(1, len(self.action_names))[:, None], dtype=np.float64)
+
+    @cached_property
+    def weight(self) -> Floats:
+        """I · p̃(A)/p(A) · the weight of the future."""
+        chosen = np.take_along_axis(self.numerator, self.action[None], axis=0)[0]
+        return np.asarray(self.available * chosen / self.taken * self.future)
+
+    @property
+    def effect_names(self) -> tuple[str, ...]:
+        """Of the effect's coefficients: the moderators', for each action when there are several."""
+        if len(self.action_names) == 2:
+            return self.moderator_names
+        return tuple(f"{action}: {name}" for action in self.action_names[1:] for name in self.moderator_names)
+
+    @cached_property
+    def reasons(self) -> dict[str, Mask]:
+        """Why rows do not count: every row under the first reason that applies."""
+        reasons = {
+            "not available": ~self.available,
+            f"no decision point {self.analysis.lag} later": ~self.later,
+            "treated between decision and outcome": self.future == 0,
+            OUTCOME_MISSING: np.isnan(self.outcome),
+        }
+        for names, values in ((self.moderator_names, self.moderators), (self.control_names, self.controls)):
+            reasons |= {f"'{name}' missing": np.isnan(values[j]) for j, name in enumerate(names)}
+        settled = np.zeros(len(self), dtype=bool)
+        for name, applies in reasons.items():
+            reasons[name] = applies & ~settled
+            settled |= applies
+        return {name: applies for name, applies in reasons.items() if applies.any()}
+
+    @cached_property
+    def counted(self) -> Mask:
+        """Rows that no reason leaves out."""
+        return np.asarray(~np.any([np.zeros(len(self), dtype=bool), *self.reasons.values()], axis=0))
+
+    @cached_property
+    def counted_only(self) -> ExcursionBatch:
+        return self.take(self.counted)
+
+
+def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -> ExcursionBatch:
+    """The named columns of a pandas, polars or Arrow frame, sorted and checked."""
+    moderators = parse_terms(analysis.moderators)
+    controls = parse_terms(analysis.controls)
+    present = list(getattr(frame, "column_names", getattr(frame, "columns", ())))
+    variables = list(dict.fromkeys(name for term in (*moderators, *controls) for name in _split_product(term, present)))
+    defined = analysis.defined_missing
+    for name in defined:
+        if name not in (analysis.outcome, *variables):
+            raise InputError(f"missing_as names '{name}', which is neither the outcome nor a moderator or control")
+    reader = _Reader.of_frame(frame, analysis, variables, name_row)
+    order = reader.order
+    read = {name: reader.read_variable(name, defined.get(name, np.nan)) for name in variables}
+    moderator_names, f = _make_design(moderators, read, len(order.row))
+    control_names, g = _make_design(controls, read, len(order.row))
+    available = reader.read_available()
+    action, names = reader.read_actions(available)
+    probabilities = reader.read_probabilities(available, action, names)
+    taken = np.take_along_axis(probabilities, action[None], axis=0)[0]
+    measured = reader.read_numbers(analysis.outcome)
+    order.problems.raise_any()
+    order.refuse(np.isinf(measured), analysis.outcome, "the outcome is not finite", "correct it or leave it empty (missing)")
+    outcome = np.where(np.isnan(measured), defined.get(analysis.outcome, np.nan), measured)
+    offset = analysis.offset
+    if analysis.transform != "none":
+        outside = outcome < 0 if offset is None else outcome + offset <= 0
+        remedy = "correct the value, or choose another transform"
+        order.refuse(outside, analysis.outcome, f"{{:g}} has no {analysis.transform}", remedy, outcome)
+        outcome = np.sqrt(outcome) if offset is None else np.log(outcome + offset)
+    later, moved = _find_later(order.person, analysis.lag)
+    future = np.ones(len(action))
+    if analysis.future == "none":
+        for step in range(1, analysis.lag + 1):
+            exists, between = _find_later(order.person, step)
+            future *= np.where(exists, (action[between] == 0) / taken[between], 1.0)
+    return ExcursionBatch(
+        analysis=analysis,
+        order=order,
+        available=available,
+        action=action,
+        probabilities=probabilities,
+        numerator=reader.read_numerator(available, len(names)),
+        outcome=np.where(later, outcome[moved], np.nan),
+        observed=later & ~np.isnan(measured[moved]),
+        later=later,
+        future=future,
+        moderators=f,
+        controls=g,
+        moderator_names=moderator_names,
+        control_names=control_names,
+        action_names=names,
+    )
+
+
+def _find_later(person: Codes, lag: int) -> tuple[Mask, Codes]:
+    """Whether the same participant has a row `lag` later, and which it is."""
+    moved = np.minimum(np.arange(len(person)) + lag, len(person) - 1)
+    return (np.arange(len(person)) + lag < len(person)) & (person[moved] == person), moved
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """The columns of a frame by their roles, each read in the order of the rows."""
+
+    analysis: Analysis
+    columns: dict[str, LogColumn]
+    order: RowOrder
+
+    @classmethod
+    def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> _Reader:
+        names = list(dict.fromkeys([*analysis.role_columns, *variables]))
+        layout = LogLayout(analysis.participant, analysis.time, tuple(names))
+        also = AVAILABLE_OR_NOT if analysis.available is None else None
+        rows = LogTable.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, name_row)
+        problems = Problems(name_row, lambda row: rows.participants[rows.participant_index[row]].item())
+        columns = {name: rows.column(name, problems) for name in names}
+        time = columns[analysis.time].times()
+        row = np.lexsort((time, rows.participant_index))
+        treatments, codes = columns[analysis.treatment].distinct()
+        sent = np.array([text.lower() not in (*NO, "nothing") for text in treatments] + [False])[codes]
+        unnamed = find_unnamed_availability(rows.table, names, sent.astype(np.float64))
+        order = RowOrder(rows.participants, rows.participant_index[row], row, problems, unnamed)
+        again = np.zeros(len(row), dtype=bool)
+        again[1:] = (np.diff(order.person) == 0) & (time[row[1:]] == time[row[:-1]])
+        problem = "a second decision point at the same time"
+        order.refuse(again, analysis.time, problem, "drop the duplicate or correct its time")
+        return cls(analysis, columns, order)
+
+    def read_numbers(self, name: str) -> Floats:
+        return np.asarray(self.columns[name].numbers()[self.order.row])
+
+    def read_variable(self, name: str, missing_as: float) -> Variable:
+        """Numbers as they are; text as one 0/1 line for every level but the first in the alphabet."""
+        column = self.columns[name]
+        if not column.is_text:
+            labels: tuple[str, ...] = (name,)
+            values = column.numbers()[None]
+        else:
+            texts, indices = column.distinct()
+            levels = sorted(texts)
+            if len(levels) < 2:
+                raise InputError(
+                    f"column '{name}' holds one value only ({levels}); a category needs two levels", column=name
+                )
+            labels = tuple(f"{name}={level}" for level in levels[1:])
+            coded = np.stack([indices == texts.index(level) for level in levels[1:]]).astype(np.float64)
+            values = np.where(indices < 0, np.nan, coded)
+        return labels, np.where(np.isnan(values), missing_as, values)[:, self.order.row]
+
+    def read_available(self) -> Mask:
+        name = self.analysis.available
+        if name is None:
+            return np.ones(len(self.order.row), dtype=bool)
+        values = self.columns[name].yes_no()[self.order.row]
+        self.order.problems.raise_any(name)
+        self.order.refuse(np.isnan(values), name, "availability is missing", "write 1 (available) or 0 (not available)")
+        return np.asarray(values == 1)
+
+    def read_actions(self, available: Mask) -> tuple[Codes, tuple[str, ...]]:
+        """Codes, 0 where nobody was available, and the names of the actions."""
+        analysis = self.analysis
+        name = analysis.treatment
+        given = tuple(analysis.actions or ())
+        column = self.columns[name]
+        values = column.actions(given or ("nothing", "treatment")) if column.is_text else column.numbers()
+        values = values[self.order.row]
+        self.order.problems.raise_any(name)
+        problem = "the treatment is missing at an available row"
+        self.order.refuse(available & np.isnan(values), name, problem, "fill it in, or mark the row not available")
+        values = np.where(available, values, 0.0)
+        # Only the probability of the action taken leaves open how many treatments there are.
+        open_ended = analysis.probability_of == "action taken"
+        known = len(given) or max(len(analysis.probability_columns) + 1, int(values.max()) + 1 if open_ended else 2)
+        wrong = (values != np.floor(values)) | (values < 0) | (values >= known)
+        problem = "treatment {:g} is not one of " + f"0 to {known - 1}"
+        self.order.refuse(wrong, name, problem, "correct it, or declare actions", values)
+        present = np.unique(values[available])
+        if len(present) < 2:
+            only = f"treatment is {present[0]:g} at every available row" if len(present) else "no row is available"
+            raise InputError(
+                f"column '{name}': {only}, so there is nothing to compare; include rows of both arms", column=name
+            )
+        names = given or ("nothing", *(["treatment"] if known == 2 else map(str, range(1, known))))
+        return values.astype(np.int64), names
+
+    def read_probabilities(self, available: Mask, action: Codes, names: tuple[str, ...]) -> Floats:
+        """(actions, rows): of every action, NaN where the log does not say it."""
+        analysis = self.analysis
+        remedy = "log the randomisation probability; where somebody could not be treated, the row is not available"
+        sources = analysis.probability_columns or ["probability"]
+        values = [self.read_numbers(name) for name in analysis.probability_columns]
+        if isinstance(analysis.probability, int | float):
+            values = [np.full(len(available), float(analysis.probability))]
+        outside = "the probability is {:g} at an available row, where both must be possible"
+        for name, column in zip(sources, values, strict=True):
+            missing = available & np.isnan(column)
+            self.order.refuse(missing, name, "the probability is missing at an available row", remedy)
+            self.order.refuse(available & ((column <= 0) | (column >= 1)), name, outside, remedy, column)
+        if analysis.probability_of is None and isinstance(analysis.probability, str):
+            require_reading(action[available], values[0][available], actions=names, column=analysis.probability)
+        if analysis.probability_of == "action taken":
+            probabilities = np.ones((len(names), len(available)))
+            spread = spread_probabilities(action[available], values[0][available], len(names))
+            probabilities[:, available] = spread.T
+        elif len(values) != len(names) - 1:
+            raise InputError(
+                f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got "
+                f"{analysis.probability_columns or analysis.probability}"
+            )
+        else:
+            probabilities = np.stack([1 - np.sum(values, axis=0), *values])
+        nothing_left = available & (probabilities[0] <= 0)
+        self.order.refuse(nothing_left, sources[0], "the probabilities leave nothing for no treatment", remedy)
+        # Where nobody can be treated, nothing is certain.
+        return np.where(available, probabilities, (np.arange(len(names)) == 0).astype(np.float64)[:, None])
+
+    def read_numerator(self, available: Mask, actions: int) -> Floats:
+        """(actions, rows): p̃ of every action."""
+        given = self.analysis.numerator
+        remedy = "a numerator is a probability of treatment strictly between 0 and 1"
+        if isinstance(given, str):
+            if actions > 2:
+                raise InputError("with several treatments the numerator is a number for each, not a column")
+            column = self.read_numbers(given)
+            wrong = available & ~((column > 0) & (column < 1))
+            self.order.refuse(wrong, given, "the numerator is {:g}", remedy, column)
+            column = np.where(available, column, 0.5)
+            return np.stack([1 - column, column])
+        shares = np.full(actions - 1, 1 / actions) if given is None else np.atleast_1d(np.asarray(given, dtype=np.float64))
+        if shares.shape != (actions - 1,) or not ((shares > 0).all() and shares.sum() < 1):
+            raise InputError(
+                f"numerator is {given!r} for {actions - 1} treatment(s); {remedy}, one for each, below 1 in sum"
+            )
+        return np.repeat(np.concatenate([[1 - shares.sum()], shares])[:, None], len(available), axis=1)
+
+
+def check_validity(batch: ExcursionBatch, *, binary: bool, distal: bool) -> None:
+    """Refuse rows about which the estimator cannot say anything."""
+    counted = batch.counted_only
+    if not len(counted):
+        counts = ", ".join(f"{applies.sum()} {name}" for name, applies in batch.reasons.items())
+        raise InputError(f"no row counts ({counts}); look at these columns first")
+    absent = [name for code, name in enumerate(batch.action_names) if code not in counted.action]
+    if absent:
+        raise InputError(f"no row with {absent} counts, so there is nothing to compare; include rows of every action")
+    column = batch.analysis.outcome
+    if np.ptp(counted.outcome) == 0:
+        raise InputError(
+            f"the outcome '{column}' is {counted.outcome[0]:g} in every row that counts, so there is no effect to "
+            "estimate; check the column, its range and its missing values",
+            column=column,
+        )
+    if binary:
+        wrong = ~np.isin(counted.outcome, (0.0, 1.0))
+        remedy = "a relative risk needs 0 or 1 (or choose the estimator 'wcls')"
+        counted.order.refuse(wrong, column, "the outcome is {:g}", remedy, counted.outcome)
+    if distal:
+        if batch.analysis.lag:
+            raise InputError("a distal outcome has no lag; leave lag at 0")
+        outcome = batch.outcome
+        expected = outcome[np.flatnonzero(np.diff(batch.person, prepend=-1))][batch.person]
+        differs = ~((outcome == expected) | (np.isnan(outcome) & np.isnan(expected)))
+        remedy = "a distal outcome is one number for a participant, repeated on every row"
+        batch.order.refuse(differs, column, "{:g} differs from the participant's first row", remedy, outcome)
+    name = batch.analysis.numerator
+    if isinstance(name, str):
+        # Rows with the same moderators must have the same p̃: else the weights change the estimand.
+        rows = np.lexsort(counted.moderators)
+        same = (np.diff(counted.moderators[:, rows]) == 0).all(axis=0)
+        wrong = np.zeros(len(counted), dtype=bool)
+        wrong[rows[1:][same & (np.abs(np.diff(counted.numerator[1, rows])) > 1e-9)]] = True
+        moderators = [term for term in counted.moderator_names if term != INTERCEPT]
+        problem = f"the numerator is {{:g}} where another row with the same moderators {moderators} has another value"
+        remedy = "a numerator may depend on the moderators only: add what it depends on to them, or give a number"
+        counted.order.refuse(wrong, name, problem, remedy, counted.numerator[1])
+
+
+def check_uncertainty(batch: ExcursionBatch, errors: Floats) -> None:
+    """Refuse an effect without a standard error: participants with one and the same effect say nothing about its spread."""
+    counted = batch.counted_only
+    largest = np.tile(np.abs(counted.moderators).max(axis=1), len(counted.action_names) - 1)
+    if not (errors * largest > CERTAIN * counted.outcome.std()).all():
+        raise InputError(
+            f"the {len(np.unique(counted.person))} participants that count show exactly the same effect, so its uncertainty "
+            f"cannot be estimated; check the column '{counted.analysis.outcome}', or wait for more decision points"
+        )
+
+
+def check_randomisation(batch: ExcursionBatch) -> None:
+    """Refuse probabilities that were not used, and moderators or controls that follow the action."""
+    drawn = batch.take(batch.available)
+    column = "', '".join(batch.analysis.probability_columns) or "probability"
+    reading = batch.analysis.probability_of or "sending"
+    names = batch.action_names
+    probabilities = drawn.probabilities
+    weights = MeanWeights.of_rows(drawn.action, probabilities.T, drawn.person, actions=names, given=reading, column=column)
+    problem = weights.problem()
+    if problem is not None:
+        raise InputError(problem, column=column)
+    variables = dict(zip((*drawn.control_names, *drawn.moderator_names), (*drawn.controls, *drawn.moderators), strict=True))
+    for code in range(1, len(names)):
+        # Where an action's probability is known only when it was taken, the other rows cannot be compared.
+        if np.isnan(probabilities[code]).any():
+            continue
+        for imbalance in find_imbalances(drawn.action == code, probabilities[code], variables, drawn.person):
+            if imbalance.is_unsafe:
+                raise InputError(
+                    f"'{imbalance.variable}' differs between rows with and without '{names[code]}' more than randomisation "
+                    f"allows (p < {FALSE_ALARMS:g}): it is known only after the decision, or the probabilities are not "
+                    "those that were used; name a variable that was known before, or give the probabilities that were used",
+                    column=imbalance.variable,
+                )

@@ -1,121 +1,172 @@
-"""The registry of estimators: weighted and centred least squares, EMEE, EMEE2 and the distal DCEE; and robust losses.
+"""The estimators as estimating functions, the solver that they share, and robust losses.
+
+Every estimator solves Σ ψ_t(θ) = 0 with ψ_t = D_t r_t(θ), a multiplier D_t ∈ ℝᵈ and a scalar residual r_t for each decision
+point. With R_t = −∂r_t/∂θ the derivative is A = Σ D_t R_tᵀ and Newton's step A⁻¹ Σ D_t r_t. Mancl and DeRouen's correction
+replaces a participant's score u_i = Σ D_t r_t by (I − S_i A⁻¹)⁻¹ u_i, S_i = Σ D_t L_tᵀ, L_t the slope of the fitted mean: a
+participant pulls the fit towards their own outcomes, and their residuals are too small by that much. So a participant's
+influence is (A − S_i)⁻¹ u_i, and no matrix is larger than d × d.
 
 A row's f holds the moderators and g the controls, both with an intercept; A is the action, p̃ the numerator probability,
 I availability, W = I · p̃(A)/p(A) · (weight of the future at a lag).
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
 
-from surefoot.effects.analysis import Floats
-from surefoot.effects.estimating_equations import Estimate, EstimatingEquation, Evaluation, find_root, solve
-from surefoot.effects.excursion_batch import ExcursionBatch
+from surefoot.effects.analysis import ExcursionBatch, Floats
 from surefoot.errors import InputError, did_you_mean
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
 
-STEPS = 500
+NEWTON_STEPS = 200
+WEIGHTING_STEPS = 500
+TOLERANCE = 1e-13
+BLOCK_ROWS = 1 << 14
+"""Rows that are evaluated at a time: they stay in the processor's cache."""
+SINGULAR = 1e-11
+"""A matrix whose reciprocal condition number, columns scaled alike, is below this has no trustworthy inverse."""
 Influence = Callable[[Floats], tuple[Floats, Floats]]
 """ψ and ψ′ of residuals."""
 
 
-@dataclass(frozen=True)
-class Estimator:
-    """One line of the registry."""
+class Evaluation(NamedTuple):
+    """ψ = D r of a block of rows at one θ, and its derivative −D Rᵀ."""
 
-    label: str
-    estimand: str
-    binary: bool
-    """Whether the outcome must be 0 or 1, and the effect is a log relative risk."""
-    estimate: Callable[[ExcursionBatch], Estimate]
-    distal: bool = False
-    """Whether a participant has one outcome, at the end."""
+    multiplier: Floats
+    """D, (d, rows)."""
+    residual: Floats
+    """r, (rows,)."""
+    slope: Floats
+    """R, (d, rows)."""
+    leverage_slope: Floats
+    """L, (d, rows); R unless an estimator says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
-class _JointDesign:
-    """The rows that count, with standardised moderators and controls, for equations of both.
-
-    Years and clock times are then no more trouble to the solver than other numbers.
-    """
+class EstimatingFunction:
+    """ψ at the rows that count, in standardised columns: years are then no more trouble to the solver than other numbers."""
 
     batch: ExcursionBatch
+    """The rows that count, sorted by participant, with standardised moderators and controls."""
+    names: tuple[str, ...]
+    """Of the coefficients: those of controls that are estimated jointly, then those of the effect."""
+    evaluate: Callable[[Floats, slice], Evaluation]
+    start: Floats
     back: Floats
-    """B: standardised columns (controls, then moderators of every action) = B · columns."""
-    treated: Floats
-    """1{A = k} for every action but nothing, (actions − 1, rows)."""
-
-    @classmethod
-    def of_batch(cls, batch: ExcursionBatch) -> _JointDesign:
-        counted = batch.counted_only
-        moderators = _find_standardiser(counted.moderators)
-        controls = _find_standardiser(counted.controls)
-        treatments = len(batch.action_names) - 1
-        return cls(
-            replace(counted, moderators=moderators @ counted.moderators, controls=controls @ counted.controls),
-            block_diag(controls, *[moderators] * treatments),
-            (counted.action == np.arange(1, treatments + 1)[:, None]).astype(np.float64),
-        )
+    """B: standardised columns = B · columns."""
+    nuisance_names: tuple[str, ...]
+    nuisance: Floats | None = None
+    """Coefficients of a first stage, where the controls are not estimated jointly."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return (*self.batch.control_names, *(f"treatment × {name}" for name in self.batch.effect_names))
+    def controls(self) -> int:
+        """How many of the coefficients belong to controls."""
+        return 0 if self.nuisance is not None else len(self.nuisance_names)
 
-    def cross_moderators(self, factors: Floats, rows: slice) -> Floats:
-        """(actions − 1, rows) ⊗ f, action by action."""
-        f = self.batch.moderators[:, rows]
-        return (factors[:, rows][:, None] * f).reshape(-1, f.shape[1])
 
-    def solve(self, evaluate: Callable[[Floats, slice], Evaluation], start: Floats) -> Estimate:
-        """Controls and effect from one equation, in the columns' own units."""
-        estimate = solve(EstimatingEquation(self.names, evaluate, start), self.batch.order, self.back)
-        q = len(self.batch.control_names)
-        return replace(estimate, controls=q, nuisance_names=self.batch.control_names, nuisance=estimate.theta[:q])
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The root of an estimating function, in the columns' own units."""
 
-    def evaluate_linear(self, influence: Influence | None = None) -> Callable[[Floats, slice], Evaluation]:
-        """Σ W Xᵀ ψ(Y − Xθ), X = [g, (1{A = k} − p̃_k) f]; without ψ weighted and centred least squares."""
-        batch = self.batch
-        weight = batch.weight
-        centred = self.treated - batch.numerator[1:]
+    function: EstimatingFunction
+    theta: Floats
+    plain: Floats
+    """Covariance of `theta`."""
+    corrected: Floats
+    """The same, corrected for small samples."""
+    people: int
 
-        def evaluate(theta: Floats, rows: slice) -> Evaluation:
-            design = np.concatenate([batch.controls[:, rows], self.cross_moderators(centred, rows)])
-            residual = batch.outcome[rows] - theta @ design
-            slope = design
-            if influence is not None:
-                residual, derivative = influence(residual)
-                slope = derivative * design
-            return Evaluation(weight[rows] * design, residual, slope, slope)
 
-        return evaluate
+def solve(function: EstimatingFunction) -> Estimate:
+    """The root, and its covariance with and without the correction for small samples."""
+    person = function.batch.person
+    starts = np.flatnonzero(np.diff(person, prepend=-1))
+    size = len(function.start)
+    names = ", ".join(function.names)
+    if len(starts) <= size:
+        raise InputError(
+            f"{len(starts)} participants are too few for {size} coefficients ({names}); "
+            "name fewer moderators and controls, or wait for more participants"
+        )
+    first = np.unique(np.searchsorted(starts, np.arange(0, len(person), BLOCK_ROWS)))
+    edges = np.append(starts, len(person))
+    pairs = itertools.pairwise([*first[first < len(starts)].tolist(), len(starts)])
+    blocks = [(slice(a, b), slice(edges[a], edges[b])) for a, b in pairs]
+    theta = find_root(function, [rows for _, rows in blocks])
+    bread = np.zeros((size, size))
+    scores = np.empty((len(starts), size))
+    leverage = np.empty((len(starts), size, size))
+    for people, rows in blocks:
+        evaluation = function.evaluate(theta, rows)
+        begins = starts[people] - rows.start
+        bread += evaluation.multiplier @ evaluation.slope.T
+        scores[people] = np.add.reduceat(evaluation.multiplier * evaluation.residual, begins, axis=1).T
+        for j in range(size):
+            products = evaluation.multiplier[j] * evaluation.leverage_slope
+            leverage[people, j] = np.add.reduceat(products, begins, axis=1).T
+    remainder = np.eye(size) - leverage @ np.linalg.inv(bread)
+    alone = np.flatnonzero(np.linalg.cond(remainder) > 1 / SINGULAR)
+    if alone.size:
+        participant = function.batch.order.participants[person[starts[alone[0]]]].item()
+        raise InputError(
+            f"participant {participant!r} alone decides a coefficient of {names}, so its uncertainty "
+            "cannot be estimated; name fewer moderators and controls",
+            participant=participant,
+        )
+    back = function.back
+    plain = np.linalg.solve(bread, scores.T).T @ back
+    corrected = np.linalg.solve(bread, np.linalg.solve(remainder, scores[:, :, None])[:, :, 0].T).T @ back
+    return Estimate(function, back.T @ theta, plain.T @ plain, corrected.T @ corrected, len(starts))
 
-    def solve_log_linear(self, moved: Floats, centred: Floats, weight: Floats, *, of_fitted_mean: bool) -> Estimate:
-        """Σ weight (e^(−moved fᵀβ) Y − e^(gᵀα)) [g; centred f] = 0, from α₀ = log of the mean outcome.
 
-        With `of_fitted_mean` the leverage is that of e^(gᵀα + moved fᵀβ), times the e^(−moved fᵀβ) that is left out of the
-        multiplier.
-        """
-        batch = self.batch
-        q = len(batch.control_names)
-        mean = np.average(batch.outcome, weights=weight)
-        if not 0 < mean < 1:
-            raise InputError(f"the outcome is {mean:g} at every row that counts; a relative risk needs both 0 and 1")
+def find_root(function: EstimatingFunction, blocks: Sequence[slice]) -> Floats:
+    """Newton's method; a step that makes the equations worse is halved."""
 
-        def evaluate(theta: Floats, rows: slice) -> Evaluation:
-            g = batch.controls[:, rows]
-            f = self.cross_moderators(moved, rows)
-            base = np.exp(theta[:q] @ g)
-            removed = np.exp(-(theta[q:] @ f)) * batch.outcome[rows]
-            multiplier = weight[rows] * np.concatenate([g, self.cross_moderators(centred, rows)])
-            slope = np.concatenate([base * g, removed * f])
-            leverage = np.concatenate([base * g, base * f]) if of_fitted_mean else slope
-            return Evaluation(multiplier, removed - base, slope, leverage)
+    def sum_blocks(theta: Floats) -> tuple[Floats, Floats]:
+        """Σ D r and Σ D Rᵀ."""
+        score = np.zeros(len(theta))
+        bread = np.zeros((len(theta), len(theta)))
+        for rows in blocks:
+            evaluation = function.evaluate(theta, rows)
+            score += evaluation.multiplier @ evaluation.residual
+            bread += evaluation.multiplier @ evaluation.slope.T
+        return score, bread
 
-        return self.solve(evaluate, np.array([np.log(mean), *np.zeros(len(self.names) - 1)]))
+    theta = function.start
+    score, bread = sum_blocks(theta)
+    for _ in range(NEWTON_STEPS):
+        _refuse_singular(bread, function.names)
+        step = np.linalg.solve(bread, score)
+        size = np.linalg.norm(score)
+        if np.abs(step).max() <= TOLERANCE * (1 + np.abs(theta).max()):
+            return np.asarray(theta + step)
+        for _ in range(30):
+            with np.errstate(over="ignore", invalid="ignore"):
+                score, bread = sum_blocks(theta + step)
+            # At the root rounding decides; a step that small is taken in any case.
+            if np.linalg.norm(score) <= size or np.abs(step).max() <= 1e-9 * (1 + np.abs(theta).max()):
+                break
+            step = step / 2
+        theta = theta + step
+    raise InputError(
+        f"the estimating equations for {', '.join(function.names)} have no root that could be found; perhaps the outcome "
+        "hardly varies under one action: name fewer moderators and controls"
+    )
+
+
+def _refuse_singular(bread: Floats, names: tuple[str, ...]) -> None:
+    scale = np.sqrt(np.abs(np.diagonal(bread)))
+    if not (np.isfinite(bread).all() and (scale > 0).all()):
+        zero = [name for name, size in zip(names, scale, strict=True) if not size > 0]
+        raise InputError(f"{zero or list(names)} cannot be estimated: it never varies among the rows that count")
+    _, values, vectors = np.linalg.svd(bread / np.outer(scale, scale))
+    if values[-1] < SINGULAR * values[0]:
+        tied = [name for name, weight in zip(names, vectors[-1], strict=True) if abs(weight) > 1e-3]
+        raise InputError(f"{tied} say the same among the rows that count, so no effect of each exists; name fewer of them")
 
 
 def _find_standardiser(columns: Floats) -> Floats:
@@ -129,56 +180,107 @@ def _find_standardiser(columns: Floats) -> Floats:
     return standardiser
 
 
-def estimate_wcls(batch: ExcursionBatch) -> Estimate:
-    """Weighted and centred least squares: θ̂ = (Σ XᵀWX)⁻¹ Σ XᵀWY."""
-    design = _JointDesign.of_batch(batch)
-    return design.solve(design.evaluate_linear(), np.zeros(len(design.names)))
+def _standardise(batch: ExcursionBatch) -> tuple[ExcursionBatch, tuple[str, ...], Floats]:
+    """The rows that count with standardised columns, the names of all coefficients, and B."""
+    counted = batch.counted_only
+    moderators = _find_standardiser(counted.moderators)
+    controls = _find_standardiser(counted.controls)
+    scaled = replace(counted, moderators=moderators @ counted.moderators, controls=controls @ counted.controls)
+    names = (*batch.control_names, *(f"treatment × {name}" for name in batch.effect_names))
+    return scaled, names, block_diag(controls, *[moderators] * (len(batch.action_names) - 1))
 
 
-def estimate_emee(batch: ExcursionBatch) -> Estimate:
-    """EMEE: Σ W e^(−A fᵀβ) (Y − e^(gᵀα + A fᵀβ)) [g; (A − p̃) f] = 0."""
-    design = _JointDesign.of_batch(batch)
-    centred = design.treated - design.batch.numerator[1:]
-    return design.solve_log_linear(design.treated, centred, design.batch.weight, of_fitted_mean=True)
+def _cross(factors: Floats, moderators: Floats) -> Floats:
+    """(actions − 1, rows) ⊗ f, action by action."""
+    return (factors[:, None] * moderators).reshape(-1, moderators.shape[1])
 
 
-def estimate_emee2(batch: ExcursionBatch) -> Estimate:
-    """EMEE2: Σ I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f] = 0, without weights."""
+def make_linear(batch: ExcursionBatch, influence: Influence | None = None) -> EstimatingFunction:
+    """W Xᵀ ψ(Y − Xθ), X = [g, (1{A = k} − p̃_k) f]; without ψ weighted and centred least squares."""
+    scaled, names, back = _standardise(batch)
+    weight = scaled.weight
+    centred = scaled.treated - scaled.numerator[1:]
+
+    def evaluate(theta: Floats, rows: slice) -> Evaluation:
+        design = np.concatenate([scaled.controls[:, rows], _cross(centred[:, rows], scaled.moderators[:, rows])])
+        residual = scaled.outcome[rows] - theta @ design
+        slope = design
+        if influence is not None:
+            residual, derivative = influence(residual)
+            slope = derivative * design
+        return Evaluation(weight[rows] * design, residual, slope, slope)
+
+    return EstimatingFunction(scaled, names, evaluate, np.zeros(len(names)), back, batch.control_names)
+
+
+def make_emee(batch: ExcursionBatch) -> EstimatingFunction:
+    """EMEE: W e^(−A fᵀβ) (Y − e^(gᵀα + A fᵀβ)) [g; (A − p̃) f]."""
+    return _make_log_linear(batch, weighted=True)
+
+
+def make_emee2(batch: ExcursionBatch) -> EstimatingFunction:
+    """EMEE2: I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f], without weights."""
     _require_two_actions(batch, "emee2", "emee")
-    design = _JointDesign.of_batch(batch)
-    shift = (design.batch.action - _find_send_probability(design.batch))[None]
-    return design.solve_log_linear(shift, shift, design.batch.future, of_fitted_mean=False)
+    return _make_log_linear(batch, weighted=False)
 
 
-def estimate_dcee(batch: ExcursionBatch) -> Estimate:
-    """Linear DCEE: β = (Σ ffᵀ)⁻¹ Σ I (−1)^(1−A)/p(A) (Y − (1 − p) μ₁ − p μ₀) f over all rows; μ_a = gᵀα_a by least squares.
+def _make_log_linear(batch: ExcursionBatch, *, weighted: bool) -> EstimatingFunction:
+    """weight (e^(−moved fᵀβ) Y − e^(gᵀα)) [g; centred f], from α₀ = log of the mean outcome.
+
+    With weights the leverage is that of the fitted mean e^(gᵀα + moved fᵀβ), times the e^(−moved fᵀβ) that the multiplier
+    leaves out.
+    """
+    scaled, names, back = _standardise(batch)
+    weight = scaled.weight if weighted else scaled.future
+    moved = scaled.treated if weighted else scaled.treated - scaled.send_probability
+    centred = moved - scaled.numerator[1:] if weighted else moved
+    q = len(scaled.control_names)
+    mean = np.average(scaled.outcome, weights=weight)
+    if not 0 < mean < 1:
+        raise InputError(f"the outcome is {mean:g} at every row that counts; a relative risk needs both 0 and 1")
+
+    def evaluate(theta: Floats, rows: slice) -> Evaluation:
+        g = scaled.controls[:, rows]
+        f = _cross(moved[:, rows], scaled.moderators[:, rows])
+        base = np.exp(theta[:q] @ g)
+        removed = np.exp(-(theta[q:] @ f)) * scaled.outcome[rows]
+        multiplier = weight[rows] * np.concatenate([g, _cross(centred[:, rows], scaled.moderators[:, rows])])
+        slope = np.concatenate([base * g, removed * f])
+        leverage = np.concatenate([base * g, base * f]) if weighted else slope
+        return Evaluation(multiplier, removed - base, slope, leverage)
+
+    start = np.array([np.log(mean), *np.zeros(len(names) - 1)])
+    return EstimatingFunction(scaled, names, evaluate, start, back, batch.control_names)
+
+
+def make_dcee(batch: ExcursionBatch) -> EstimatingFunction:
+    """Linear DCEE: (I (−1)^(1−A)/p(A) (Y − (1 − p) μ₁ − p μ₀) − fᵀβ) f over all rows; μ_a = gᵀα_a by least squares.
 
     The arms' regressions do not enter the covariance: with known probabilities the estimating function does not depend on
     them to first order.
     """
     _require_two_actions(batch, "dcee", "wcls")
     treated = batch.action == 1
-    p = _find_send_probability(batch)
-    f = batch.moderators
+    p = batch.send_probability
     g = batch.controls
-    known = ~(np.isnan(batch.outcome) | np.isnan(f).any(axis=0))
+    known = ~(np.isnan(batch.outcome) | np.isnan(batch.moderators).any(axis=0))
     complete = known & ~np.isnan(g).any(axis=0)
     arms = [fit_least_squares(g[:, complete & arm], batch.outcome[complete & arm]) for arm in (~treated, treated)]
-    rows = known & (complete | ~batch.available)
     expected = np.nan_to_num((1 - p) * (arms[1] @ g) + p * (arms[0] @ g))
     contrast = batch.available * np.where(treated, 1.0, -1.0) / batch.taken * (batch.outcome - expected)
-    back = _find_standardiser(f[:, rows])
-    design = back @ f[:, rows]
+    rows = known & (complete | ~batch.available)
     target = contrast[rows]
+    counted = batch.take(rows)
+    back = _find_standardiser(counted.moderators)
+    design = back @ counted.moderators
 
     def evaluate(theta: Floats, block: slice) -> Evaluation:
         columns = design[:, block]
         return Evaluation(columns, target[block] - theta @ columns, columns, columns)
 
-    equation = EstimatingEquation(batch.effect_names, evaluate, np.zeros(len(design)))
     names = tuple(f"{action}: {name}" for action in batch.action_names for name in batch.control_names)
-    estimate = solve(equation, batch.order.take(rows), back)
-    return replace(estimate, nuisance_names=names, nuisance=np.concatenate(arms), is_corrected=False)
+    start = np.zeros(len(design))
+    return EstimatingFunction(counted, batch.effect_names, evaluate, start, back, names, np.concatenate(arms))
 
 
 def fit_least_squares(design: Floats, outcome: Floats) -> Floats:
@@ -186,10 +288,6 @@ def fit_least_squares(design: Floats, outcome: Floats) -> Floats:
     scaling = _find_standardiser(design)
     scaled = scaling @ design
     return np.asarray(scaling.T @ np.linalg.lstsq(scaled @ scaled.T, scaled @ outcome, rcond=None)[0])
-
-
-def _find_send_probability(batch: ExcursionBatch) -> Floats:
-    return np.where(batch.action == 1, batch.taken, 1 - batch.taken)
 
 
 def _require_two_actions(batch: ExcursionBatch, name: str, other: str) -> None:
@@ -201,11 +299,24 @@ def _require_two_actions(batch: ExcursionBatch, name: str, other: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Estimator:
+    """One line of the registry."""
+
+    label: str
+    estimand: str
+    make: Callable[[ExcursionBatch], EstimatingFunction]
+    binary: bool = False
+    """Whether the outcome must be 0 or 1, and the effect is a log relative risk."""
+    distal: bool = False
+    """Whether a participant has one outcome, at the end; its published covariance is not corrected for small samples."""
+
+
 ESTIMATORS = {
-    "wcls": Estimator("weighted and centred least squares", "difference of means", False, estimate_wcls),
-    "emee": Estimator("EMEE", "log relative risk", True, estimate_emee),
-    "emee2": Estimator("EMEE2", "log relative risk", True, estimate_emee2),
-    "dcee": Estimator("linear DCEE", "difference of means", False, estimate_dcee, distal=True),
+    "wcls": Estimator("weighted and centred least squares", "difference of means", make_linear),
+    "emee": Estimator("EMEE", "log relative risk", make_emee, binary=True),
+    "emee2": Estimator("EMEE2", "log relative risk", make_emee2, binary=True),
+    "dcee": Estimator("linear DCEE", "difference of means", make_dcee, distal=True),
 }
 
 
@@ -234,11 +345,10 @@ def estimate_robustly(batch: ExcursionBatch, loss: str) -> Estimate:
             "what a robust fit left over and analysing the rest is refused: whether a row is left out depends on the "
             "outcome, and so on treatment"
         )
-    design = _JointDesign.of_batch(batch)
-    evaluate = design.evaluate_linear()
-    all_rows = slice(0, len(design.batch))
-    theta = find_root(EstimatingEquation(design.names, evaluate, np.zeros(len(design.names))), [all_rows])
-    rows = evaluate(theta, all_rows)
+    plain = make_linear(batch)
+    all_rows = slice(0, len(plain.batch))
+    theta = find_root(plain, [all_rows])
+    rows = plain.evaluate(theta, all_rows)
     scale = MAD_TO_STANDARD_DEVIATION * np.median(np.abs(rows.residual - np.median(rows.residual)))
     if scale == 0:
         raise InputError("more than half of the residuals are equal: there is no robust scale; leave the robust losses out")
@@ -249,7 +359,7 @@ def estimate_robustly(batch: ExcursionBatch, loss: str) -> Estimate:
 
     # Least squares with weights ψ(r)/r descend for every loss, where Newton's steps may not.
     residual = rows.residual
-    for _ in range(STEPS):
+    for _ in range(WEIGHTING_STEPS):
         value, _ = influence(residual)
         multiplier = rows.multiplier * np.divide(value, residual, out=np.ones_like(value), where=residual != 0)
         step = np.linalg.solve(multiplier @ rows.slope.T, multiplier @ residual)
@@ -257,4 +367,4 @@ def estimate_robustly(batch: ExcursionBatch, loss: str) -> Estimate:
         residual = residual - step @ rows.slope
         if np.abs(step).max() <= 1e-9 * (1 + np.abs(theta).max()):
             break
-    return design.solve(design.evaluate_linear(influence), theta)
+    return solve(replace(make_linear(batch, influence), start=theta))

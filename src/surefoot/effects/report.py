@@ -14,8 +14,16 @@ from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.analysis import INTERCEPT, Analysis, Floats, parse_terms
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly
-from surefoot.effects.result import ContrastResults, EffectResult, JointTest, Options, fit_analysis, lay_out_table
-from surefoot.effects.sample_quality import SampleQuality, assess_sample
+from surefoot.effects.result import (
+    ContrastResults,
+    EffectResult,
+    JointTest,
+    Options,
+    SampleQuality,
+    assess_sample,
+    fit_analysis,
+    lay_out_table,
+)
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, adjust_p_values
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
@@ -55,10 +63,12 @@ class EffectRow:
     @property
     def percent(self) -> str:
         """e^effect − 1, with its interval."""
-        value, low, high = (
-            f"{100 * math.expm1(end):+.0f}".replace("-", "−") for end in (self.estimate, self.low, self.high)
-        )
+        value, low, high = (_format_percent(end) for end in (self.estimate, self.low, self.high))
         return f"{value} ({low} to {high})"
+
+
+def _format_percent(log_ratio: float) -> str:
+    return f"{100 * math.expm1(log_ratio):+.0f}".replace("-", "−")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,26 +103,22 @@ def describe_effect(words: Words, value: float, low: float, high: float, conditi
     'A prompt adds about 14 % steps in the next half hour (95 % −1 % to +31 %). No effect is within the interval.'
     >>> describe_effect(Words("prompt", "answering", relative=True, chance=True), -0.1, -0.15, -0.05, "on day 3")
     'On day 3 a prompt lowers the chance of answering by about 10 % (95 % −14 % to −5 %).'
-    >>> describe_effect(Words("prompt", "minutes of sleep"), 3.214, 1.0, 5.4)
-    'A prompt adds about 3.2 minutes of sleep (95 % 1.0 to 5.4).'
     """
     article = "an" if words.treatment[:1].lower() in "aeiou" else "a"
     subject = f"{condition} {article} {words.treatment}".strip()
     subject = subject[:1].upper() + subject[1:]
     if words.relative:
-        ends = f"{100 * math.expm1(low):+.0f} % to {100 * math.expm1(high):+.0f} %".replace("-", "−")
+        ends = f"{_format_percent(low)} % to {_format_percent(high)} %"
         amount = f"{abs(100 * math.expm1(value)):.0f} %"
     else:
         interval = Interval(value, math.nan, low, high)
         ends = f"{format_beside(low, interval)} to {format_beside(high, interval)}"
         amount = format_beside(abs(value), interval)
     if words.chance:
-        verb = "raises" if value >= 0 else "lowers"
-        text = f"{subject} {verb} the chance of {words.outcome} by about {amount} (95 % {ends})."
+        text = f"{'raises' if value >= 0 else 'lowers'} the chance of {words.outcome} by about {amount}"
     else:
-        verb = "adds" if value >= 0 else "takes away"
-        text = f"{subject} {verb} about {amount} {words.outcome} (95 % {ends})."
-    return text + (" No effect is within the interval." if low <= 0 <= high else "")
+        text = f"{'adds' if value >= 0 else 'takes away'} about {amount} {words.outcome}"
+    return f"{subject} {text} (95 % {ends})." + (" No effect is within the interval." if low <= 0 <= high else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +137,18 @@ class ScreenedEffect:
     @property
     def notable(self) -> bool:
         """Whether the screen, or removing flagged outcomes, moves an effect by a quarter of its standard error."""
-        others = [rows for rows in (self.without, self.removed) if rows is not None]
-        pairs = [pair for rows in others for pair in zip(self.reported, rows, strict=True)]
+        pairs = [pair for rows in (self.without, self.removed) for pair in zip(self.reported, rows or (), strict=False)]
         return any(abs(row.estimate - other.estimate) > NOTABLE * row.standard_error for row, other in pairs)
 
     def lines(self) -> list[str]:
         """The counts, and the estimates next to each other, in words."""
+
+        def describe(rows: tuple[EffectRow, ...]) -> str:
+            numbers = [f"{format_number(row.estimate)} ({format_interval(row)}, p = {row.p:.4f})" for row in rows]
+            if len(rows) == 1:
+                return numbers[0]
+            return ", ".join(f"{row.effect} {text}" for row, text in zip(rows, numbers, strict=True))
+
         flags = describe_flags(self.screen)
         if not flags:
             return ["The screen marked no value as missing."]
@@ -144,11 +156,11 @@ class ScreenedEffect:
         if self.without is None:
             text += f" Without the screen the logs cannot be analysed: {self.refusal}."
         else:
-            text += f" Average effect {_describe_rows(self.reported)}; without the screen {_describe_rows(self.without)}."
+            text += f" Average effect {describe(self.reported)}; without the screen {describe(self.without)}."
         if self.removed is not None:
             text += (
                 " Flagged outcomes are kept ([screen] outcome = false); without them the average effect is "
-                f"{_describe_rows(self.removed)}."
+                f"{describe(self.removed)}."
             )
         if self.notable:
             text += (
@@ -165,13 +177,6 @@ class ScreenedEffect:
             "flagged_outcomes_removed": self.removed,
             "notable": self.notable,
         }
-
-
-def _describe_rows(rows: tuple[EffectRow, ...]) -> str:
-    numbers = [f"{format_number(row.estimate)} ({format_interval(row)}, p = {row.p:.4f})" for row in rows]
-    if len(rows) == 1:
-        return numbers[0]
-    return ", ".join(f"{row.effect} {text}" for row, text in zip(rows, numbers, strict=True))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -249,23 +254,28 @@ class EffectsReport(ShownResult):
 
     def print_summary(self, console: Console) -> None:
         """Print the tables and sentences, at most 80 columns wide where the tables allow it."""
-        headers = ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", "p (Holm)")
+
+        def lay_out(rows: Sequence[EffectRow], headers: tuple[str, ...] = ()) -> str:
+            return lay_out_table(_list_cells(rows), ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", *headers))
+
+        def wrap(paragraphs: Sequence[str]) -> list[str]:
+            return [textwrap.fill(text, WIDTH) for text in paragraphs]
+
         estimator = ESTIMATORS[self.estimator]
         warnings = list_warnings(self.checks)
-        lines = [*_wrap(warnings), ""] if warnings else []
-        lines += _wrap(self.sentences)
-        lines += _wrap([] if self.screened is None else self.screened.lines())
-        lines += ["", f"{estimator.estimand.capitalize()} by {estimator.label}"]
-        lines.append(lay_out_table(_list_cells(self.table), headers))
+        lines = [*wrap(warnings), ""] if warnings else []
+        lines += wrap(self.sentences)
+        lines += wrap([] if self.screened is None else self.screened.lines())
+        lines += ["", f"{estimator.estimand.capitalize()} by {estimator.label}", lay_out(self.table, ("p (Holm)",))]
         lines += [f"Does the effect differ {name}? {test}" for name, test in self.joint.items()]
         if self.other_missing:
             lines += ["", "Missing outcomes treated the other way, which makes a difference here:"]
-            lines.append(lay_out_table(_list_cells(self.other_missing), headers[:-1]))
-        lines += ["", *_wrap(self.quality.describe())]
+            lines.append(lay_out(self.other_missing))
+        lines += ["", *wrap(self.quality.describe())]
         if self.sensitivity:
             warning = "Sensitivity, never the headline: a robust loss estimates something else than a difference of means."
-            lines += ["", *_wrap([warning]), lay_out_table(_list_cells(self.sensitivity), headers[:-1])]
-        console.out("\n".join([*lines, "", *_wrap(self.notes)]), highlight=False)
+            lines += ["", *wrap([warning]), lay_out(self.sensitivity)]
+        console.out("\n".join([*lines, "", *wrap(self.notes)]), highlight=False)
 
     def render_page(self, *, title: str, source: str) -> str:
         """A self-contained HTML page."""
@@ -274,10 +284,11 @@ class EffectsReport(ShownResult):
         forest = "Forest plot: " + "; ".join(f"{row.effect} {row.estimate:.3g}" for row in self._forest_rows)
         charts = [(inline_svg(self.plot(), forest), "Intervals are corrected for few participants.")]
         if self.curve is not None:
-            ends = [format_number(float(self.curve.effect[end])) for end in (0, -1)]
-            line = f"Effect over {self.curve.over}, from {ends[0]} to {ends[1]}"
-            note = "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise."
-            charts.append((inline_svg(self.plot_curve(self.curve), line), note))
+            first, last = (format_number(float(self.curve.effect[end])) for end in (0, -1))
+            line = inline_svg(self.plot_curve(self.curve), f"Effect over {self.curve.over}, from {first} to {last}")
+            charts.append(
+                (line, "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise.")
+            )
         return render(
             "effects.html", title=title, source=source, report=self, charts=charts, estimator=ESTIMATORS[self.estimator]
         )
@@ -306,9 +317,8 @@ class EffectsReport(ShownResult):
         axes.axvline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
         label = "estimate, 95 % interval"
         axes.errorbar(values, heights, xerr=ends, fmt="o", color=BLUE, markersize=5, linewidth=1.4, capsize=3, label=label)
-        axes.set_yticks(
-            heights, [row.effect if row.effect == row.analysis else f"{row.effect}\n({row.analysis})" for row in rows]
-        )
+        labels = [row.effect if row.effect == row.analysis else f"{row.effect}\n({row.analysis})" for row in rows]
+        axes.set_yticks(heights, labels)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         label_axes(axes, x=f"Effect on {self._unit}", y="", title="Effects")
         add_legend(figure, axes)
@@ -343,14 +353,16 @@ def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
     """Lines of a table, without the last column where p-values are not adjusted."""
     lines = []
     for row in rows:
-        numbers = [row.estimate, row.standard_error, row.low, row.high, row.p]
-        adjusted = [] if np.isnan(row.p_holm) else [row.p_holm]
-        lines.append([row.label, *(f"{value:.4f}" for value in (*numbers, *adjusted))])
+        numbers = [
+            row.estimate,
+            row.standard_error,
+            row.low,
+            row.high,
+            row.p,
+            *([] if np.isnan(row.p_holm) else [row.p_holm]),
+        ]
+        lines.append([row.label, *(f"{value:.4f}" for value in numbers)])
     return lines
-
-
-def _wrap(paragraphs: Sequence[str]) -> list[str]:
-    return [textwrap.fill(text, WIDTH) for text in paragraphs]
 
 
 def analyse(
@@ -404,22 +416,33 @@ def analyse(
     >>> list(report.results), round(report.table[0].estimate, 2)
     (['average'], 0.59)
     """
-    analyses = _list_analyses(Analysis(**options), lags)
-    results = {
-        name: fit_analysis(frame, analysis, estimator=estimator, name_row=name_row) for name, analysis in analyses.items()
-    }
+    parsed = Analysis(**options)
+    moderators = parse_terms(parsed.moderators)
+    controls = parse_terms(parsed.controls)
+    if not lags:
+        raise InputError("lags is empty; give [0] for the proximal outcome")
+    # A numerator that depends on the moderators belongs to the effect by them; any constant will do for the average.
+    constant = None if isinstance(parsed.numerator, str) and moderators else parsed.numerator
+    results: dict[str, EffectResult] = {}
+    for lag in lags:
+        suffix = f", lag {lag}" if lag or len(lags) > 1 else ""
+        analyses = {f"average{suffix}": replace(parsed, moderators=(), controls=controls, lag=lag, numerator=constant)}
+        if moderators:
+            together = tuple(dict.fromkeys((*controls, *moderators)))
+            analyses[f"by {', '.join(moderators)}{suffix}"] = replace(parsed, controls=together, lag=lag)
+        for name, analysis in analyses.items():
+            results[name] = fit_analysis(frame, analysis, estimator=estimator, name_row=name_row)
     main = next(iter(results.values()))
     actions = main.points.action_names
-    chosen_words = words or Words(actions[1] if len(actions) == 2 else "treatment", main.points.analysis.outcome)
+    chosen_words = words or Words(actions[1] if len(actions) == 2 else "treatment", parsed.outcome)
     chosen_words = replace(chosen_words, relative=main.is_relative, chance=ESTIMATORS[estimator].binary)
-    table = [row for name, result in results.items() for row in _list_rows(name, result, at)]
-    adjusted = adjust_p_values(np.array([row.p for row in table])).tolist()
+    table = [row for name, result in results.items() for row in list_rows(name, result, at)]
     tests = f"{len(table)} tests were asked; p (Holm) allows for that." if len(table) > 1 else "One test was asked."
-    scale = f"Effects are on the scale {main.points.analysis.transform} of {main.points.analysis.outcome}."
+    scale = f"Effects are on the scale {parsed.transform} of {parsed.outcome}."
     return EffectsReport(
         checks=check_logs(main.points.to_trajectories()) if checks is None else tuple(checks),
         results=results,
-        table=tuple(replace(row, p_holm=p) for row, p in zip(table, adjusted, strict=True)),
+        table=adjust_rows(table),
         joint={
             name: result.joint_test([term for term in result.names if not term.endswith(INTERCEPT)])
             for name, result in results.items()
@@ -429,32 +452,20 @@ def analyse(
         sensitivity=_estimate_robustly(results, sensitivity),
         quality=assess_sample(main.points),
         sentences=tuple(sentence for result in results.values() for sentence in _describe(chosen_words, result, at)),
-        notes=(tests, *([] if main.points.analysis.transform == "none" else [scale]), *notes),
+        notes=(tests, *([] if parsed.transform == "none" else [scale]), *notes),
         words=chosen_words,
         estimator=estimator,
         curve=None if over is None else _fit_curve(frame, main, over, name_row),
     )
 
 
-def _list_analyses(analysis: Analysis, lags: Sequence[int]) -> dict[str, Analysis]:
-    """At every lag the average, and the effect by the moderators."""
-    if not lags:
-        raise InputError("lags is empty; give [0] for the proximal outcome")
-    moderators = parse_terms(analysis.moderators)
-    controls = parse_terms(analysis.controls)
-    together = (*controls, *(term for term in moderators if term not in controls))
-    # A numerator that depends on the moderators belongs to the effect by them; any constant will do for the average.
-    constant = None if isinstance(analysis.numerator, str) and moderators else analysis.numerator
-    analyses: dict[str, Analysis] = {}
-    for lag in lags:
-        suffix = f", lag {lag}" if lag or len(lags) > 1 else ""
-        analyses[f"average{suffix}"] = replace(analysis, moderators=(), controls=controls, lag=lag, numerator=constant)
-        if moderators:
-            analyses[f"by {', '.join(moderators)}{suffix}"] = replace(analysis, controls=together, lag=lag)
-    return analyses
+def adjust_rows(rows: Sequence[EffectRow]) -> tuple[EffectRow, ...]:
+    """Rows of one table with p-values adjusted for their number."""
+    adjusted = adjust_p_values(np.array([row.p for row in rows])).tolist()
+    return tuple(replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True))
 
 
-def _list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[EffectRow]:
+def list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]] = ()) -> list[EffectRow]:
     """Every coefficient, the effect at values of the moderators, and actions compared with each other."""
     rows = _list_coefficients(analysis, result)
     actions = result.points.action_names[1:]
@@ -480,20 +491,13 @@ def _list_coefficients(analysis: str, result: EffectResult) -> list[EffectRow]:
 
 
 def _make_rows(analysis: str, contrast: ContrastResults) -> list[EffectRow]:
-    ends = contrast.conf_int()
+    estimates = zip(
+        contrast.names, contrast.effect.tolist(), contrast.sd.tolist(), contrast.conf_int().tolist(), strict=True
+    )
+    tests = zip(contrast.tvalue.tolist(), contrast.pvalue.tolist(), strict=True)
     return [
-        EffectRow(
-            analysis=analysis,
-            effect=name,
-            estimate=float(contrast.effect[j]),
-            standard_error=float(contrast.sd[j]),
-            low=float(ends[j, 0]),
-            high=float(ends[j, 1]),
-            t=float(contrast.tvalue[j]),
-            degrees=contrast.df_denom,
-            p=float(contrast.pvalue[j]),
-        )
-        for j, name in enumerate(contrast.names)
+        EffectRow(analysis, name, estimate, error, low, high, t, contrast.df_denom, p)
+        for (name, estimate, error, (low, high)), (t, p) in zip(estimates, tests, strict=True)
     ]
 
 

@@ -1,8 +1,8 @@
 """A fitted excursion effect with the interface of statsmodels, and the functions that estimate one from a frame."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -11,20 +11,118 @@ from scipy.special import fdtrc, stdtr, stdtrit
 
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.data.suspect_columns import warn_of_doubts
-from surefoot.effects.analysis import Analysis, Floats, Terms
-from surefoot.effects.estimating_equations import Estimate
-from surefoot.effects.estimators import ESTIMATORS
-from surefoot.effects.excursion_batch import (
+from surefoot.effects.analysis import (
+    INTERCEPT,
+    Analysis,
     ExcursionBatch,
+    Floats,
+    Mask,
+    Terms,
     check_randomisation,
     check_uncertainty,
     check_validity,
     read_batch,
 )
-from surefoot.effects.sample_quality import assess_sample
+from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares, make_linear, solve
 from surefoot.errors import InputError, did_you_mean
+from surefoot.inference.intervals import Interval, t_interval
+from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
+from surefoot.reports.numbers import format_interval, format_number
 
 Contrast = ArrayLike | Mapping[str, float]
+TAIL = 3.0
+"""An outcome is extreme beyond this many robust standard deviations (1.4826 MAD) of a fit that does not know the action."""
+
+
+@dataclass(frozen=True)
+class ShareByAction:
+    """How often something happens under each action, and the excursion effect of treatment on it."""
+
+    rows: dict[str, int]
+    happened: dict[str, int]
+    effect: Interval | None
+    """First treatment against nothing; None where it never or always happens."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        return {action: self.happened[action] / rows if rows else np.nan for action, rows in self.rows.items()}
+
+    def __str__(self) -> str:
+        by_action = ", ".join(f"{100 * share:.1f} % under {action}" for action, share in self.shares.items())
+        if self.effect is None:
+            return by_action
+        return f"{by_action}; effect of treatment {format_number(self.effect.value)} ({format_interval(self.effect)})"
+
+
+@dataclass(frozen=True)
+class SampleQuality:
+    """Counts and shares that a reader needs before believing an effect."""
+
+    rows: int
+    counted: int
+    people: int
+    people_counted: int
+    reasons: dict[str, int]
+    """Why the other rows did not count."""
+    missing: ShareByAction
+    tail: ShareByAction | None
+    """None for outcomes that are 0 or 1."""
+    effective_share: float
+    """(Σw)²/(n Σw²): the share of rows that, with equal weights, would be as informative."""
+
+    def describe(self) -> list[str]:
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
+        lines = [
+            f"Counted: {self.counted:,} of {self.rows:,} rows" + (f" ({reasons})" if reasons else "")
+            + f", {self.people_counted} of {self.people} participants.",
+            f"Missing outcomes: {self.missing}.",
+        ]  # fmt: skip
+        if self.tail is not None:
+            lines.append(f"Extreme outcomes (beyond {TAIL:g} robust standard deviations): {self.tail}.")
+        return [*lines, f"Effective share of the sample: {100 * self.effective_share:.0f} %."]
+
+
+def assess_sample(batch: ExcursionBatch) -> SampleQuality:
+    """Count rows, missing outcomes and extreme outcomes."""
+    possible = batch.available & batch.later & (batch.future > 0)
+    counted = batch.counted_only
+    weight = counted.weight
+    tail = None
+    if len(np.unique(counted.outcome[:1000])) > 2:
+        residual = counted.outcome - fit_least_squares(counted.controls, counted.outcome) @ counted.controls
+        distance = np.abs(residual - np.median(residual))
+        extreme = distance > TAIL * MAD_TO_STANDARD_DEVIATION * np.median(distance)
+        tail = _count_by_action(counted, np.ones(len(counted), dtype=bool), extreme)
+    return SampleQuality(
+        rows=len(batch),
+        counted=len(counted),
+        people=len(batch.order.participants),
+        people_counted=len(np.unique(counted.person)),
+        reasons={name: int(applies.sum()) for name, applies in batch.reasons.items()},
+        missing=_count_by_action(batch, possible, ~batch.observed),
+        tail=tail,
+        effective_share=float(weight.sum() ** 2 / (len(weight) * (weight**2).sum())),
+    )
+
+
+def _count_by_action(batch: ExcursionBatch, among: Mask, happened: Mask) -> ShareByAction:
+    actions = len(batch.action_names)
+    rows = np.bincount(batch.action[among], minlength=actions).tolist()
+    count = np.bincount(batch.action[among & happened], minlength=actions).tolist()
+    outcome = np.where(among, happened.astype(np.float64), np.nan)
+    other = replace(batch, outcome=outcome, moderators=np.ones((1, len(batch))), moderator_names=(INTERCEPT,))
+    effect = None
+    if np.ptp(other.counted_only.outcome) > 0:
+        try:
+            estimate = solve(make_linear(other))
+        except InputError:  # Too few participants have a complete row.
+            pass
+        else:
+            first = estimate.function.controls
+            error = np.sqrt(estimate.corrected[first, first])
+            effect = t_interval(estimate.theta[first], error, estimate.people - len(estimate.theta))
+    names = batch.action_names
+    return ShareByAction(dict(zip(names, rows, strict=True)), dict(zip(names, count, strict=True)), effect)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +186,16 @@ class EffectResult:
 
     @property
     def nuisance_names(self) -> tuple[str, ...]:
-        return self.estimate.nuisance_names
+        return self.estimate.function.nuisance_names
 
     @property
     def params(self) -> Floats:
-        return self.estimate.theta[self.estimate.controls :]
+        return self.estimate.theta[self.estimate.function.controls :]
 
     @property
     def nuisance_params(self) -> Floats:
-        return np.asarray(self.estimate.nuisance)
+        function = self.estimate.function
+        return self.estimate.theta[: function.controls] if function.nuisance is None else function.nuisance
 
     @property
     def bse(self) -> Floats:
@@ -106,7 +205,7 @@ class EffectResult:
     @property
     def df_resid(self) -> int:
         """n − p − q."""
-        return self.estimate.degrees
+        return self.people - len(self.estimate.theta)
 
     @property
     def people(self) -> int:
@@ -145,10 +244,9 @@ class EffectResult:
 
         Corrected for small samples, except for `dcee`, whose published form is not; `corrected` asks for either.
         """
-        estimate = self.estimate
-        is_corrected = estimate.is_corrected if corrected is None else corrected
-        first = 0 if nuisance else estimate.controls
-        return (estimate.corrected if is_corrected else estimate.plain)[first:, first:]
+        is_corrected = not ESTIMATORS[self.estimator].distal if corrected is None else corrected
+        first = 0 if nuisance else self.estimate.function.controls
+        return (self.estimate.corrected if is_corrected else self.estimate.plain)[first:, first:]
 
     def t_test(self, contrast: Contrast, *, names: Sequence[str] = ()) -> ContrastResults:
         """Linear combinations of `params`: a vector, a matrix, or {name: coefficient}."""
@@ -237,21 +335,13 @@ class EffectResult:
 
 
 def lay_out_table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
-    """Columns side by side, the first to the left, the others to the right, between rules.
-
-    >>> print(lay_out_table([["a", "1.5"]], ["", "coef"]))
-    =======
-       coef
-    -------
-    a   1.5
-    =======
-    """
+    """Columns side by side between rules, the first to the left, the others to the right."""
     widths = [max(len(row[j]) for row in (headers, *rows)) for j in range(len(headers))]
     lines = []
     for row in (headers, *rows):
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join([row[0].ljust(widths[0]), *cells]))
-    rule = max(len(line) for line in lines)
+    rule = len(lines[0])
     return "\n".join(["=" * rule, lines[0].rstrip(), "-" * rule, *lines[1:], "=" * rule])
 
 
@@ -351,105 +441,16 @@ def fit_analysis(
     check_validity(batch, binary=chosen.binary, distal=chosen.distal)
     if check_draws:
         check_randomisation(batch)
-    result = EffectResult(estimator, batch, chosen.estimate(batch))
+    result = EffectResult(estimator, batch, solve(chosen.make(batch)))
     check_uncertainty(batch, result.bse)
     return result
 
 
-def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """Weighted and centred least squares for a continuous outcome.
-
-    Parameters
-    ----------
-    frame, **options
-        As in `excursion_effect`.
-
-    Returns
-    -------
-    EffectResult
-        `params` with `conf_int`, tests and a summary.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
-    >>> wcls(logs.to_frame(), **columns, probability=0.5, controls=["engagement"])
-    EffectResult(wcls of reward: Intercept 153.5; 20 participants)
-    """
-    return excursion_effect(frame, estimator="wcls", **options)
-
-
-def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk.
-
-    Parameters
-    ----------
-    frame, **options
-        As in `excursion_effect`.
-
-    Returns
-    -------
-    EffectResult
-        `params` with `conf_int`, tests and a summary.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
-    >>> emee(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
-    EffectResult(emee of reward: Intercept 0.07748; 20 participants)
-    """
-    return excursion_effect(frame, estimator="emee", **options)
-
-
-def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """EMEE without weights, for a binary outcome.
-
-    Parameters
-    ----------
-    frame, **options
-        As in `excursion_effect`.
-
-    Returns
-    -------
-    EffectResult
-        `params` with `conf_int`, tests and a summary.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
-    >>> emee2(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
-    EffectResult(emee2 of reward: Intercept 0.07748; 20 participants)
-    """
-    return excursion_effect(frame, estimator="emee2", **options)
-
-
-def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """The distal causal excursion effect on one outcome at the end.
-
-    Parameters
-    ----------
-    frame, **options
-        As in `excursion_effect`; the outcome of a participant stands in all of their rows.
-
-    Returns
-    -------
-    EffectResult
-        `params` with `conf_int`, tests and a summary.
-
-    Examples
-    --------
-    >>> import numpy as np, pyarrow as pa
-    >>> sent = np.random.default_rng(0).integers(0, 2, (40, 10))
-    >>> frame = pa.table({"person": np.repeat(np.arange(40), 10), "t": np.tile(np.arange(10), 40), "sent": sent.ravel(),
-    ...                   "y": np.repeat(3.0 * sent.sum(axis=1), 10)})
-    >>> result = dcee(frame, participant="person", time="t", outcome="y", treatment="sent", probability=0.5)
-    >>> low, high = result.conf_int()[0]
-    >>> bool(low < 3 < high)
-    True
-    """
-    return excursion_effect(frame, estimator="dcee", **options)
+wcls = partial(excursion_effect, estimator="wcls")
+"""Weighted and centred least squares for a continuous outcome: `excursion_effect` with this estimator."""
+emee = partial(excursion_effect, estimator="emee")
+"""The marginal excursion effect on a binary outcome, as log relative risk: `excursion_effect` with this estimator."""
+emee2 = partial(excursion_effect, estimator="emee2")
+"""EMEE without weights, for a binary outcome: `excursion_effect` with this estimator."""
+dcee = partial(excursion_effect, estimator="dcee")
+"""The effect on one distal outcome, which stands in all rows of a participant: `excursion_effect` with this estimator."""

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surefoot.data.frames import make_frame
-from surefoot.effects.analysis import Analysis, Floats
+from surefoot.data.log_columns import Problems
+from surefoot.data.log_table import LogFile, LogTable, concatenate, name_file
+from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS
-from surefoot.effects.excursion_batch import OUTCOME_MISSING
-from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, analyse
+from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
 from surefoot.effects.result import EffectResult, Options, fit_analysis
 from surefoot.errors import InputError
 from surefoot.log_checks import check_logs
 from surefoot.log_checks.outcomes_by_action import describe_flags
 from surefoot.log_checks.probabilities import require_stated_probabilities
+from surefoot.study.log_reader import log_layout, study_files
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -43,7 +45,6 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     Returns
     -------
     EffectsReport
-        Tables, sentences, and a page.
 
     Examples
     --------
@@ -62,15 +63,21 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     require_stated_probabilities(read, study)
     frame = _make_frame(study, settings, read, path)
     options = _list_options(study, settings, read.logs.names.available)
+    outcome = options["outcome"]
     options["moderators"] = expand_terms(study, settings.moderators)
+    checked = read
+    if outcome != read.logs.names.reward:
+        values = frame[outcome].to_numpy(zero_copy_only=False).astype(np.float64)
+        names = replace(read.logs.names, reward=outcome)
+        checked = replace(read, logs=replace(read.logs.with_values(reward=values), names=names), raw_reward=values)
     report = analyse(
         frame,
         estimator=settings.estimator,
         lags=settings.lags,
         at=settings.at,
-        words=Words(settings.treatment_words or study.actions.names[1], settings.outcome_words or options["outcome"]),
+        words=Words(settings.treatment_words or study.actions.names[1], settings.outcome_words or outcome),
         notes=study.collection.describe(read.logs),
-        checks=check_logs(_with_outcome(read, frame, options["outcome"]), study),
+        checks=check_logs(checked, study),
         over=settings.day or ("day" if "day" in frame.column_names else None),
         name_row=lambda row: f"row {read.row[row]}",
         **options,
@@ -119,16 +126,12 @@ def _compare_screens(
         options = _list_options(other, settings, logs.logs.names.available)
         if settings.moderators and isinstance(settings.numerator, str):
             options["numerator"] = None  # It depends on the moderators.
-        average = analyse(
-            _make_frame(other, settings, logs, path),
-            estimator=settings.estimator,
-            lags=settings.lags[:1],
-            checks=(),
-            sensitivity=(),
-            name_row=lambda row: f"row {logs.row[row]}",
-            **options,
+        options["lag"] = settings.lags[0]
+        frame = _make_frame(other, settings, logs, path)
+        result = fit_analysis(
+            frame, Analysis(**options), estimator=settings.estimator, name_row=lambda row: f"row {logs.row[row]}"
         )
-        return tuple(replace(row, analysis=first) for row in average.table)
+        return adjust_rows(list_rows(first, result))
 
     without = None
     removed = None
@@ -151,22 +154,15 @@ def _split_missing(report: EffectsReport, read: StudyLogs) -> dict[str, int]:
     if missing is None or points.analysis.outcome != read.logs.names.reward:
         return report.quality.reasons
     rows = points.order.row[np.flatnonzero(missing) + points.analysis.lag]
-    flagged = np.isnan(read.raw_reward) & ~np.isnan(read.measured_reward)
-    outside = read.outside.get(read.logs.names.reward, np.zeros(len(read.logs), dtype=bool))
-    reasons = dict(report.quality.reasons)
-    reasons["outcome implausible (outside its range)"] = int(outside[rows].sum())
-    reasons["outcome flagged by the screen"] = int(flagged[rows].sum())
-    reasons[OUTCOME_MISSING] = int((~outside & ~flagged)[rows].sum())
+    flagged = (np.isnan(read.raw_reward) & ~np.isnan(read.measured_reward))[rows]
+    outside = read.outside.get(read.logs.names.reward, np.zeros(len(read.logs), dtype=bool))[rows]
+    counts = {
+        "outcome implausible (outside its range)": outside,
+        "outcome flagged by the screen": flagged,
+        OUTCOME_MISSING: ~outside & ~flagged,
+    }
+    reasons = report.quality.reasons | {reason: int(applies.sum()) for reason, applies in counts.items()}
     return {reason: count for reason, count in reasons.items() if count}
-
-
-def _with_outcome(read: StudyLogs, frame: Any, outcome: str) -> StudyLogs:
-    """The logs with the outcome that is analysed as their reward."""
-    if outcome == read.logs.names.reward:
-        return read
-    values = frame[outcome].to_numpy(zero_copy_only=False).astype(np.float64)
-    names = replace(read.logs.names, reward=outcome)
-    return replace(read, logs=replace(read.logs.with_values(reward=values), names=names), raw_reward=values)
 
 
 def _make_frame(study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
@@ -178,9 +174,18 @@ def _make_frame(study: Study, settings: EffectsSection, read: StudyLogs, path: s
         dates = logs.time.astype("datetime64[D]")
         first = dates[logs.order[logs.starts[:-1]]]
         columns["day"] = (dates - first[logs.participant_index]).astype(np.float64)
-    named = [settings.outcome, settings.numerator if isinstance(settings.numerator, str) else None]
-    further = [name for name in named if name is not None and name not in columns]
-    return make_frame(columns | _read_further(study, path, further, read), "pyarrow")
+    further = [name for name in (settings.outcome, settings.numerator) if isinstance(name, str) and name not in columns]
+    if further:
+        layout = replace(log_layout(study), columns=(study.columns.participant, *further))
+        files: list[LogTable] = []
+        for file in study_files(study, path):
+            files.append(LogFile(file).read(layout, sum(map(len, files))))
+        rows = concatenate(files)
+        problems = Problems(rows.name_row)
+        with name_file(path):
+            columns |= {name: rows.column(name, problems).numbers()[read.row] for name in further}
+            problems.raise_any()
+    return make_frame(columns, "pyarrow")
 
 
 def _list_columns(study: Study, logs: Trajectories, outcome: Floats) -> dict[str, Any]:
@@ -204,26 +209,6 @@ def _list_columns(study: Study, logs: Trajectories, outcome: Floats) -> dict[str
 def expand_terms(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
     """State variables as columns: a category becomes its levels."""
     return tuple(column for term in terms for column in (study.columns_of(term) if term in study.state else [term]))
-
-
-def _read_further(study: Study, path: str | Path, names: list[str], read: StudyLogs) -> dict[str, Any]:
-    """Columns of the logs that play no other part in the study, as numbers."""
-    if not names:
-        return {}
-    from surefoot.data.log_columns import Problems
-    from surefoot.data.log_table import LogFile, LogTable, concatenate, name_file
-    from surefoot.study.log_reader import log_layout, study_files
-
-    layout = replace(log_layout(study), columns=(study.columns.participant, *names))
-    files: list[LogTable] = []
-    for file in study_files(study, path):
-        files.append(LogFile(file).read(layout, sum(map(len, files))))
-    rows = concatenate(files)
-    problems = Problems(rows.name_row)
-    with name_file(path):
-        columns = {name: rows.column(name, problems).numbers()[read.row] for name in names}
-        problems.raise_any()
-    return columns
 
 
 def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
