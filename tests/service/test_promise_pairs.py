@@ -11,12 +11,10 @@ from surefoot.service.app import create_app
 from surefoot.service.database import databases
 from surefoot.service.operations import backup
 from surefoot.service.operations.export import export_decisions, export_outcomes
-from surefoot.service.operations.verification import make_seal, verify
+from surefoot.service.operations.verification import make_seal, replay, verify
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
-from surefoot.service.trial.erasure import Erasure, erase_expired
-from surefoot.service.trial.participants import register_participant, set_pause, withdraw
-from surefoot.service.trial.replay import replay
+from surefoot.service.trial.participants import Erasure, erase_expired, register_participant, set_pause, withdraw
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import updates as update_module
 from surefoot.study import Study

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from surefoot.service import access
 from surefoot.service.database import databases
 from surefoot.service.database.schema import decisions, outcomes
-from surefoot.service.trial.replay import replay
+from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.client import CONTEXT, request
 from tests.service.support.servers import ForkedServer, forking, serving

@@ -12,8 +12,7 @@ from surefoot.errors import InputError
 from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.operations.qualification import qualify
-from surefoot.service.operations.verification import verify
-from surefoot.service.trial.replay import replay
+from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.trial import check_servable, open_trial
 from surefoot.study import Study
 from surefoot.study.draft import draft_study

@@ -102,16 +102,16 @@ def erase(
     opened = open_database(database)
     from surefoot.service.access import name_operator
     from surefoot.service.operations.backup import write_erasure_list
-    from surefoot.service.trial import erasure
+    from surefoot.service.trial import participants
 
     if confirm is None:
-        request = erasure.ask_erasure(opened, participant, reason=(reason or "").strip()[:200], by=name_operator())
+        request = participants.ask_erasure(opened, participant, reason=(reason or "").strip()[:200], by=name_operator())
         counts = f"{request.decisions:,} decisions and {request.outcomes:,} outcomes"
         typer.echo(f"{participant}: {counts} would lose their content for good")
         command = f"surefoot erase {participant} --confirm {request.code}"
         typer.echo(f"to do it: {command} (until {request.until:%Y-%m-%d %H:%M} UTC)")
         return
-    erased = erasure.confirm_erasure(opened, participant, confirm, by=name_operator())
+    erased = participants.confirm_erasure(opened, participant, confirm, by=name_operator())
     typer.echo(f"{participant} is withdrawn; erased {erased.decisions:,} decisions and {erased.outcomes:,} outcomes")
     for folder in backups or ():
         typer.echo(f"{write_erasure_list(opened, folder)}: restore applies it to every backup in this folder")
@@ -165,8 +165,7 @@ def replay_decisions(
 
 def _verify_trial(database: Database, seals: list[Seal]) -> bool:
     """Print the differences; whether there are none."""
-    from surefoot.service.operations.verification import verify
-    from surefoot.service.trial.replay import replay
+    from surefoot.service.operations.verification import replay, verify
 
     replayed = replay(database)
     checked = verify(database, seals)

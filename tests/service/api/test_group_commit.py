@@ -7,9 +7,9 @@ import pytest
 from surefoot.service.api import group_commit
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.database.schema import decisions
+from surefoot.service.operations.verification import replay
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.participants import register_participant
-from surefoot.service.trial.replay import replay
 from tests.service.support.client import request
 from tests.service.support.trials import column
 

@@ -7,8 +7,7 @@ from surefoot.service.dashboard.participant_pages import PAGE, describe_particip
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
-from surefoot.service.trial.erasure import ask_erasure, confirm_erasure
-from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.participants import ask_erasure, confirm_erasure, register_participant
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock

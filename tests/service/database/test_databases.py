@@ -1,10 +1,7 @@
-import inspect
-
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy.engine import make_url
 
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
@@ -27,12 +24,14 @@ def test_an_older_database_is_refused_with_the_remedy(empty):
         databases.prepare(empty)
 
 
-def test_what_sqlite_has_committed_is_on_the_disk_and_what_it_erased_is_not(tmp_path):
-    engine = inspect.unwrap(databases._sqlite)(make_url(f"sqlite:///{tmp_path}/trial.db"), True)
+def test_what_sqlite_has_committed_is_on_the_disk_and_what_it_erased_is_not(tmp_path, monkeypatch):
+    assert databases.PRAGMAS[-1] == "synchronous = OFF"  # added for tests only
+    monkeypatch.setattr(databases, "PRAGMAS", databases.PRAGMAS[:-1])
+    database = databases.connect(f"sqlite:///{tmp_path}/trial.db")
     expected = {"synchronous": 2, "journal_mode": "wal", "secure_delete": 1, "foreign_keys": 1}
-    with engine.connect() as connection:
+    with database.autocommit() as connection:
         assert {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in expected} == expected
-    engine.dispose()
+    database.close()
 
 
 def test_a_transaction_happens_whole_or_not_at_all(trial):

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from surefoot.service.database import databases
 from surefoot.service.database.schema import secrets
 from surefoot.service.operations import backup
-from surefoot.service.trial.replay import replay
+from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.trials import answer, fill, update
 

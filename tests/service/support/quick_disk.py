@@ -3,24 +3,13 @@
 Servers in processes of their own wait as ever.
 """
 
-import functools
-
 import pytest
-import sqlalchemy as sa
 
 from surefoot.service.database import databases
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_disk():
-    real = databases._sqlite
-
-    @functools.wraps(real)
-    def open_quickly(*given):
-        engine = real(*given)
-        sa.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF").close())
-        return engine
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(databases, "_sqlite", open_quickly)
+        patch.setattr(databases, "PRAGMAS", (*databases.PRAGMAS, "synchronous = OFF"))
         yield

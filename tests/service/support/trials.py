@@ -6,7 +6,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.service.database.decision_record import DecisionReply
-from surefoot.service.trial import decisions, erasure, outcomes, participants
+from surefoot.service.trial import decisions, outcomes, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.updates import updates
@@ -103,5 +103,5 @@ def answer(trial, participant="p0", index=1000, **changes):
 
 
 def erase(trial, participant="p0"):
-    asked = erasure.ask_erasure(trial.database, participant, reason="by letter", by="test")
-    return erasure.confirm_erasure(trial.database, participant, asked.code, by="test")
+    asked = participants.ask_erasure(trial.database, participant, reason="by letter", by="test")
+    return participants.confirm_erasure(trial.database, participant, asked.code, by="test")

@@ -7,11 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions
-from surefoot.service.operations.verification import verify
+from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial import decisions as decisions_module
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import register_participant, set_pause, withdraw
-from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.client import CONTEXT, WHEN
 from tests.service.support.seeded_trial import BEGIN, Clock

@@ -6,9 +6,9 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions, participant_events
+from surefoot.service.operations.verification import replay
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import register_participant, set_pause
-from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.seeded_trial import BEGIN

@@ -3,9 +3,8 @@
 import pytest
 
 from surefoot.service.database.schema import decisions, outcomes, participant_events
-from surefoot.service.operations.verification import verify
+from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.participants import set_pause, withdraw
-from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates.updates import begin_update, run_update
 from surefoot.study import Study

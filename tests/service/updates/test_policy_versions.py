@@ -7,7 +7,7 @@ from surefoot.errors import FitWarning, InputError
 from surefoot.fitting import FittedStudy, fit_study
 from surefoot.policies import policies
 from surefoot.service.operations.export import export_decisions
-from surefoot.service.trial.replay import replay
+from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates.policy_versions import load_pilot_policies
 from surefoot.study import Study

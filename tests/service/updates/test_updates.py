@@ -13,8 +13,8 @@ from surefoot.fitting.parts import fit_part
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import updates as update_rows
+from surefoot.service.operations.verification import replay
 from surefoot.service.trial.api_models import ApiError
-from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import policy_versions, trial_logs, updates
 from surefoot.trial_rules import proposals

@@ -1,18 +1,21 @@
-"""The server's clock, the one hook by which a simulation may set it, and jobs that run again and again."""
+"""The server's clock, the one hook by which a simulation may set it, moments in the database, and repeated jobs."""
 
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
 
 from surefoot.errors import InputError
 
 VARIABLE = "SUREFOOT_SIMULATED_CLOCK"
 """Names a file that holds the time, for simulated trials only; the dashboard says so on every page."""
-
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 log = logging.getLogger("surefoot.service")
 
 
@@ -29,12 +32,33 @@ def read_simulated_time() -> datetime | None:
     try:
         moment = datetime.fromisoformat(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"{VARIABLE} is set, but {path} does not hold a time; unset it, unless this is a simulation"
-        ) from error
+        words = f"{VARIABLE} is set, but {path} does not hold a time; unset it, unless this is a simulation"
+        raise InputError(words) from error
     if moment.tzinfo is None:
         raise InputError(f"{path}: the time needs a zone, like 2026-03-01T09:30:00+00:00")
     return moment.astimezone(UTC)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Since 1970."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+class Instant(sa.TypeDecorator[datetime]):
+    """A moment with a zone, kept as microseconds since 1970 in UTC: the same on every database, to the last digit."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    @property
+    def python_type(self) -> type[datetime]:
+        return datetime
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
+        return None if value is None else to_microseconds(value)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
+        return None if value is None else EPOCH + timedelta(microseconds=value)
 
 
 @contextmanager

@@ -23,6 +23,15 @@ STATEMENT_SECONDS = 8
 """A statement of a request that takes longer is ended by PostgreSQL; exports, backups and migrations have no limit."""
 POOL_SECONDS = 5
 CONNECTIONS = 10
+PRAGMAS = (
+    f"busy_timeout = {BUSY_SECONDS * 1000}",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "wal_autocheckpoint = 4000",  # a checkpoint makes its commit wait: one in 700 decisions, not one in 180
+    "secure_delete = ON",  # what is erased is overwritten, not only forgotten
+)
+"""Of every SQLite connection."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -79,7 +88,7 @@ class Database:
             yield within
             return
         self._check_file()
-        with self._begin_with("").connect() as connection:
+        with self.engine.execution_options(begin="").connect() as connection:
             yield connection
 
     @contextmanager
@@ -87,7 +96,7 @@ class Database:
         """Several statements that see the database at one moment."""
         self._check_file()
         begin = "BEGIN" if self.is_sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ"
-        with self._begin_with(begin).connect() as connection:
+        with self.engine.execution_options(begin=begin).connect() as connection:
             lift_time_limit(connection)
             yield connection
 
@@ -99,8 +108,10 @@ class Database:
         transactions always are.
         """
         self._check_file()
-        # One message to the server for both statements.
-        engine = self._begin_with(f"BEGIN; {LOCK_LEDGER}") if alone and not self.is_sqlite else self.engine
+        engine = self.engine
+        if alone and not self.is_sqlite:
+            # One message to the server for both statements.
+            engine = engine.execution_options(begin=f"BEGIN; {LOCK_LEDGER}")
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
         with self._turn if self.is_sqlite else nullcontext(), engine.begin() as connection:
             connection.info.pop(PENDING, None)
@@ -111,9 +122,6 @@ class Database:
         """SQLite goes on writing to a file that was renamed or deleted under it."""
         if self._file is not None and _identify(self._file[0]) != self._file[1]:
             raise DatabaseMovedError
-
-    def _begin_with(self, statement: str) -> sa.Engine:
-        return self.engine.execution_options(begin=statement)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -128,29 +136,44 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
         raise InputError("the database is not a URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        engine = _sqlite(parsed, create)
-        path = str(Path(str(parsed.database)).resolve())
+        path = _open_file(parsed.database, create)
+        # Each thread of the server may wait for its turn with a connection in hand.
+        engine = sa.create_engine(parsed, pool_size=CONNECTIONS, max_overflow=40, hide_parameters=True)
+        # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
+        _listen(engine, "BEGIN IMMEDIATE")
         return Database(engine, text, _file=(path, _identify(path)))
     if kind not in ("postgresql", "postgres"):
         raise InputError(f"there is no support for '{kind}' databases; use sqlite:///… or postgresql://…")
-    parsed = parsed.set(drivername="postgresql+psycopg")
     limits = f"-c statement_timeout={1000 * STATEMENT_SECONDS} -c lock_timeout={1000 * STATEMENT_SECONDS}"
     # A statement that comes again and again is planned once, not every time.
-    limits += " -c plan_cache_mode=force_generic_plan"
-    limits += f" {parsed.query.get('options', '')}"
+    limits += f" -c plan_cache_mode=force_generic_plan {parsed.query.get('options', '')}"
     engine = sa.create_engine(
-        parsed,
+        parsed.set(drivername="postgresql+psycopg"),
         pool_size=CONNECTIONS,
         max_overflow=0,
         pool_timeout=POOL_SECONDS,
         pool_use_lifo=True,  # the connection that has prepared the statements already
         hide_parameters=True,
-        isolation_level="AUTOCOMMIT",  # transactions begin as `_begin_explicitly` says
+        isolation_level="AUTOCOMMIT",  # transactions begin as `_listen` says
         connect_args={"connect_timeout": POOL_SECONDS, "options": limits},
     )
-    _begin_explicitly(engine, "BEGIN")
-    _close_late_returns(engine)
+    _listen(engine, "BEGIN")
     return Database(engine, text)
+
+
+def _open_file(name: str | None, create: bool) -> str:
+    """The path of a SQLite file, which is made if it is not there."""
+    if not name or name == ":memory:":
+        raise InputError("a trial needs a database that stays: write sqlite:///trial.db")
+    path = Path(name)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} for the database; make it first")
+    if not path.exists() and not create:
+        raise InputError(f"there is no database {path.resolve()}; {NO_TRIAL}")
+    if not path.exists():
+        # The file holds the study's secret.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    return str(path.resolve())
 
 
 def _identify(path: str) -> tuple[int, int] | None:
@@ -159,6 +182,30 @@ def _identify(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _listen(engine: sa.Engine, default: str) -> None:
+    """Set up connections; begin transactions by the statement in the execution option `begin`, an empty one begins none."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _settle(connection: Any, record: Any) -> None:
+        record.info["pool"] = engine.pool
+        if engine.dialect.name == "sqlite":
+            connection.isolation_level = None
+            for setting in PRAGMAS:
+                connection.execute(f"PRAGMA {setting}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        statement = connection.get_execution_options().get("begin", default)
+        if statement:
+            connection.exec_driver_sql(statement)
+
+    @sa.event.listens_for(engine, "checkin")
+    def _close_late(connection: Any, record: Any) -> None:
+        # A thread returned it after `Database.close`, which replaces the pool that it came from.
+        if connection is not None and record.info["pool"] is not engine.pool:
+            connection.close()
 
 
 def lift_time_limit(connection: sa.Connection) -> None:
@@ -173,81 +220,16 @@ def lock_content(connection: sa.Connection) -> None:
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7355205)")  # any number but the ledger's
 
 
-def _sqlite(url: sa.URL, create: bool) -> sa.Engine:
-    if not url.database or url.database == ":memory:":
-        raise InputError("a trial needs a database that stays: write sqlite:///trial.db")
-    path = Path(url.database)
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} for the database; make it first")
-    if not path.exists() and not create:
-        raise InputError(f"there is no database {path.resolve()}; {NO_TRIAL}")
-    if not path.exists():
-        # The file holds the study's secret.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    # Each thread of the server may wait for its turn with a connection in hand.
-    engine = sa.create_engine(url, pool_size=CONNECTIONS, max_overflow=40, hide_parameters=True)
-
-    @sa.event.listens_for(engine, "connect")
-    def _settle(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None
-        for setting in (
-            f"busy_timeout = {BUSY_SECONDS * 1000}",
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "foreign_keys = ON",
-            # A checkpoint makes its commit wait: one in 700 decisions, not one in 180.
-            "wal_autocheckpoint = 4000",
-            # What is erased is overwritten, not only forgotten.
-            "secure_delete = ON",
-        ):
-            connection.execute(f"PRAGMA {setting}").close()
-
-    # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
-    _begin_explicitly(engine, "BEGIN IMMEDIATE")
-    _close_late_returns(engine)
-    return engine
-
-
-def _begin_explicitly(engine: sa.Engine, default: str) -> None:
-    """Begin transactions by the statement in the execution option `begin`; an empty one begins none."""
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        statement = connection.get_execution_options().get("begin", default)
-        if statement:
-            connection.exec_driver_sql(statement)
-
-
-def _close_late_returns(engine: sa.Engine) -> None:
-    """Close a connection that a thread returns after `Database.close`, which replaces the pool that it came from."""
-
-    @sa.event.listens_for(engine, "connect")
-    def _remember_pool(_connection: Any, record: Any) -> None:
-        record.info["pool"] = engine.pool
-
-    @sa.event.listens_for(engine, "checkin")
-    def _close_late(connection: Any, record: Any) -> None:
-        if connection is not None and record.info["pool"] is not engine.pool:
-            connection.close()
-
-
-def _alembic(database: Database) -> Any:
+def upgrade(database: Database) -> None:
+    """Bring the tables to the newest schema version; nothing happens when they have it."""
+    from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["database"] = database
-    return config
-
-
-def upgrade(database: Database) -> None:
-    """Bring the tables to the newest schema version; nothing happens when they have it."""
-    from alembic import command
-
-    try:
-        command.upgrade(_alembic(database), "head")
-    except sa.exc.OperationalError as error:
-        raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
+    with _refuse_unreachable():
+        command.upgrade(config, "head")
 
 
 def schema_version(database: Database) -> str | None:
@@ -267,16 +249,21 @@ def newest_schema_version() -> str:
 
 def prepare(database: Database, *, create: bool = True) -> None:
     """Make the tables of an empty database; refuse one of another schema version, which should be backed up first."""
-    try:
+    with _refuse_unreachable():
         version = schema_version(database)
-    except sa.exc.OperationalError as error:
-        raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error
     if version is None and not create:
         raise InputError(f"{database.name} holds no trial; {NO_TRIAL}")
+    needed = newest_schema_version()
     if version is None:
         upgrade(database)
-    elif version != newest_schema_version():
-        raise InputError(
-            f"the database has schema version {version}, this release needs {newest_schema_version()}; "
-            "back it up and run surefoot db upgrade"
-        )
+    elif version != needed:
+        words = f"the database has schema version {version}, this release needs {needed}"
+        raise InputError(f"{words}; back it up and run surefoot db upgrade")
+
+
+@contextmanager
+def _refuse_unreachable() -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.OperationalError as error:
+        raise InputError(f"the database cannot be reached ({type(error.orig).__name__}); is it running?") from error

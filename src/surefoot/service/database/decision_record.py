@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import sqlalchemy as sa
 from pydantic import BaseModel, Field, create_model
 
-from surefoot.service.database.column_types import Instant, Serial
+from surefoot.service.database.clock import Instant
 
+Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+"""SQLite numbers rows by itself only where the type is INTEGER."""
 to_json = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 """Text that is equal for equal values."""
 Source = Literal["warm-up", "policy", "fallback", "unavailable"]
@@ -70,7 +72,8 @@ class DecisionRecord:
 
     def to_row(self) -> dict[str, Any]:
         """As the database holds it."""
-        return {name: _to_cell(getattr(self, name)) for name in STORED}
+        values = {name: getattr(self, name) for name in STORED}
+        return {name: to_json(value) if isinstance(value, list | dict) else value for name, value in values.items()}
 
 
 _hints = get_type_hints(DecisionRecord, include_extras=True)
@@ -94,25 +97,16 @@ mend."""
 
 def make_columns() -> list[sa.Column[Any]]:
     """The columns of the table `decisions`."""
-    return [
-        sa.Column(
-            name,
-            stored.type,
-            *([] if stored.foreign_key is None else [sa.ForeignKey(stored.foreign_key)]),
-            primary_key=name == "id",
-            nullable=stored.nullable,
-            comment=stored.comment,
-            info={} if stored.erased is None else {"erased": stored.erased},
-        )
-        for name, stored in STORED.items()
-    ]
+    columns = []
+    for name, stored in STORED.items():
+        foreign = [] if stored.foreign_key is None else [sa.ForeignKey(stored.foreign_key)]
+        info = {} if stored.erased is None else {"erased": stored.erased}
+        options: dict[str, Any] = {"nullable": stored.nullable, "comment": stored.comment, "info": info}
+        columns.append(sa.Column(name, stored.type, *foreign, primary_key=name == "id", **options))
+    return columns
 
 
 def make_reply(decision: Mapping[str, Any], action_name: str, warnings: list[str]) -> str:
     """The reply to a decision point, as text."""
     reply = {alias: decision[name] for name, alias in REPLIED.items()}
     return json.dumps({**reply, "action_name": action_name, "warnings": warnings})
-
-
-def _to_cell(value: Any) -> Any:
-    return to_json(value) if isinstance(value, list | dict) else value

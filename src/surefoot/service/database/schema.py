@@ -1,9 +1,12 @@
 """The tables. Decisions, outcomes and activations are only ever added to; what counts now follows from them."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from surefoot.service.database import decision_record
-from surefoot.service.database.column_types import Instant, Serial
+from surefoot.service.database.clock import Instant
+from surefoot.service.database.decision_record import Serial
 
 metadata = sa.MetaData(
     naming_convention={
@@ -11,193 +14,171 @@ metadata = sa.MetaData(
         "uq": "uq_%(table_name)s_%(column_0_name)s",
         "fk": "fk_%(table_name)s_%(column_0_name)s",
         "pk": "pk_%(table_name)s",
-    }
+    },
 )
 
-secrets = sa.Table(
-    "secrets",
-    metadata,
-    sa.Column("name", sa.String(32), primary_key=True),
-    sa.Column("value", sa.LargeBinary, nullable=False),
-)
 
-studies = sa.Table(
+def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+    return sa.Table(name, metadata, *items)
+
+
+def _column(name: str, kind: Any, *items: Any, **options: Any) -> sa.Column[Any]:
+    """A column that is never null."""
+    return sa.Column(name, kind, *items, nullable=False, **options)
+
+
+def _key(name: str, kind: Any = Serial, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, primary_key=True, **options)
+
+
+secrets = _table("secrets", _key("name", sa.String(32)), _column("value", sa.LargeBinary))
+
+studies = _table(
     "studies",
-    metadata,
-    sa.Column("id", sa.String(64), primary_key=True, comment="SHA-256 of the text"),
-    sa.Column("text", sa.Text, nullable=False),
-    sa.Column("first_used", Instant, nullable=False),
+    _key("id", sa.String(64), comment="SHA-256 of the text"),
+    _column("text", sa.Text),
+    _column("first_used", Instant),
 )
 
-keys = sa.Table(
+keys = _table(
     "keys",
-    metadata,
-    sa.Column("prefix", sa.String(16), primary_key=True),
-    sa.Column("digest", sa.LargeBinary, nullable=False, comment="SHA-256 of the whole key"),
-    sa.Column("role", sa.String(16), nullable=False),
-    sa.Column("label", sa.String(200), nullable=False),
-    sa.Column("created_at", Instant, nullable=False),
+    _key("prefix", sa.String(16)),
+    _column("digest", sa.LargeBinary, comment="SHA-256 of the whole key"),
+    _column("role", sa.String(16)),
+    _column("label", sa.String(200)),
+    _column("created_at", Instant),
     sa.Column("expires_at", Instant, comment="null: the key does not expire"),
     sa.Column("revoked_at", Instant),
 )
 
-participants = sa.Table(
-    "participants",
-    metadata,
-    sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("registered_at", Instant, nullable=False),
-)
+participants = _table("participants", _key("id", sa.String(64)), _column("registered_at", Instant))
 
-updates = sa.Table(
+updates = _table(
     "updates",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False),
+    _key("id"),
+    _column("state", sa.String(16)),
     sa.Column("slot", sa.Integer, unique=True, comment="1 while the update runs, else null: one update at a time"),
-    sa.Column("started_by", sa.String(64), nullable=False),
-    sa.Column("created_at", Instant, nullable=False),
-    sa.Column("beat_at", Instant, nullable=False, comment="the last sign of life"),
+    _column("started_by", sa.String(64)),
+    _column("created_at", Instant),
+    _column("beat_at", Instant, comment="the last sign of life"),
     sa.Column("host", sa.String(255)),
     sa.Column("process", sa.Integer),
     sa.Column("finished_at", Instant),
-    sa.Column("findings", sa.Text, nullable=False, comment="JSON: findings of the policy checks"),
-    sa.Column("result", sa.Text, nullable=False, comment="JSON: counts, rows removed and why"),
+    _column("findings", sa.Text, comment="JSON: findings of the policy checks"),
+    _column("result", sa.Text, comment="JSON: counts, rows removed and why"),
     sa.Column("message", sa.Text),
 )
 
-policies = sa.Table(
+policies = _table(
     "policies",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
+    _key("id"),
     sa.Column("update_id", Serial, sa.ForeignKey("updates.id"), unique=True),
-    sa.Column("study_id", sa.String(64), sa.ForeignKey("studies.id"), nullable=False),
-    sa.Column("created_at", Instant, nullable=False),
-    sa.Column("accepted", sa.Boolean, nullable=False, comment="whether it passed the policy checks"),
-    sa.Column("content", sa.Text, nullable=False, comment="JSON as surefoot.policies writes it"),
+    _column("study_id", sa.String(64), sa.ForeignKey("studies.id")),
+    _column("created_at", Instant),
+    _column("accepted", sa.Boolean, comment="whether it passed the policy checks"),
+    _column("content", sa.Text, comment="JSON as surefoot.policies writes it"),
 )
 
-activations = sa.Table(
+activations = _table(
     "activations",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
-    sa.Column("policy_id", Serial, sa.ForeignKey("policies.id"), nullable=False),
-    sa.Column("activated_at", Instant, nullable=False),
-    sa.Column("activated_by", sa.String(64), nullable=False),
+    _key("id"),
+    _column("policy_id", Serial, sa.ForeignKey("policies.id")),
+    _column("activated_at", Instant),
+    _column("activated_by", sa.String(64)),
 )
 """The newest row is the live policy."""
 
-decisions = sa.Table(
+decisions = _table(
     "decisions",
-    metadata,
     *decision_record.make_columns(),
     sa.UniqueConstraint("participant_id", "decision_idx", name="uq_decisions_point"),
     sa.Index("ix_decisions_received_at", "received_at"),
 )
 
-outcomes = sa.Table(
+outcomes = _table(
     "outcomes",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
-    sa.Column("decision_id", sa.String(32), sa.ForeignKey("decisions.id"), nullable=False, index=True),
-    sa.Column(
-        "fingerprint",
-        sa.String(64),
-        nullable=False,
-        unique=True,
-        comment="of decision, time and value",
-        info={"erased": "erased {id}"},
-    ),
+    _key("id"),
+    _column("decision_id", sa.String(32), sa.ForeignKey("decisions.id"), index=True),
+    _column("fingerprint", sa.String(64), unique=True, comment="of the content", info={"erased": "erased {id}"}),
     sa.Column("proximal_outcome", sa.Double, comment="null: known to be missing", info={"erased": None}),
-    sa.Column("observed_at", Instant, nullable=False, comment="the client's timestamp"),
-    sa.Column("received_at", Instant, nullable=False),
-    sa.Column("late", sa.Boolean, nullable=False),
+    _column("observed_at", Instant, comment="the client's timestamp"),
+    _column("received_at", Instant),
+    _column("late", sa.Boolean),
     sa.Column("echoed_probability", sa.Double, info={"erased": None}),
     sa.Column("salt", sa.LargeBinary, comment="of the digest of the value; null: it was erased"),
 )
 
-scheduled = sa.Table(
+scheduled = _table(
     "scheduled",
-    metadata,
-    sa.Column("job", sa.String(64), primary_key=True, comment="job and moment; the process that inserts it runs it"),
-    sa.Column("taken_at", Instant, nullable=False),
+    _key("job", sa.String(64), comment="job and moment; the process that inserts it runs it"),
+    _column("taken_at", Instant),
 )
 
-alerts = sa.Table(
+alerts = _table(
     "alerts",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
-    sa.Column("occasion", sa.String(128), nullable=False, unique=True, comment="one alert for each"),
-    sa.Column("kind", sa.String(32), nullable=False),
-    sa.Column("message", sa.Text, nullable=False),
-    sa.Column("raised_at", Instant, nullable=False),
+    _key("id"),
+    _column("occasion", sa.String(128), unique=True, comment="one alert for each"),
+    _column("kind", sa.String(32)),
+    _column("message", sa.Text),
+    _column("raised_at", Instant),
     sa.Column("closed_at", Instant),
 )
 
-participant_events = sa.Table(
+participant_events = _table(
     "participant_events",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
-    sa.Column(
-        "participant_id", sa.String(64), sa.ForeignKey("participants.id"), index=True, comment="null: the whole study"
-    ),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("happened_at", Instant, nullable=False),
-    sa.Column("done_by", sa.String(64), nullable=False),
+    _key("id"),
+    sa.Column("participant_id", sa.String(64), sa.ForeignKey("participants.id"), index=True, comment="null: the study"),
+    _column("kind", sa.String(16)),
+    _column("reason", sa.Text),
+    _column("happened_at", Instant),
+    _column("done_by", sa.String(64)),
 )
 
-ended_sessions = sa.Table(
-    "ended_sessions",
-    metadata,
-    sa.Column("digest", sa.LargeBinary, primary_key=True, comment="SHA-256 of the cookie"),
-    sa.Column("ended_at", Instant, nullable=False),
+ended_sessions = _table(
+    "ended_sessions", _key("digest", sa.LargeBinary, comment="SHA-256 of the cookie"), _column("ended_at", Instant)
 )
 """Sessions that were signed out before their time."""
 
-ledger = sa.Table(
+ledger = _table(
     "ledger",
-    metadata,
-    sa.Column("position", Serial, primary_key=True, autoincrement=False),
-    sa.Column("recorded_at", Instant, nullable=False),
-    sa.Column("entries", sa.Text, nullable=False, comment="JSON list of [kind, key, digest, digest of erasable content]"),
-    sa.Column("hash", sa.LargeBinary, nullable=False, comment="SHA-256 of the previous hash and of this block"),
+    _key("position", Serial, autoincrement=False),
+    _column("recorded_at", Instant),
+    _column("entries", sa.Text, comment="JSON list of [kind, key, digest, digest of erasable content]"),
+    _column("hash", sa.LargeBinary, comment="SHA-256 of the previous hash and of this block"),
 )
 
-staff_actions = sa.Table(
+staff_actions = _table(
     "staff_actions",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
-    sa.Column("done_at", Instant, nullable=False, index=True),
-    sa.Column("done_by", sa.String(64), nullable=False),
-    sa.Column("action", sa.String(32), nullable=False),
-    sa.Column("subject", sa.String(128), nullable=False, comment="participant, key or file that the action concerns"),
-    sa.Column("detail", sa.Text, nullable=False),
+    _key("id"),
+    _column("done_at", Instant, index=True),
+    _column("done_by", sa.String(64)),
+    _column("action", sa.String(32)),
+    _column("subject", sa.String(128), comment="participant, key or file that the action concerns"),
+    _column("detail", sa.Text),
 )
 
-erasures = sa.Table(
+erasures = _table(
     "erasures",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
+    _key("id"),
     sa.Column("participant_id", sa.String(64), sa.ForeignKey("participants.id"), comment="null: everybody"),
     sa.Column("received_before", Instant, comment="erases content received before; null: all content"),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("erased_at", Instant, nullable=False),
-    sa.Column("done_by", sa.String(64), nullable=False),
-    sa.Column("decisions", sa.Integer, nullable=False, comment="number erased"),
-    sa.Column("outcomes", sa.Integer, nullable=False, comment="number erased"),
+    _column("reason", sa.Text),
+    _column("erased_at", Instant),
+    _column("done_by", sa.String(64)),
+    _column("decisions", sa.Integer, comment="number erased"),
+    _column("outcomes", sa.Integer, comment="number erased"),
 )
 
-messages = sa.Table(
+messages = _table(
     "messages",
-    metadata,
-    sa.Column("id", Serial, primary_key=True),
-    sa.Column("channel", sa.String(16), nullable=False),
-    sa.Column("occasion", sa.String(128), nullable=False, comment="one message by each channel"),
-    sa.Column("kind", sa.String(32), nullable=False),
-    sa.Column("content", sa.Text, nullable=False, comment="JSON: title and text, without ids and values"),
-    sa.Column("created_at", Instant, nullable=False),
-    sa.Column("due_at", Instant, nullable=False, comment="moment of the next attempt"),
-    sa.Column("attempts", sa.Integer, nullable=False),
+    _key("id"),
+    _column("channel", sa.String(16)),
+    _column("occasion", sa.String(128), comment="one message by each channel"),
+    _column("kind", sa.String(32)),
+    _column("content", sa.Text, comment="JSON: title and text, without ids and values"),
+    _column("created_at", Instant),
+    _column("due_at", Instant, comment="moment of the next attempt"),
+    _column("attempts", sa.Integer),
     sa.Column("sent_at", Instant),
     sa.Column("delivery", Serial, comment="the first of the messages that left together"),
     sa.Column("error", sa.Text, comment="why the last attempt failed"),
@@ -215,42 +196,36 @@ def list_erasable(table: sa.Table) -> dict[str, str | None]:
     return {column.name: column.info["erased"] for column in table.c if "erased" in column.info}
 
 
+def _execute(target: Any, event: str, dialect: str, statement: str) -> None:
+    ddl = sa.DDL(statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
+    sa.event.listen(target, event, ddl.execute_if(dialect=dialect))
+
+
 def _protect(table: sa.Table) -> None:
     """Let the database itself refuse changes to evidence, except the erasure of all content of a row."""
-    name = table.name
-    erasable = list_erasable(table)
-    blanks = " AND ".join(_compare_blank(column, blank) for column, blank in {**erasable, "salt": None}.items())
-    fixed = [column.name for column in table.c if column.name not in erasable and column.name != "salt"]
-    for dialect, same in (("sqlite", "IS"), ("postgresql", "IS NOT DISTINCT FROM")):
-        unchanged = " AND ".join(f"NEW.{column} {same} OLD.{column}" for column in fixed)
-        when = f"WHEN (NOT ({blanks} AND {unchanged}))" if erasable else ""
-        for event, condition in (("UPDATE", when), ("DELETE", "")):
-            if dialect == "sqlite":
-                action = f"BEGIN SELECT RAISE(ABORT, '{name} is append-only'); END"
-            else:
-                action = "EXECUTE FUNCTION surefoot_append_only()"
-            trigger = f"CREATE TRIGGER {name}_no_{event.lower()} BEFORE {event} ON {name} FOR EACH ROW {condition} {action}"
-            _execute_after(table, dialect, trigger)
-    truncate = f"CREATE TRIGGER {name}_no_truncate BEFORE TRUNCATE ON {name} EXECUTE FUNCTION surefoot_append_only()"
-    _execute_after(table, "postgresql", truncate)
+    erasable = {**list_erasable(table), "salt": None}
+    blanks = []
+    for column, blank in erasable.items():
+        text = f"'{blank}'".replace("{id}'", "' || OLD.id")
+        blanks.append(f"NEW.{column} IS NULL" if blank is None else f"NEW.{column} = {text}")
+    for dialect, same, action in (
+        ("sqlite", "IS", f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"),
+        ("postgresql", "IS NOT DISTINCT FROM", "EXECUTE FUNCTION surefoot_append_only()"),
+    ):
+        unchanged = [f"NEW.{column.name} {same} OLD.{column.name}" for column in table.c if column.name not in erasable]
+        erases = f"WHEN (NOT ({' AND '.join([*blanks, *unchanged])}))" if "salt" in table.c else ""
+        for event, how in (("UPDATE", f"FOR EACH ROW {erases}"), ("DELETE", "FOR EACH ROW"), ("TRUNCATE", "")):
+            trigger = f"CREATE TRIGGER {table.name}_no_{event.lower()} BEFORE {event} ON {table.name} {how} {action}"
+            if event != "TRUNCATE" or dialect == "postgresql":
+                _execute(table, "after_create", dialect, trigger)
 
 
-def _compare_blank(column: str, blank: str | None) -> str:
-    if blank is None:
-        return f"NEW.{column} IS NULL"
-    text = f"'{blank}'".replace("{id}'", "' || OLD.id")
-    return f"NEW.{column} = {text}"
-
-
-def _execute_after(table: sa.Table, dialect: str, statement: str) -> None:
-    ddl = sa.DDL(statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
-    sa.event.listen(table, "after_create", ddl.execute_if(dialect=dialect))
-
-
-_append_only = sa.DDL(  # type: ignore[no-untyped-call]
+_execute(
+    metadata,
+    "before_create",
+    "postgresql",
     "CREATE FUNCTION surefoot_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE EXCEPTION '%% is append-only', TG_TABLE_NAME; END $$"
+    "$$ BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END $$",
 )
-sa.event.listen(metadata, "before_create", _append_only.execute_if(dialect="postgresql"))
-for _table in (*APPEND_ONLY, *ERASABLE):
-    _protect(_table)
+for _evidence in (*APPEND_ONLY, *ERASABLE):
+    _protect(_evidence)

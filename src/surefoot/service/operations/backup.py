@@ -7,9 +7,9 @@ that brings the rows back, so that erased content never returns, not even for a 
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,10 @@ from surefoot.atomic_files import atomic_write
 from surefoot.errors import InputError
 from surefoot.service.access import record_action
 from surefoot.service.database import databases
-from surefoot.service.database.clock import now
-from surefoot.service.database.column_types import Instant
+from surefoot.service.database.clock import Instant, now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import erasures, metadata, participants
-from surefoot.service.trial.erasure import Erasure, erase_content, scrub_database
-from surefoot.service.trial.participants import withdraw_participant
+from surefoot.service.trial.participants import Erasure, erase_content, scrub_database, withdraw_participant
 from surefoot.service.trial.trial import read_newest_settings
 from surefoot.version import __version__
 
@@ -33,27 +31,37 @@ BATCH = 1000
 ERASURE_LIST = "erasures.jsonl"
 
 
+def _make_raw_table(table: sa.Table) -> sa.Table:
+    """A table as the database holds it: moments stay microseconds."""
+    types = {column.name: sa.BigInteger() if isinstance(column.type, Instant) else column.type for column in table.c}
+    keys = table.primary_key.columns.keys()
+    columns = [sa.Column(name, kind, primary_key=name in keys, autoincrement=False) for name, kind in types.items()]
+    return sa.Table(table.name, sa.MetaData(), *columns)
+
+
 def back_up(database: Database, path: Path) -> dict[str, int]:
     """Write all tables as they are at one moment, while the service goes on; rows of each table.
 
     The file holds the study's secret: only its owner may read it.
     """
-    counts = {}
+    counts = {table.name: 0 for table in metadata.sorted_tables}
     hashes = {}
     with (
         atomic_write(path, private=True) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
         database.snapshot() as connection,
     ):
-        for table in metadata.sorted_tables:
+        for table in map(_make_raw_table, metadata.sorted_tables):
             digest = hashlib.sha256()
-            count = 0
+            ordered = sa.select(table).order_by(*table.primary_key.columns)
+            rows = connection.execution_options(yield_per=BATCH).execute(ordered).mappings()
             with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file:
-                for line in _dump_lines(connection, table):
+                for row in rows:
+                    values = {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
+                    line = json.dumps(values, allow_nan=False).encode() + b"\n"
                     file.write(line)
                     digest.update(line)
-                    count += 1
-            counts[table.name] = count
+                    counts[table.name] += 1
             hashes[table.name] = digest.hexdigest()
         manifest = {
             "format": FORMAT,
@@ -64,19 +72,6 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
         }
         archive.writestr("manifest.json", json.dumps(manifest, indent=2))
     return counts
-
-
-def _dump_lines(connection: sa.Connection, table: sa.Table) -> Iterator[bytes]:
-    # As the database holds them: moments stay microseconds.
-    raw = [sa.type_coerce(column, _raw_type(column)).label(column.name) for column in table.c]
-    ordered = sa.select(*raw).order_by(*table.primary_key.columns)
-    for row in connection.execution_options(yield_per=BATCH).execute(ordered).mappings():
-        values = {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
-        yield json.dumps(values, allow_nan=False).encode() + b"\n"
-
-
-def _raw_type(column: sa.Column[Any]) -> Any:
-    return sa.BigInteger() if isinstance(column.type, Instant) else column.type
 
 
 def write_erasure_list(database: Database, folder: Path) -> Path:
@@ -113,10 +108,25 @@ def restore(path: Path, database: Database, *, by: str) -> Restoration:
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read("manifest.json"))
-            _check_manifest(manifest, path)
+            if manifest.get("format") != FORMAT:
+                raise InputError(f"{path}: not a backup of this kind")
+            if manifest["revision"] != databases.newest_schema_version():
+                raise InputError(
+                    f"{path}: made with schema version {manifest['revision']}, "
+                    f"this release needs {databases.newest_schema_version()}; "
+                    f"restore it with surefoot {manifest['surefoot']} and then run surefoot db upgrade"
+                )
             databases.prepare(database)
             with database.transaction() as connection:
-                counts = _fill_database(archive, manifest, path, connection)
+                databases.lift_time_limit(connection)
+                for table in metadata.sorted_tables:
+                    if connection.scalar(sa.select(sa.func.count()).select_from(table)):
+                        raise InputError(f"the database has rows in '{table.name}' already; restore into an empty one")
+                counts = {}
+                for table in metadata.sorted_tables:
+                    counts[table.name], digest = _fill_table(archive, connection, table)
+                    if digest != manifest["sha256"][table.name]:
+                        raise InputError(f"{path}: table '{table.name}' is not what was backed up; take another backup")
                 record_action(connection, by, "restored", path.name, f"{counts['decisions']} decisions")
                 erased = _erase_again(connection, listed, by)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
@@ -128,57 +138,21 @@ def restore(path: Path, database: Database, *, by: str) -> Restoration:
     return Restoration(counts, erased, listed if listed.exists() else None)
 
 
-def _check_manifest(manifest: dict[str, Any], path: Path) -> None:
-    if manifest.get("format") != FORMAT:
-        raise InputError(f"{path}: not a backup of this kind")
-    if manifest["revision"] != databases.newest_schema_version():
-        raise InputError(
-            f"{path}: made with schema version {manifest['revision']}, "
-            f"this release needs {databases.newest_schema_version()}; "
-            f"restore it with surefoot {manifest['surefoot']} and then run surefoot db upgrade"
-        )
-
-
-def _fill_database(
-    archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, connection: sa.Connection
-) -> dict[str, int]:
-    databases.lift_time_limit(connection)
-    for table in metadata.sorted_tables:
-        if connection.scalar(sa.select(sa.func.count()).select_from(table)):
-            raise InputError(f"the database has rows in '{table.name}' already; restore into an empty one")
-    return {table.name: _fill_table(archive, manifest, path, connection, table) for table in metadata.sorted_tables}
-
-
-def _fill_table(
-    archive: zipfile.ZipFile, manifest: dict[str, Any], path: Path, connection: sa.Connection, table: sa.Table
-) -> int:
+def _fill_table(archive: zipfile.ZipFile, connection: sa.Connection, table: sa.Table) -> tuple[int, str]:
+    """Number of rows that were inserted, and their hash."""
     digest = hashlib.sha256()
     count = 0
-    batch: list[dict[str, Any]] = []
-    columns = [sa.Column(column.name, _raw_type(column)) for column in table.c]
-    plain = sa.Table(table.name, sa.MetaData(), *columns)
     with archive.open(f"{table.name}.jsonl") as file:
-        for line in file:
-            digest.update(line)
-            batch.append(_parse_row(line, table))
-            count += 1
-            if len(batch) == BATCH:
-                connection.execute(sa.insert(plain), batch)
-                batch = []
-    if batch:
-        connection.execute(sa.insert(plain), batch)
-    if digest.hexdigest() != manifest["sha256"][table.name]:
-        raise InputError(f"{path}: table '{table.name}' is not what was backed up; take another backup")
-    continue_numbering(connection, table)
-    return count
-
-
-def continue_numbering(connection: sa.Connection, table: sa.Table) -> None:
-    """Let PostgreSQL number new rows after the last one that was copied into a table."""
+        while lines := list(islice(file, BATCH)):
+            digest.update(b"".join(lines))
+            connection.execute(sa.insert(_make_raw_table(table)), [_parse_row(line, table) for line in lines])
+            count += len(lines)
     if connection.dialect.name == "postgresql" and "id" in table.c and isinstance(table.c.id.type, sa.BigInteger):
+        # PostgreSQL numbers new rows after the last one that was copied.
         last = sa.select(sa.func.max(table.c.id)).scalar_subquery()
         sequence = sa.func.pg_get_serial_sequence(table.name, "id")
         connection.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
+    return count, digest.hexdigest()
 
 
 def _parse_row(line: bytes, table: sa.Table) -> dict[str, Any]:
@@ -195,25 +169,21 @@ def _erase_again(connection: sa.Connection, listed: Path, by: str) -> Erasure:
     known = set(connection.scalars(sa.select(participants.c.id)))
     erased = []
     for number, line in enumerate(_read_lines(listed), 1):
-        participant_id, before, reason = _parse_erasure(line, f"{listed}, line {number}")
+        try:
+            erasure = json.loads(line)
+            participant_id = erasure["participant_id"]
+            # Somebody who was erased whole stays erased, also what came after the backup was made.
+            before = erasure["received_before"] and datetime.fromisoformat(erasure["received_before"])
+            reason = f"restored, erased before: {erasure['reason']}"
+        except (ValueError, KeyError, TypeError) as error:
+            words = "not an erasure; surefoot backup and surefoot erase write the list"
+            raise InputError(f"{listed}, line {number}: {words}") from error
+        if participant_id in known:
+            withdraw_participant(connection, participant_id, reason=reason, by=by)
         if participant_id is None or participant_id in known:
-            reason = f"restored, erased before: {reason}"
-            if participant_id is not None:
-                withdraw_participant(connection, participant_id, reason=reason, by=by)
             erased.append(erase_content(connection, participant_id, before, reason=reason, by=by))
     keep_days = read_newest_settings(connection).keep_days
     if keep_days is not None:
         before = now() - timedelta(days=keep_days)
         erased.append(erase_content(connection, None, before, reason=f"restored, kept for {keep_days:g} days", by=by))
     return Erasure(sum(erasure.decisions for erasure in erased), sum(erasure.outcomes for erasure in erased))
-
-
-def _parse_erasure(line: str, location: str) -> tuple[str | None, datetime | None, str]:
-    """Who was erased, what came before which moment (None: everything), and why."""
-    try:
-        erasure = json.loads(line)
-        before = erasure["received_before"]
-        # Somebody who was erased whole stays erased, also what came after the backup was made.
-        return erasure["participant_id"], None if before is None else datetime.fromisoformat(before), str(erasure["reason"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{location}: not an erasure; surefoot backup and surefoot erase write the list") from error

@@ -1,23 +1,24 @@
 """Export: the trial in long format, one row per decision point, readable by `surefoot fit`, and the study file for it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
+from pyarrow import csv, parquet
 
 from surefoot.errors import InputError
 from surefoot.learning.pooling import make_pooling
-from surefoot.service.database.clock import now
-from surefoot.service.database.column_types import to_microseconds
+from surefoot.service.database.clock import now, to_microseconds
 from surefoot.service.database.decision_record import EXPORTED, LISTS
 from surefoot.service.database.schema import activations, decisions, outcomes, policies, staff_actions
 from surefoot.service.trial.states import count_times
@@ -25,17 +26,15 @@ from surefoot.service.trial.trial import Trial, load_stored_study
 from surefoot.service.updates import trial_logs
 from surefoot.study import CollectionSection, Study
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 FORMATS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+MOMENT = pa.timestamp("us", "UTC")
 ROWS = 5000
 """Rows in memory at a time."""
 FORMULA = r"^([=+\-@\t\r])"
 """What spreadsheets take for the beginning of a formula."""
-_own = sa.select(sa.func.count()).where(outcomes.c.decision_id == decisions.c.id)
+_sent = sa.select(sa.func.count()).where(outcomes.c.decision_id == decisions.c.id)
 DECISIONS = trial_logs.DECISIONS.add_columns(
-    _own.scalar_subquery().label("outcomes_sent"), _own.where(outcomes.c.late).scalar_subquery().label("outcomes_late")
+    _sent.scalar_subquery().label("outcomes_sent"), _sent.where(outcomes.c.late).scalar_subquery().label("outcomes_late")
 )
 
 
@@ -51,34 +50,32 @@ class Export:
 def export_decisions(trial: Trial, path: Path, form: str) -> Export:
     """Write every decision point with the outcome that counts, as it is known at this moment."""
     texts = ("availability_reasons", "fallback_reasons")
-    return _export(trial, DECISIONS, lambda rows: _decision_table(trial, rows), path, form, texts=texts)
+    return _export(trial, DECISIONS, lambda rows: _decision_table(trial, rows), path, form, texts)
 
 
 def export_outcomes(trial: Trial, path: Path, form: str) -> Export:
     """Write every outcome that was ever sent, in the order of arrival: corrections, late ones, known missing ones."""
     names = ("decision_id", "id", "proximal_outcome", "observed_at", "received_at", "late", "echoed_probability")
-    return _export_plain(trial, outcomes, names, path, form)
+    return _export_columns(trial, outcomes, names, path, form)
 
 
 def export_staff_actions(trial: Trial, path: Path, form: str) -> Export:
     """Write who did what, in the order in which it was done."""
     names = ("done_by", "done_at", "action", "subject", "detail")
-    return _export_plain(trial, staff_actions, names, path, form, texts=("subject", "detail"))
-
-
-def _export_plain(
-    trial: Trial, table: sa.Table, names: Sequence[str], path: Path, form: str, texts: Collection[str] = ()
-) -> Export:
-    def make_table(rows: list[Any]) -> pa.Table:
-        import pyarrow as pa
-
-        return pa.table({name: _make_column(table, name, rows) for name in names})
-
-    return _export(trial, sa.select(table).order_by(table.c.id), make_table, path, form, texts)
+    return _export_columns(trial, staff_actions, names, path, form, texts=("subject", "detail"))
 
 
 EXPORTS = {"decisions": export_decisions, "outcomes": export_outcomes, "staff-actions": export_staff_actions}
 """By the name of the file."""
+
+
+def _export_columns(
+    trial: Trial, table: sa.Table, names: Sequence[str], path: Path, form: str, texts: Collection[str] = ()
+) -> Export:
+    def make_table(rows: list[Any]) -> pa.Table:
+        return pa.table({name: _make_column(table, name, rows) for name in names})
+
+    return _export(trial, sa.select(table).order_by(table.c.id), make_table, path, form, texts)
 
 
 def _export(
@@ -87,57 +84,37 @@ def _export(
     make_table: Callable[[list[Any]], pa.Table],
     path: Path,
     form: str,
-    texts: Collection[str] = (),
+    texts: Collection[str],
 ) -> Export:
-    """Rows go through in pieces: a trial of any size takes the same memory."""
-    from pyarrow import csv, parquet
+    """Rows go through in pieces: a trial of any size takes the same memory.
 
-    count = 0
+    In a CSV file an apostrophe stands before text that somebody wrote and that a spreadsheet would run as a formula. Names
+    of actions and levels are the study's own, and stay as they are.
+    """
+    rows = 0
     people = 0
     last = None
-    with trial.database.snapshot() as connection:
-        pieces = _read_pieces(connection, query)
-        first = make_table(next(pieces, []))
-        open_writer = parquet.ParquetWriter if form == "parquet" else csv.CSVWriter
-        with closing(open_writer(str(path), first.schema)) as writer:
-            table: pa.Table | None = first
-            while table is not None:
-                writer.write_table(_neutralise_formulas(table, texts) if form == "csv" else table)
-                count += len(table)
-                ids = table.column(0).to_pylist()
-                people += sum(person != before for person, before in zip(ids, [last, *ids], strict=False))
-                last = ids[-1] if ids else last
-                rows = next(pieces, None)
-                table = None if rows is None else make_table(rows)
+    empty = make_table([])
+    open_writer = parquet.ParquetWriter if form == "parquet" else csv.CSVWriter
+    with trial.database.snapshot() as connection, closing(open_writer(str(path), empty.schema)) as writer:
+        for piece in connection.execution_options(yield_per=ROWS).execute(query).mappings().partitions():
+            table = make_table(list(piece))
+            ids = table.column(0).to_pylist()
+            rows += len(ids)
+            people += sum(person != before for person, before in pairwise([last, *ids]))
+            last = ids[-1]
+            for position, name in enumerate(table.column_names if form == "csv" else ()):
+                if position == 0 or name.removeprefix("surefoot ") in texts:
+                    text = pc.replace_substring_regex(table.column(position), FORMULA, r"'\1")
+                    table = table.set_column(position, name, text)
+            writer.write_table(table)
     with path.open("rb") as file:
-        return Export(count, people, hashlib.file_digest(file, "sha256").hexdigest())
-
-
-def _read_pieces(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Any]]:
-    streamed = connection.execution_options(yield_per=ROWS).execute(query).mappings()
-    for piece in streamed.partitions():
-        yield list(piece)
-
-
-def _neutralise_formulas(table: pa.Table, texts: Collection[str]) -> pa.Table:
-    """Put an apostrophe before text that somebody wrote and that a spreadsheet would run as a formula.
-
-    Names of actions and levels are the study's own, and stay as they are.
-    """
-    import pyarrow.compute as pc
-
-    for position, name in enumerate(table.column_names):
-        if position == 0 or name.removeprefix("surefoot ") in texts:
-            text = pc.replace_substring_regex(table.column(position), FORMULA, r"'\1")
-            table = table.set_column(position, name, text)
-    return table
+        return Export(rows, people, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def _make_column(table: sa.Table, name: str, rows: list[Any]) -> pa.Array:
     """A column of a file from a column of a table; lists become text."""
-    import pyarrow as pa
-
-    kinds = {datetime: pa.timestamp("us", "UTC"), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    kinds = {datetime: MOMENT, int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
     cells = [row[name] for row in rows]
     if table is decisions and name in LISTS:
         cells = ["; ".join(json.loads(cell)) for cell in cells]
@@ -145,34 +122,29 @@ def _make_column(table: sa.Table, name: str, rows: list[Any]) -> pa.Array:
 
 
 def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
-    import pyarrow as pa
-
     study = trial.study
-    named = trial_logs.make_columns(study, rows)
-    moment = pa.timestamp("us", "UTC")
-    further: dict[str, Any] = {
+    columns = trial_logs.make_columns(study, rows)
+    further = {
         **{alias: _make_column(decisions, name, rows) for name, alias in EXPORTED.items()},
-        "action_name": [study.actions.names[row["action"]] for row in rows],
-        "outcome_timestamp": pa.array([row["observed_at"] for row in rows], moment),
+        "action_name": pa.array([study.actions.names[row["action"]] for row in rows], pa.string()),
+        "outcome_timestamp": pa.array([row["observed_at"] for row in rows], MOMENT),
         "outcomes_sent": pa.array([row["outcomes_sent"] for row in rows], pa.int64()),
         "outcomes_late": pa.array([row["outcomes_late"] for row in rows], pa.int64()),
         # Without it, what was erased would look like outcomes that never came.
         "erased": pa.array([row["salt"] is None for row in rows], pa.bool_()),
     }
+    if study.columns.time == "decision_idx":
+        del further["decision_idx"]
     for code, name in enumerate(study.actions.names):
         further[f"probability of {name}"] = pa.array([json.loads(row["probabilities"])[code] for row in rows], pa.float64())
     for name, values in further.items():
-        if name == "decision_idx" and study.columns.time == "decision_idx":
-            continue
         # The study's own names come first.
-        named[f"surefoot {name}" if name in named else name] = (
-            values if isinstance(values, pa.Array) else pa.array(values, pa.string())
-        )
-    return pa.table(named)
+        columns[f"surefoot {name}" if name in columns else name] = values
+    return pa.table(columns)
 
 
-SECTION = re.compile(r"^[ \t]*\[collection\][^\n]*\n(?:(?![ \t]*\[)[^\n]*\n)*", re.MULTILINE)
-"""From its header to the next one."""
+SECTION = re.compile(r"^[ \t]*\[collection\][^\n]*\n(?:(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*[^#\[\s][^\n]*\n)*", re.MULTILINE)
+"""From its header to its last key: comments after it belong to the next section."""
 PASTE = "# Written by surefoot export. Put this table into the study, in place of its own [collection].\n"
 COMMENT = "# Written by surefoot export: how the trial chose its actions.\n"
 
@@ -180,8 +152,10 @@ COMMENT = "# Written by surefoot export: how the trial chose its actions.\n"
 def write_study_text(trial: Trial) -> str:
     """The text of a study for the exported decisions; only the table, for one that was not served from a file."""
     collection = describe_collection(trial)
-    table = _write_table(collection)
-    text = SECTION.sub(lambda section: _keep_comments(section[0]), f"{trial.study.text.rstrip()}\n")
+    table = f"[collection]\npolicy = {json.dumps(collection.policy)}\n"
+    if collection.updates:
+        table += "updates = [\n" + "".join(f"  {json.dumps(time)},\n" for time in collection.updates) + "]\n"
+    text = SECTION.sub("", f"{trial.study.text.rstrip()}\n")
     complete = f"{text.rstrip()}\n\n{COMMENT}{table}"
     try:
         if Study.parse(complete).collection == collection:
@@ -207,38 +181,12 @@ def describe_collection(trial: Trial) -> CollectionSection:
         return CollectionSection(policy="fixed")
     learned = [load_stored_study(trial.database, row.study_id) for row in later if row.update_id is not None]
     pooled = any(make_pooling(study.pooling).needs_everybody for study in learned)
-    changes = _find_policy_changes(trial, [row.activated_at for row in rows], first)
-    return CollectionSection(policy="pooled" if pooled else "own", updates=_format_times(trial.study, changes))
-
-
-def _find_policy_changes(trial: Trial, activated: list[datetime], first: Any) -> list[datetime]:
-    """When another rule began to decide: a policy went live, or the live one became stale and the fallback took over."""
+    # Another rule began to decide when a policy went live, or when the live one became stale and the fallback took over.
+    activated = [row.activated_at for row in rows]
     valid = timedelta(days=trial.settings.policy_days)
-    ends = [*activated[1:], now()]
-    stale = [begin + valid for begin, end in zip(activated, ends, strict=True) if begin + valid < end]
-    return sorted(moment for moment in (*activated, *stale) if moment >= first)
-
-
-def _format_times(study: Study, moments: list[datetime]) -> tuple[str, ...]:
-    """As the time column has them; decision points that are counted have no common clock."""
-    if not study.has_clock_days:
-        return ()
-    times = count_times(study, [to_microseconds(moment) for moment in moments], range(len(moments)))
-    return tuple(moment.isoformat() for moment in times.tolist())
-
-
-def _write_table(collection: CollectionSection) -> str:
-    lines = ["[collection]", f"policy = {json.dumps(collection.policy)}"]
-    if collection.updates:
-        lines.append("updates = [")
-        lines += [f"  {json.dumps(time)}," for time in collection.updates]
-        lines.append("]")
-    return "\n".join(lines) + "\n"
-
-
-def _keep_comments(section: str) -> str:
-    """Comments after the last key of a section belong to the next one."""
-    lines = section.splitlines(keepends=True)
-    while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
-        lines.pop()
-    return section[sum(map(len, lines)) :]
+    stale = [begin + valid for begin, end in pairwise([*activated, now()]) if begin + valid < end]
+    changes = sorted(moment for moment in (*activated, *stale) if moment >= first)
+    times: list[datetime] = []
+    if trial.study.has_clock_days:  # decision points that are counted have no common clock
+        times = count_times(trial.study, [to_microseconds(moment) for moment in changes], range(len(changes))).tolist()
+    return CollectionSection(policy="pooled" if pooled else "own", updates=tuple(moment.isoformat() for moment in times))

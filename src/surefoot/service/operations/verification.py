@@ -1,16 +1,18 @@
-"""Verification: the ledger against itself, every row against the ledger, and both against seals that are kept outside.
+"""Verification: every draw recomputed, every row compared with the ledger, and the ledger with seals kept outside.
 
 A seal is the ledger's last hash, kept where whoever can change the database cannot reach it.
 """
 
 import json
+import math
 import os
 import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,137 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.ledger import BEGINNING, EVIDENCE, Evidence, chain, digest_block
-from surefoot.service.database.schema import decisions, erasures, ledger, outcomes, studies
+from surefoot.service.database.decision_record import LISTS, make_reply
+from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_block
+from surefoot.service.database.schema import ERASABLE, decisions, erasures, ledger, outcomes, studies
+from surefoot.service.trial.states import context_to_state, derive_now
+from surefoot.service.trial.trial import PolicyVersions, load_stored_study, read_draw_secret
+from surefoot.study import Study, TrialSection
+from surefoot.trial_rules.choices import fixed_probabilities, policy_probabilities, unavailable_probabilities
+from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
+TOLERANCE = 1e-12
+"""Another processor or library may round the last digit of a policy's probability differently."""
 FORMAT = "surefoot-seal-1"
 URL_SECONDS = 10
+CHUNK = 500
+"""Entries that are compared at a time: a trial of any size takes the same memory."""
+CLOCK_TOLERANCE = timedelta(minutes=10)
+"""A row that was recorded after a seal may be dated this long before it: clocks are set."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One decision that does not come out as it was recorded."""
+
+    decision_id: str
+    participant_id: str
+    decision_idx: int
+    check: str
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How many decisions were recomputed, and which differ."""
+
+    decisions: int
+    differences: list[Difference]
+    erased: int
+    """Decisions whose state was erased: the draw is recomputed, what a policy made of the state cannot be."""
+
+
+def replay(database: Database) -> Replay:
+    """All decisions; the recorded probabilities decide the action, the recomputed ones must agree with them."""
+    recomputer = _Recomputer(database)
+    count = 0
+    erased = 0
+    differences = []
+    with database.snapshot() as connection:
+        ordered = sa.select(decisions).order_by(decisions.c.participant_id, decisions.c.decision_idx)
+        for row in connection.execution_options(yield_per=1000).execute(ordered).mappings():
+            count += 1
+            erased += row["salt"] is None
+            for check in recomputer.find_differences(row):
+                differences.append(Difference(row["id"], row["participant_id"], row["decision_idx"], check))
+    return Replay(count, differences, erased)
+
+
+class _Recomputer:
+    """Recomputes decisions from the study, the policy and the secret that they were made with."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._secret = read_draw_secret(database)
+        self._policies = PolicyVersions(database)
+        self._load_study = cache(partial(load_stored_study, database))
+        with database.autocommit() as connection:
+            emptied = sa.select(decisions.c.participant_id).where(decisions.c.salt.is_(None)).distinct()
+            self._without_past = set(connection.scalars(emptied))
+
+    def find_differences(self, row: Any) -> Iterator[str]:
+        """Names of the checks that fail."""
+        study = self._load_study(row["study_id"])
+        erased = row["salt"] is None
+        # The state, or the past that it is derived from, was erased.
+        no_state = erased or bool(study.derived_states and row["participant_id"] in self._without_past)
+        no_policy_input = erased and row["source"] == "policy"
+        recorded = json.loads(row["probabilities"])
+        key = random_key(row["participant_id"], row["decision_idx"])
+        checks: dict[str, Callable[[], bool]] = {
+            "random key": lambda: key == row["random_key"],
+            "uniform number": lambda: draw_uniform(self._secret, key) == row["uniform"],
+            "action": lambda: draw_action(row["uniform"], recorded) == row["action"],
+            "probability of the action": lambda: recorded[row["action"]] == row["probability"],
+            "state": lambda: no_state or _are_close(self._recompute_state(study, row), json.loads(row["state"])),
+            "probabilities": lambda: no_policy_input or _are_close(self._recompute_probabilities(study, row), recorded),
+            "limits": lambda: row["source"] == "unavailable" or _respects_limits(study, recorded),
+            "reply": lambda: _recompute_reply(row, study) == row["reply"],
+        }
+        for name, holds in checks.items():
+            try:
+                if not holds():
+                    yield name
+            except (InputError, LookupError, ValueError, TypeError):
+                yield f"{name} cannot be recomputed"
+
+    def _recompute_state(self, study: Study, row: Any) -> list[float | None]:
+        derived: dict[str, float] = {}
+        if study.derived_states:
+            moments = {"decided_at": row["decided_at"], "known_at": row["received_at"]}
+            with self._database.autocommit() as connection:
+                derived = derive_now(study, connection, row["participant_id"], row["decision_idx"], **moments)
+        return context_to_state(study, json.loads(row["context"]), derived).state
+
+    def _recompute_probabilities(self, study: Study, row: Any) -> list[float]:
+        settings = study.trial or TrialSection()
+        if row["source"] == "unavailable":
+            return unavailable_probabilities(study)
+        if row["source"] in ("warm-up", "fallback"):
+            send = settings.warm_up_probability if row["source"] == "warm-up" else settings.fallback_probability
+            return fixed_probabilities(study, send)
+        version = self._policies.get(row["policy_id"])
+        if version is None:
+            raise InputError("the policy cannot be read")
+        return policy_probabilities(study, version, row["participant_id"], json.loads(row["state"]))
+
+
+def _recompute_reply(row: Any, study: Study) -> str:
+    values = {**row, **{name: json.loads(row[name]) for name in LISTS}}
+    # Warnings are words, which decide nothing and may change from one release to the next: the ledger accounts for them.
+    return make_reply(values, study.actions.names[row["action"]], json.loads(row["reply"])["warnings"])
+
+
+def _are_close(left: Sequence[float | None], right: Sequence[float | None]) -> bool:
+    return len(left) == len(right) and all(
+        a is b is None or (a is not None and b is not None and math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE))
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _respects_limits(study: Study, probabilities: Sequence[float]) -> bool:
+    limits = study.probability_limits
+    within = limits.minimum - TOLERANCE <= 1 - probabilities[0] <= limits.maximum + TOLERANCE
+    return within and abs(sum(probabilities) - 1) < 1e-9
 
 
 @dataclass(frozen=True)
@@ -54,10 +182,7 @@ def make_seal(database: Database) -> Seal:
         if last is None:
             raise InputError("there is nothing to seal yet: the trial has not begun")
         study = connection.scalar(sa.select(studies.c.id).order_by(studies.c.first_used.desc()).limit(1))
-        counts = {
-            kind: int(connection.scalar(sa.select(sa.func.count()).select_from(evidence.select().subquery())) or 0)
-            for kind, evidence in EVIDENCE.items()
-        }
+        counts = {kind: _count(connection, evidence.select()) for kind, evidence in EVIDENCE.items()}
     return Seal(now(), last.position, bytes(last.hash).hex(), str(study), counts)
 
 
@@ -67,26 +192,25 @@ def read_seals(path: Path) -> list[Seal]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as seals ({type(error).__name__})") from error
-    seals = [_parse_seal(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    seals = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            fields: dict[str, Any] = json.loads(line)
+            if fields["format"] != FORMAT:
+                raise ValueError
+            moment = datetime.fromisoformat(fields["sealed_at"])
+            seals.append(
+                Seal(moment, int(fields["position"]), str(fields["hash"]), str(fields["study"]), dict(fields["counts"]))
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}, line {number}: not a seal; surefoot seal writes them") from error
+        if moment.tzinfo is None:
+            raise InputError(f"{path}, line {number}: the seal's time has no zone")
     if not seals:
         raise InputError(f"{path}: holds no seal")
     return seals
-
-
-def _parse_seal(line: str, location: str) -> Seal:
-    try:
-        fields: dict[str, Any] = json.loads(line)
-        if fields.pop("format") != FORMAT:
-            raise ValueError
-        moment = datetime.fromisoformat(fields.pop("sealed_at"))
-        seal = Seal(
-            moment, int(fields.pop("position")), str(fields.pop("hash")), str(fields.pop("study")), fields.pop("counts")
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{location}: not a seal; surefoot seal writes them") from error
-    if moment.tzinfo is None:
-        raise InputError(f"{location}: the seal's time has no zone")
-    return seal
 
 
 def find_broken(database: Database, seals: Sequence[Seal]) -> list[Seal]:
@@ -111,21 +235,13 @@ def append_seal(seal: Seal, path: Path) -> None:
 
 def send_seal(seal: Seal, url: str) -> None:
     """POST a seal as JSON; anything but a 2xx is an error."""
-    body = seal.to_line().encode()
     headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - http and https only, by the caller
+    request = urllib.request.Request(url, seal.to_line().encode(), headers, method="POST")  # noqa: S310 - see the caller
     try:
-        with urllib.request.urlopen(request, timeout=URL_SECONDS):  # noqa: S310
-            return
+        urllib.request.urlopen(request, timeout=URL_SECONDS).close()  # noqa: S310
     except (urllib.error.URLError, OSError, ValueError) as error:
         why = f"status {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
         raise InputError(f"the seal could not be sent ({why}); nothing outside has it yet") from error
-
-
-CHUNK = 500
-"""Entries that are compared at a time: a trial of any size takes the same memory."""
-CLOCK_TOLERANCE = timedelta(minutes=10)
-"""A row that was recorded after a seal may be dated this long before it: clocks are set."""
 
 
 @dataclass(frozen=True)
@@ -151,31 +267,21 @@ class Verification:
 def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
     """Compare everything, as it is at one moment."""
     with database.snapshot() as connection:
-        walk = _Walk(connection, seals)
-        discrepancies = [*_compare_seals(seals), *walk.run(), *_find_unrecorded(connection, walk.entries)]
-        discrepancies += _find_unaccounted_erasures(connection)
-        erased = {table.name: _count(connection, sa.select(table.c.id).where(table.c.salt.is_(None))) for table in _ERASABLE}
-    return Verification(walk.position, walk.entries, erased, discrepancies)
-
-
-_ERASABLE = (decisions, outcomes)
+        verifier = _Verifier(connection, seals)
+        verifier.compare_seals(seals)
+        verifier.walk_chain()
+        verifier.find_unrecorded()
+        verifier.find_unaccounted_erasures()
+        erased = {table.name: _count(connection, sa.select(table.c.id).where(table.c.salt.is_(None))) for table in ERASABLE}
+    return Verification(verifier.position, verifier.entries, erased, verifier.discrepancies)
 
 
 def _count(connection: sa.Connection, query: sa.Select[Any]) -> int:
     return int(connection.scalar(sa.select(sa.func.count()).select_from(query.subquery())) or 0)
 
 
-def _compare_seals(seals: Sequence[Seal]) -> Iterator[Discrepancy]:
-    """Of two seals the later one is not of a shorter chain, and there is one hash at each position."""
-    ordered = sorted(seals, key=lambda seal: seal.sealed_at)
-    for before, after in pairwise(ordered):
-        same_place = before.position == after.position and before.hash != after.hash
-        if after.position < before.position or same_place:
-            yield Discrepancy(f"seals of {before.words} and {after.words}", "contradict each other")
-
-
-class _Walk:
-    """Along the chain from its beginning."""
+class _Verifier:
+    """Goes along the chain from its beginning, and collects what does not fit."""
 
     def __init__(self, connection: sa.Connection, seals: Sequence[Seal]) -> None:
         self._connection = connection
@@ -188,137 +294,132 @@ class _Walk:
         """Positions of restores that are on record."""
         self.position = 0
         self.entries = Counter[str]()
+        self.discrepancies: list[Discrepancy] = []
 
-    def run(self) -> Iterator[Discrepancy]:
-        before = BEGINNING
+    def _report(self, subject: str, problem: str) -> None:
+        self.discrepancies.append(Discrepancy(subject, problem))
+
+    def compare_seals(self, seals: Sequence[Seal]) -> None:
+        """Of two seals the later one is not of a shorter chain, and there is one hash at each position."""
+        for before, after in pairwise(sorted(seals, key=lambda seal: seal.sealed_at)):
+            same_position = before.position == after.position and before.hash != after.hash
+            if after.position < before.position or same_position:
+                self._report(f"seals of {before.words} and {after.words}", "contradict each other")
+
+    def walk_chain(self) -> None:
+        """Compare each block with the one before it and with seals, and each entry with its row."""
+        hash_before = BEGINNING
         blocks = sa.select(ledger).order_by(ledger.c.position)
         for block in self._connection.execute(blocks, execution_options={"yield_per": CHUNK}):
-            yield from self._check_block(block, before)
-            before = bytes(block.hash)
+            subject = f"ledger block {block.position}"
+            if block.position != self.position + 1:
+                self._report(subject, f"follows block {self.position}: blocks between them were removed")
+            elif bytes(block.hash) != chain(hash_before, digest_block(block.recorded_at, block.entries)):
+                self._report(subject, "was changed: its hash does not follow from what it holds and the hash before")
+            after_seals = self._last_seal is not None and block.position > self._last_seal.position
+            if after_seals:
+                self._check_date(subject, block.recorded_at)
+            hash_before = bytes(block.hash)
             self.position = block.position
-            for entry in json.loads(block.entries):
-                if entry[0] == "staff action" and entry[1][1] == "restored":
-                    self._restored.append(block.position)
-                yield from self._take(entry, self._is_after_seals(block.position))
-            yield from self._check_seals(block)
+            for kind, *entry in json.loads(block.entries):
+                self._take_entry(kind, entry, after_seals)
+            self._check_seals(block)
         for kind in list(self._pending):
-            yield from self._compare(kind)
+            self._compare_rows(kind)
         for position, seals in self._seals.items():
             if position > self.position:
                 words = f"the ledger ends at block {self.position}, the seal was made at block {position}: "
                 words += self._explain_restore(position) or "blocks were removed"
-                yield from (Discrepancy(f"seal of {seal.words}", words) for seal in seals)
+                for seal in seals:
+                    self._report(f"seal of {seal.words}", words)
 
-    def _check_block(self, block: Any, before: bytes) -> Iterator[Discrepancy]:
-        subject = f"ledger block {block.position}"
-        if block.position != self.position + 1:
-            yield Discrepancy(subject, f"follows block {self.position}: blocks between them were removed")
-        elif bytes(block.hash) != chain(before, digest_block(block.recorded_at, block.entries)):
-            yield Discrepancy(subject, "was changed: its hash does not follow from what it holds and the hash before")
-        if self._is_after_seals(block.position):
-            yield from self._check_date(subject, block.recorded_at)
+    def _take_entry(self, kind: str, entry: list[Any], after_seals: bool) -> None:
+        if kind == "staff action" and entry[0][1] == "restored":
+            self._restored.append(self.position)
+        if kind in EVIDENCE:
+            self.entries[kind] += 1
+            self._pending[kind].append((entry, after_seals))
+            if len(self._pending[kind]) == CHUNK:
+                self._compare_rows(kind)
 
-    def _is_after_seals(self, position: int) -> bool:
-        return self._last_seal is not None and position > self._last_seal.position
-
-    def _check_date(self, subject: str, moment: datetime | None) -> Iterator[Discrepancy]:
+    def _check_date(self, subject: str, moment: datetime | None) -> None:
         seal = self._last_seal
         if seal is not None and moment is not None and moment < seal.sealed_at - CLOCK_TOLERANCE:
-            yield Discrepancy(
-                subject, f"is dated {moment:%Y-%m-%d %H:%M} UTC but was recorded after the seal of {seal.words}"
-            )
+            self._report(subject, f"is dated {moment:%Y-%m-%d %H:%M} UTC but was recorded after the seal of {seal.words}")
 
-    def _check_seals(self, block: Any) -> Iterator[Discrepancy]:
+    def _check_seals(self, block: Any) -> None:
         for seal in self._seals.get(block.position, ()):
             if bytes(block.hash).hex() != seal.hash:
                 words = f"is not what the seal of {seal.words} holds"
                 why = self._explain_restore(block.position)
-                yield Discrepancy(f"ledger block {block.position}", f"{words}: {why}" if why else words)
+                self._report(f"ledger block {block.position}", f"{words}: {why}" if why else words)
             for kind, number in seal.counts.items():
                 if self.entries[kind] != number:
                     words = f"counted {number} of the kind '{kind}', the ledger has {self.entries[kind]}"
-                    yield Discrepancy(f"seal of {seal.words}", words)
+                    self._report(f"seal of {seal.words}", words)
 
     def _explain_restore(self, position: int) -> str:
         """Why a seal does not fit after an honest restore from a backup that is older than the seal."""
-        restored = [block for block in self._restored if block <= position]
-        if not restored:
-            return ""
-        return f"the trial was restored at block {restored[0]} from an older backup, and what followed that backup is lost"
+        for block in self._restored:
+            if block <= position:
+                return f"the trial was restored at block {block} from an older backup, and what followed that backup is lost"
+        return ""
 
-    def _take(self, entry: list[Any], after_seals: bool) -> Iterator[Discrepancy]:
-        kind = entry[0]
-        if kind in EVIDENCE:
-            self.entries[kind] += 1
-            self._pending[kind].append((entry[1:], after_seals))
-            if len(self._pending[kind]) == CHUNK:
-                yield from self._compare(kind)
-
-    def _compare(self, kind: str) -> Iterator[Discrepancy]:
-        """Entries of one kind with the rows that they are of."""
+    def _compare_rows(self, kind: str) -> None:
+        """Compare the entries of one kind with their rows."""
         evidence = EVIDENCE[kind]
         pending = self._pending.pop(kind)
         key_column = evidence.table.c[evidence.key[0]]
         chosen = evidence.select().where(key_column.in_([entry[0][0] for entry, _ in pending]))
         rows = {row[evidence.key[0]]: row for row in self._connection.execute(chosen).mappings()}
-        for (key, *digests), after_seals in pending:
+        names = ", ".join(evidence.content)
+        for (key, digest, *content_digest), after_seals in pending:
             row = rows.get(key[0])
             subject = evidence.describe(key)
             if row is None:
-                yield Discrepancy(subject, "was recorded and is no longer there")
+                self._report(subject, "was recorded and is no longer there")
                 continue
-            yield from (Discrepancy(subject, change) for change in _find_changes(evidence, row, key, digests))
+            try:
+                if evidence.identify(row) != key or evidence.digest(row) != digest:
+                    self._report(subject, "was changed since it was recorded")
+            except ValueError:
+                self._report(subject, "was changed since it was recorded, and cannot be read")
+            if evidence.content and row["salt"] is None:
+                if any(row[name] != blank for name, blank in evidence.blanks(key[0]).items()):
+                    self._report(subject, f"was erased, but holds something else than nothing ({names})")
+            elif evidence.content and [evidence.digest_content(row)] != content_digest:
+                self._report(subject, f"was changed since it was recorded ({names})")
             if after_seals:
-                yield from self._check_date(subject, row.get(evidence.moment))
+                self._check_date(subject, row.get(evidence.moment))
 
+    def find_unrecorded(self) -> None:
+        """Find rows that the ledger does not know; named one by one only where the numbers say that there are any."""
+        for kind, evidence in EVIDENCE.items():
+            if _count(self._connection, evidence.select()) == self.entries[kind]:
+                continue
+            known = Counter[Any]()
+            blocks = self._connection.execute(sa.select(ledger.c.entries), execution_options={"yield_per": CHUNK})
+            for text in blocks.scalars():
+                known.update(entry[1][0] for entry in json.loads(text) if entry[0] == kind)
+            key_column = evidence.table.c[evidence.key[0]]
+            for row in self._connection.execute(evidence.select().order_by(key_column)).mappings():
+                if not known[row[evidence.key[0]]]:
+                    self._report(evidence.describe(evidence.identify(row)), "was inserted: the ledger does not know it")
+            for key, number in known.items():
+                if number > 1:
+                    self._report(f"{kind} {key}", "was recorded twice")
 
-def _find_changes(evidence: Evidence, row: Any, key: list[Any], digests: list[str]) -> Iterator[str]:
-    try:
-        if evidence.identify(row) != key or evidence.digest(row) != digests[0]:
-            yield "was changed since it was recorded"
-    except ValueError:
-        yield "was changed since it was recorded, and cannot be read"
-    if not evidence.content:
-        return
-    names = ", ".join(evidence.content)
-    if row["salt"] is None:
-        if any(row[name] != blank for name, blank in evidence.blanks(key[0]).items()):
-            yield f"was erased, but holds something else than nothing ({names})"
-    elif evidence.digest_content(row) != digests[1]:
-        yield f"was changed since it was recorded ({names})"
-
-
-def _find_unrecorded(connection: sa.Connection, entries: Counter[str]) -> Iterator[Discrepancy]:
-    """Rows that the ledger does not know; named one by one only where the numbers say that there are any."""
-    for kind, evidence in EVIDENCE.items():
-        rows = _count(connection, evidence.select())
-        if rows == entries[kind]:
-            continue
-        known = Counter(_read_keys(connection, kind))
-        key_column = evidence.table.c[evidence.key[0]]
-        for row in connection.execute(evidence.select().order_by(key_column)).mappings():
-            if not known[row[evidence.key[0]]]:
-                yield Discrepancy(evidence.describe(evidence.identify(row)), "was inserted: the ledger does not know it")
-        yield from (Discrepancy(f"{kind} {key}", "was recorded twice") for key, number in known.items() if number > 1)
-
-
-def _read_keys(connection: sa.Connection, kind: str) -> Iterable[Any]:
-    blocks = sa.select(ledger.c.entries).order_by(ledger.c.position)
-    for text in connection.execute(blocks, execution_options={"yield_per": CHUNK}).scalars():
-        yield from (entry[1][0] for entry in json.loads(text) if entry[0] == kind)
-
-
-def _find_unaccounted_erasures(connection: sa.Connection) -> Iterator[Discrepancy]:
-    """Content that is gone without an erasure on record."""
-    allowed = sa.exists().where(
-        sa.or_(erasures.c.participant_id.is_(None), erasures.c.participant_id == decisions.c.participant_id),
-        sa.or_(erasures.c.received_before.is_(None), decisions.c.received_at < erasures.c.received_before),
-        decisions.c.received_at <= erasures.c.erased_at,
-    )
-    queries = {
-        "decision": sa.select(decisions.c.id).where(decisions.c.salt.is_(None), ~allowed),
-        "outcome": sa.select(outcomes.c.id).join_from(outcomes, decisions).where(outcomes.c.salt.is_(None), ~allowed),
-    }
-    for kind, query in queries.items():
-        for key in connection.scalars(query):
-            yield Discrepancy(f"{kind} {key}", "was emptied without an erasure on record")
+    def find_unaccounted_erasures(self) -> None:
+        """Find content that is gone without an erasure on record."""
+        allowed = sa.exists().where(
+            sa.or_(erasures.c.participant_id.is_(None), erasures.c.participant_id == decisions.c.participant_id),
+            sa.or_(erasures.c.received_before.is_(None), decisions.c.received_at < erasures.c.received_before),
+            decisions.c.received_at <= erasures.c.erased_at,
+        )
+        queries = {
+            "decision": sa.select(decisions.c.id).where(decisions.c.salt.is_(None), ~allowed),
+            "outcome": sa.select(outcomes.c.id).join_from(outcomes, decisions).where(outcomes.c.salt.is_(None), ~allowed),
+        }
+        for kind, query in queries.items():
+            for key in self._connection.scalars(query):
+                self._report(f"{kind} {key}", "was emptied without an erasure on record")

@@ -23,7 +23,7 @@ from surefoot.data.derived_states import derive_states
 from surefoot.data.log_columns import Problems
 from surefoot.data.trajectories import join_values
 from surefoot.errors import did_you_mean
-from surefoot.service.database.column_types import EPOCH, to_microseconds
+from surefoot.service.database.clock import EPOCH, to_microseconds
 from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.api_models import ApiError
 from surefoot.study import Study, TrialSection

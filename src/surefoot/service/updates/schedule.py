@@ -11,7 +11,7 @@ from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.alerts import raise_alert, raise_periodic_alerts
-from surefoot.service.trial.erasure import erase_expired
+from surefoot.service.trial.participants import erase_expired
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import updates
 

@@ -1,7 +1,7 @@
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions
-from surefoot.service.trial.replay import replay
+from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, fill, update

@@ -8,12 +8,11 @@ import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions, erasures, outcomes, participant_events, staff_actions, updates
 from surefoot.service.operations.export import export_decisions
-from surefoot.service.operations.verification import make_seal, verify
-from surefoot.service.trial import erasure
+from surefoot.service.operations.verification import make_seal, replay, verify
+from surefoot.service.trial import participants
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import register_participant
-from surefoot.service.trial.replay import replay
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import schedule
 from surefoot.study import Study
@@ -35,7 +34,7 @@ def test_content_goes_and_accountability_stays(trial, url, tmp_path):
     answer(trial, "p0", context={"weather": SENTINEL, "engagement": 0.0, "place": "home"})
     before = {row["id"]: row for row in rows_of(trial, decisions)}
     seal = make_seal(trial.database)
-    assert erase(trial) == erasure.Erasure(decisions=41, outcomes=32)
+    assert erase(trial) == participants.Erasure(decisions=41, outcomes=32)
     for row in rows_of(trial, decisions):
         was = before[row["id"]]
         if row["participant_id"] == "p0":
@@ -64,21 +63,21 @@ def test_it_takes_two_steps_and_the_right_code(trial, monkeypatch, tmp_path):
     clock = Clock(monkeypatch, tmp_path)
     fill_one(trial)
     with pytest.raises(ValueError, match="nobody asked"):
-        erasure.confirm_erasure(trial.database, "p0", "00000000", by="x")
+        participants.confirm_erasure(trial.database, "p0", "00000000", by="x")
     with pytest.raises(ValueError, match="no participant 'p7'"):
-        erasure.ask_erasure(trial.database, "p7", reason="x", by="x")
-    first = erasure.ask_erasure(trial.database, "p0", reason="x", by="x")
-    second = erasure.ask_erasure(trial.database, "p0", reason="y", by="x")
+        participants.ask_erasure(trial.database, "p7", reason="x", by="x")
+    first = participants.ask_erasure(trial.database, "p0", reason="x", by="x")
+    second = participants.ask_erasure(trial.database, "p0", reason="y", by="x")
     assert (second.decisions, second.outcomes) == (1, 0)
     for wrong in (first.code, "", "é"):
         with pytest.raises(ValueError, match="nothing was erased"):
-            erasure.confirm_erasure(trial.database, "p0", wrong, by="x")
+            participants.confirm_erasure(trial.database, "p0", wrong, by="x")
     clock.set(BEGIN + timedelta(hours=25))
     with pytest.raises(ValueError, match="in the last 24 hours"):
-        erasure.confirm_erasure(trial.database, "p0", second.code, by="x")
+        participants.confirm_erasure(trial.database, "p0", second.code, by="x")
     assert column(trial, erasures.c.id) == []
     clock.set(BEGIN + timedelta(hours=23))
-    assert erasure.confirm_erasure(trial.database, "p0", second.code, by="x").decisions == 1
+    assert participants.confirm_erasure(trial.database, "p0", second.code, by="x").decisions == 1
 
 
 def fill_one(trial):
