@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -316,11 +316,11 @@ def load(path: str | Location) -> Policies:
         participants = np.asarray(columns["participants"])
 
         def read_rule(numbers: Mapping[str, Any], *batch: int) -> DecisionRule:
-            shapes = header["shapes"].items()
-            arrays = {name: np.asarray(numbers[name], dtype=np.float64).reshape(*batch, *shape) for name, shape in shapes}
-            if not all(np.isfinite(values).all() for values in arrays.values()):
+            shapes = {name: (*batch, *shape) for name, shape in header["shapes"].items()}
+            arrays = {name: np.asarray(numbers[name], dtype=np.float64) for name in shapes}
+            if any(values.size != prod(shapes[name]) or not np.isfinite(values).all() for name, values in arrays.items()):
                 raise ValueError("its numbers are not complete and finite")
-            return find_rule(header["kind"])(**arrays)
+            return find_rule(header["kind"])(**{name: values.reshape(shapes[name]) for name, values in arrays.items()})
 
         return Policies(
             participants=None if header["pooled"] else participants,

@@ -155,7 +155,7 @@ def _fit_weighted(x: Floats, y: Floats, weight: Floats, common: Sequence[int], p
     held = np.full(x.shape[-1], np.nan)
     held[list(common)] = LEAST
     best, steps, converged = search_spread(likelihood, held)
-    posterior = best.posterior(steps, converged, np.asarray(best.root**2 <= LEAST))
+    posterior = best.posterior(steps, converged)
     # The uncertainty of a person given the population: the population's uncertainty would be the same for all.
     scaled = likelihood.basis * best.root
     return Varying.of_posterior(np.asarray(posterior.mean), np.asarray(best.noise * (scaled @ best.inverse @ scaled.T)))

@@ -98,7 +98,7 @@ def test_without_steps_it_is_the_plain_fit():
     scale = np.array([0.3, 0.2, 0.1])
     still, walked = plain.likelihood.at(np.sqrt(scale)), WalkLikelihood.of_walk(plain.likelihood, walk, 0).at(scale, 0.0)
     assert_allclose(walked.deviance, still.deviance, rtol=1e-12)
-    one, other = walked.posterior(1, 0, True), still.posterior(0, True, np.zeros(3, dtype=bool))
+    one, other = walked.posterior(1, 0, True), still.posterior(0, True)
     for name in ("population", "population_covariance", "spread", "noise", "mean", "covariance"):
         assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-11, atol=1e-12)
     assert_allclose(walked.slopes()[:3], np.diagonal(still.slope()), rtol=1e-10)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
 from surefoot.errors import InputError
 from surefoot.learning.part import Part, make_part
-from surefoot.learning.pooling.random_walk import check_random_walk
+from surefoot.learning.pooling.random_walk import ESTIMATE
 from surefoot.registry import Registry
 
 __all__ = ["POOLINGS", "Everyone", "Partial", "Person", "Pooling", "register_pooling"]
@@ -170,6 +170,12 @@ class Partial(Person):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_random_walk(self.random_walk)
+        step = self.random_walk
+        number = isinstance(step, int | float | np.number) and not isinstance(step, bool)
+        if not (step is None or step == ESTIMATE or (number and np.isfinite(float(step)) and float(step) >= 0)):
+            raise InputError(
+                f"random_walk is {step!r}; it is 'estimate', or the variance of a step from one decision point to the next "
+                "as a share of that between people, such as 0.005"
+            )
         if self.random_walk is not None and self.correlated_differences:
             raise InputError("random_walk is of differences that are independent; leave correlated_differences out")

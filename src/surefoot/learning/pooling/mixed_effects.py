@@ -25,6 +25,7 @@ crawl.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from array_api_compat import device
@@ -33,18 +34,33 @@ from numpy.typing import NDArray
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, gram, split_people
 from surefoot.numerics.batched_cholesky import invert, invert_definite, solve
 
+ROUNDING = 1e-14
+"""A residual sum of squares below this share of Σ y² is rounding."""
+NOTHING = 1e-12
+"""A column whose square is less than this share of what it was before it was centred is constant."""
+LEAST = 1e-12
+MOST = 1e8
+"""λ = ψ / σ², counted in what one participant's decision points tell of a coefficient, is searched between these: at the
+first people do not differ, at the second they have nothing in common."""
+EM_STEPS = 3
+NEWTON_STEPS = 100
+FULL_STEPS = 2000
+NOISE_ROUNDS = 50
+SETTLED = 1e-9
+"""With a prior σ² is found when a round changes it by less than this share."""
+LEAST_FULL = 1e-4
+"""The least diagonal of a full L: with a smaller one its deviance is rounding."""
+PROMISED = 1e-9
+"""The search ends after a step that promised less than this of the deviance."""
+CUT = 3.841458820694124
+"""The 95 % point of χ² with one degree of freedom."""
+FLAT = 1e-10
+"""A deviance that changes by less when λ is multiplied by e tells nothing of it."""
+
 
 @dataclass(frozen=True)
 class Moments(PerParticipant):
-    """XᵀUX, XᵀUY and YᵀUY of each participant; those of further decision points are added.
-
-    >>> import numpy as np
-    >>> x, y, u = np.ones((1, 4, 1)), np.array([[[1.0], [2.0], [3.0], [6.0]]]), np.ones((1, 4))
-    >>> whole = Moments.of_rows(x, y, u)
-    >>> parts = Moments.of_rows(x[:, :1], y[:, :1], u[:, :1]) + Moments.of_rows(x[:, 1:], y[:, 1:], u[:, 1:])
-    >>> whole.solve(np.zeros(1))[0], bool((whole.squares == parts.squares).all()), whole.count
-    (array([[[3.]]]), True, array([4.]))
-    """
+    """XᵀUX, XᵀUY and YᵀUY of each participant."""
 
     gram: Array
     """XᵀUX, (people, d, d). Its first row counts: [0, 0] the decision points, [0, a·k] those with action a."""
@@ -60,21 +76,14 @@ class Moments(PerParticipant):
         weighted = xp.matrix_transpose(responses * weights[..., None])
         return cls(gram(features, weights), xp.matrix_transpose(weighted @ features), weighted @ responses)
 
-    def __add__(self, other: Moments) -> Moments:
-        """Of the decision points of both, for the same people in the same order."""
-        return Moments(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
-
     def total(self) -> Moments:
         """Everybody's together, as one unit."""
-        xp = array_namespace(self.gram)
-        return Moments(*(xp.sum(part, axis=0, keepdims=True) for part in vars(self).values()))
+        return Moments(*(np.sum(part, axis=0, keepdims=True) for part in vars(self).values()))
 
     def subtract(self, coef: Array) -> Moments:
         """Of the same decision points with Y − X w instead of Y; `coef` is w, (d, responses)."""
-        xp = array_namespace(self.gram)
         cross = self.cross - self.gram @ coef
-        explained = xp.matrix_transpose(coef) @ self.cross
-        return Moments(self.gram, cross, self.squares - explained - xp.matrix_transpose(cross) @ coef)
+        return Moments(self.gram, cross, self.squares - coef.T @ self.cross - np.swapaxes(cross, 1, 2) @ coef)
 
     @property
     def count(self) -> Array:
@@ -87,12 +96,6 @@ class Moments(PerParticipant):
         eye = xp.eye(self.gram.shape[-1], dtype=self.gram.dtype, device=device(self.gram))
         system = self.gram + penalty * eye
         return solve(system, self.cross)[0], solve(system, xp.broadcast_to(eye, system.shape))[0]
-
-
-ROUNDING = 1e-14
-"""A residual sum of squares below this share of Σ y² is rounding."""
-NOTHING = 1e-12
-"""A column whose square is less than this share of what it was before it was centred is constant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +129,16 @@ class Posterior:
         return self.spread + self.population_covariance
 
 
+def _times(values: Array, root: Array) -> Array:
+    """Rows times L, which is diag(root) or the matrix itself."""
+    return values * root if root.ndim == 1 else values @ root
+
+
+def _between(matrix: Array, root: Array) -> Array:
+    """Lᵀ M L."""
+    return matrix * (root[:, None] * root) if root.ndim == 1 else root.T @ matrix @ root
+
+
 @dataclass(frozen=True, eq=False)
 class Likelihood:
     """The restricted likelihood of one output as a function of L, in columns of one participant's information each."""
@@ -143,7 +156,7 @@ class Likelihood:
     basis: Array
     """(d, d): columns of these coordinates in those of the moments."""
     moments: Moments
-    prior: Array | float = 0.0
+    prior: Array | None = None
     """The part of ζ that is σ² / s² of a prior, (d, d)."""
     held_noise: float | None = None
     """σ², where it is not the best for every L, because ζ depends on it."""
@@ -165,78 +178,66 @@ class Likelihood:
         Where outliers were cut off, the rest tells of too little noise, and Ψ would absorb what is missing: everybody's own
         residual sum of squares is divided by the square of the share of the variance that was left.
         """
-        xp = array_namespace(moments.gram)
-        across = xp.matrix_transpose(basis)
-        gram = across @ moments.gram @ basis
-        total = xp.sum(moments.gram, axis=0)
-        size = _diagonal(xp.sum(gram, axis=0))
-        informed = size > NOTHING * _diagonal(xp.abs(across) @ xp.abs(total) @ xp.abs(basis))
-        given = (across * (xp.zeros_like(penalty) if prior is None else prior[0] * prior[1])) @ basis
+        gram = basis.T @ moments.gram @ basis
+        size = np.diagonal(np.sum(gram, axis=0))
+        largest = np.diagonal(np.abs(basis.T) @ np.abs(np.sum(moments.gram, axis=0)) @ np.abs(basis))
+        informed = size > NOTHING * largest
+        given = (basis.T * (np.zeros_like(penalty) if prior is None else prior[0] * prior[1])) @ basis
         # A prior may inform coefficients on which the data are silent.
-        size = xp.where(informed, size, _diagonal(given))
-        informed = informed | (_diagonal(given) > 0)
-        people = float(max(int(xp.sum(xp.astype(moments.count > 0, xp.int64))), 1))
-        scale = xp.where(informed, xp.sqrt(people / xp.where(informed, size, 1.0)), 0.0)
-        basis = basis * xp.where(informed, scale, 1.0)[None, :]
-        informative = xp.astype(informed, gram.dtype)
-        gram = gram * (scale[:, None] * scale)
-        cross = (xp.matrix_transpose(basis) @ moments.cross[:, :, response, None])[..., 0] * informative
-        shrink = (xp.matrix_transpose(basis) * penalty) @ basis * (informative[:, None] * informative)
-        given = given * (scale[:, None] * scale)
-        free = float(xp.sum(moments.count)) - float(xp.sum(informative))
-        squares = float(xp.sum(moments.squares[:, response, response]))
+        size = np.where(informed, size, np.diagonal(given))
+        informed = informed | (np.diagonal(given) > 0)
+        people = max(int(np.count_nonzero(moments.count)), 1)
+        scale = np.where(informed, np.sqrt(people / np.where(informed, size, 1.0)), 0.0)
+        basis = basis * np.where(informed, scale, 1.0)
+        shrink = (basis.T * penalty) @ basis * (informed[:, None] & informed)
+        given = _between(given, scale)
+        squares = float(np.sum(moments.squares[:, response, response]))
         if variance_left < 1:
             coefficients = moments.solve(penalty)[0][:, :, response]
-            left = squares - float(xp.sum(coefficients * moments.cross[:, :, response]))
+            left = squares - float(np.sum(coefficients * moments.cross[:, :, response]))
             squares += (1 / variance_left**2 - 1) * left
         return cls(
-            gram=gram,
-            cross=cross,
+            gram=_between(gram, scale),
+            cross=(basis.T @ moments.cross[:, :, response, None])[..., 0] * informed,
             squares=squares,
-            free=max(free, 1.0),
+            free=max(float(np.sum(moments.count)) - float(np.sum(informed)), 1.0),
             penalty=shrink + given,
             basis=basis,
             moments=moments,
-            prior=0.0 if prior is None else given,
+            prior=None if prior is None else given,
             held_noise=None if prior is None else prior[1],
         )
 
     @property
     def people(self) -> int:
         """Those with decision points."""
-        xp = array_namespace(self.gram)
-        return int(xp.sum(xp.astype(xp.any(self.gram != 0, axis=(1, 2)), xp.int64)))
+        return int(np.any(self.gram != 0, axis=(1, 2)).sum())
 
     def at(self, root: Array) -> LikelihoodPoint:
         """At L = diag(root), or at L itself, (d, d)."""
-        xp = array_namespace(self.gram)
-        across = xp.matrix_transpose(root) if root.ndim == 2 else root
+        cross = _times(self.cross, root)
+        inverse = np.empty_like(self.gram)
+        reliability = np.empty_like(self.gram)
+        log_determinant = np.empty(len(self.gram))
         d = self.gram.shape[-1]
-        cross = self.cross * root if root.ndim == 1 else self.cross @ root
-        shrink = self.penalty * (root[:, None] * root) if root.ndim == 1 else across @ self.penalty @ root
-        inverse = xp.empty_like(self.gram)
-        reliability = xp.empty_like(self.gram)
-        log_determinant = xp.empty_like(self.gram[:, 0, 0])
-        eye = xp.eye(d, dtype=cross.dtype, device=device(cross))
         for people in split_people(self.gram, d**2):
-            gram = self.gram[people]
-            inner = gram * (root[:, None] * root) if root.ndim == 1 else across @ gram @ root
-            inverse[people], log_determinant[people] = invert_definite(eye + inner)
+            inner = _between(self.gram[people], root)
+            inverse[people], log_determinant[people] = invert_definite(np.eye(d) + inner)
             reliability[people] = inner @ inverse[people]
         right = (inverse @ cross[..., None])[..., 0]
-        system, log_determinant_of_system = (
-            part[0, ...] for part in invert((xp.sum(reliability, axis=0) + shrink)[None, ...])
-        )
-        pull = xp.sum(right, axis=0)
+        systems, log_determinants = invert((np.sum(reliability, axis=0) + _between(self.penalty, root))[None])
+        system = systems[0]
+        pull = np.sum(right, axis=0)
         beta = system @ pull
-        left = self.squares - float(xp.sum(cross * right)) - float(xp.sum(pull * beta))
+        left = self.squares - float(np.sum(cross * right)) - float(np.sum(pull * beta))
         left = max(left, ROUNDING * self.squares, float(np.finfo(np.float64).tiny))
         noise = left / self.free if self.held_noise is None else self.held_noise
         # log det A is that of these coordinates; columns that were dropped have no part in it.
-        length = xp.log(root if root.ndim == 1 else _diagonal(root))
-        logs = 2 * float(xp.sum(xp.where(_diagonal(system) > 0, length, 0.0)))
+        lengths = (root if root.ndim == 1 else np.diagonal(root))[np.diagonal(system) > 0]
         noise_term = self.free * float(np.log(noise)) if self.held_noise is None else left / noise
-        deviance = float(xp.sum(log_determinant)) + float(log_determinant_of_system) - logs + noise_term
+        deviance = (
+            float(np.sum(log_determinant)) + float(log_determinants[0]) - 2 * float(np.log(lengths).sum()) + noise_term
+        )
         return LikelihoodPoint(
             self, root, inverse, reliability, right - reliability @ beta, system, beta, noise, deviance, left
         )
@@ -262,127 +263,71 @@ class LikelihoodPoint:
     left: float
     """σ² times the sum of squares that is left, in units of its own covariance, with what ζ adds."""
 
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """λ of a diagonal L."""
+        return np.asarray(self.root**2)
+
     def estimate_noise(self) -> float:
         """The best σ² for this L, and this β, with the part of ζ that a prior has."""
-        xp = array_namespace(self.reliability)
-        prior = self.likelihood.prior
-        prior = xp.zeros_like(self.system) + prior
-        prior = (
-            prior * (self.root[:, None] * self.root)
-            if self.root.ndim == 1
-            else xp.matrix_transpose(self.root) @ prior @ self.root
-        )
-        paid = float(xp.sum(self.beta * (prior @ self.beta)))
-        degrees = float(xp.sum(self.system * prior))
-        return (self.left - paid) / (self.likelihood.free + degrees)
-
-    @property
-    def rounding(self) -> float:
-        """Differences of the deviance below this are rounding: σ² is a small difference of large sums."""
-        likelihood = self.likelihood
-        return 8 * float(np.finfo(np.float64).eps) * (abs(self.deviance) + likelihood.squares / self.noise)
+        prior = _between(self.likelihood.prior, self.root)
+        paid = float(np.sum(self.beta * (prior @ self.beta)))
+        return (self.left - paid) / (self.likelihood.free + float(np.sum(self.system * prior)))
 
     def slope(self) -> Array:
         """Of the deviance in L Lᵀ, at I of these coordinates: Σ W − W A⁻¹ W − b bᵀ / σ², (d, d)."""
-        xp = array_namespace(self.reliability)
-        people, d, _ = self.reliability.shape
-        stacked = (xp.reshape(part, (people * d, d)) for part in (self.system @ self.reliability, self.reliability))
-        explained = xp.matrix_transpose(next(stacked)) @ next(stacked)
-        return (
-            xp.sum(self.reliability, axis=0) - explained - xp.matrix_transpose(self.deviation) @ self.deviation / self.noise
-        )
+        d = self.reliability.shape[-1]
+        explained = (self.system @ self.reliability).reshape(-1, d).T @ self.reliability.reshape(-1, d)
+        return np.sum(self.reliability, axis=0) - explained - self.deviation.T @ self.deviation / self.noise
 
     def diagonal_slope(self) -> Array:
         """The diagonal of `slope`, for less."""
-        xp = array_namespace(self.reliability)
-        d = self.reliability.shape[-1]
-        total = -xp.sum(self.deviation**2, axis=0) / self.noise
-        for people in split_people(self.reliability, d**2):
+        total = -np.sum(self.deviation**2, axis=0) / self.noise
+        for people in split_people(self.reliability, self.reliability.shape[-1] ** 2):
             w = self.reliability[people]
-            total = total + _diagonal(xp.sum(w, axis=0)) - xp.sum(xp.sum((w @ self.system) * w, axis=2), axis=0)
+            total = total + np.diagonal(np.sum(w, axis=0)) - np.sum(np.sum((w @ self.system) * w, axis=2), axis=0)
         return total
 
     def curvature(self) -> tuple[Array, Array]:
         """Second derivatives of the deviance in λ, times λλᵀ, (d, d), and a positive semi-definite stand-in (the average
         information of Gilmour, Thompson and Cullis, 1995)."""
-        xp = array_namespace(self.reliability)
-        b = self.deviation
         d = self.reliability.shape[-1]
-        rows = xp.permute_dims(self.reliability, (1, 0, 2))
-        between = self.system @ (xp.matrix_transpose(rows) @ rows)
-        crossed = xp.reshape(between, (d, d * d)) @ xp.matrix_transpose(xp.reshape(xp.matrix_transpose(between), (d, d * d)))
-        expected = crossed
-        quadratic = 0.0
-        pulled = 0.0
+        rows = np.swapaxes(self.reliability, 0, 1)
+        between = self.system @ (np.swapaxes(rows, 1, 2) @ rows)
+        expected = between.reshape(d, d * d) @ np.swapaxes(between, 1, 2).reshape(d, d * d).T
+        quadratic = np.zeros((d, d))
+        pulled = np.zeros((d, d))
         for people in split_people(self.reliability, d**2):
             w = self.reliability[people]
-            off = b[people]
-            expected = expected + xp.sum(w * (w - 2 * (w @ self.system @ w)), axis=0)
+            off = self.deviation[people]
+            expected = expected + np.sum(w * (w - 2 * (w @ self.system @ w)), axis=0)
             pull = w * off[:, None, :]
-            pulled = pulled + xp.sum(pull, axis=0)
-            quadratic = quadratic + xp.sum(pull * off[:, :, None], axis=0)
-        average = (quadratic - xp.matrix_transpose(pulled) @ self.system @ pulled) / self.noise
+            pulled += np.sum(pull, axis=0)
+            quadratic += np.sum(pull * off[:, :, None], axis=0)
+        average = (quadratic - pulled.T @ self.system @ pulled) / self.noise
         exact = 2 * average - expected
-        if self.likelihood.held_noise is None:
-            squares = xp.sum(b**2, axis=0) / self.noise
-            noise_term = squares[:, None] * squares / self.likelihood.free
-            average = average - noise_term
-            exact = exact - noise_term
-        return exact, average
+        if self.likelihood.held_noise is not None:
+            return exact, average
+        squares = np.sum(self.deviation**2, axis=0) / self.noise
+        noise_term = squares[:, None] * squares / self.likelihood.free
+        return exact - noise_term, average - noise_term
 
-    def posterior(self, n_iter: int, converged: bool, least: Array) -> Posterior:
-        """In the coordinates of the moments; where λ is the `least` that is searched, Ψ is zero."""
-        xp = array_namespace(self.reliability)
-        basis = self.likelihood.basis
-        transform = basis * self.root if self.root.ndim == 1 else basis @ self.root
-        back = xp.matrix_transpose(transform)
-        differs = transform * xp.astype(~least, transform.dtype) if self.root.ndim == 1 else transform
-        covariance = self.noise * (transform @ (self.inverse + self.inverse @ self.system @ self.inverse) @ back)
+    def posterior(self, n_iter: int, converged: bool) -> Posterior:
+        """In the coordinates of the moments; where λ is the least that is searched, Ψ is zero."""
+        transform = _times(self.likelihood.basis, self.root)
+        differs = transform * (self.scale > LEAST) if self.root.ndim == 1 else transform
         return Posterior(
             population=transform @ self.beta,
-            population_covariance=self.noise * (transform @ self.system @ back),
-            spread=self.noise * (differs @ xp.matrix_transpose(differs)),
+            population_covariance=self.noise * (transform @ self.system @ transform.T),
+            spread=self.noise * (differs @ differs.T),
             noise=self.noise,
-            mean=(self.beta + self.deviation) @ back,
-            covariance=covariance,
+            mean=(self.beta + self.deviation) @ transform.T,
+            covariance=self.noise * (transform @ (self.inverse + self.inverse @ self.system @ self.inverse) @ transform.T),
             deviance=self.deviance,
             n_iter=n_iter,
             converged=converged,
             likelihood=self.likelihood,
         )
-
-
-def _diagonal(matrix: Array) -> Array:
-    return array_namespace(matrix).stack([matrix[j, j] for j in range(matrix.shape[-1])])
-
-
-LEAST = 1e-12
-MOST = 1e8
-"""λ = ψ / σ², counted in what one participant's decision points tell of a coefficient, is searched between these: at the
-first people do not differ, at the second they have nothing in common."""
-EM_STEPS = 3
-NEWTON_STEPS = 100
-FULL_STEPS = 2000
-NOISE_ROUNDS = 50
-SETTLED = 1e-9
-"""With a prior σ² is found when a round changes it by less than this share."""
-LEAST_FULL = 1e-4
-"""The least diagonal of a full L: with a smaller one its deviance is rounding."""
-PROMISED = 1e-9
-"""The search ends after a step that promised less than this of the deviance."""
-CUT = 3.841458820694124
-"""The 95 % point of χ² with one degree of freedom."""
-FLAT = 1e-10
-"""A deviance that changes by less when λ is multiplied by e tells nothing of it."""
-
-
-@dataclass(frozen=True, eq=False)
-class SpreadIntervals:
-    """By how much people differ in every coefficient, with 95 % intervals; intercepts at the mean state, (d,)."""
-
-    deviation: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
 
 
 def fit_mixed_effects(
@@ -409,45 +354,17 @@ def fit_mixed_effects(
     >>> found.population.round(1), found.spread.round(1), round(found.noise, 1)
     (array([5.]), array([[3.6]]), 1.0)
     """
-    xp = array_namespace(moments.gram)
-    if basis is None:
-        basis = xp.eye(moments.gram.shape[-1], dtype=moments.gram.dtype)
+    data = (response, penalty, np.eye(moments.gram.shape[-1]) if basis is None else basis, variance_left)
     if prior is None:
-        optimum = _search(Likelihood.of_moments(moments, response, penalty, basis, variance_left), correlated)
-        return _make_posterior(*optimum)
-    return _fit_with_prior(moments, response, (penalty, basis, variance_left), correlated, prior)
-
-
-def _search(likelihood: Likelihood, correlated: bool) -> tuple[LikelihoodPoint, int, bool]:
-    """The best L, diagonal or full, how many were tried, and whether the search ended."""
-    best, steps, converged = search_spread(likelihood)
-    if not correlated or likelihood.people < 2:
-        return best, steps, converged
-    best, full_steps, converged = _search_full(likelihood, best)
-    return best, steps + full_steps, converged
-
-
-def _make_posterior(best: LikelihoodPoint, steps: int, converged: bool) -> Posterior:
-    least = best.root**2 <= LEAST if best.root.ndim == 1 else best.root[0, :] != best.root[0, :]
-    return best.posterior(steps, converged, least)
-
-
-def _fit_with_prior(
-    moments: Moments,
-    response: int,
-    data: tuple[Array, Array, float],
-    correlated: bool,
-    prior: tuple[Array, Array],
-) -> Posterior:
-    """In deviations from the prior's mean, where it is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays."""
+        best, steps, converged = _search(Likelihood.of_moments(moments, *data), correlated)
+        return best.posterior(steps, converged)
+    # In deviations from its mean a prior is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays.
     mean, scale = prior
-    given = moments
-    moments = moments.subtract(mean[:, None])
-    best, steps, _ = _search(Likelihood.of_moments(moments, response, *data), correlated)
+    deviations = moments.subtract(mean[:, None])
+    best, steps, _ = _search(Likelihood.of_moments(deviations, *data), correlated)
     noise = best.noise
-    settled = False
     for _ in range(NOISE_ROUNDS):
-        likelihood = Likelihood.of_moments(moments, response, *data, prior=(1 / scale**2, noise))
+        likelihood = Likelihood.of_moments(deviations, *data, prior=(1 / scale**2, noise))
         best, round_steps, converged = _search(likelihood, correlated)
         steps = steps + round_steps
         before = noise
@@ -455,11 +372,41 @@ def _fit_with_prior(
         settled = converged and abs(noise - before) <= SETTLED * noise
         if settled:
             break
-    posterior = _make_posterior(best, steps, settled)
-    likelihood_of_moments = replace(posterior.likelihood, moments=given)
+    posterior = best.posterior(steps, settled)
     return replace(
-        posterior, population=posterior.population + mean, mean=posterior.mean + mean, likelihood=likelihood_of_moments
+        posterior,
+        population=posterior.population + mean,
+        mean=posterior.mean + mean,
+        likelihood=replace(posterior.likelihood, moments=moments),
     )
+
+
+def _search(likelihood: Likelihood, correlated: bool) -> tuple[LikelihoodPoint, int, bool]:
+    """The best L, diagonal or full, how many were tried, and whether the search ended."""
+    best, steps, converged = search_spread(likelihood)
+    if not correlated or likelihood.people < 2:
+        return best, steps, converged
+    # L in full, from the best diagonal one, by the slope of the deviance alone.
+    from scipy.optimize import minimize
+
+    d = likelihood.gram.shape[-1]
+    lower = np.tril_indices(d)
+
+    def fill(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        root = np.zeros((d, d))
+        root[lower] = values
+        return root
+
+    def deviance(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        root = fill(values)
+        point = likelihood.at(root)
+        return point.deviance, np.asarray(2 * np.linalg.solve(root.T, point.slope())[lower], dtype=np.float64)
+
+    first = np.diag(np.maximum(best.root, 1e-3))[lower]
+    bounds = [(LEAST_FULL, None) if row == column else (None, None) for row, column in zip(*lower, strict=True)]
+    options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-12, "gtol": 1e-6, "maxcor": 50}
+    optimum = minimize(deviance, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return likelihood.at(fill(optimum.x)), steps + int(optimum.nfev), bool(optimum.success)
 
 
 def search_spread(
@@ -469,24 +416,27 @@ def search_spread(
 
     `held` holds λ where it is not NaN; with a `start` Newton's method begins there.
     """
-    informed = np.array([float(likelihood.gram[:, j, j].sum()) > 0 for j in range(likelihood.gram.shape[-1])])
+    informed = np.diagonal(np.sum(likelihood.gram, axis=0)) > 0
     held = np.full(len(informed), np.nan) if held is None else held
     searched = informed & np.isnan(held) & (likelihood.people > 1)
-    now = _at(likelihood, np.where(searched, 1.0 if start is None else start, np.where(np.isnan(held), LEAST, held)))
+
+    def at(scale: NDArray[np.float64]) -> LikelihoodPoint:
+        return likelihood.at(np.sqrt(scale))
+
+    now = at(np.where(searched, 1.0 if start is None else start, np.where(np.isnan(held), LEAST, held)))
     for _ in range(EM_STEPS if start is None else 0):
-        slope = _to_numpy(now.diagonal_slope())
-        scale = _to_numpy(now.root) ** 2
-        now = _at(likelihood, np.where(searched, (scale * (1 - slope / likelihood.people)).clip(LEAST, MOST), scale))
+        slope = now.diagonal_slope()
+        now = at(np.where(searched, (now.scale * (1 - slope / likelihood.people)).clip(LEAST, MOST), now.scale))
     damping = 0.0
     before = np.inf
     for steps in range(EM_STEPS + 1, NEWTON_STEPS):
-        scale = _to_numpy(now.root) ** 2
-        rounding = now.rounding
-        change, promised = _newton_step(now, scale, searched, damping)
+        # Differences of the deviance below this are rounding: σ² is a small difference of large sums.
+        rounding = 8 * float(np.finfo(np.float64).eps) * (abs(now.deviance) + likelihood.squares / now.noise)
+        change, promised = _newton_step(now, searched, damping)
         # Where a step is rounding, the next one promises no less.
         if promised < PROMISED**2 or (promised < rounding and promised > before / 2):
             return now, steps, True
-        trial = _at(likelihood, np.where(searched, (scale * (1 + change)).clip(LEAST, MOST), scale))
+        trial = at(np.where(searched, (now.scale * (1 + change)).clip(LEAST, MOST), now.scale))
         if trial.deviance <= now.deviance + rounding:
             now = trial
             before = promised
@@ -498,15 +448,14 @@ def search_spread(
     return now, NEWTON_STEPS, False
 
 
-def _newton_step(
-    point: LikelihoodPoint, scale: NDArray[np.float64], searched: NDArray[np.bool_], damping: float
-) -> tuple[NDArray[np.float64], float]:
+def _newton_step(point: LikelihoodPoint, searched: NDArray[np.bool_], damping: float) -> tuple[NDArray[np.float64], float]:
     """The step in shares of λ, and how much of the deviance it promises.
 
     A coefficient at the least or most λ that would leave it stays there (Bertsekas, 1982).
     """
-    slope = _to_numpy(point.diagonal_slope())
-    exact, average = (_to_numpy(part) for part in point.curvature())
+    scale = point.scale
+    slope = point.diagonal_slope()
+    exact, average = point.curvature()
     change = np.zeros_like(scale)
     moving = np.flatnonzero(searched & ~((scale <= LEAST) & (slope >= 0)) & ~((scale >= MOST) & (slope <= 0)))
     if not moving.size or (np.abs(slope[moving]) < FLAT * (scale[moving] > LEAST)).all():
@@ -515,40 +464,20 @@ def _newton_step(
     for curvature in (exact, average):
         system = curvature[np.ix_(moving, moving)]
         width = np.sqrt(np.maximum(np.diagonal(system), 1e-30 * np.abs(np.diagonal(average)[moving]) + 1e-60))
-        system = system / (width[:, None] * width) + damping * np.eye(len(moving))
-        values, vectors = np.linalg.eigh(system)
+        values, vectors = np.linalg.eigh(system / (width[:, None] * width) + damping * np.eye(len(moving)))
         if values[0] > 1e-8 or curvature is average:
             turned = vectors.T @ (downhill / width)
             change[moving] = vectors @ (turned / np.maximum(values, 1e-8)) / width
             break
-    taken = np.maximum(change, -1.0)
-    return change, float(np.abs(taken[moving] * downhill).sum())
+    return change, float(np.abs(np.maximum(change, -1.0)[moving] * downhill).sum())
 
 
-def _search_full(likelihood: Likelihood, start: LikelihoodPoint) -> tuple[LikelihoodPoint, int, bool]:
-    """L in full, from the best diagonal one, by the slope of the deviance alone."""
-    from scipy.optimize import minimize
+class SpreadIntervals(NamedTuple):
+    """By how much people differ in every coefficient, with 95 % intervals; intercepts at the mean state, (d,)."""
 
-    xp = array_namespace(likelihood.gram)
-    d = likelihood.gram.shape[-1]
-    places = np.tril_indices(d)
-    first = np.diag(np.maximum(_to_numpy(start.root), 1e-3))
-
-    def fill(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        root = np.zeros((d, d))
-        root[places] = values
-        return root
-
-    def deviance(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        root = fill(values)
-        optimum = likelihood.at(xp.asarray(root))
-        slope = 2 * np.linalg.solve(root.T, _to_numpy(optimum.slope()))
-        return optimum.deviance, np.asarray(slope[places], dtype=np.float64)
-
-    bounds = [(LEAST_FULL, None) if row == column else (None, None) for row, column in zip(*places, strict=True)]
-    options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-12, "gtol": 1e-6, "maxcor": 50}
-    optimum = minimize(deviance, first[places], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return likelihood.at(xp.asarray(fill(optimum.x))), int(optimum.nfev), bool(optimum.success)
+    deviation: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
 
 def profile_spread(posterior: Posterior) -> SpreadIntervals:
@@ -557,45 +486,28 @@ def profile_spread(posterior: Posterior) -> SpreadIntervals:
     ψ is in the interval if some σ², β and other ψ make −2 log likelihood less than the 95 % point of χ²₁ worse than at
     best. σ², which is known far better, stays as it is.
     """
-    likelihood = posterior.likelihood
-    best = search_spread(likelihood)[0]
-    scale = _to_numpy(best.root) ** 2
-    d = likelihood.gram.shape[-1]
-    informed = np.array([float(likelihood.gram[:, j, j].sum()) > 0 for j in range(d)])
-    ends = np.zeros((2, d))
-    for j in np.flatnonzero(informed) if likelihood.people > 1 else ():
-        ends[:, j] = _profile_ends(likelihood, best, int(j))
-    unit = best.noise**0.5 * np.abs(np.diagonal(_to_numpy(likelihood.basis)))
-    return SpreadIntervals(unit * np.sqrt(np.where(scale > LEAST, scale, 0.0)), *(unit * np.sqrt(ends)))
-
-
-def _profile_ends(likelihood: Likelihood, best: LikelihoodPoint, coefficient: int) -> tuple[float, float]:
-    """The least and the largest λ of one coefficient that the data do not exclude."""
     from scipy.optimize import brentq
 
-    scale = _to_numpy(best.root) ** 2
-    start = np.log(max(scale[coefficient], 1e-4))
+    likelihood = posterior.likelihood
+    best = search_spread(likelihood)[0]
+    scale = best.scale
+    ends = np.zeros((2, len(scale)))
+    informed = np.diagonal(np.sum(likelihood.gram, axis=0)) > 0
+    for coefficient in np.flatnonzero(informed & (likelihood.people > 1)).tolist():
 
-    def excess(logarithm: float) -> float:
-        held = np.full(len(scale), np.nan)
-        held[coefficient] = np.exp(logarithm)
-        return search_spread(likelihood, held, scale)[0].deviance - best.deviance - CUT
+        def excess(logarithm: float, coefficient: int = coefficient) -> float:
+            held = np.full(len(scale), np.nan)
+            held[coefficient] = np.exp(logarithm)
+            return search_spread(likelihood, held, scale)[0].deviance - best.deviance - CUT
 
-    low = np.log(LEAST)
-    high = start + 1.0
-    while excess(high) < 0 and high < np.log(MOST):
-        high += 1.0
-    upper = np.exp(brentq(excess, start, high, xtol=1e-3)) if excess(high) > 0 else np.inf
-    if scale[coefficient] <= LEAST or excess(low) < 0:
-        return 0.0, float(upper)
-    while excess(start - 1.0) < 0:
-        start -= 1.0
-    return float(np.exp(brentq(excess, start - 1.0, start, xtol=1e-3))), float(upper)
-
-
-def _at(likelihood: Likelihood, scale: NDArray[np.float64]) -> LikelihoodPoint:
-    return likelihood.at(array_namespace(likelihood.gram).asarray(np.sqrt(scale)))
-
-
-def _to_numpy(values: Array) -> NDArray[np.float64]:
-    return np.asarray(values, dtype=np.float64)
+        start = np.log(max(scale[coefficient], 1e-4))
+        high = start + 1.0
+        while excess(high) < 0 and high < np.log(MOST):
+            high += 1.0
+        ends[1, coefficient] = np.exp(brentq(excess, start, high, xtol=1e-3)) if excess(high) > 0 else np.inf
+        if scale[coefficient] > LEAST and excess(np.log(LEAST)) >= 0:
+            while excess(start - 1.0) < 0:
+                start -= 1.0
+            ends[0, coefficient] = np.exp(brentq(excess, start - 1.0, start, xtol=1e-3))
+    unit = best.noise**0.5 * np.abs(np.diagonal(likelihood.basis))
+    return SpreadIntervals(unit * np.sqrt(np.where(scale > LEAST, scale, 0.0)), *(unit * np.sqrt(ends)))

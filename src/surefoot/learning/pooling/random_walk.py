@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError
 from surefoot.learning.batch import count_back
 from surefoot.learning.pooling.mixed_effects import LEAST, MOST, Likelihood, Moments, Posterior
 from surefoot.numerics.batched_cholesky import invert
@@ -39,17 +38,6 @@ LEAST_STEP = 1e-8
 MOST_STEP = 1e2
 CUT = 2.705543454095404
 """The 90 % point of χ² with one degree of freedom: what q = 0, on the boundary, exceeds in one of 20 studies."""
-
-
-def check_random_walk(step: float | str | None) -> None:
-    """Refuse what is neither a variance nor the wish for an estimate."""
-    number = isinstance(step, int | float | np.number) and not isinstance(step, bool)
-    if step is None or step == ESTIMATE or (number and np.isfinite(float(step)) and float(step) >= 0):
-        return
-    raise InputError(
-        f"random_walk is {step!r}; it is 'estimate', or the variance of a step from one decision point to the next as a "
-        "share of that between people, such as 0.005"
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +90,9 @@ class WalkLikelihood:
     @classmethod
     def of_walk(cls, still: Likelihood, walk: Walk, response: int) -> WalkLikelihood:
         """Of one response of the moments, whose sum over blocks `still` was made of."""
-        informed = np.asarray(still.gram.sum(axis=0)).diagonal() > 0
-        basis = np.asarray(still.basis) * informed
-        gram = np.stack([basis.T @ np.asarray(part.gram) @ basis for part in walk.moments])
-        cross = np.stack([np.asarray(part.cross)[:, :, response] @ basis for part in walk.moments])
+        basis = still.basis * (np.diagonal(still.gram.sum(axis=0)) > 0)
+        gram = np.stack([basis.T @ part.gram @ basis for part in walk.moments])
+        cross = np.stack([part.cross[:, :, response] @ basis for part in walk.moments])
         return cls(still, gram, cross, np.arange(walk.blocks.count)[:, None] > walk.blocks.first)
 
     def at(self, scale: Numbers, step: float) -> WalkPoint:
@@ -137,8 +124,8 @@ class WalkLikelihood:
             shrunk.append(shrink)
             pulled.append(pull)
         still = self.still
-        shrink = np.asarray(still.penalty) * (root[:, None] * root)
-        system, log_determinant_of_system = (part[0] for part in invert((total[1:, 1:] + shrink)[None]))
+        systems, log_determinants = invert((total[1:, 1:] + still.penalty * (root[:, None] * root))[None])
+        system = systems[0]
         beta = system @ total[1:, 0]
         left = still.squares + total[0, 0] - total[1:, 0] @ beta
         noise = max(left, float(np.finfo(np.float64).tiny)) / still.free
@@ -155,7 +142,7 @@ class WalkLikelihood:
             system=system,
             beta=beta,
             noise=noise,
-            deviance=determinant + float(log_determinant_of_system) - logs + still.free * float(np.log(noise)),
+            deviance=determinant + float(log_determinants[0]) - logs + still.free * float(np.log(noise)),
         )
 
 
@@ -183,29 +170,29 @@ class WalkPoint:
 
     def slopes(self) -> Numbers:
         """Of the deviance in log λ, (d,), and in log q."""
-        people, d = self.mean.shape[:2]
-        back = np.zeros((people, d, 1 + d))
-        doubt = np.zeros((people, d, d))
-        moved = np.zeros(d)
+        back = np.zeros_like(self.mean)
+        doubt = np.zeros_like(self.known)
+
+        def slope(counted: Numbers | NDArray[np.bool_]) -> Numbers:
+            """Σ N − r_X A⁻¹ r_Xᵀ − r rᵀ / σ² over people, its diagonal."""
+            toward = back[..., 0] - back[..., 1:] @ self.beta
+            known = np.einsum("pij,jk,pik->pi", back[..., 1:], self.system, back[..., 1:])
+            return np.asarray(counted @ (np.diagonal(doubt, axis1=1, axis2=2) - known - toward**2 / self.noise))
+
+        moved = np.zeros(len(self.beta))
         for block in range(len(self.gram) - 1, -1, -1):
             shrink = self.shrunk[block]
-            across = np.swapaxes(self.shrunk[block], 1, 2)
+            across = np.swapaxes(shrink, 1, 2)
             back = across @ (self.pulled[block] + back)
             doubt = across @ (self.gram[block] + doubt @ shrink)
-            moved += self._slope(back, doubt, self.likelihood.begun[block]) * self.step
-        return np.append(moved + self._slope(back, doubt, np.ones(people)), moved.sum())
-
-    def _slope(self, back: Numbers, doubt: Numbers, counted: Numbers | NDArray[np.bool_]) -> Numbers:
-        """Σ N − r_X A⁻¹ r_Xᵀ − r rᵀ / σ² over people, its diagonal."""
-        toward = back[..., 0] - back[..., 1:] @ self.beta
-        known = np.einsum("pij,jk,pik->pi", back[..., 1:], self.system, back[..., 1:])
-        return np.asarray(counted @ (np.diagonal(doubt, axis1=1, axis2=2) - known - toward**2 / self.noise))
+            moved += slope(self.likelihood.begun[block]) * self.step
+        return np.append(moved + slope(np.ones(len(back))), moved.sum())
 
     def posterior(self, points: int, n_iter: int, converged: bool) -> Posterior:
         """In the coordinates of the moments; blocks have so many `points`."""
         still = self.likelihood.still
         mean = self.mean
-        transform = np.asarray(still.basis) * np.sqrt(self.scale)
+        transform = still.basis * np.sqrt(self.scale)
         differs = transform * (self.scale > LEAST)
         left = np.eye(len(transform)) - mean[..., 1:]
         known = self.known + left @ self.system @ np.swapaxes(left, 1, 2)
@@ -229,35 +216,35 @@ def fit_random_walk(still: Posterior, walk: Walk, response: int = 0) -> Posterio
 
     An estimated q stays 0, and the fit as it was, unless the likelihood ratio speaks against that at 5 %.
     """
-    step = walk.step if isinstance(walk.step, str) else float(walk.step) * walk.blocks.points
+    from scipy.optimize import minimize
+
+    free = isinstance(walk.step, str)
+    step = 1.0 if isinstance(walk.step, str) else float(walk.step) * walk.blocks.points
     if step == 0 or still.likelihood.people < 2 or walk.blocks.count < 2:
         return still
     likelihood = WalkLikelihood.of_walk(still.likelihood, walk, response)
-    inside = np.linalg.pinv(np.asarray(still.likelihood.basis))
-    start = np.diagonal(inside @ np.asarray(still.spread) @ inside.T) / still.noise
+    inside = np.linalg.pinv(still.likelihood.basis)
+    start = np.diagonal(inside @ still.spread @ inside.T) / still.noise
     start = np.clip(np.maximum(start, AT_FIRST), LEAST, MOST)
-    steps = [share / (walk.blocks.count - 1) for share in STARTS] if isinstance(step, str) else [step]
+    steps = [share / (walk.blocks.count - 1) for share in STARTS] if free else [step]
     first = min((likelihood.at(start, candidate) for candidate in steps), key=lambda point: point.deviance)
-    best, evaluations, converged = _search(likelihood, first, free=isinstance(step, str))
-    if isinstance(step, str) and still.deviance - best.deviance < CUT:
-        return replace(still, n_iter=still.n_iter + evaluations)
-    return best.posterior(walk.blocks.points, still.n_iter + evaluations, converged)
+    d = len(start)
 
+    def at(logarithms: Numbers) -> WalkPoint:
+        return likelihood.at(np.exp(logarithms[:d]), float(np.exp(logarithms[d])))
 
-def _search(likelihood: WalkLikelihood, first: WalkPoint, *, free: bool) -> tuple[WalkPoint, int, bool]:
-    """λ, and q where it is free, with the lowest deviance, from a first point on."""
-    from scipy.optimize import minimize
-
-    d = len(first.scale)
-
-    def deviance(values: Numbers) -> tuple[float, Numbers]:
-        point = likelihood.at(np.exp(values[:d]), float(np.exp(values[d])))
+    def deviance(logarithms: Numbers) -> tuple[float, Numbers]:
+        point = at(logarithms)
         slopes = point.slopes()
         return point.deviance, slopes if free else np.append(slopes[:d], 0.0)
 
-    ends = np.log(first.step), np.log(first.step)
-    bounds = [*[(np.log(LEAST), np.log(MOST))] * d, (np.log(LEAST_STEP), np.log(MOST_STEP)) if free else ends]
+    begin = np.log(np.append(first.scale, first.step))
+    ends = (np.log(LEAST_STEP), np.log(MOST_STEP)) if free else (begin[d], begin[d])
+    bounds = [*[(np.log(LEAST), np.log(MOST))] * d, ends]
     options = {"maxiter": 200, "ftol": 1e-9, "gtol": 1e-4}
-    start = np.log(np.append(first.scale, first.step))
-    optimum = minimize(deviance, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return likelihood.at(np.exp(optimum.x[:d]), float(np.exp(optimum.x[d]))), int(optimum.nfev), bool(optimum.success)
+    optimum = minimize(deviance, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    best = at(optimum.x)
+    evaluations = still.n_iter + int(optimum.nfev)
+    if free and still.deviance - best.deviance < CUT:
+        return replace(still, n_iter=evaluations)
+    return best.posterior(walk.blocks.points, evaluations, bool(optimum.success))
