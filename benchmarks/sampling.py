@@ -14,7 +14,7 @@ import numpy as np
 
 import surefoot as sf
 from surefoot.numerics import action_probabilities
-from surefoot.numerics.action_probabilities import Nodes, probability_of_largest
+from surefoot.numerics.action_probabilities import probability_of_largest
 from surefoot.policies.rules import PosteriorSampling
 
 PEOPLE, VARIABLES, DRAWS = 1_000, 3, 10_000_000
@@ -85,7 +85,7 @@ def time_work(work, runs):
 
 
 def by_72_nodes(mean, covariance):
-    nodes, action_probabilities.NODES = action_probabilities.NODES, {inf: Nodes(72, 6)}
+    nodes, action_probabilities.NODES = action_probabilities.NODES, {inf: (72, 6)}
     try:
         return probability_of_largest(mean, covariance)
     finally:

@@ -19,11 +19,10 @@ that is the narrower of the two, and else, by parts, over the logistic one:
 from collections.abc import Sequence
 from functools import lru_cache
 from math import inf, pi
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_torch_namespace
-from numpy.typing import NDArray
 
 from surefoot.numerics.arrays import Array, array_namespace, sum_last
 
@@ -60,18 +59,10 @@ def boltzmann(logits: Array) -> Array:
 
 # The largest of several normal values
 
-
-class Nodes(NamedTuple):
-    """The number of nodes of an integral, and how closely they gather at t = 1."""
-
-    number: int
-    power: int
-
-
-NODES = {6.0: Nodes(8, 2), 20.0: Nodes(12, 2), 100.0: Nodes(16, 3), 1000.0: Nodes(24, 4), inf: Nodes(48, 6)}
-"""Nodes that are enough up to a variance inflation 1 / (1 − R²), R² the share of a difference's variance that the other
-differences explain. Of two variables each integral is then off by at most 2e-7, whatever its limits; the variables that an
-integral leaves have no larger inflation."""
+NODES = {6.0: (8, 2), 20.0: (12, 2), 100.0: (16, 3), 1000.0: (24, 4), inf: (48, 6)}
+"""(number of nodes, power) that are enough up to a variance inflation 1 / (1 − R²), R² the share of a difference's variance
+that the other differences explain. Of two variables each integral is then off by at most 2e-7, whatever its limits; the
+variables that an integral leaves have no larger inflation."""
 CERTAIN = 38.0
 """Beyond this many standard deviations Φ is 0 or 1 in double precision."""
 HOPELESS = -6.5
@@ -104,7 +95,7 @@ def probability_of_largest(mean: Array, covariance: Array) -> Array:
         return normal_cdf(xp.concat([-limit, limit], axis=-1))
     means = xp.reshape(mean, (-1, size))
     covariances = xp.reshape(covariance, (-1, size, size))
-    torch_block = max(1, TORCH_CELLS // ((size + 1) * NODES[inf].number ** (size // 2)))
+    torch_block = max(1, TORCH_CELLS // ((size + 1) * NODES[inf][0] ** (size // 2)))
     block = torch_block if is_torch_namespace(xp) else BLOCK
     blocks = [
         _compare(means[start : start + block, :], covariances[start : start + block, :, :])
@@ -117,14 +108,28 @@ def _compare(mean: Array, covariance: Array) -> Array:
     """`probability_of_largest` for (n, d) and (n, d, d)."""
     xp = array_namespace(mean)
     size = mean.shape[-1] + 1
-    values = xp.permute_dims(xp.concat([xp.zeros_like(mean[:, :1]), mean], axis=1), (1, 0))
-    spread = _measure_differences(covariance)
+    zero = xp.zeros_like(mean[:, :1])
+    values = xp.permute_dims(xp.concat([zero, mean], axis=1), (1, 0))
+    # Variances of the differences between zero and d variables, (d + 1, d + 1, n); 0 where it is rounding.
+    rows = xp.concat([xp.zeros_like(covariance[:, :, :1]), covariance], axis=2)
+    padded = xp.concat([xp.zeros_like(rows[:, :1, :]), rows], axis=1)
+    variance = xp.linalg.diagonal(padded)
+    total = variance[:, :, None] + variance[:, None, :]
+    spread = total - 2 * padded
+    spread = xp.permute_dims(xp.where(spread <= ROUNDING * total, 0.0, spread), (1, 2, 0))
     limits, correlation = _standardise(values, spread)
     if is_torch_namespace(xp):
         # A GPU's recorded step cannot choose problems by their values: all get the most nodes.
         wins = xp.clip(_orthant_probability(limits, correlation, NODES[inf]), 0.0, 1.0)
         return xp.permute_dims(wins / _add_in_order(wins), (1, 0))
-    inflation = _measure_inflation(covariance, spread)
+    # The largest variance inflation among each value's differences from the others, (values, problems). With Q the inverse
+    # of the covariance and Q₀₀ the sum of its elements, that of the difference of a from b is its variance times Q_bb: the
+    # inverse for another first value has the same elements. What is singular, or known, gets a finite inverse.
+    ridge = 1e-14 * np.max(np.abs(covariance), axis=(1, 2)) + 1e-290
+    inverse = np.linalg.inv(covariance + ridge[:, None, None] * np.eye(size - 1))
+    sums = _add_in_order(np.moveaxis(inverse.reshape(-1, (size - 1) ** 2), 1, 0))
+    diagonal = np.concatenate([sums[None], np.diagonal(inverse, axis1=1, axis2=2).T])
+    inflation = np.max(np.abs(diagonal) * spread, axis=1)
     # The hardest probability of a problem is 1 minus the others.
     hardest = np.arange(size)[:, None] == np.argmax(inflation, axis=0)
     # Comparisons are negated where NaN must not pass for a number.
@@ -134,7 +139,7 @@ def _compare(mean: Array, covariance: Array) -> Array:
         chosen = left & ((inflation <= most) | (most == inf))
         left = left & ~chosen
         indices = np.flatnonzero(chosen)
-        step = max(1, CELLS // nodes.number ** ((size - 1) // 2))
+        step = max(1, CELLS // nodes[0] ** ((size - 1) // 2))
         for start in range(0, len(indices), step):
             batch = indices[start : start + step]
             pairs = [[None if pair is None else pair.ravel()[batch] for pair in row] for row in correlation]
@@ -144,18 +149,6 @@ def _compare(mean: Array, covariance: Array) -> Array:
     return (wins / _add_in_order(wins)).T
 
 
-def _measure_differences(covariance: Array) -> Array:
-    """Variances of the differences between zero and d variables, (d + 1, d + 1, n); 0 where it is rounding."""
-    xp = array_namespace(covariance)
-    variance = xp.linalg.diagonal(covariance)
-    total = variance[:, :, None] + variance[:, None, :]
-    between = total - 2 * covariance
-    between = xp.where(between <= ROUNDING * total, 0.0, between)
-    first = xp.concat([xp.zeros_like(variance[:, :1]), variance], axis=1)
-    rows = xp.concat([variance[:, :, None], between], axis=2)
-    return xp.permute_dims(xp.concat([first[:, None, :], rows], axis=1), (1, 2, 0))
-
-
 def _standardise(values: Array, spread: Array) -> tuple[list[Array], list[list[Array]]]:
     """h and R of every value's differences from the others; each number is an array (values, problems)."""
     xp = array_namespace(values)
@@ -163,19 +156,18 @@ def _standardise(values: Array, spread: Array) -> tuple[list[Array], list[list[A
     others = [[b for b in range(size) if b != a] for a in range(size)]
     known = spread <= 0
     deviation = xp.sqrt(xp.where(known, 1.0, spread))
-
-    def limit(a: int, b: int) -> Array:
-        ahead = values[a, :] - values[b, :]
-        surely = (ahead > 0) | ((ahead == 0) & (a < b))
-        unsure = xp.clip(ahead / deviation[a, b, :], -CERTAIN, CERTAIN)
-        return xp.where(known[a, b, :], xp.where(surely, CERTAIN, -CERTAIN), unsure)
+    order = xp.arange(size, device=device(values))
+    ahead = values[:, None, :] - values[None, :, :]
+    surely = (ahead > 0) | ((ahead == 0) & (order[:, None] < order)[..., None])
+    unsure = xp.clip(ahead / deviation, -CERTAIN, CERTAIN)
+    limit = xp.where(known, xp.where(surely, CERTAIN, -CERTAIN), unsure)
 
     def correlate(a: int, b: int, c: int) -> Array:
         covariance = (spread[a, b, :] + spread[a, c, :] - spread[b, c, :]) / 2
         correlation = xp.clip(covariance / (deviation[a, b, :] * deviation[a, c, :]), -1.0, 1.0)
         return xp.where(known[a, b, :] | known[a, c, :], 0.0, correlation)
 
-    limits = [xp.stack([limit(a, others[a][i]) for a in range(size)]) for i in range(size - 1)]
+    limits = [xp.stack([limit[a, others[a][i], :] for a in range(size)]) for i in range(size - 1)]
     pairs: list[list[Any]] = [[None] * (size - 1) for _ in range(size - 1)]
     for i in range(size - 1):
         for k in range(i):
@@ -183,44 +175,27 @@ def _standardise(values: Array, spread: Array) -> tuple[list[Array], list[list[A
     return limits, pairs
 
 
-def _measure_inflation(covariance: Array, spread: Array) -> Array:
-    """The largest variance inflation among each value's differences from the others, (values, problems).
-
-    With Q the inverse of the covariance and Q₀₀ the sum of its elements, that of the difference of a from b is its variance
-    times Q_bb: the inverse for another first value has the same elements.
-    """
-    size = covariance.shape[-1]
-    # What is singular, or known, gets a finite inverse.
-    ridge = 1e-14 * np.max(np.abs(covariance), axis=(1, 2)) + 1e-290
-    inverse = np.linalg.inv(covariance + ridge[:, None, None] * np.eye(size))
-    total = _add_in_order(np.moveaxis(inverse.reshape(-1, size * size), 1, 0))
-    diagonal = np.concatenate([total[None], np.diagonal(inverse, axis1=1, axis2=2).T])
-    return np.max(np.abs(diagonal) * spread, axis=1)
-
-
 @lru_cache(maxsize=64)
-def _place_nodes(xp: Any, on_device: Any, nodes: Nodes, axes: int) -> tuple[Array, Array]:
+def _place_nodes(xp: Any, on_device: Any, nodes: tuple[int, int], axes: int) -> tuple[Array, Array]:
     """1 − t and its weights / 2π along a new first axis; a GPU's recorded step may not fetch them again."""
-    x, weights = np.polynomial.legendre.leggauss(nodes.number)
-    v = (1 - x) / 2
-    shape = (nodes.number, *[1] * axes)
-    left = v**nodes.power
-    weights = weights * nodes.power * v ** (nodes.power - 1) / (4 * pi)
-    return xp.asarray(left.reshape(shape), device=on_device), xp.asarray(weights.reshape(shape), device=on_device)
+    number, power = nodes
+    x, weights = np.polynomial.legendre.leggauss(number)
+    v = ((1 - x) / 2).reshape(number, *[1] * axes)
+    weights = weights.reshape(v.shape) * power * v ** (power - 1) / (4 * pi)
+    return xp.asarray(v**power, device=on_device), xp.asarray(weights, device=on_device)
 
 
-def _orthant_probability(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], nodes: Nodes) -> Array:
+def _orthant_probability(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], nodes: tuple[int, int]) -> Array:
     """P(Y ≤ h) of standard normal variables with correlations R."""
     if len(limits) == 1:
         return normal_cdf(limits[0])
-    fewer = [row[1:] for row in correlation[1:]]
-    total = normal_cdf(limits[0]) * _orthant_probability(limits[1:], fewer, nodes)
+    total = normal_cdf(limits[0]) * _orthant_probability(limits[1:], [row[1:] for row in correlation[1:]], nodes)
     for j in range(1, len(limits)):
         total = total + _integrate(limits, correlation, j, nodes)
     return total
 
 
-def _integrate(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], j: int, nodes: Nodes) -> Array:
+def _integrate(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], j: int, nodes: tuple[int, int]) -> Array:
     """∫ ρ₀ⱼ φ₂(h₀, hⱼ; t ρ₀ⱼ) P(the others ≤ h | Y₀ = h₀, Yⱼ = hⱼ) dt."""
     first = limits[0]
     other = limits[j]
@@ -243,8 +218,8 @@ def _integrate(limits: Sequence[Array], correlation: Sequence[Sequence[Array]], 
             return on_first[m] * with_first[k] + on_other[m] * correlation[j][k]
 
         spread = {m: xp.sqrt(xp.clip(1 - explain(m, m), ROUNDING, 1.0)) for m in others}
-        shifted = [limits[m] - on_first[m] * first - on_other[m] * other for m in others]
-        conditional = [xp.clip(limit / spread[m], -CERTAIN, CERTAIN) for m, limit in zip(others, shifted, strict=True)]
+        shifted = {m: limits[m] - on_first[m] * first - on_other[m] * other for m in others}
+        conditional = [xp.clip(shifted[m] / spread[m], -CERTAIN, CERTAIN) for m in others]
         among: list[list[Any]] = [[None] * len(others) for _ in others]
         for i, m in enumerate(others):
             for k, n in enumerate(others[:i]):
@@ -266,9 +241,6 @@ def _add_in_order(terms: Array) -> Array:
 
 EXPONENTS = (0.5, 4.0)
 """Limits of k for which the error holds."""
-NORMAL_NODES = np.arange(-16, 17) / 2
-NORMAL_WEIGHTS = np.exp(-(NORMAL_NODES**2) / 2) / np.sqrt(2 * np.pi) / 2
-LOGISTIC_NODES = np.arange(-36, 37) / 2
 
 
 def mean_of_logistic(mean: Array, deviation: Array, c: Array, b: Array, k: Array) -> Array:
@@ -279,35 +251,21 @@ def mean_of_logistic(mean: Array, deviation: Array, c: Array, b: Array, k: Array
     array([0.5])
     """
     xp = array_namespace(mean)
-    spread = b * deviation
-    return xp.where(spread < 1.0, _over_normal(b * mean, spread, c, k), _over_logistic(b * mean, spread, c, k))
-
-
-def _over_normal(centre: Array, spread: Array, c: Array, k: Array) -> Array:
-    xp = array_namespace(centre)
-    z, weights = (_before(centre, nodes) for nodes in (NORMAL_NODES, NORMAL_WEIGHTS))
-    return _add_in_order(weights * xp.exp(-k * _softplus(xp.log(c) - centre - spread * z)))
-
-
-def _over_logistic(centre: Array, spread: Array, c: Array, k: Array) -> Array:
-    """Integrate over w = b y; with k below 1 the left tail is long, and the steps are longer by the same factor."""
-    xp = array_namespace(centre)
     ones = xp.ones_like(k)
+    centre = b * mean
+    spread = b * deviation
+    is_narrow = spread < 1.0
+    # Nodes stand along a new first axis, before the axes of the values.
+    shape = (-1, *[1] * mean.ndim)
+    z = xp.reshape(xp.arange(-16, 17, dtype=mean.dtype, device=device(mean)) / 2, shape)
+    density = xp.exp(-(z**2) / 2) / (2 * pi) ** 0.5 / 2
+    above = xp.log(c) - centre - spread * z
+    over_normal = _add_in_order(density * xp.exp(-k * xp.logaddexp(xp.zeros_like(above), above)))
+    # Over w = b y; with k below 1 the left tail is long, and the steps are longer by the same factor.
     stretch = xp.maximum(ones, 1 / k)
-    shift = xp.log(xp.maximum(ones, k))
-    below = -shift - stretch * _before(centre, LOGISTIC_NODES)
-    slope = stretch / 2 * k * xp.exp(below - (k + 1) * _softplus(below))
+    steps = xp.reshape(xp.arange(-36, 37, dtype=mean.dtype, device=device(mean)) / 2, shape)
+    below = -xp.log(xp.maximum(ones, k)) - stretch * steps
+    slope = stretch / 2 * k * xp.exp(below - (k + 1) * xp.logaddexp(xp.zeros_like(below), below))
     w = xp.log(c) - below
-    return _add_in_order(slope * normal_cdf((centre - w) / xp.where(spread < 1.0, 1.0, spread)))
-
-
-def _before(values: Array, nodes: NDArray[np.float64]) -> Array:
-    """The nodes along a new first axis, before the axes of `values`."""
-    xp = array_namespace(values)
-    return xp.asarray(nodes.reshape(-1, *[1] * values.ndim), device=device(values))
-
-
-def _softplus(value: Array) -> Array:
-    """log(1 + exp(value)), without overflow."""
-    xp = array_namespace(value)
-    return xp.maximum(value, xp.zeros_like(value)) + xp.log1p(xp.exp(-xp.abs(value)))
+    over_logistic = _add_in_order(slope * normal_cdf((centre - w) / xp.where(is_narrow, 1.0, spread)))
+    return xp.where(is_narrow, over_normal, over_logistic)

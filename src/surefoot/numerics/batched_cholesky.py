@@ -50,7 +50,8 @@ def solve(matrix: Array, right: Array) -> Solved:
 def solve_definite(matrix: Array, right: Array) -> Solved:
     """`solve` for positive definite matrices; the results of other matrices have no meaning.
 
-    Eliminating A and B together is faster than factoring first.
+    Eliminating A and B together is faster than factoring first. With LDLᵀ a block of columns and U = L⁻¹ (the rest of its
+    rows), the others lose Uᵀ D⁻¹ U.
     """
     xp = array_namespace(matrix)
     people, size, m = right.shape
@@ -58,72 +59,36 @@ def solve_definite(matrix: Array, right: Array) -> Solved:
     smallest = xp.empty(people, dtype=matrix.dtype, device=device(matrix))
     with np.errstate(all="ignore"):  # The numbers of singular systems are replaced.
         for part in split_people(matrix, size * (size + m)):
-            if size > FEW:
-                solution[part], pivots = _eliminate_panels(matrix[part], right[part])
-            else:
+            left = xp.concat([matrix[part], right[part]], axis=-1)
+            panels = []
+            for first in range(0, size, FEW):
+                last = min(first + FEW, size)
                 # People go last: every operation on a panel then runs over contiguous memory.
-                panel = xp.empty((size, size + m, len(matrix[part])), dtype=matrix.dtype, device=device(matrix))
-                panel[:, :size, :] = xp.permute_dims(matrix[part], (1, 2, 0))
-                panel[:, size:, :] = xp.permute_dims(right[part], (1, 2, 0))
-                pivots = _eliminate_down(panel)
-                solution[part] = xp.permute_dims(_substitute_up(panel, pivots, panel[:, size:, :]), (2, 0, 1))
+                panel = contiguous(xp.permute_dims(left[:, first:last, first:], (1, 2, 0)))
+                columns = panel.shape[1]
+                pivots = panel.reshape((last - first) * columns, -1)[:: columns + 1, :]
+                for j in range(last - first - 1):
+                    row = panel[j, j + 1 :, :]
+                    panel[j + 1 :, j + 1 :, :] -= (row[: last - first - j - 1, :] / pivots[j, :])[:, None, :] * row
+                panels.append((first, last, panel, pivots))
+                if last < size:
+                    beside = contiguous(xp.permute_dims(panel[:, last - first :, :], (2, 0, 1)))
+                    scaled = beside[:, :, : size - last] / xp.matrix_transpose(pivots)[..., None]
+                    left[:, last:, last:] -= xp.matrix_transpose(scaled) @ beside
+            y = solution[part]
+            for first, last, panel, pivots in reversed(panels):
+                known = panel[:, size - first :, :]
+                if last < size:
+                    beside = contiguous(xp.permute_dims(panel[:, last - first : size - first, :], (2, 0, 1)))
+                    known = contiguous(known - xp.permute_dims(beside @ y[:, last:, :], (1, 2, 0)))
+                for j in range(last - first - 1, -1, -1):
+                    known[j, :, :] /= pivots[j, :]
+                    known[:j, :, :] -= panel[:j, j, None, :] * known[j, :, :]
+                y[:, first:last, :] = xp.permute_dims(known, (2, 0, 1))
             diagonal = xp.matrix_transpose(xp.linalg.diagonal(matrix[part]))
+            pivots = xp.concat([panel[3] for panel in panels])
             smallest[part] = xp.min(pivots / xp.where(diagonal > 0, diagonal, 1.0), axis=0)
     return Solved(solution, smallest, smallest > 16 * size * float(xp.finfo(matrix.dtype).eps))
-
-
-def _eliminate_panels(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """A⁻¹B and the pivots, (n, people), a few columns at a time.
-
-    With LDLᵀ their block and U = L⁻¹ (the rest of its rows), others lose Uᵀ D⁻¹ U.
-    """
-    xp = array_namespace(matrix)
-    size = matrix.shape[-1]
-    left = xp.concat([matrix, right], axis=-1)
-    panels = []
-    for first in range(0, size, FEW):
-        last = min(first + FEW, size)
-        panel = contiguous(xp.permute_dims(left[:, first:last, first:], (1, 2, 0)))
-        pivots = _eliminate_down(panel)
-        beside = contiguous(xp.permute_dims(panel[:, last - first :, :], (2, 0, 1)))
-        scaled = beside[:, :, : size - last] / xp.matrix_transpose(pivots)[..., None]
-        left[:, last:, last:] -= xp.matrix_transpose(scaled) @ beside
-        panels.append((first, last, panel, pivots, beside))
-    y = contiguous(right)
-    for first, last, panel, pivots, beside in reversed(panels):
-        known = beside[:, :, size - last :] - beside[:, :, : size - last] @ y[:, last:, :]
-        unknowns = _substitute_up(panel, pivots, contiguous(xp.permute_dims(known, (1, 2, 0))))
-        y[:, first:last, :] = xp.permute_dims(unknowns, (2, 0, 1))
-    return y, xp.concat([panel[3] for panel in panels])
-
-
-def _eliminate_down(panel: Array) -> Array:
-    """Make the first columns of a panel (n, columns, people) upper triangular, in place; the pivots, (n, people)."""
-    size, columns, people = panel.shape
-    pivots = panel.reshape(size * columns, people)[:: columns + 1, :]
-    for j in range(size - 1):
-        row = panel[j, j + 1 :, :]
-        panel[j + 1 :, j + 1 :, :] -= (row[: size - j - 1, :] / pivots[j, :])[:, None, :] * row
-    return pivots
-
-
-def _substitute_up(panel: Array, pivots: Array, right: Array) -> Array:
-    """Solve the triangular system of a panel for (n, m, people), in place."""
-    for j in range(right.shape[0] - 1, -1, -1):
-        right[j, :, :] /= pivots[j, :]
-        right[:j, :, :] -= panel[:j, j, None, :] * right[j, :, :]
-    return right
-
-
-def _diagonal(matrix: Array) -> Array:
-    """(n, people)."""
-    return array_namespace(matrix).stack([matrix[:, j, j] for j in range(matrix.shape[-1])])
-
-
-def _tolerance(matrix: Array) -> float:
-    """A share of a column below this is rounding."""
-    size: int = matrix.shape[-1]
-    return 16 * size * float(array_namespace(matrix).finfo(matrix.dtype).eps)
 
 
 class Cholesky:
@@ -141,32 +106,26 @@ class Cholesky:
     def __init__(self, matrix: Array) -> None:
         self._xp = xp = array_namespace(matrix)
         size = matrix.shape[-1]
-        tolerance = _tolerance(matrix)
-        diagonal = _diagonal(matrix)
+        diagonal = xp.stack([matrix[:, j, j] for j in range(size)])
         diagonal = xp.where(diagonal > 0, diagonal, 1.0)
+        least = 16 * size * float(xp.finfo(matrix.dtype).eps) * diagonal
         self._pivots = xp.empty_like(diagonal)
-        a = contiguous(xp.permute_dims(matrix, (1, 2, 0)))
+        self._lower = a = contiguous(xp.permute_dims(matrix, (1, 2, 0)))
         width = FEW if size > MANY else size
         for first in range(0, size, width):
             last = min(first + width, size)
-            self._factor_columns(a, first, last, tolerance * diagonal)
+            for j in range(first, last):
+                # With an infinite pivot the column below and the unknown itself become zero: the column is dropped.
+                self._pivots[j, :] = xp.where(a[j, j, :] > least[j, :], a[j, j, :], xp.inf)
+                column = a[j, j + 1 :, :] / self._pivots[j, :]
+                a[j + 1 : last, j + 1 :, :] -= column[: last - j - 1, None, :] * a[j, j + 1 :, :]
+                a[j + 1 :, j, :] = column
             if last < size:
                 # With LDLᵀ the factored columns, the others lose L D Lᵀ: a product of matrices.
                 lower = contiguous(xp.permute_dims(a[last:, first:last, :], (2, 0, 1)))
                 upper = contiguous(xp.permute_dims(a[first:last, last:, :], (2, 0, 1)))
                 a[last:, last:, :] -= xp.permute_dims(lower @ upper, (1, 2, 0))
-        self._lower = a
         self.smallest_pivot = xp.min(xp.stack([a[j, j, :] for j in range(size)]) / diagonal, axis=0)
-
-    def _factor_columns(self, a: Array, first: int, last: int, least: Array) -> None:
-        """Factor columns `first` to `last` in place; of later columns only the rows `first` to `last` change."""
-        xp = self._xp
-        for j in range(first, last):
-            # With an infinite pivot the column below and the unknown itself become zero: the column is dropped.
-            self._pivots[j, :] = xp.where(a[j, j, :] > least[j, :], a[j, j, :], xp.inf)
-            column = a[j, j + 1 :, :] / self._pivots[j, :]
-            a[j + 1 : last, j + 1 :, :] -= column[: last - j - 1, None, :] * a[j, j + 1 :, :]
-            a[j + 1 :, j, :] = column
 
     @property
     def rank(self) -> Array:
@@ -174,19 +133,18 @@ class Cholesky:
         xp = self._xp
         return xp.sum(xp.astype(xp.isfinite(self._pivots), xp.int64), axis=0)
 
-    def _forward(self, right: Array) -> Array:
-        """Solve L y = b for right-hand sides (people, n, …); y is (n, …, people)."""
+    def _forward(self, right: Array) -> tuple[Array, Array, Array]:
+        """Solve L y = b for right-hand sides (people, n, …): y (n, …, people), and L and D with as many axes."""
         y = contiguous(self._xp.permute_dims(right, (*range(1, right.ndim), 0)))
+        lower = self._lower if y.ndim == 2 else self._lower[:, :, None, :]
         for j in range(y.shape[0] - 1):
-            below = self._lower[j + 1 :, j, :]
-            y[j + 1 :, ...] -= (below if y.ndim == 2 else below[:, None, :]) * y[j, ...]
-        return y
+            y[j + 1 :, ...] -= lower[j + 1 :, j, ...] * y[j, ...]
+        return y, lower, self._pivots if y.ndim == 2 else self._pivots[:, None, :]
 
     def half_solve(self, right: Array) -> Array:
         """Solve L √D y = b for right-hand sides (people, n, …): y is (n, …, people), and yᵀy is bᵀ A⁻¹ b."""
-        y = self._forward(right)
-        root = self._xp.sqrt(self._pivots)
-        return y / (root if y.ndim == 2 else root[:, None, :])
+        y, _, pivots = self._forward(right)
+        return y / self._xp.sqrt(pivots)
 
     def log_determinant(self) -> Array:
         """log det A, (people,), without the columns that were dropped."""
@@ -194,12 +152,11 @@ class Cholesky:
 
     def solve(self, right: Array) -> Array:
         """Solve A y = b for right-hand sides (people, n, …)."""
-        y = self._forward(right)
-        y /= self._pivots if y.ndim == 2 else self._pivots[:, None, :]
+        y, lower, pivots = self._forward(right)
+        y /= pivots
         # No sums over an axis: they would be rounded differently for one participant alone.
         for j in range(y.shape[0] - 1, 0, -1):
-            above = self._lower[j, :j, :]
-            y[:j, ...] -= (above if y.ndim == 2 else above[:, None, :]) * y[j, ...]
+            y[:j, ...] -= lower[j, :j, ...] * y[j, ...]
         return contiguous(self._xp.permute_dims(y, (y.ndim - 1, *range(y.ndim - 1))))
 
 
@@ -215,7 +172,10 @@ def invert(matrix: Array) -> tuple[Array, Array]:
     (array([[[0.25, 0.  ],
             [0.  , 2.  ]]]), array([0.693]))
     """
-    inverse, pivots = _sweep(matrix, _tolerance(matrix) * _diagonal(matrix))
+    xp = array_namespace(matrix)
+    size = matrix.shape[-1]
+    least = 16 * size * float(xp.finfo(matrix.dtype).eps) * xp.stack([matrix[:, j, j] for j in range(size)])
+    inverse, pivots = _sweep(matrix, least)
     return inverse, _add_logarithms(pivots)
 
 

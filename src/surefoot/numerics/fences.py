@@ -97,22 +97,13 @@ def has_few_values(values: Array, present: Array, share: float, in_order: Array 
     has_few = xp.any(again, axis=-1) | (step == 0)[..., 0]
     rows = xp.nonzero(has_few)  # The other rows have no repeated value.
     if rows[0].shape[0]:
-        has_few[rows] = _repeats(in_order[rows], count[rows], step[rows])
+        in_order = in_order[rows]
+        position = xp.arange(in_order.shape[-1], device=device(in_order))
+        later = position + step[rows]
+        inside = later < count[rows]
+        again = xp.take_along_axis(in_order, xp.where(inside, later, position), axis=-1)
+        has_few[rows] = xp.any(inside & (again == in_order), axis=-1)
     return has_few
-
-
-def _repeats(in_order: Array, count: Array, step: Array) -> Array:
-    """Whether any entry equals the entry `step` positions later, (rows,)."""
-    xp = array_namespace(in_order)
-    position = _positions(in_order)
-    inside = position + step < count
-    again = xp.take_along_axis(in_order, xp.where(inside, position + step, position), axis=-1)
-    return xp.any(inside & (again == in_order), axis=-1)
-
-
-def _positions(in_order: Array) -> Array:
-    """0, 1, 2, … along the last axis."""
-    return array_namespace(in_order).arange(in_order.shape[-1], device=device(in_order))
 
 
 def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf: Callable[[Array], Array]) -> Array:
@@ -132,7 +123,7 @@ def adaptive_fence(scores: Array, present: Array, start: float, end: float, cdf:
     # Only the tails matter, from the beginning of the longest one.
     begin = int(xp.min(xp.sum(xp.astype(in_order < start, xp.int64), axis=-1)))
     largest = in_order[..., min(begin, in_order.shape[-1] - 1) :]
-    earlier = _positions(in_order)[-largest.shape[-1] :]
+    earlier = xp.arange(in_order.shape[-1], device=device(in_order))[-largest.shape[-1] :]
     tail = xp.isfinite(largest) & (largest >= start)
     excess = xp.max(xp.where(tail, cdf(largest) - earlier / n, 0.0), axis=-1, keepdims=True)
     excess = xp.maximum(excess, xp.zeros_like(excess))  # Below zero where a whole tail is shorter than expected.
@@ -163,7 +154,7 @@ def gap_fence(values: Array, present: Array) -> tuple[Array, Array]:
     unit = xp.where((unit > 0) & xp.isfinite(unit), unit, xp.where(xp.isfinite(otherwise), otherwise, 1.0))[..., None]
     in_order = sort_present(size, present)
     count = xp.sum(xp.astype(present, xp.int64), axis=-1, keepdims=True)
-    next_position = _positions(in_order) + 1
+    next_position = xp.arange(in_order.shape[-1], device=device(in_order)) + 1
     following = xp.concat([in_order[..., 1:], xp.full_like(in_order[..., :1], xp.inf)], axis=-1)
     reach = GAP * xp.maximum(in_order, unit)
     gap = (following > reach) & (2 * next_position >= count)

@@ -20,8 +20,7 @@ FEW = 8
 def sort_present(values: Array, present: Array) -> Array:
     """The present values along the last axis from small to large, then +∞ for each that is not."""
     xp = array_namespace(values)
-    # Sorting beats selecting here: NumPy sorts a few hundred numbers faster than it partitions them, if not asked for order
-    # among equals.
+    # NumPy sorts faster if not asked for order among equals.
     return xp.sort(xp.where(present, values, xp.inf), axis=-1, stable=False)
 
 
@@ -42,7 +41,13 @@ def quantiles(values: Array, present: Array, levels: tuple[float, ...]) -> list[
     position = xp.concat([float_last * level for level in levels], axis=-1)
     lower = xp.astype(xp.floor(position), xp.int64)
     positions = xp.concat([lower, xp.minimum(lower + 1, last)], axis=-1)
-    order_statistics = xp.take_along_axis(_sort_as_needed(values, present, positions), positions, axis=-1)
+    marked = xp.where(present, values, xp.inf)
+    if values.shape[-1] < LONG or prod(positions.shape) > FEW or not hasattr(xp, "partition"):
+        # Sorting beats selecting: NumPy sorts a few hundred numbers faster than it partitions them.
+        in_order = xp.sort(marked, axis=-1, stable=False)
+    else:
+        in_order = xp.partition(marked, tuple({int(index) for index in xp.reshape(positions, (-1,))}), axis=-1)
+    order_statistics = xp.take_along_axis(in_order, positions, axis=-1)
     low = order_statistics[..., : len(levels)]
     high = order_statistics[..., len(levels) :]
     part = position - xp.astype(lower, values.dtype)
@@ -58,15 +63,6 @@ def median_in_order(in_order: Array, count: Array) -> Array:
     last = xp.maximum(count - 1, xp.zeros_like(count))
     low, high = (xp.take_along_axis(in_order, position, axis=-1) for position in (last // 2, (last + 1) // 2))
     return 0.5 * (low + high)[..., 0]
-
-
-def _sort_as_needed(values: Array, present: Array, positions: Array) -> Array:
-    """`sort_present`; few long rows are only partitioned, so that these positions hold the same values."""
-    xp = array_namespace(values)
-    if values.shape[-1] < LONG or prod(positions.shape) > FEW or not hasattr(xp, "partition"):
-        return sort_present(values, present)
-    wanted = tuple({int(position) for position in xp.reshape(positions, (-1,))})
-    return xp.partition(xp.where(present, values, xp.inf), wanted, axis=-1)
 
 
 def median(values: Array, present: Array) -> Array:
