@@ -1,7 +1,8 @@
 """Fitting a study: from files to policies, the critic, the weights of all decision points, and a manifest.
 
-Logs are read by groups of participants, an executor (this process, several processes, or the workers of a Dask cluster)
-fits and writes each group, and the folder appears when all are done.
+A file that fits in memory is read, fitted and written at once. Other logs are read by groups of participants, an executor
+(this process, several processes, or the workers of a Dask cluster) fits and writes each group, and the folder appears when
+all are done.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from surefoot.atomic_files import check_output, new_folder
 from surefoot.data.file_formats import read_parquet
-from surefoot.data.locations import Location, locate
+from surefoot.data.locations import Location, Url, find_size, locate
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting import parts
-from surefoot.fitting.folder import PartWriter, check_folder, open_folder
-from surefoot.fitting.parts import LogGroups, PartFit, complete_manifest, describe_source, fit_part, hash_arrays
+from surefoot.fitting.folder import UNFINISHED, PartWriter, list_names, open_folder
+from surefoot.fitting.parts import LogGroups, PartFit, complete_manifest, describe_source, fit_part, hash_arrays, is_fit
 from surefoot.numerics.arrays import ENGINES, find_engine
 from surefoot.numerics.parallel import Progress, Run, count_cores, open_cluster, open_processes, prefetch
 from surefoot.policies import policies
@@ -41,6 +43,8 @@ ENOUGH_PARTS = 4
 """With fewer parts, starting processes takes longer than they save."""
 GROUPED_PARTS = 4
 """At most this many parts of one file are one task, so that its worker reads the file once."""
+LEAST_ROW_BYTES = 8
+"""A row of a text file takes at least these: participant, time, action and reward with their separators."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,24 +154,98 @@ def fit_study(
             "trajectories are fitted by a method: surefoot.method('ro-accb').fit(logs)"
         )
     study = study if isinstance(study, Study) else Study.load(study)
+    folder = None if out is None else locate(out)
+    if folder is not None:
+        _check_folder(folder, force)
+    path = None if isinstance(logs, StudyLogs) else locate(logs)
+    if path is not None and engine != "dask":
+        in_memory = in_memory or (path.is_file() and find_size(path) <= LEAST_ROW_BYTES * parts.PART_ROWS)
     if in_memory:
         read = logs if isinstance(logs, StudyLogs) else study.read(logs)
         source = describe_source(study, list(read.inputs) or hash_arrays(read.logs))
-        return _fit_at_once(read, study, source, None if out is None else locate(out), force, engine)
-    folder = locate(cast(str, out))
-    check_folder(folder, force)
+        return _fit_at_once(read, study, source, folder, force, engine)
+    return _fit_by_groups(cast(Path, path), study, cast(Path, folder), force, progress, engine, scheduler)
+
+
+def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
+    known = ["auto", *ENGINES, "dask"]
+    if engine not in known:
+        near = f" (did you mean '{OTHER_NAMES[engine.lower()]}'?)" if engine.lower() in OTHER_NAMES else ""
+        raise InputError(f"there is no engine '{engine}'{near or did_you_mean(engine, known)}; choose from {known}")
+    if scheduler is not None and engine != "dask":
+        raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
+    if engine in ENGINES:
+        find_engine(engine)
+    elif engine == "dask" and not from_files:
+        raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
+
+
+def _check_folder(out: Location, force: bool) -> None:
+    """Refuse to replace what is there, unless it is a fit and `force` is set."""
+    taken = f"{out}: is already there; choose another folder or replace it with --force"
+    no_fit = f"{out}: is already there and is not a fit (no manifest of one)"
+    if isinstance(out, Url):
+        out.check_top()
+        names = list_names(out)
+        if is_fit(out):
+            if not force:
+                raise InputError(taken)
+        elif names and not any(name.startswith(UNFINISHED) for name in names):
+            raise InputError(f"{no_fit}; choose another folder")
+    elif not out.exists():
+        check_output(out)
+    elif not force:
+        raise InputError(taken)
+    elif not is_fit(out) and not (out.is_dir() and not any(out.iterdir())):
+        raise InputError(f"{no_fit}, so --force leaves it alone")
+
+
+def _fit_at_once(
+    read: StudyLogs, study: Study, source: dict[str, Any], out: Location | None, force: bool, engine: str
+) -> FittedStudy:
+    """Fit everybody together, without files in between."""
+    part = fit_part(study, read, engine if engine in ENGINES else "numpy")
+    manifest = complete_manifest(study, source, [part.summary])
+    if isinstance(out, Url):
+        with open_folder(out, manifest["key"], force) as growing:
+            growing.writer.write(0, part)
+            growing.publish(manifest, study.text)
+    elif out is not None:
+        with new_folder(out, replace=force) as folder:
+            part.save(folder)
+            part.policies.save(folder / "policies.json")
+            parts.write_description(folder, manifest, study.text)
+    return _warn(FittedStudy(manifest, out, part))
+
+
+def _warn(fitted: FittedStudy) -> FittedStudy:
+    for message in fitted.manifest["warnings"]:
+        warnings.warn(message, FitWarning, stacklevel=4)
+    return fitted
+
+
+def _fit_by_groups(
+    path: Location,
+    study: Study,
+    out: Location,
+    force: bool,
+    progress: Progress | None,
+    engine: str,
+    scheduler: str | None,
+) -> FittedStudy:
+    """Fit and write each group of participants, then let the folder appear."""
     workers: AbstractContextManager[Run | None] = nullcontext()
     if engine == "dask":
         workers = open_cluster(scheduler)
     elif engine == "auto" and count_cores() > 1:
         workers = open_processes(count_cores())
     with workers as run:
-        plan = LogGroups.scan(study, locate(cast(str, logs)), run)
+        plan = LogGroups.scan(study, path, run)
         source = describe_source(study, plan.inputs)
         if len(plan.groups) == 1 and engine != "dask":
-            return _fit_at_once(plan.read(0), study, source, folder, force, engine)
+            return _fit_at_once(plan.read(0), study, source, out, force, engine)
         # Groups of another size hold other participants: their size belongs to the key.
-        with open_folder(folder, f"{source['key']}-{parts.PART_ROWS}", force) as growing:
+        with open_folder(out, f"{source['key']}-{parts.PART_ROWS}", force) as growing:
             done = growing.writer.read_summaries()
             missing = [number for number in range(len(plan.groups)) if number not in done]
             people = sum(len(plan.groups[number].participants) for number in done)
@@ -180,40 +258,7 @@ def fit_study(
                 raise InputError(f"{out}: parts that were written are not there; name a store that all workers see")
             manifest = complete_manifest(study, source, [summaries[number] for number in range(len(plan.groups))])
             growing.publish(manifest, study.text)
-    _warn(manifest)
-    return FittedStudy.load(folder)
-
-
-def _check_engine(engine: str, scheduler: str | None, *, from_files: bool) -> None:
-    known = ["auto", *ENGINES, "dask"]
-    if engine not in known:
-        near = f" (did you mean '{OTHER_NAMES[engine.lower()]}'?)" if engine.lower() in OTHER_NAMES else ""
-        near = near or did_you_mean(engine, known)
-        raise InputError(f"there is no engine '{engine}'{near}; choose from {known}")
-    if scheduler is not None and engine != "dask":
-        raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
-    if engine in ENGINES:
-        find_engine(engine)
-    elif engine == "dask" and not from_files:
-        raise InputError("engine 'dask' fits files into a folder; give a path of logs and a folder, or another engine")
-
-
-def _fit_at_once(
-    read: StudyLogs, study: Study, source: dict[str, Any], out: Location | None, force: bool, engine: str
-) -> FittedStudy:
-    """Fit everybody together, without files in between."""
-    part = fit_part(study, read, engine if engine in ENGINES else "numpy")
-    manifest = complete_manifest(study, source, [part.summary])
-    if out is not None:
-        with open_folder(out, manifest["key"], force) as growing:
-            growing.publish(manifest, study.text, part)
-    _warn(manifest)
-    return FittedStudy(manifest, out, part)
-
-
-def _warn(manifest: dict[str, Any]) -> None:
-    for message in manifest["warnings"]:
-        warnings.warn(message, FitWarning, stacklevel=4)
+    return _warn(FittedStudy(manifest, out))
 
 
 def _fit_groups(plan: LogGroups, numbers: list[int], writer: PartWriter, engine: str, run: Run | None) -> Iterator[int]:
@@ -224,15 +269,15 @@ def _fit_groups(plan: LogGroups, numbers: list[int], writer: PartWriter, engine:
         for number, logs in prefetch((number, plan.read(number)) for number in numbers):
             writer.write(number, fit_part(plan.study, logs, engine if engine in ENGINES else "numpy"))
             yield number
-    else:
-        tasks = []
-        for files, same_files in groupby(numbers, key=lambda number: plan.groups[number].files):
-            members = list(same_files)
-            size = GROUPED_PARTS if len(files) == 1 else 1
-            batches = [members[begin : begin + size] for begin in range(0, len(members), size)]
-            tasks += [(batch, plan.select(batch), writer) for batch in batches]
-        for task, _ in run(tasks, _fit_task):
-            yield from task[0]
+        return
+    tasks = []
+    for files, same_files in groupby(numbers, key=lambda number: plan.groups[number].files):
+        members = list(same_files)
+        size = GROUPED_PARTS if len(files) == 1 else 1
+        batches = [members[begin : begin + size] for begin in range(0, len(members), size)]
+        tasks += [(batch, plan.select(batch), writer) for batch in batches]
+    for task, _ in run(tasks, _fit_task):
+        yield from task[0]
 
 
 def _fit_task(task: tuple[list[int], LogGroups, PartWriter]) -> None:

@@ -60,19 +60,19 @@ class PartFit:
         """One row per fit."""
         import pyarrow as pa
 
-        method = self.method
-        fits = len(method.participants_)
+        fitted = self.method.fitted_
+        fits = len(fitted.participants)
         columns = {
-            "participant": method.participants_,
-            "threshold": method.threshold_,
-            "scale": method.scale_,
-            "n_iter": method.n_iter_,
-            "decision_points": np.bincount(method.unit_, minlength=fits),
-            "used": count_used(method),
-            "removed": np.bincount(method.unit_[method.removed_], minlength=fits),
+            "participant": fitted.participants,
+            "threshold": fitted.threshold,
+            "scale": fitted.scale,
+            "n_iter": fitted.n_iter,
+            "decision_points": np.bincount(fitted.unit, minlength=fits),
+            "used": count_used(self.method),
+            "removed": np.bincount(fitted.unit[fitted.removed], minlength=fits),
         }
         names = critic_feature_names(self.logs.logs.state_names, self.logs.logs.action_names)
-        for (action, feature), coefficients in zip(names, method.critic_coef_.T, strict=True):
+        for (action, feature), coefficients in zip(names, fitted.critic_coef.T, strict=True):
             columns[f"{action}: {feature}"] = np.ascontiguousarray(coefficients)
         return pa.table(columns)
 
@@ -82,9 +82,10 @@ class PartFit:
         import pyarrow as pa
 
         logs = self.logs.logs
+        fitted = self.method.fitted_
         columns = {"row": self.logs.row, "participant": logs.participant, "time": logs.time}
-        columns["weight"] = pa.array(self.method.weights_, from_pandas=True)
-        columns["residual"] = pa.array(self.method.residuals_, from_pandas=True)
+        columns["weight"] = pa.array(fitted.weights, from_pandas=True)
+        columns["residual"] = pa.array(fitted.residuals, from_pandas=True)
         return pa.table(columns)
 
     @cached_property
@@ -97,6 +98,21 @@ class PartFit:
         self.policies.save(folder / "policies.parquet")
         parquet.write_table(self.critic, folder / "critic.parquet")
         parquet.write_table(self.weights, folder / "weights.parquet")
+
+
+def write_description(folder: Location, manifest: dict[str, Any], study: str) -> None:
+    """The study and, last, the manifest, which makes a folder a fit."""
+    (folder / "study.toml").write_bytes(study.encode())
+    (folder / "manifest.json").write_bytes(json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def is_fit(folder: Location) -> bool:
+    """Whether the folder holds the manifest of a fit."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
 def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
@@ -234,15 +250,15 @@ class LogGroups:
         # A large Parquet file counts as several, by its row groups.
         files = [piece for pieces in map_files(_split_file, study_files(study, path)) for piece in pieces]
         layout = log_layout(study)
-        last = None
+        plan = cls(study, path, [])
         if len(files) == 1:
             # Hash and rows come from the same bytes, and the rows are kept: the file is read once.
             opened = replace(files[0])
-            inputs = [opened.fingerprint(path)]
+            plan.inputs = [opened.fingerprint(path)]
             rows = opened.read(layout)
-            last = (files[0], rows)
+            plan._last = (files[0], rows)
             ids = [rows.participants]
-            counts = [_count_rows(rows)]
+            counts = [np.bincount(rows.participant_index, minlength=len(rows.participants))]
         else:
             only_ids = LogLayout(layout.participant, layout.time, (layout.participant,), layout.missing)
             scan = partial(_scan_file, layout=only_ids, path=path)
@@ -250,18 +266,17 @@ class LogGroups:
                 scanned = dict(run(files, scan))
             else:
                 scanned = {file: scan(file) for file in files}
-            inputs = [scanned[file][0] for file in files if scanned[file][0] is not None]
+            plan.inputs = [scanned[file][0] for file in files if scanned[file][0] is not None]
             ids = [scanned[file][1] for file in files]
             counts = [scanned[file][2] for file in files]
         first_rows = np.cumsum([0, *(int(count.sum()) for count in counts)]).tolist()
         held = list(zip(files, first_rows, strict=False))
         everybody = study.method().pooling.needs_everybody
-        groups = [
+        plan.groups = [
             Group(participants, tuple(held[number] for number in holders))
             for participants, holders in divide_people(ids, counts, np.inf if everybody else PART_ROWS)
         ]
-        plan = cls(study, path, groups, inputs, None, last)
-        if study.screen is not None and study.screen.on and len(groups) > 1:
+        if study.screen is not None and study.screen.on and len(plan.groups) > 1:
             everyone = np.unique(np.concatenate(ids))
             sample = everyone[sample_people(len(everyone))]
             holders = [number for number, participants in enumerate(ids) if np.isin(sample, participants).any()]
@@ -305,11 +320,8 @@ def _scan_file(
     """The fingerprint of a file (only for its first piece), its participants, and their numbers of rows."""
     opened = replace(file)  # Its bytes are not kept.
     rows = opened.read(layout)
-    return opened.fingerprint(path, keep=False) if file.start == 0 else None, rows.participants, _count_rows(rows)
-
-
-def _count_rows(rows: LogTable) -> NDArray[np.int64]:
-    return np.bincount(rows.participant_index, minlength=len(rows.participants))
+    counts = np.bincount(rows.participant_index, minlength=len(rows.participants))
+    return opened.fingerprint(path, keep=False) if file.start == 0 else None, rows.participants, counts
 
 
 def divide_people(
@@ -328,26 +340,22 @@ def divide_people(
     # A participant at the end of one file and the beginning of the next belongs to the first of them.
     home = np.where(last - first > 1, len(ids), first)
     order = np.argsort(home, kind="stable")
-    groups: list[list[NDArray[np.int64]]] = [[]]
+    group = np.empty(len(everyone), dtype=np.int64)
+    number = -1
     size = 0.0
     for members in np.split(order, np.searchsorted(home[order], np.arange(1, len(ids) + 1))):
-        total = float(rows[members].sum())
-        pieces = max(1, int(np.ceil(total / limit)))
-        if size and size + total > limit:
-            groups.append([])
-            size = 0.0
-        # A file of more rows is cut evenly, and shares no group with the next.
-        before = np.cumsum(rows[members]) - rows[members]
-        cuts = np.searchsorted(before * pieces // max(total, 1.0), np.arange(1, pieces))
-        for number, piece in enumerate(np.split(members, cuts)):
-            if number:
-                groups.append([])
-            groups[-1].append(piece)
-        size = np.inf if pieces > 1 else size + total
-    group = np.empty(len(everyone), dtype=np.int64)
-    chosen = [members for members in map(np.concatenate, filter(None, groups)) if len(members)]
-    for number, members in enumerate(chosen):
-        group[members] = number
+        if len(members):
+            total = float(rows[members].sum())
+            if number < 0 or size + total > limit:
+                number += 1
+                size = 0.0
+            # A file of more rows is cut evenly, and shares no group with the next.
+            pieces = max(1, int(np.ceil(total / limit)))
+            before = np.cumsum(rows[members]) - rows[members]
+            _, piece = np.unique(before * pieces // max(total, 1.0), return_inverse=True)
+            group[members] = number + piece
+            number += int(piece[-1])
+            size = np.inf if pieces > 1 else size + total
     pairs = np.unique(group[position] * len(ids) + owner)
-    holders = np.split(pairs % len(ids), np.searchsorted(pairs, len(ids) * np.arange(1, len(chosen))))
-    return [(everyone[np.sort(members)], files.tolist()) for members, files in zip(chosen, holders, strict=True)]
+    holders = np.split(pairs % len(ids), np.searchsorted(pairs, len(ids) * np.arange(1, number + 1)))
+    return [(everyone[group == chosen], files.tolist()) for chosen, files in enumerate(holders)]
