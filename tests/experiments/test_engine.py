@@ -16,7 +16,7 @@ def report_toy(rows, parameters):
     assert [row["replicate"] for row in rows] == list(range(parameters["replicates"]))
     total = float(sum(row["product"] for row in rows))
     limits = [Limit("total", "toy", total, 10.0)]
-    return Report(rows, new_figure(width=2, height=2)[0], "nothing", [f"total {total:g}"], limits, {"total": total})
+    return Report(rows, new_figure(width=2, height=2)[0], "nothing", f"total {total:g}", limits, {"total": total})
 
 
 TOY = Experiment("toy", "A toy", {"replicates": 4, "size": 9}, {"replicates": 2}, run_toy, report_toy)

@@ -112,5 +112,5 @@ def test_limits_of_partial_pooling():
 def test_the_report_of_people_has_a_table_for_each_size(people):
     report = report_people(repeat(people), PEOPLE_PARAMETERS)
     assert "| 42 decision points | spread 1 |" in report.page
-    assert any(line.startswith("| steps more than never (harmed), partial, κ = 0.5 |") for line in report.page)
+    assert any(line.startswith("| steps more than never (harmed), partial, κ = 0.5 |") for line in report.page.splitlines())
     assert len(report.results["results"]) == len(FITS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from surefoot.experiments.engine import (
     Row,
     group_rows,
     make_method,
-    markdown_table,
+    render_page,
     standard_error,
 )
 from surefoot.learning.methods import Method
@@ -61,27 +62,6 @@ LINES = {
 }
 
 
-def collect_logs(participants: int, replicate: int, seed: int) -> tuple[Trajectories, np.random.SeedSequence]:
-    """Clean logs of one replicate under a coin, and the seed of its outliers."""
-    dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(replicate, use)) for use in range(2))
-    simulator = HeartSteps(participants=participants)
-    return simulator.collect(coin(2), decision_points=DECISION_POINTS, seed=dynamics), outliers
-
-
-def measure_errors(logs: Trajectories, critic: str) -> Floats:
-    """Everybody's distance from the true coefficients."""
-    return _distances(CRITICS[critic]().fit(logs).critic_coef_)
-
-
-def measure_oracle(logs: Trajectories, touched: NDArray[np.bool_]) -> Floats:
-    """The same of least squares without exactly the decision points that were touched."""
-    return measure_errors(logs.with_values(reward=np.where(touched, np.nan, logs.reward)), "least squares")
-
-
-def _distances(coefficients: Floats) -> Floats:
-    return np.asarray(np.linalg.norm(coefficients - HeartSteps.critic_coef, axis=1))
-
-
 class Scene(NamedTuple):
     """Wrong values in a share of the decision points, and the limit of `high-breakdown` there."""
 
@@ -107,6 +87,24 @@ class Scene(NamedTuple):
         return dirty.logs, dirty.touched
 
 
+def collect_logs(participants: int, replicate: int, seed: int) -> tuple[Trajectories, np.random.SeedSequence]:
+    """Clean logs of one replicate under a coin, and the seed of its outliers."""
+    dynamics, outliers = (np.random.SeedSequence(seed, spawn_key=(replicate, use)) for use in range(2))
+    simulator = HeartSteps(participants=participants)
+    return simulator.collect(coin(2), decision_points=DECISION_POINTS, seed=dynamics), outliers
+
+
+def measure_errors(logs: Trajectories, critic: str) -> list[float]:
+    """Everybody's distance from the true coefficients."""
+    coefficients = CRITICS[critic]().fit(logs).critic_coef_
+    return [float(error) for error in np.linalg.norm(coefficients - HeartSteps.critic_coef, axis=1)]
+
+
+def measure_oracle(logs: Trajectories, touched: NDArray[np.bool_]) -> list[float]:
+    """The same of least squares without exactly the decision points that were touched."""
+    return measure_errors(logs.with_values(reward=np.where(touched, np.nan, logs.reward)), "least squares")
+
+
 Measure = Callable[[Trajectories, Trajectories, Parameters], Row]
 
 
@@ -116,14 +114,14 @@ def run_scenes(replicate: int, parameters: Parameters, scenes: Sequence[Scene], 
     `measure(logs, clean, parameters)` gives further columns.
     """
     clean, outliers = collect_logs(parameters["participants"], replicate, parameters["seed"])
-    baseline = measure_errors(clean, "least squares").tolist()
+    baseline = measure_errors(clean, "least squares")
     rows = []
     for scene in scenes:
         logs, touched = scene.contaminate(clean, outliers)
-        errors = {critic: measure_errors(logs, critic).tolist() for critic in CRITICS}
-        oracle = measure_oracle(logs, touched).tolist()
+        errors = {"clean": baseline, "oracle": measure_oracle(logs, touched)}
+        errors |= {critic: measure_errors(logs, critic) for critic in CRITICS}
         keys = {"data": scene.data, "kind": scene.kind, "ratio": scene.ratio}
-        rows.append({**keys, "clean": baseline, "oracle": oracle, **errors, **measure(logs, clean, parameters)})
+        rows.append({**keys, **errors, **measure(logs, clean, parameters)})
     return rows
 
 
@@ -170,20 +168,17 @@ def draw_errors(rows: Sequence[Row], shape: tuple[int, int], width: float, heigh
     panels = list(axes.ravel())
     for kind in dict.fromkeys(row["kind"] for row in rows if row["kind"] != "clean"):
         panel = panels.pop(0)
-        for critic, (colour, style, marker) in LINES.items():
-            curves = [row for row in rows if row["critic"] == critic and row["kind"] in ("clean", kind)]
-            for screened in (False, True):
-                curve = [row for row in curves if row["screened"] == screened]
-                without = with_screen and not screened and critic != "oracle"
-                look = (
-                    {"linestyle": "--", "linewidth": 1}
-                    if without
-                    else {"linestyle": style, "marker": marker, "label": critic}
-                )
-                bars = [1.96 * row["standard_error"] for row in curve]
-                points = ([100 * row["ratio"] for row in curve], [row["relative"] for row in curve])
-                if curve:
-                    panel.errorbar(*points, yerr=None if with_screen else bars, color=colour, markersize=4, **look)
+        shown = [row for row in rows if row["kind"] in ("clean", kind)]
+        for (critic, (colour, style, marker)), screened in product(LINES.items(), (False, True)):
+            curve = [row for row in shown if row["critic"] == critic and row["screened"] == screened]
+            look: dict[str, Any] = {"linestyle": style, "marker": marker, "label": critic}
+            if with_screen and not screened and critic != "oracle":
+                look = {"linestyle": "--", "linewidth": 1}
+            shares = [100 * row["ratio"] for row in curve]
+            errors = [row["relative"] for row in curve]
+            bars = None if with_screen else [1.96 * row["standard_error"] for row in curve]
+            if curve:
+                panel.errorbar(shares, errors, yerr=bars, color=colour, markersize=4, **look)
         panel.set_yscale("log")
         panel.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
         panel.minorticks_off()
@@ -218,28 +213,17 @@ def measure_peers(logs: Trajectories, clean: Trajectories, parameters: Parameter
         from sklearn.linear_model import HuberRegressor, LinearRegression, RANSACRegressor
     except ImportError:
         return {}
+    errors: dict[str, list[float]] = {}
     rows = logs.order.reshape(len(logs.participants), -1)[: parameters["peer_participants"]]
-    coefficients: dict[str, list[Floats]] = {}
     for features, reward in zip(critic_features(logs.state, logs.action, 2)[rows], logs.reward[rows], strict=True):
         # These solvers expect features and rewards of about unit size.
         unit = float(np.median(np.abs(reward))) or 1.0
         huber = HuberRegressor(alpha=0.0, fit_intercept=False, max_iter=1000).fit(features, reward / unit)
         ransac = RANSACRegressor(LinearRegression(fit_intercept=False), random_state=0).fit(features, reward / unit)
         for name, fitted in zip(PEERS, (huber, ransac.estimator_), strict=True):
-            coefficients.setdefault(name, []).append(unit * fitted.coef_)
-    return {name: _distances(np.stack(coef)).tolist() for name, coef in coefficients.items()}
-
-
-def tabulate_scenarios(table: Sequence[Row]) -> list[str]:
-    """Lines of the table of relative errors, with the standard error of ours and its ratio to the oracle."""
-    critics = list(dict.fromkeys(row["critic"] for row in table))
-    lines = []
-    for data in dict.fromkeys(row["data"] for row in table):
-        rows = {row["critic"]: row for row in table if row["data"] == data}
-        cells = {critic: f"{row['relative']:.2f}" for critic, row in rows.items()}
-        cells[OURS] = f"**{rows[OURS]['relative']:.3f}** ± {rows[OURS]['standard_error']:.3f}"
-        lines.append([data, *cells.values(), f"{rows[OURS]['to_oracle']:.3f}"])
-    return markdown_table(["data", *critics, f"{OURS} / oracle"], lines)
+            distance = np.linalg.norm(unit * fitted.coef_ - HeartSteps.critic_coef, axis=0)
+            errors.setdefault(name, []).append(float(distance))
+    return dict(errors)
 
 
 def log_normal_logs(logs: Trajectories, seed: int | np.random.SeedSequence) -> Trajectories:
@@ -286,54 +270,25 @@ def skewed_rewards(*, participants: int = 200, replicates: int = 5, seed: int = 
 def report_scenarios(rows: list[Row], parameters: Parameters) -> Report:
     """S5 over all replicates."""
     table = summarise_errors(rows)
-    ours = {row["data"]: row for row in table if row["critic"] == OURS}
-    limits = [
-        Limit("error relative to least squares on clean data", scene.data, ours[scene.data]["relative"], scene.limit)
-        if scene.kind == "clean"
-        else Limit("error relative to oracle", scene.data, ours[scene.data]["to_oracle"], scene.limit)
-        for scene in SCENARIOS
-    ]
-    skewed = skewed_rewards(**{name: parameters[name] for name in ("participants", "replicates", "seed")})
-    skewed_header = [
-        "critic",
-        "bias (steps)",
-        "standard error of one participant",
-        "decision points removed",
-        "reward removed",
-    ]
-    skewed_lines = [
-        [
-            row["critic"],
-            f"{row['bias']:.1f} ± {row['standard_error']:.1f}",
-            f"{row['deviation']:.0f}",
-            f"{100 * row['decision_points_removed']:.1f} %",
-            f"{100 * row['reward_removed']:.1f} %",
-        ]
-        for row in skewed
-    ]
+    scenes: dict[str, dict[str, Row]] = {}
+    for row in table:
+        scenes.setdefault(row["data"], {})[row["critic"]] = row
+    limits = []
+    for scene in SCENARIOS:
+        measure, key = ("oracle", "to_oracle") if scene.ratio else ("least squares on clean data", "relative")
+        limits.append(Limit(f"error relative to {measure}", scene.data, scenes[scene.data][OURS][key], scene.limit))
     notes = [BEYOND]
     peers = min(parameters["peer_participants"], parameters["participants"])
-    if any(row["critic"] in PEERS for row in table):
+    if PEERS[0] in scenes["clean"]:
         notes.insert(0, f"Huber and ransac are means over the first {peers} people of every replicate.")
     elif peers:
         notes.insert(0, "scikit-learn is not installed, so huber and ransac were left out.")
-    page = [
-        "**S5: mean error ‖ŵ − w*‖ relative to least squares on the clean data**",
-        "",
-        "The nine methods have the critics `least squares` (plain), `hampel` and `kalman` (filter-) and `capped` (ro-).",
-        "",
-        *tabulate_scenarios(table),
-        "",
-        *(f"{note}\n" for note in notes),
-        "**Skewed but clean rewards (log-normal noise): the estimated mean treatment effect**",
-        "",
-        *markdown_table(skewed_header, skewed_lines),
-    ]
+    skewed = skewed_rewards(**{name: parameters[name] for name in ("participants", "replicates", "seed")})
     return Report(
         rows=table,
         figure=draw_errors([row for row in table if "ν" not in row["data"]], (1, 3), 11, 4.2),
         description="Coefficient error by share of decision points touched",
-        page=page,
+        page=render_page("s5.md", scenes=scenes, critics=list(scenes["clean"]), ours=OURS, notes=notes, skewed=skewed),
         limits=limits,
         results={"skewed_rewards": skewed, "notes": notes},
     )
@@ -381,7 +336,7 @@ def measure_screen(logs: Trajectories, clean: Trajectories, parameters: Paramete
     flagged = np.isnan(np.column_stack([screened.logs.state, screened.logs.reward])) & ~np.isnan(before)
     wrong = before != np.column_stack([clean.state, clean.reward])
     return {
-        **{column: measure_errors(screened.logs, critic).tolist() for critic, column in SCREENED.items()},
+        **{column: measure_errors(screened.logs, critic) for critic, column in SCREENED.items()},
         "wrong_flagged": float((flagged & wrong).sum() / max(wrong.sum(), 1)),
         "right_flagged": float((flagged & ~wrong).sum() / max((~wrong).sum(), 1)),
         "unsafe": not screened.blind,
@@ -393,46 +348,22 @@ def report_artefacts(rows: list[Row], parameters: Parameters) -> Report:
     table = summarise_errors(rows)
     errors = {(row["data"], row["critic"], row["screened"]): row for row in table}
     flags = group_rows(rows, "data", "kind", "ratio")
-    limits = [
-        Limit("clean values flagged", "clean", float(flags["clean", "clean", 0.0]["right_flagged"].mean()), MOST_WRONG)
-    ]
-    lines = []
-    for (data, kind, ratio), flagged in flags.items():
-        ours = errors[data, OURS, True]
-        pairs = [(errors[data, critic, False]["relative"], errors[data, critic, True]["relative"]) for critic in CRITICS]
-        lines.append(
-            [
-                kind,
-                f"{100 * ratio:g} %",
-                f"{errors[data, 'oracle', False]['relative']:.2f}",
-                *(f"{plain:.2f} → {screened:.2f}" for plain, screened in pairs),
-                f"{ours['to_oracle']:.3f} ± {ours['to_oracle_error']:.3f}",
-                f"{100 * flagged['wrong_flagged'].mean():.0f} %",
-                f"{100 * flagged['unsafe'].mean():.0f} %",
-            ]
-        )
+    wrongly_flagged = float(flags["clean", "clean", 0.0]["right_flagged"].mean())
+    limits = [Limit("clean values flagged", "clean", wrongly_flagged, MOST_WRONG)]
+    for data, kind, ratio in flags:
         limit = ARTEFACTS[kind][1] if ratio == JUDGED_AT else None
         if limit is not None:
-            limits.append(Limit(f"{OURS} after the screen / oracle", kind, ours["to_oracle"], limit))
+            to_oracle = errors[data, OURS, True]["to_oracle"]
+            limits.append(Limit(f"{OURS} after the screen / oracle", kind, to_oracle, limit))
         elif (kind, ratio) == (AFTER_NOTHING, JUDGED_AT):
-            unsafe = float(flagged["unsafe"].mean())
+            unsafe = float(flags[data, kind, ratio]["unsafe"].mean())
             limits.append(Limit("studies called unsafe", kind, unsafe, LEAST_UNSAFE, at_most=False))
-    header = ["artefact", "touched", "oracle", *CRITICS, f"{OURS} after the screen / oracle", "flagged", "unsafe"]
-    page = [
-        "**S6: mean error ‖ŵ − w*‖ relative to least squares on the clean data, without → with the screen**",
-        "",
-        f"{parameters['replicates']} studies of {parameters['participants']} people × {DECISION_POINTS} decision points.",
-        "",
-        *markdown_table(header, lines),
-        "",
-        "*flagged*: share of the wrong values that the screen flagged. *unsafe*: share of studies in which the flagged "
-        "share differed by action; for artefacts that know nothing of the action these are false alarms.",
-    ]
+    context = {"errors": errors, "flags": flags, "critics": list(CRITICS), "ours": OURS}
     return Report(
         rows=table,
         figure=draw_errors(table, (2, 4), 12, 6.2),
         description="Coefficient error by artefact and share touched",
-        page=page,
+        page=render_page("s6.md", parameters=parameters, decision_points=DECISION_POINTS, **context),
         limits=limits,
         results={"rows": table},
     )

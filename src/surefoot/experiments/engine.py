@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.learning.methods import Method, method
 from surefoot.numerics.parallel import run_in_processes
-from surefoot.reports.numbers import format_number
+from surefoot.reports.numbers import format_number, format_signed
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -53,24 +53,6 @@ def fit_quietly(unfitted: Method, logs: Trajectories) -> Method:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         return unfitted.fit(logs)
-
-
-class WorkUnit(Protocol):
-    """A unit of work: anything whose name can be a file name."""
-
-    @property
-    def name(self) -> str: ...
-
-
-class Replicate(NamedTuple):
-    """One replicate of an experiment."""
-
-    experiment: str
-    number: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.experiment}-{self.number:04d}"
 
 
 @dataclass(frozen=True)
@@ -102,8 +84,8 @@ class Report:
     figure: Figure
     description: str
     """Of the figure, for readers who cannot see it."""
-    page: Sequence[str]
-    """Lines; the table of limits is added at the end."""
+    page: str
+    """In Markdown; the table of limits is added at the end."""
     limits: Sequence[Limit]
     results: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of the summary."""
@@ -123,6 +105,17 @@ class Experiment:
     """(rows of all replicates, each with its `replicate`, parameters) → report."""
 
 
+class Replicate(NamedTuple):
+    """One replicate of an experiment, a unit of work."""
+
+    name: str
+    number: int
+
+
+def _run_replicate(replicate: Replicate, run: Callable[[int, Parameters], list[Row]], parameters: Parameters) -> list[Row]:
+    return run(replicate.number, parameters)
+
+
 def run_experiment(
     experiment: Experiment, seed: int, out: Path, *, quick: bool, jobs: int, progress: UnitProgress
 ) -> dict[str, Any]:
@@ -130,43 +123,41 @@ def run_experiment(
 
     Finished replicates wait in a hidden folder of `out`, so that an interrupted run continues.
     """
+    from surefoot.reports.render import save_svg
+
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0")
+    name = experiment.name
     parameters = {**experiment.parameters, **(experiment.quick if quick else {}), "seed": seed}
-    with keep_units(out, {"experiment": experiment.name, **parameters}) as folder:
-        units = [Replicate(experiment.name, number) for number in range(parameters["replicates"])]
+    with keep_units(out, {"experiment": name, **parameters}) as folder:
+        units = [Replicate(f"{name}-{number:04d}", number) for number in range(parameters["replicates"])]
         work = partial(_run_replicate, run=experiment.run, parameters=parameters)
         replicates = run_units(units, work, folder, jobs=jobs, progress=progress)
         rows = [{"replicate": unit.number, **row} for unit, rows in zip(units, replicates, strict=True) for row in rows]
         report = experiment.report(rows, parameters)
         limits = [limit.to_dict() for limit in report.limits]
         summary = {"limits": limits, **report.results, "parameters": parameters, "surefoot": __version__}
-        _write_report(experiment.name, report, summary, out)
+        page = f"{report.page}\n\n{render_page('limits.md', limits=report.limits)}\n"
+        columns = {column: [row[column] for row in report.rows] for column in report.rows[0]}
+        write_frame(make_frame(columns, "pyarrow"), out / name)
+        save_svg(report.figure, out / f"{name}.svg", report.description)
+        write_texts({out / f"{name}.md": page, out / f"{name}.json": json_text(summary) + "\n"})
     return summary
 
 
-def _run_replicate(replicate: Replicate, run: Callable[[int, Parameters], list[Row]], parameters: Parameters) -> list[Row]:
-    return run(replicate.number, parameters)
+def render_page(template: str, **context: Any) -> str:
+    """Fill one of the templates of pages in Markdown."""
+    import jinja2
 
-
-def _write_report(name: str, report: Report, summary: dict[str, Any], out: Path) -> None:
-    from surefoot.reports.render import save_svg
-
-    limits = [
-        [
-            limit.measure,
-            limit.data,
-            format_number(limit.value) + (" (missed)" if limit.held is False else ""),
-            f"{'at most' if limit.at_most else 'at least'} {limit.limit:g}",
-        ]
-        for limit in report.limits
-        if limit.limit is not None
-    ]
-    page = [*report.page, "", "**Limits**", "", *markdown_table(["", "data", "result", "limit"], limits, text_columns=2)]
-    columns = {column: [row[column] for row in report.rows] for column in report.rows[0]}
-    write_frame(make_frame(columns, "pyarrow"), out / name)
-    save_svg(report.figure, out / f"{name}.svg", report.description)
-    write_texts({out / f"{name}.md": "\n".join(page) + "\n", out / f"{name}.json": json_text(summary) + "\n"})
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("surefoot.experiments"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701 - not HTML
+    )
+    environment.filters |= {"fmt": format, "number": format_number, "signed": format_signed}
+    return environment.get_template(template).render(**context).rstrip("\n")
 
 
 def write_frame(frame: Any, path: Path) -> None:
@@ -231,7 +222,7 @@ def keep_units(out: Path, settings: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def run_units(
-    units: Sequence[WorkUnit],
+    units: Sequence[Any],
     work: Callable[[Any], Any],
     folder: Path,
     *,
@@ -239,7 +230,7 @@ def run_units(
     progress: UnitProgress,
     elsewhere: Callable[[list[Any], Callable[[Any], Any]], Iterator[tuple[Any, Any]]] | None = None,
 ) -> list[Any]:
-    """The results of `work` for every unit, in their order; finished units stay in the folder as JSON.
+    """The results of `work` for every unit, in their order; finished units stay in the folder as JSON, by their `name`.
 
     `elsewhere` does the units on other machines, in any order, instead of `jobs` processes on this one.
     """
@@ -274,7 +265,7 @@ class UnitProgress:
 
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task(self._command, total=total, completed=done)
+            self._bar.add_task(self._command, total=total, completed=done)
             self._bar.start()
         else:
             self._print(f"{total} units of work" + (f", {done} of them done before" if done else ""))
@@ -283,7 +274,7 @@ class UnitProgress:
         self._done += 1
         now = time.monotonic()
         if self._bar is not None:
-            self._bar.advance(self._task)
+            self._bar.advance(0)
         elif now - self._last >= 10 and self._done < self._total:
             left = (now - self._start) / (self._done - self._begun) * (self._total - self._done)
             self._print(f"{self._done} of {self._total}, about {left:.0f} s left")

@@ -23,14 +23,13 @@ from surefoot.experiments.engine import (
     fit_quietly,
     group_rows,
     make_method,
-    markdown_table,
+    render_page,
     standard_error,
 )
 from surefoot.learning.methods import method
 from surefoot.policies import coin, never
 from surefoot.policies.policies import Policies, Policy
 from surefoot.reports import figures
-from surefoot.reports.numbers import format_signed
 from surefoot.simulators import ChainWalk, HeartSteps, Simulator, contaminate, reference_policies
 
 if TYPE_CHECKING:
@@ -197,52 +196,28 @@ def draw_earned(table: EarnedTable) -> Figure:
 def report_designs(rows: list[Row], parameters: Parameters) -> Report:
     """S7 over all replicates."""
     table = summarise_earned(rows)
-    designs = list(dict.fromkeys(design for design, _ in table))
-    first = next(design for design in designs if design.study == SHOWN)
-    ours = table[first, "hb-ahead"]
-    best = table[first, "oracle-myopic"]
-    nothing = table[first, "never"]
-    page = [
-        "**S7: what a policy earns in the long run, compared with never prompting**",
-        "",
-        "On HeartSteps every prompt tires people for about a day. Never prompting earns "
-        f"{nothing['reward']:,.0f} steps a decision point. The best policy that looks at the next outcome only "
-        f"earns {best['reward']:,.0f}: it knows the truth and still loses {-best['difference']:.0f} steps, because a prompt "
-        "costs later several times what it gains now. All of the paper's nine methods look at the next outcome only. "
-        f"`hb-ahead`, from the same {SHOWN.removeprefix('HeartSteps, ')} logs, earns {ours['difference']:+.1f} more than "
-        f"never, prompting at {100 * ours['share_treated']:.0f} % of the decision points; no policy could earn more than "
-        "about 9.",
-        "",
-        f"Differences from `never` under the same random numbers, means over {parameters['replicates']} replicates ± "
-        "standard error; the worst replicate in brackets. `ahead`, `ro-ahead` and `hb-ahead` learn one policy for "
-        "everybody, the others one each.",
-    ]
-    for study in dict.fromkeys(design.study for design in designs):
-        shown = [design for design in designs if design.study == study]
-        lines = [["never (reward)", *(f"{table[design, 'never']['reward']:,.1f}" for design in shown)]]
-        for name in (*REFERENCES[1:], *PAPER, *FAMILY, ONE_EACH):
-            summaries = [table.get((design, name)) for design in shown]
-            if any(summaries):
-                lines.append([name, *(_format_difference(summary) for summary in summaries)])
-        page += ["", *markdown_table([study, *(design.data for design in shown)], lines)]
-    results = [
-        {"design": f"{design.study}, {design.data}", "method": name, **summary} for (design, name), summary in table.items()
-    ]
+    studies: dict[str, tuple[list[StudyDesign], list[str]]] = {}
+    for design in dict.fromkeys(design for design, _ in table):
+        studies.setdefault(design.study, ([], []))[0].append(design)
+    for designs, names in studies.values():
+        everyone = (*REFERENCES[1:], *PAPER, *FAMILY, ONE_EACH)
+        names.extend(name for name in everyone if any((design, name) in table for design in designs))
+    first = studies[SHOWN][0][0]
+    shown = {name: summary for (design, name), summary in table.items() if design == first}
+    size = SHOWN.removeprefix("HeartSteps, ")
     return Report(
         rows=rows,
         figure=draw_earned(table),
         description="Long-run reward compared with never prompting",
-        page=page,
+        page=render_page("s7.md", table=table, studies=studies, shown=shown, size=size, parameters=parameters),
         limits=judge_earned(table),
-        results={"results": results},
+        results={
+            "results": [
+                {"design": f"{design.study}, {design.data}", "method": name, **summary}
+                for (design, name), summary in table.items()
+            ]
+        },
     )
-
-
-def _format_difference(summary: Mapping[str, float] | None) -> str:
-    if summary is None:
-        return "–"
-    error = f"{summary['standard_error']:.1f}"
-    return f"{format_signed(summary['difference'], 1)} ± {error} ({format_signed(summary['worst'], 1)})"
 
 
 S7 = Experiment(
@@ -377,33 +352,15 @@ def draw_people(table: PeopleTable) -> Figure:
 def report_people(rows: list[Row], parameters: Parameters) -> Report:
     """S7's people who differ, over all replicates."""
     table = summarise_people(rows)
-    page = [
-        "**S7, people who differ: one policy each, one for all, or partial pooling**",
-        "",
-        f"`hb-ahead` on 50 people of HeartSteps whose coefficients differ; means over {parameters['replicates']} "
-        "replicates, clean logs under a coin. One each is shown without caution: with κ = 3 it does nothing.",
-    ]
-    for points in dict.fromkeys(points for _, points, _ in table):
-        spreads = list(dict.fromkeys(spread for spread, size, _ in table if size == points))
-        lines = []
-        for name in ("person", "all", "partial"):
-            errors = [f"{table[spread, points, name]['coefficient_error']:,.0f}" for spread in spreads]
-            lines.append([f"error of the coefficients, {name}", *errors])
-        for name in FITS:
-            cells = []
-            for spread in spreads:
-                summary = table[spread, points, name]
-                difference = format_signed(summary["difference"], 1)
-                cells.append(f"{difference} ± {summary['standard_error']:.1f} ({100 * summary['harmed']:.0f} %)")
-            lines.append([f"steps more than never (harmed), {name}", *cells])
-        header = [f"{points} decision points", *(f"spread {spread:g}" for spread in spreads)]
-        page += ["", *markdown_table(header, lines)]
+    sizes: dict[int, list[float]] = {}
+    for spread, points, _ in table:
+        sizes[points] = [*dict.fromkeys([*sizes.get(points, ()), spread])]
     keys = ("spread", "decision_points", "fit")
     return Report(
         rows=rows,
         figure=draw_people(table),
         description="Error and reward by how much people differ",
-        page=page,
+        page=render_page("s7-people.md", table=table, sizes=sizes, fits=list(FITS), parameters=parameters),
         limits=judge_people(table),
         results={"results": [{**dict(zip(keys, key, strict=True)), **summary} for key, summary in table.items()]},
     )

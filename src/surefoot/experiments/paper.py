@@ -5,8 +5,10 @@ Everything is compared within a replicate, where all methods meet the same peopl
 `sensor` is shown as well and does not count, since ElrAR cannot show there what the claim is about.
 """
 
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,6 @@ from numpy.typing import NDArray
 from surefoot.errors import InputError, did_you_mean
 from surefoot.experiments.engine import Row, fit_quietly, group_rows, make_method
 from surefoot.inference.intervals import Interval, mean_interval
-from surefoot.learning.methods import Method
 from surefoot.policies import coin
 from surefoot.simulators import ChainWalk, HeartSteps, Simulator, contaminate
 from surefoot.simulators.measures import coefficient_error, reference_policies, reference_states, regret_at
@@ -111,10 +112,8 @@ class Settings:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         features = max(len(simulator.critic_coef) for simulator in DATA_SETS.values())
         if self.decision_points < features:
-            raise InputError(
-                f"decision_points is {self.decision_points}; the critic "
-                f"has {features} features and needs at least as many decision points"
-            )
+            problem = f"the critic has {features} features and needs at least as many decision points"
+            raise InputError(f"decision_points is {self.decision_points}; {problem}")
         if not 1 <= self.keep <= self.steps:
             raise InputError(f"keep is {self.keep} of {self.steps} steps; it must be at least 1 and at most all of them")
         if not 0 <= self.ratio <= 1:
@@ -186,23 +185,20 @@ def run_unit(unit: Unit, settings: Settings) -> list[Row]:
             **dict.fromkeys(CRITIC_MEASURES),
         }
         if cell in fitted:
-            measures[cell] |= _measure_critic(simulator, fitted[cell], dirty[cell.ratio, cell.strength].touched)
+            touched = dirty[cell.ratio, cell.strength].touched
+            removed = fitted[cell].weights_ == 0
+            both = float((removed & touched).sum())
+            removes = touched.any() and fitted[cell].critic_.removal is not None
+            measures[cell] |= {
+                "coefficient_error": coefficient_error(simulator, fitted[cell]).mean,
+                "share_removed": float(removed.mean()),
+                "precision": float(both / removed.sum()) if removed.any() else None,
+                "recall": float(both / touched.sum()) if removes else None,
+            }
     return [
         {"experiment": experiment, **scene._asdict(), **cell._asdict(), "replicate": unit.replicate, **measures[cell]}
         for experiment, cell in (*cells, *(("reference", cell) for cell in references))
     ]
-
-
-def _measure_critic(simulator: Simulator, fitted: Method, touched: NDArray[np.bool_]) -> dict[str, float | None]:
-    """Coefficient error, share removed, and how well removed and touched decision points agree."""
-    removed = fitted.weights_ == 0
-    both = float((removed & touched).sum())
-    return {
-        "coefficient_error": coefficient_error(simulator, fitted).mean,
-        "share_removed": float(removed.mean()),
-        "precision": float(both / removed.sum()) if removed.any() else None,
-        "recall": float(both / touched.sum()) if touched.any() and fitted.critic_.removal is not None else None,
-    }
 
 
 class Results:
@@ -242,14 +238,6 @@ MARGINS = dict(zip(TYPES, (131.4, 136.2, 139.9), strict=True))
 """By how many steps the paper's robust methods lead on HeartSteps."""
 GAINS = {"s2": {"heartsteps": 10.5, "chain-walk": 23.2}, "s4": {"heartsteps": 12.6, "chain-walk": 33.1}}
 """The paper's gains of Ro-ACCB over ACCB in per cent, averaged over a sweep."""
-ALIKE_RULE = (
-    "Relative difference robust minus plain: holds where the interval lies within ± 1 % (HeartSteps) or ± 2 % (chain walk), "
-    "in part where only the mean does, does not hold otherwise."
-)
-GAIN_RULE = (
-    "Both averaged over the settings, then the relative gain: holds where its interval lies above zero and its mean is at "
-    "least two thirds of the paper's figure, in part where only the interval lies above zero, does not hold otherwise."
-)
 
 
 class ClaimFinding(NamedTuple):
@@ -314,7 +302,17 @@ def _judge_difference(scene: Scene, comparison: str, values: Floats, **options: 
     return ClaimFinding(scene, comparison, interval, scene.unit, verdict, **options)
 
 
-def _judge_best(results: Results, settings: Settings, scene: Scene) -> Iterator[ClaimFinding]:
+def _judge_alike(results: Results, experiment: str, scene: Scene, plain: Cell) -> ClaimFinding:
+    robust = plain._replace(method=f"ro-{plain.method}")
+    ratio = results.cell(experiment, scene, robust) / results.cell(experiment, scene, plain)
+    interval = mean_interval(100 * (ratio - 1))
+    limit = ALIKE[scene.data_set]
+    within = -limit <= interval.low and interval.high <= limit
+    verdict = HOLDS if within else (PART if abs(interval.value) <= limit else NOT)
+    return ClaimFinding(scene, f"{robust.method} over {plain.method}", interval, "%", verdict)
+
+
+def _judge_best(results: Results, settings: Settings, scene: Scene, experiment: str) -> Iterator[ClaimFinding]:
     for kind in TYPES:
         forms = results.forms(settings, scene, kind)
         robust = forms.pop("robust")
@@ -327,7 +325,7 @@ def _judge_best(results: Results, settings: Settings, scene: Scene) -> Iterator[
             yield _judge_difference(scene, f"ro-{kind} minus {kind}", lead, paper=paper, shown_only=True)
 
 
-def _judge_filters(results: Results, settings: Settings, scene: Scene) -> Iterator[ClaimFinding]:
+def _judge_filters(results: Results, settings: Settings, scene: Scene, experiment: str) -> Iterator[ClaimFinding]:
     for kind in TYPES:
         forms = results.forms(settings, scene, kind)
         for name in FILTER_NAMES:
@@ -335,46 +333,32 @@ def _judge_filters(results: Results, settings: Settings, scene: Scene) -> Iterat
             yield _judge_difference(scene, f"ro-{kind} minus filter-{kind} ({name})", forms["robust"] - forms[name])
 
 
-def _judge_alike(results: Results, experiment: str, scene: Scene, plain: Cell) -> ClaimFinding:
-    robust = plain._replace(method=f"ro-{plain.method}")
-    ratio = results.cell(experiment, scene, robust) / results.cell(experiment, scene, plain)
-    interval = mean_interval(100 * (ratio - 1))
-    limit = ALIKE[scene.data_set]
-    within = -limit <= interval.low and interval.high <= limit
-    verdict = HOLDS if within else (PART if abs(interval.value) <= limit else NOT)
-    return ClaimFinding(scene, f"{robust.method} over {plain.method}", interval, "%", verdict)
-
-
-def _judge_clean(results: Results, settings: Settings, scene: Scene) -> Iterator[ClaimFinding]:
+def _judge_clean(results: Results, settings: Settings, scene: Scene, experiment: str) -> Iterator[ClaimFinding]:
     for kind in TYPES:
-        yield _judge_alike(results, "s2", scene, settings.cell(kind, ratio=0.0))
+        yield _judge_alike(results, experiment, scene, settings.cell(kind, ratio=0.0))
 
 
-def _judge_gain(
-    results: Results, experiment: str, scene: Scene, pairs: list[tuple[Cell, Cell]], over: str
-) -> Iterator[ClaimFinding]:
-    """Gain of ro-accb over accb, both averaged along a sweep of (plain, robust) cells."""
-    plain, robust = (np.mean([results.cell(experiment, scene, pair[side]) for pair in pairs], axis=0) for side in (0, 1))
-    interval = mean_interval(100 * (robust / plain - 1))
+def _judge_gain(results: Results, settings: Settings, scene: Scene, experiment: str) -> Iterator[ClaimFinding]:
+    """Gain of ro-accb over accb, both averaged along the sweep."""
+    if experiment == "s4":
+        taus = SWEPT_TAUS[scene.data_set]
+        plain = [settings.cell("accb")] * len(taus)
+        robust = [settings.cell("ro-accb", tau=tau) for tau in taus]
+    else:
+        plain = [settings.cell("accb", ratio=ratio) for ratio in RATIOS]
+        robust = [settings.cell("ro-accb", ratio=ratio) for ratio in RATIOS]
+    means = [np.mean([results.cell(experiment, scene, cell) for cell in cells], axis=0) for cells in (plain, robust)]
+    interval = mean_interval(100 * (means[1] / means[0] - 1))
     paper = GAINS[experiment][scene.data_set]
     reached = interval.low > 0 and interval.value >= NEAR_THE_PAPER * paper
     verdict = HOLDS if reached else (PART if interval.low > 0 else NOT)
+    over = "τ" if experiment == "s4" else "ψ"
     yield ClaimFinding(scene, f"ro-accb over accb, averaged over {over}", interval, "%", verdict, paper)
 
 
-def _judge_ratios(results: Results, settings: Settings, scene: Scene) -> Iterator[ClaimFinding]:
-    pairs = [(settings.cell("accb", ratio=ratio), settings.cell("ro-accb", ratio=ratio)) for ratio in RATIOS]
-    return _judge_gain(results, "s2", scene, pairs, "ψ")
-
-
-def _judge_taus(results: Results, settings: Settings, scene: Scene) -> Iterator[ClaimFinding]:
-    pairs = [(settings.cell("accb"), settings.cell("ro-accb", tau=tau)) for tau in SWEPT_TAUS[scene.data_set]]
-    return _judge_gain(results, "s4", scene, pairs, "τ")
-
-
-def _judge_strengths(results: Results, settings: Settings, scene: Scene) -> Iterator[ClaimFinding]:
-    yield _judge_alike(results, "s3", scene, settings.cell("accb", strength=0.0))
-    curve = [results.cell("s3", scene, settings.cell("ro-accb", strength=strength)) for strength in STRENGTHS]
+def _judge_strengths(results: Results, settings: Settings, scene: Scene, experiment: str) -> Iterator[ClaimFinding]:
+    yield _judge_alike(results, experiment, scene, settings.cell("accb", strength=0.0))
+    curve = [results.cell(experiment, scene, settings.cell("ro-accb", strength=strength)) for strength in STRENGTHS]
     changes = [mean_interval(100 * (value / curve[0] - 1)) for value in curve]
     lowest = min(range(len(changes)), key=lambda number: changes[number].value)
     limit = -LARGEST_FALL[scene.data_set]
@@ -383,64 +367,27 @@ def _judge_strengths(results: Results, settings: Settings, scene: Scene) -> Iter
     yield ClaimFinding(scene, comparison, changes[lowest], "%", verdict)
 
 
-CLAIMS: tuple[tuple[str, str, str, str, Callable[[Results, Settings, Scene], Iterator[ClaimFinding]]], ...] = (
-    (
-        "S1 best",
-        "Each robust method is the best of its type on both data sets.",
-        "best throughout; on HeartSteps by 131.4, 136.2 and 139.9 steps (LinUCB, ACCB, SACCB)",
-        "Robust minus the best of plain and the two filters (the one with the highest mean): holds where the interval is "
-        "above zero, in part where it contains zero, does not hold where it is below. The paper's margins are shown too.",
-        _judge_best,
-    ),
-    (
-        "S1 filter",
-        "A filter helps, but less than the robust method.",
-        "yes",
-        "Two differences for each type and filter: filter minus plain, and robust minus filter. Each holds where its "
-        "interval is above zero, in part where it contains zero, does not hold where it is below.",
-        _judge_filters,
-    ),
-    (
-        "S2 clean",
-        "Without outliers (ψ = 0) robust and plain are almost identical.",
-        "“almost identical”",
-        ALIKE_RULE,
-        _judge_clean,
-    ),
-    (
-        "S2 gain",
-        "Averaged over the share of outliers ψ, Ro-ACCB earns more than ACCB.",
-        "+10.5 % HeartSteps, +23.2 % chain walk",
-        GAIN_RULE,
-        _judge_ratios,
-    ),
-    (
-        "S3 strength",
-        "With weightless outliers (ν = 0) both are similar; as ν grows the robust method stays level on HeartSteps and "
-        "falls slightly on the chain walk.",
-        "yes",
-        f"{ALIKE_RULE} As ν grows: the largest fall of Ro-ACCB's mean below its value at ν = 0 is at most 5 % on "
-        "HeartSteps (level) or 15 % on the chain walk (slight); in part where only the fall at the largest ν is.",
-        _judge_strengths,
-    ),
-    (
-        "S4 gain",
-        "Averaged over the threshold's factor τ, Ro-ACCB earns more than ACCB.",
-        "+12.6 % HeartSteps, +33.1 % chain walk",
-        GAIN_RULE,
-        _judge_taus,
-    ),
-)
-"""(name, claim, what the paper reports, rule, findings in a scene); the first word of the name is the experiment."""
+JUDGES: dict[str, Callable[[Results, Settings, Scene, str], Iterator[ClaimFinding]]] = {
+    "best": _judge_best,
+    "filters": _judge_filters,
+    "clean": _judge_clean,
+    "gain": _judge_gain,
+    "strengths": _judge_strengths,
+}
+"""By their names in claims.toml: (results, settings, scene, experiment) → findings."""
 
 
 def judge_claims(results: Results, settings: Settings) -> list[Claim]:
     """Every claim whose experiment was run."""
-    return [
-        Claim(name, text, paper, rule, [finding for scene in SCENES for finding in judge(results, settings, scene)])
-        for name, text, paper, rule, judge in CLAIMS
-        if name.split()[0].lower() in settings.experiments
-    ]
+    described = tomllib.loads(files("surefoot.experiments").joinpath("claims.toml").read_text(encoding="utf-8"))
+    claims = []
+    for claim in described["claim"]:
+        experiment = claim["name"].split()[0].lower()
+        if experiment in settings.experiments:
+            judge = JUDGES[claim.pop("judge")]
+            findings = [finding for scene in SCENES for finding in judge(results, settings, scene, experiment)]
+            claims.append(Claim(**{**claim, "rule": claim["rule"].format(**described["rules"])}, findings=findings))
+    return claims
 
 
 def filters_that_win(results: Results, settings: Settings) -> list[str]:
