@@ -1,6 +1,7 @@
 """Coefficients with intervals, over people and individually, and how people differ."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,13 +137,16 @@ def test_pulled_is_the_share_of_the_way_to_the_population():
     assert make([1.0], [1.0]).pulled == 1
 
 
-def test_sentences():
-    assert make([3.0, -1.0], [1.5, 0.5]).describe() == (
+def test_sentences(partial):
+    def describe(*difference):
+        return dict(replace(partial, differences=(make(*difference),)).card().sections)["How people differ"][0]
+
+    assert describe([3.0, -1.0], [1.5, 0.5]) == (
         "send, at the mean state: 1 for the population; standard deviation between people 2.0, 95 % interval 1.0 to 3.0; "
         "individual fits were drawn 75 % of the way to the population."
     )
-    assert "no difference between people is detectable" in make([3.0], [1.0], (0.0, 0.0, 1.0)).describe()
-    assert "interval" not in make([3.0], [1.0], (2.0, np.nan, np.nan)).describe()
+    assert "no difference between people is detectable" in describe([3.0], [1.0], (0.0, 0.0, 1.0))
+    assert "interval" not in describe([3.0], [1.0], (2.0, np.nan, np.nan))
 
 
 def test_every_effect_of_an_action(partial):

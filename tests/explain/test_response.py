@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import surefoot as sf
 from surefoot.data.column_kinds import Category, Number, YesNo
 from surefoot.explain import explain, page, response
-from surefoot.explain.explanation import make_card
 from surefoot.explain.response import REFERENCE, find_variables, measure_importances
 from surefoot.numerics import arrays
 from surefoot.policies.rules import Boltzmann
@@ -296,7 +295,7 @@ def test_the_card_shows_what_a_prompt_does_now_beside_what_it_costs_later(lookin
     assert found.delayed.low < -538 < found.delayed.high < 0
     assert found.total.high < 0
     assert max(found.through, key=lambda name: abs(found.through[name])) == "fatigue"
-    sections = dict(make_card(looking_ahead).sections)
+    sections = dict(looking_ahead.card().sections)
     words = " ".join(sections["What an action does now and later"])
     assert f"send is felt for about {found.felt} decision points" in words
     assert "send pays now and costs more later" in words
@@ -311,6 +310,6 @@ def test_the_page_draws_it(looking_ahead):
 def test_a_myopic_policy_has_no_such_section(long_logs):
     found = explain(sf.method("accb", pooling="all").fit(long_logs))
     assert found.consequences == ()
-    sections = dict(make_card(found).sections)
+    sections = dict(found.card().sections)
     assert "What an action does now and later" not in sections
     assert "proximal outcome only" in sections["What it does not know"][0]

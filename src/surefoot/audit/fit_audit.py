@@ -94,17 +94,17 @@ class Audit(ShownResult):
             "removed_above": above,
             "removed_below": measures.removed & ~above,
         }
-        missing = {f"missing {name}": np.isnan(logs.state[:, j]) for j, name in enumerate(logs.state_names)}
-        missing[f"missing {logs.names.reward}"] = np.isnan(logs.reward)
-        counts = {name: measures.total(rows).astype(np.int64) for name, rows in counted.items()}
+        values = {**dict(zip(logs.state_names, logs.state.T, strict=True)), logs.names.reward: logs.reward}
+        missing = {f"missing {name}": logs.available & np.isnan(column) for name, column in values.items()}
+        counts, gaps = (
+            {name: measures.total(rows).astype(np.int64) for name, rows in masks.items()} for masks in (counted, missing)
+        )
         sizes = measures.total(np.where(measures.removed, np.abs(measures.fitted.residuals_), 0.0))
-        return {
-            **counts,
+        shares = {
             "mean_removed_residual": sizes / np.maximum(counts["removed"], 1),
             "reward_share": measures.reward_share()[1],
-            **{name: measures.total(logs.available & rows).astype(np.int64) for name, rows in missing.items()},
-            **{f"implausible {name}": values for name, values in self.implausible.items()},
         }
+        return counts | shares | gaps | {f"implausible {name}": values for name, values in self.implausible.items()}
 
     def people(self, backend: str | None = None) -> Any:
         """One row per participant: counts, missing and implausible values by column, and what the critic removed."""
@@ -164,15 +164,15 @@ class Audit(ShownResult):
         totals = self.totals()
         removal = self.measures.fitted.critic_.removal
         people = describe_roughness(totals["people"]) or f"{totals['people']} people"
-        counts = (
-            f"{people}, {totals['decision_points']} decision points: {totals['available']} available, "
-            f"{totals['used']} used, "
-        )
-        if removal is None:
-            return f"{counts}none removed"
+        removed = "none removed"
+        if removal is not None:
+            removed = (
+                f"{totals['removed']} removed by {removal.name} ({totals['removed_above']} above the fit, "
+                f"{totals['removed_below']} below), holding {format_percent(totals['reward_share'])} of the total reward"
+            )
         return (
-            f"{counts}{totals['removed']} removed by {removal.name} ({totals['removed_above']} above the fit, "
-            f"{totals['removed_below']} below), holding {format_percent(totals['reward_share'])} of the total reward"
+            f"{people}, {totals['decision_points']} decision points: {totals['available']} available, "
+            f"{totals['used']} used, {removed}"
         )
 
     def print_summary(self, console: Console) -> None:
@@ -180,11 +180,10 @@ class Audit(ShownResult):
         console.print(self.describe_counts(), markup=False)
         totals = self.totals()
         for kind in ("missing ", "implausible "):
-            counts = [
-                f"{name.removeprefix(kind)} {totals[name]}" for name in totals if name.startswith(kind) and totals[name]
-            ]
-            if counts:
-                console.print(f"{kind.strip()} by column: {', '.join(counts)}", markup=False)
+            columns = [name for name, count in totals.items() if name.startswith(kind) and count]
+            if columns:
+                counts = ", ".join(f"{name.removeprefix(kind)} {totals[name]}" for name in columns)
+                console.print(f"{kind}by column: {counts}", markup=False)
         for check in self.checks:
             console.print(f"\n[{STYLES[check.verdict]}]{check.verdict:<6}[/] [bold]{check.name}[/]")
             console.print(Padding(Text(check.reason + (f"\n→ {check.remedy}" if check.remedy else "")), (0, 0, 0, 7)))
@@ -195,23 +194,20 @@ class Audit(ShownResult):
                 console.print(Padding(Text(sentence), (0, 0, 0, 2)))
             console.print()
         if self.measures.fitted.critic_.removal is not None:
-            self._print_removal(console)
+            console.print(f"[bold]With {escape(self.measures.fitted.critic_.limit_name)} elsewhere[/]")
+            table = make_table("tau", "removed", "mean effect", "95 % interval", "send rate")
+            for row in self.sensitivity:
+                effect = (format_value(row.effect), format_interval(row.effect))
+                table.add_row(row.label, format_percent(row.removed), *effect, format_percent(row.send_rate))
+            console.print(table)
+            console.print("[bold]People who lost most[/]")
+            table = make_table("participant", "used", "removed", "above", "below", "share of reward")
+            for person in self.list_most_removed(PRINTED_PEOPLE):
+                counted = [str(person[name]) for name in ("used", "removed", "removed_above", "removed_below")]
+                name = escape(str(person[self.measures.fitted.logs_.names.participant]))
+                table.add_row(name, *counted, format_percent(person["reward_share"]))
+            console.print(table)
         console.print(f"Verdict: [{STYLES[self.verdict]}]{self.verdict}[/]")
-
-    def _print_removal(self, console: Console) -> None:
-        console.print(f"[bold]With {escape(self.measures.fitted.critic_.limit_name)} elsewhere[/]")
-        table = make_table("tau", "removed", "mean effect", "95 % interval", "send rate")
-        for row in self.sensitivity:
-            effect = (format_value(row.effect), format_interval(row.effect))
-            table.add_row(row.label, format_percent(row.removed), *effect, format_percent(row.send_rate))
-        console.print(table)
-        console.print("[bold]People who lost most[/]")
-        table = make_table("participant", "used", "removed", "above", "below", "share of reward")
-        for person in self.list_most_removed(PRINTED_PEOPLE):
-            counts = [str(person[name]) for name in ("used", "removed", "removed_above", "removed_below")]
-            name = escape(str(person[self.measures.fitted.logs_.names.participant]))
-            table.add_row(name, *counts, format_percent(person["reward_share"]))
-        console.print(table)
 
     def plot(self) -> Figure:
         """Histogram of the residuals in units of their limit, kept and removed."""

@@ -22,7 +22,6 @@ from surefoot.inference.sandwich import MOST_REFITTED, compute_influences, count
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.critics.capped import NORMAL_CAP
 from surefoot.learning.methods import Method
-from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import effects, policy_features
 from surefoot.reports.numbers import RewardUnit, format_estimate
 from surefoot.study import Study
@@ -164,16 +163,13 @@ class Measures:
 
     def list_omissions(self) -> tuple[str, ...]:
         """Parts of the audit that were left out because the critic has many coefficients, in sentences."""
-        fitted = self.fitted
-        coefficients = count_coefficients(fitted)
-        if coefficients <= MOST_REFITTED:
-            return ()
+        coefficients = count_coefficients(self.fitted)
         because = f"the critic has {coefficients} coefficients, more than {MOST_REFITTED}"
         sentences = []
-        if fitted.critic_.removal is not None:
+        if coefficients > MOST_REFITTED and self.fitted.critic_.removal is not None:
             factors = ", ".join(f"{factor:g}" for factor in TAUS if factor not in NEAR_TAUS)
             sentences.append(f"No fits with the limit at {factors} times its height: {because}.")
-        if fitted.pooled_ and not takes_refits(fitted) and self.people < FEW_PEOPLE:
+        if self.fitted.pooled_ and self.people < FEW_PEOPLE and not takes_refits(self.fitted):
             sentences.append(
                 f"No fits without each of the {self.people} people (the jackknife): {because}. The interval of the mean "
                 "effect comes from the analytic sandwich, which is rougher for so few people."
@@ -184,17 +180,14 @@ class Measures:
         logs = fitted.logs_
         rows = np.flatnonzero(self.used)
         mean_effects = effects(fitted.critic_coef_, logs.actions).mean(axis=1)
+        z = policy_features(logs.state[rows])
         gain = np.zeros(len(logs))
-        total = np.zeros(1)
-        for block in list_blocks(len(rows), cells=logs.state.shape[1] + 1):
-            z = policy_features(logs.state[rows[block]])
-            gain[rows[block]] = np.einsum("rm,rm->r", z, mean_effects[fitted.unit_[rows[block]]])
-            total = total + z.sum(axis=0)
+        gain[rows] = np.einsum("rm,rm->r", z, mean_effects[fitted.unit_[rows]])
         send = 1 - fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])[:, 0]
         return Sensitivity(
             tau=float(fitted.critic_.strictness),
             removed=float((fitted.weights_[rows] == 0).mean()),
-            effect=self._estimate_effect(fitted, gain, total / len(rows)),
+            effect=self._estimate_effect(fitted, gain, z.mean(axis=0)),
             send_rate=float(send.mean()),
         )
 
@@ -206,7 +199,7 @@ class Measures:
             # The effect of an action that was never taken, or always, is a guess that no interval describes.
             return Interval(mean, np.nan, np.nan, np.nan)
         # c with cᵀw the mean effect: z in every action's block [1, s], averaged over actions.
-        block = np.concatenate([middle[-1:], middle[:-1]])
+        block = np.roll(middle, 1)
         contrast = np.concatenate([np.zeros_like(block), *[block / (actions - 1)] * (actions - 1)])
         people = len(fitted.logs_.participants)
         posterior = fitted.posterior_

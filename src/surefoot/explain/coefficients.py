@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
+from surefoot.data.trajectories import Trajectories
 from surefoot.inference.intervals import Interval, describe_roughness, mean_interval, t_interval, t_quantile
 from surefoot.inference.participant_intervals import bootstrap_coefficients, count_affordable, draw_coefficients
 from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
@@ -14,14 +15,11 @@ from surefoot.learning.methods import Method
 from surefoot.learning.pooling.mixed_effects import profile_spread
 from surefoot.numerics.parallel import Progress
 from surefoot.policies.features import critic_feature_names
-from surefoot.reports.numbers import format_interval, format_number, format_value
 
 OWN_PEOPLE = 400
 """This many people show how many individual intervals lie above zero, to within 5 points; the refits take seconds."""
 MOST_SHOWN = 40
 """A section or figure of coefficients or variables shows at most this many; tables and JSON hold all."""
-Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Lower and upper ends of intervals, (fits, coefficients) each."""
 
 
 @dataclass(frozen=True)
@@ -86,72 +84,52 @@ def estimate_coefficients(
     people = len(present)
     drawn = people if most_people is None else min(people, most_people)
     unaffordable = 0
+    ends: dict[str, tuple[Any, Any]] = {}
     if fitted.pooled_:
-        ends = _pooled_ends(fitted, influences or find_influences(fitted))
+        influences = influences or find_influences(fitted)
+        for part, _, values, _ in fitted.coefficient_parts_:
+            known = part == "critic" or influences.policy is not None
+            half = influences.half_width(part) if known else np.full(1, np.nan)
+            ends[part] = (values - half, values + half)
         method = "jackknife over people" if takes_refits(fitted) else "analytic sandwich, clustered by participant,"
         how = f"{method} with Student's t"
     else:
         if most_people is not None:
-            affordable = count_affordable(logs, fitted.critic_coef_.shape[1], draws)
-            unaffordable = max(drawn - affordable, 0)
-            drawn = min(drawn, affordable)
-            most_people = min(most_people, affordable)
-        ends = _individual_ends(fitted, draws=draws, seed=seed, most_people=most_people, progress=progress)
+            most_people = min(most_people, count_affordable(logs, fitted.critic_coef_.shape[1], draws))
+            unaffordable = max(drawn - most_people, 0)
+            drawn = min(drawn, most_people)
+        resample = bootstrap_coefficients if posterior is None else draw_coefficients
+        resampled = resample(fitted, draws=draws, seed=seed, most_people=most_people, progress=progress)
+        ends["critic"] = (resampled.critic_low, resampled.critic_high)
+        ends["policy"] = (resampled.policy_low, resampled.policy_high)
         how = _describe_individual(draws, drawn, people, borrowed=posterior is not None)
     rows: list[Coefficient] = []
     columns = ("participant", "part", "action", "feature", "value", "low", "high")
     individual: dict[str, list[Any]] = {name: [] for name in columns}
     for part, names, values, sees in fitted.coefficient_parts_:
-        seen = {"intercept", *np.array(logs.state_names, dtype=object)[np.asarray(sees, dtype=bool)]}
+        seen = _name_features(logs, sees)
         for j, (action, feature) in enumerate(names):
             if feature not in seen:
                 continue
             value = values[:, j]
             low, high = (end[:, j] for end in ends[part])
-            above: int | None = None
-            below: int | None = None
+            has_own = not fitted.pooled_ and drawn > 0
             if fitted.pooled_:
                 error = (high[0] - value[0]) / t_quantile(people - 1)
                 interval = Interval(float(value[0]), float(error), float(low[0]), float(high[0]))
-            else:
-                interval = mean_interval(value[present])
-                above = int((low > 0).sum()) if drawn else None
-                below = int((high < 0).sum()) if drawn else None
-            if part == "critic" and posterior is not None:
+            elif part == "critic" and posterior is not None:
                 error = float(np.sqrt(posterior.population_covariance[j, j]))
                 interval = t_interval(float(posterior.population[j]), error, max(people - 1, 1))
-            rows.append(Coefficient(part, action, feature, interval, above, below))
-            individual["participant"] += fitted.participants_.tolist()
-            for column, text in (("part", part), ("action", action), ("feature", feature)):
-                individual[column] += [text] * len(value)
-            for column, numbers in (("value", value), ("low", low), ("high", high)):
-                individual[column] += numbers.tolist()
+            else:
+                interval = mean_interval(value[present])
+            counts = (int((low > 0).sum()), int((high < 0).sum())) if has_own else (None, None)
+            rows.append(Coefficient(part, action, feature, interval, *counts))
+            labels = ([text] * len(value) for text in (part, action, feature))
+            numbers = (array.tolist() for array in (value, low, high))
+            for column, entries in zip(columns, (fitted.participants_.tolist(), *labels, *numbers), strict=True):
+                individual[column] += entries
     few = describe_roughness(people)
     return Coefficients(tuple(rows), f"{how}; {few}" if few else how, individual, drawn, unaffordable)
-
-
-def find_influences(fitted: Method) -> Influences:
-    """Everybody's influence on a pooled fit; on its policy only where people are enough for intervals of it."""
-    people = len(np.unique(fitted.logs_.participant_index[fitted.used_]))
-    return compute_influences(fitted, with_policy=people > fitted.policy_sees_.sum() + 1)
-
-
-def _pooled_ends(fitted: Method, influences: Influences) -> dict[str, Ends]:
-    width = influences.half_width("critic")
-    ends = {"critic": (fitted.critic_coef_ - width, fitted.critic_coef_ + width)}
-    if fitted.coef_ is not None:
-        width = np.full(1, np.nan) if influences.policy is None else influences.half_width("policy")
-        ends["policy"] = (fitted.coef_ - width, fitted.coef_ + width)
-    return ends
-
-
-def _individual_ends(fitted: Method, **resampling: Any) -> dict[str, Ends]:
-    resample = bootstrap_coefficients if fitted.posterior_ is None else draw_coefficients
-    resampled = resample(fitted, **resampling)
-    ends = {"critic": (resampled.critic_low, resampled.critic_high)}
-    if resampled.policy_low is not None and resampled.policy_high is not None:
-        ends["policy"] = (resampled.policy_low, resampled.policy_high)
-    return ends
 
 
 def _describe_individual(draws: int, drawn: int, people: int, *, borrowed: bool) -> str:
@@ -166,12 +144,22 @@ def _describe_individual(draws: int, drawn: int, people: int, *, borrowed: bool)
     return f"each participant's: percentiles of {draws} draws of decision points{sample}; of the mean: spread over people"
 
 
+def _name_features(logs: Trajectories, sees: Any) -> set[str]:
+    """The names of the state variables that are seen, and the intercept."""
+    return {"intercept", *(name for name, is_seen in zip(logs.state_names, sees, strict=True) if is_seen)}
+
+
+def find_influences(fitted: Method) -> Influences:
+    """Everybody's influence on a pooled fit; on its policy only where people are enough for intervals of it."""
+    people = len(np.unique(fitted.logs_.participant_index[fitted.used_]))
+    return compute_influences(fitted, with_policy=people > fitted.policy_sees_.sum() + 1)
+
+
 def choose_coefficients(rows: list[Coefficient]) -> list[Coefficient]:
     """All of them, or of many those that are largest in units of their standard errors, in their order."""
 
     def measure(row: Coefficient) -> float:
-        error = row.interval.standard_error
-        return abs(row.interval.value) / (error if error > 0 else 1.0)
+        return abs(row.interval.value) / (row.interval.standard_error if row.interval.standard_error > 0 else 1.0)
 
     largest = sorted(rows, key=lambda row: -measure(row))[:MOST_SHOWN]
     return [row for row in rows if row in largest]
@@ -208,18 +196,6 @@ class Difference:
         total = float((distance**2).sum())
         return 1 - float((distance * (self.drawn[known] - self.population)).sum()) / total if total > 0 else 1.0
 
-    def describe(self) -> str:
-        spread = format_value(self.spread)
-        if not np.isnan(self.spread.low):
-            spread += f", 95 % interval {format_interval(self.spread)}"
-        pulled = f"individual fits were drawn {100 * self.pulled:.0f} % of the way to the population"
-        if self.spread.value == 0:
-            pulled = "no difference between people is detectable"
-        return (
-            f"{self.label}: {format_number(self.population)} for the population; standard deviation between people "
-            f"{spread}; {pulled}."
-        )
-
 
 def find_differences(fitted: Method) -> tuple[Difference, ...]:
     """One for every effect of an action; none without partial pooling."""
@@ -243,7 +219,7 @@ def find_differences(fitted: Method) -> tuple[Difference, ...]:
         deviation = profile.deviation
         low = profile.low
         high = profile.high
-    seen = {"intercept", *np.array(logs.state_names, dtype=object)[np.asarray(fitted.critic_sees_, dtype=bool)]}
+    seen = _name_features(logs, fitted.critic_sees_)
     differences = []
     for j, (action, feature) in enumerate(critic_feature_names(logs.state_names, logs.action_names)):
         if action != logs.action_names[0] and feature in seen:

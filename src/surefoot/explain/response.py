@@ -16,7 +16,6 @@ from surefoot.learning.methods import Method
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import DecisionRule
-from surefoot.reports.numbers import format_estimate, format_number
 
 Clip = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Moves probabilities (rows, actions) into the study's limits."""
@@ -94,11 +93,9 @@ class Importance:
 
 def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tuple[Importance, ...]:
     """Shares of the logit's variance; with a policy per participant also that of the intercepts."""
-    logs = fitted.logs_
     rows = np.flatnonzero(fitted.used_)
+    state = fitted.logs_.state[rows]
     preferences = fitted.policies_.rule.preferences()
-    count = len(rows) * preferences.shape[-2]
-    state = logs.state[rows]
     spreads = [np.atleast_2d(np.cov(variable.take(state), rowvar=False, bias=True)) for variable in variables]
 
     def list_terms() -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
@@ -109,27 +106,28 @@ def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tupl
     means = sum((terms.sum(axis=0) for _, terms in list_terms()), start=np.zeros(1)) / len(rows)
     size = 0.0
     variance = 0.0
-    intercept_swing = 0.0
-    shares = np.zeros(1)
-    swings = np.zeros(len(variables))
+    shares = np.zeros(preferences.shape[-1])
+    swings = np.zeros(len(variables) + 1)
     for coef, terms in list_terms():
         centred = terms - means
         logit = centred.sum(axis=2, keepdims=True)
         size += float((terms**2).sum())
         variance += float((logit**2).sum())
-        intercept_swing += float(np.abs(centred[:, :, -1]).sum())
-        shares = shares + (centred * logit).sum(axis=(0, 1))
+        shares += (centred * logit).sum(axis=(0, 1))
         for number, variable in enumerate(variables):
             seen = coef[:, :, list(variable.places)]
             swings[number] += np.sqrt(np.maximum(np.einsum("rai,ij,raj->ra", seen, spreads[number], seen), 0.0)).sum()
+        swings[-1] += np.abs(centred[:, :, -1]).sum()
     # A logit that moves by rounding only has no variance to share.
     shares = shares / variance if variance > ROUNDING**2 * size else np.zeros_like(shares)
-    importances = [
-        Importance(variable.name, float(swing), float(shares[list(variable.places)].sum()))
-        for variable, swing in zip(variables, swings / count, strict=True)
-    ]
+    places = {variable.name: list(variable.places) for variable in variables}
     if not fitted.pooled_:
-        importances.append(Importance("the participant's own intercept", intercept_swing / count, float(shares[-1])))
+        places["the participant's own intercept"] = [-1]
+    count = len(rows) * preferences.shape[-2]
+    importances = [
+        Importance(name, float(swing / count), float(shares[positions].sum()))
+        for (name, positions), swing in zip(places.items(), swings, strict=False)
+    ]
     return tuple(sorted(importances, key=lambda item: -item.share))
 
 
@@ -196,13 +194,10 @@ def trace_curves(
     state = fitted.logs_.state[rows]
     rules = fitted.policies_.rule[fitted.unit_[rows]]
     present, person = np.unique(fitted.logs_.participant_index[rows], return_inverse=True)
-    members = np.bincount(person)
-    sample = _spread_evenly(np.arange(len(rows)), BAND_ROWS)
+    sample = spread_evenly(np.arange(len(rows)), BAND_ROWS)
     drawn_rules = _draw_rules(fitted, seed, influences) if fitted.pooled_ and len(present) > 1 else None
 
-    def decide(
-        rule: DecisionRule, states: NDArray[np.float64], variable: Variable, setting: VariableSetting
-    ) -> NDArray[np.float64]:
+    def decide(rule: DecisionRule, states: NDArray[np.float64], setting: VariableSetting) -> NDArray[np.float64]:
         moved = states.copy()
         moved[..., variable.places] = setting.columns
         probabilities = rule.probabilities(moved)
@@ -210,46 +205,62 @@ def trace_curves(
             return probabilities
         return clip(probabilities.reshape(-1, probabilities.shape[-1])).reshape(probabilities.shape)
 
-    def trace(variable: Variable) -> Curve:
-        settings = _list_settings(variable, state)
-        at = np.stack([decide(rules, state, variable, setting) for setting in settings])
+    curves = []
+    for variable in variables:
+        settings, rare = _list_settings(variable, state)
+        at = np.stack([decide(rules, state, setting) for setting in settings])
         mean = at.mean(axis=1)
+        change = mean - mean[0]
+        errors = least = most = np.full_like(change, np.nan)
         low = high = mean
         band = ""
-        changes = [[Interval(float(value), np.nan, np.nan, np.nan) for value in row] for row in mean - mean[0]]
         if not fitted.pooled_:
             sums = np.zeros((len(present), len(settings), mean.shape[1]))
             np.add.at(sums, person, np.swapaxes(at, 0, 1))
-            by_person = np.swapaxes(sums, 0, 1) / members[:, None]
-            low, high = np.quantile(by_person, (0.1, 0.9), axis=1)
+            by_person = sums / np.bincount(person)[:, None, None]
+            low, high = np.quantile(by_person, (0.1, 0.9), axis=0)
             band = "middle 80 % of people"
-            changes = [[mean_interval(column) for column in difference.T] for difference in by_person - by_person[0]]
+            change, errors, least, most = np.apply_along_axis(mean_interval, 0, by_person - by_person[:, :1])
         elif drawn_rules is not None:
-            states = state[None, sample]
-            drawn = np.stack([decide(drawn_rules, states, variable, setting).mean(axis=1) for setting in settings])
+            drawn = np.stack([decide(drawn_rules, state[None, sample], setting).mean(axis=1) for setting in settings])
             # Drawn at a sample of the decision points: the band is put around the curve of all of them.
             drawn += (mean - at[:, sample].mean(axis=1))[:, None, :]
             low, high = np.quantile(drawn, ENDS, axis=1)
             low = np.clip(low, 0, mean)
             high = np.clip(high, mean, 1)
             band = "95 % interval"
-            changes = _change_intervals(mean, drawn)
-        return Curve(
-            variable=variable.name,
-            settings=settings,
-            probability=mean,
-            low=low,
-            high=high,
-            band=band,
-            changes=tuple(tuple(row) for row in changes),
-            points=(len(rows), int(fitted.used_.sum())),
-            rare=len(variable.kind.list_settings(variable.take(state))) - len(settings),
+            moved = drawn - drawn[0]
+            errors = moved.std(axis=1)
+            least, most = np.quantile(moved, ENDS, axis=1)
+            least = np.minimum(least, change)
+            most = np.maximum(most, change)
+        changes = np.stack([change, errors, least, most], axis=-1).tolist()
+        curves.append(
+            Curve(
+                variable=variable.name,
+                settings=settings,
+                probability=mean,
+                low=low,
+                high=high,
+                band=band,
+                changes=tuple(tuple(Interval(*numbers) for numbers in row) for row in changes),
+                points=(len(rows), int(fitted.used_.sum())),
+                rare=rare,
+            )
         )
+    return tuple(curves)
 
-    return tuple(trace(variable) for variable in variables)
+
+def _list_settings(variable: Variable, state: NDArray[np.float64]) -> tuple[tuple[VariableSetting, ...], int]:
+    """The values to set the variable to, of many levels the first and the most frequent, and how many are left out."""
+    values = variable.take(state)
+    settings = variable.kind.list_settings(values)
+    counts = [len(values), *((values == setting.columns).all(axis=1).sum() for setting in settings[1:])]
+    often = np.sort(np.argsort(-np.array(counts), kind="stable")[:MOST_LEVELS])
+    return tuple(settings[number] for number in often), len(settings) - len(often)
 
 
-def _spread_evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def spread_evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """At most that many of them, evenly spaced."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(np.int64))]
 
@@ -260,33 +271,11 @@ def _choose_rows(fitted: Method) -> NDArray[np.int64]:
     rows = logs.order[fitted.used_[logs.order]]
     most = min(CURVE_ROWS, max(LEAST_ROWS, CURVE_CELLS // fitted.policies_.rule.cells))
     if fitted.pooled_ or len(rows) <= most:
-        return _spread_evenly(rows, most)
+        return spread_evenly(rows, most)
     index = logs.participant_index[rows]
-    people = _spread_evenly(np.unique(index), CURVE_PEOPLE)
-    begins, ends = (np.searchsorted(index, people, side=side) for side in ("left", "right"))
+    people = spread_evenly(np.unique(index), CURVE_PEOPLE)
     points = max(1, most // len(people))
-    return np.concatenate([_spread_evenly(rows[begin:end], points) for begin, end in zip(begins, ends, strict=True)])
-
-
-def _list_settings(variable: Variable, state: NDArray[np.float64]) -> tuple[VariableSetting, ...]:
-    """The values to set the variable to; of many levels, the first and those that were logged most often."""
-    values = variable.take(state)
-    settings = variable.kind.list_settings(values)
-    if len(settings) <= MOST_LEVELS:
-        return tuple(settings)
-    counts = [int((values == setting.columns).all(axis=1).sum()) for setting in settings]
-    counts[0] = len(values)
-    often = np.sort(np.argsort(-np.array(counts), kind="stable")[:MOST_LEVELS])
-    return tuple(settings[number] for number in often)
-
-
-def _change_intervals(mean: NDArray[np.float64], drawn: NDArray[np.float64]) -> list[list[Interval]]:
-    """From (settings, actions) and draws (settings, draws, actions): differences from the first setting."""
-    value = mean - mean[0]
-    moved = drawn - drawn[0]
-    low, high = np.quantile(moved, ENDS, axis=1)
-    numbers = np.stack([value, moved.std(axis=1), np.minimum(low, value), np.maximum(high, value)], axis=-1)
-    return [[Interval(*map(float, cell)) for cell in row] for row in numbers]
+    return np.concatenate([spread_evenly(rows[index == person], points) for person in people])
 
 
 def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> DecisionRule | None:
@@ -296,10 +285,8 @@ def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> Dec
     coefficients = rule.coefficients()
     if coefficients is None:
         return rule.draw(BAND_DRAWS, np.random.default_rng(seed))
-    if influences is None or influences.policy is None:
-        return None
-    covariance = influences.covariance("policy")
-    if not np.isfinite(covariance).all():
+    covariance = None if influences is None or influences.policy is None else influences.covariance("policy")
+    if influences is None or covariance is None or not np.isfinite(covariance).all():
         return None
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0)) * t_quantile(len(influences.critic) - 1) / t_quantile(np.inf)
@@ -333,24 +320,20 @@ def find_disagreements(
     for (part, action, feature), effect in rows.items():
         if part != "critic" or action == action_names[0] or not effect.excludes_zero:
             continue
-        before, after = _follow_feature(feature, curves, action_names.index(action))
+        # The probability at the ends of a variable, or at the reference and the level of a category.
+        before = after = np.nan
+        for curve in curves:
+            at = curve.probability[:, action_names.index(action)].tolist()
+            levels = [f"{curve.variable}={setting.label}" for setting in curve.settings]
+            if curve.variable == feature:
+                before, after = at[0], at[-1]
+            elif feature in levels and not any(curve.settings[0].columns):
+                before, after = at[0], at[levels.index(feature)]
         policy = rows.get(("policy", action, feature))
         direction = np.nan_to_num(after - before) if policy is None else policy.value
         if direction * effect.value < 0:
             disagreements.append(Disagreement(action, feature, effect, before, after))
     return tuple(disagreements)
-
-
-def _follow_feature(feature: str, curves: tuple[Curve, ...], code: int) -> tuple[float, float]:
-    """The probability of an action at the ends of a variable, or at the reference and the level of a category."""
-    for curve in curves:
-        at = curve.probability[:, code]
-        if curve.variable == feature:
-            return float(at[0]), float(at[-1])
-        for number, setting in enumerate(curve.settings):
-            if f"{curve.variable}={setting.label}" == feature and not any(curve.settings[0].columns):
-                return float(at[0]), float(at[number])
-    return np.nan, np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,48 +352,37 @@ class TimeCourse:
     """Share of decision points at which something was sent."""
 
 
-def compute_send_probability(fitted: Method, clip: Clip | None) -> NDArray[np.float64]:
-    """Probability of sending anything at every usable row, NaN elsewhere."""
-    logs = fitted.logs_
-    rows = np.flatnonzero(fitted.used_)
-    probabilities = fitted.policies_.probabilities(logs.participant[rows], logs.state[rows])
-    send = np.full(len(logs), np.nan)
-    send[rows] = 1 - (probabilities if clip is None else clip(probabilities))[:, 0]
-    return send
-
-
-def count_courses(logs: Trajectories, send: NDArray[np.float64]) -> tuple[TimeCourse, ...]:
-    """Along each participant's decision points and, where times are dates, over the hours of the day."""
+def count_courses(logs: Trajectories, used: NDArray[np.bool_], send: NDArray[np.float64]) -> tuple[TimeCourse, ...]:
+    """Along each participant's decision points and, where times are dates, over the hours of the day; `send` is the
+    probability of sending anything at every used row."""
     lengths = np.diff(logs.starts)
-    longest = int(lengths.max())
+    width = max(1, -(-int(lengths.max()) // COURSE_BINS))
     position = np.empty(len(logs), dtype=np.int64)
     position[logs.order] = np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths)
-    width = max(1, -(-longest // COURSE_BINS))
-    middles = (1 + (width - 1) / 2 + width * np.arange(-(-longest // width))).astype(np.float64)
-    courses = [_count_course("decision point of the participant", position // width, middles, logs, send)]
+    middles = 1 + (width - 1) / 2 + width * np.arange(-(-int(lengths.max()) // width), dtype=np.float64)
+    scales = [("decision point of the participant", position // width, middles)]
     if logs.time.dtype.kind == "M":
         hour = logs.time.astype("datetime64[h]").astype(np.int64) % 24
         if len(np.unique(hour)) > 1:
-            courses.append(_count_course("hour of the day, as logged", hour, np.arange(24.0), logs, send))
+            scales.append(("hour of the day, as logged", hour, np.arange(24.0)))
+    courses = []
+    people = len(logs.participants)
+    for label, every_bin, middles in scales:
+        bins = every_bin[used]
+        size = len(middles)
+        count = np.bincount(bins, minlength=size).astype(np.float64)
+        count[count == 0] = np.nan
+        present = np.unique(bins * people + logs.participant_index[used]) // people
+        courses.append(
+            TimeCourse(
+                label=label,
+                position=middles,
+                people=np.bincount(present, minlength=size).astype(np.float64),
+                treated=np.bincount(bins, weights=send, minlength=size) / count,
+                logged=np.bincount(bins, weights=logs.action[used] > 0, minlength=size) / count,
+            )
+        )
     return tuple(courses)
-
-
-def _count_course(
-    label: str, bins: NDArray[np.int64], shown: NDArray[np.float64], logs: Trajectories, send: NDArray[np.float64]
-) -> TimeCourse:
-    rows = np.flatnonzero(~np.isnan(send))
-    places = len(shown)
-    occupied = bins[rows]
-    count = np.bincount(occupied, minlength=places).astype(np.float64)
-    count[count == 0] = np.nan
-    pairs = np.unique(occupied * len(logs.participants) + logs.participant_index[rows]) // len(logs.participants)
-    return TimeCourse(
-        label=label,
-        position=shown,
-        people=np.bincount(pairs, minlength=places).astype(np.float64),
-        treated=np.bincount(occupied, weights=send[rows], minlength=places) / count,
-        logged=np.bincount(occupied, weights=logs.action[rows] > 0, minlength=places) / count,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,21 +404,12 @@ class ActionConsequence:
     lags: NDArray[np.float64]
     """The change in the outcome after each number of decision points."""
 
-    def describe(self) -> tuple[str, ...]:
-        """The action now and later, in sentences."""
-        size = sum(map(abs, self.through.values()))
+    @property
+    def ways(self) -> dict[str, float]:
+        """`through`, the largest first, without state variables that carry hardly any of the delayed effect."""
+        least = SHOWN_SHARE * sum(map(abs, self.through.values()))
         ways = sorted(self.through.items(), key=lambda way: -abs(way[1]))
-        named = [f"{name} ({format_number(value)})" for name, value in ways if abs(value) > SHOWN_SHARE * size]
-        sentences = [
-            f"{self.action}: {format_estimate(self.immediate)} in the next outcome, {format_estimate(self.delayed)} in all "
-            f"later ones together; in total {format_estimate(self.total)}, compared with doing nothing, at the mean state.",
-            f"{self.action} is felt for about {self.felt} decision points; later by way of {', '.join(named)}."
-            if named
-            else f"{self.action} changes no later outcome by way of a state.",
-        ]
-        if self.immediate.value > 0 > self.total.high:
-            sentences.append(f"At the mean state {self.action} pays now and costs more later.")
-        return tuple(sentences)
+        return {name: change for name, change in ways if abs(change) > least}
 
 
 def find_consequences(fitted: Method) -> tuple[ActionConsequence, ...]:
@@ -455,12 +418,13 @@ def find_consequences(fitted: Method) -> tuple[ActionConsequence, ...]:
         return ()
     logs = fitted.logs_
     view = fitted.outlook_.pool()
-    degrees = max(view.people - 1, 1)
     consequences = []
     for code in range(1, logs.actions):
         estimate = view.consequence(code)
-        changes = (estimate.immediate, estimate.delayed, estimate.total)
-        immediate, delayed, total = (t_interval(change.value, change.standard_error, degrees) for change in changes)
+        immediate, delayed, total = (
+            t_interval(change.value, change.standard_error, max(view.people - 1, 1))
+            for change in (estimate.immediate, estimate.delayed, estimate.total)
+        )
         through = dict(zip(logs.state_names, estimate.through.tolist(), strict=True))
         name = logs.action_names[code]
         consequences.append(ActionConsequence(name, immediate, delayed, total, estimate.felt, through, estimate.lags))

@@ -17,39 +17,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LIGHT = {
-    "blue": "#0072b2",
-    "orange": "#d55e00",
-    "green": "#009e73",
-    "purple": "#cc79a7",
-    "yellow": "#e69f00",
-    "sky": "#56b4e9",
-    "brown": "#7a3d00",
-    "navy": "#1f1f7a",
-    "grey": "#6e7681",
-    "ink": "#1c2430",
-    "grid": "#e3e7ec",
-    "paper": "#ffffff",
+COLOURS = {
+    "blue": ("#0072b2", "#5fb3ee"),
+    "orange": ("#d55e00", "#ff9147"),
+    "green": ("#009e73", "#3ccfa0"),
+    "purple": ("#cc79a7", "#e060c0"),
+    "yellow": ("#e69f00", "#f4bd3f"),
+    "sky": ("#56b4e9", "#a2d8f7"),
+    "brown": ("#7a3d00", "#fff3c4"),
+    "navy": ("#1f1f7a", "#8a80ff"),
+    "grey": ("#6e7681", "#a5aeb9"),
+    "ink": ("#1c2430", "#e7eaee"),
+    "grid": ("#e3e7ec", "#38414d"),
+    "paper": ("#ffffff", "#14181d"),
 }
-DARK = {
-    "blue": "#5fb3ee",
-    "orange": "#ff9147",
-    "green": "#3ccfa0",
-    "purple": "#e060c0",
-    "yellow": "#f4bd3f",
-    "sky": "#a2d8f7",
-    "brown": "#fff3c4",
-    "navy": "#8a80ff",
-    "grey": "#a5aeb9",
-    "ink": "#e7eaee",
-    "grid": "#38414d",
-    "paper": "#14181d",
-}
+LIGHT = {name: light for name, (light, _) in COLOURS.items()}
+DARK = {name: dark for name, (_, dark) in COLOURS.items()}
 BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, BROWN, NAVY, GREY, INK, GRID, PAPER = LIGHT.values()
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, BROWN, NAVY)
 """For the lines of one plot, in this order; yellow and sky are for areas only."""
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "labelcolor": INK}
 """The style of a legend that `add_legend` cannot make."""
+SMALL: dict[str, Any] = {"width": 5.2, "height": 3.6}
+"""Inches: on a telephone the figures are shown at two thirds of this and can still be read."""
+Picture = tuple["Figure", str, str]
+"""A figure, its description for readers who cannot see it, and the note below it."""
 
 
 def new_figure(
@@ -96,6 +88,13 @@ def add_legend(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
     """A legend below the figure, where it covers nothing."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **LEGEND)
+
+
+def finish_picture(figure: Figure, description: str, note: str, *, x: str, y: str, title: str) -> Picture:
+    """A figure of one plot with labels and legend, described."""
+    label_axes(figure.axes[0], x=x, y=y, title=title)
+    add_legend(figure, figure.axes[0])
+    return figure, description, note
 
 
 def interval_bars(intervals: Sequence[Any], scale: float = 1.0) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from surefoot.atomic_files import write_texts
 from surefoot.reports.figures import DARK, INK, LIGHT
 from surefoot.reports.numbers import (
     format_beside,
+    format_estimate,
     format_interval,
     format_number,
     format_percent,
@@ -27,19 +30,33 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def render(template: str, *, package: str = "surefoot.reports", **context: Any) -> str:
-    """Fill a template of a package, which may build on those of this one; values are escaped unless they are `Markup`."""
+@cache
+def _make_environment(package: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in (package, "surefoot.reports")]),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     formats = {"number": format_number, "value": format_value, "interval": format_interval, "percent": format_percent}
-    environment.filters |= {**formats, "digits_of": format_beside, "signed": format_signed}
-    page = environment.get_template(template).render(surefoot_version=__version__, light=LIGHT, dark=DARK, **context)
-    return page.replace(" %", "\N{NO-BREAK SPACE}%")  # A number and its sign stay on one line.
+    environment.filters |= {**formats, "estimate": format_estimate, "digits_of": format_beside, "signed": format_signed}
+    environment.tests["known"] = lambda interval: not math.isnan(interval.low)
+    environment.globals |= {"surefoot_version": __version__, "light": LIGHT, "dark": DARK}
+    return environment
+
+
+def render(template: str, *, package: str = "surefoot.reports", **context: Any) -> str:
+    """Fill a template of a package, which may build on those of this one; values in a page are escaped unless they are
+    `Markup`."""
+    text = _make_environment(package).get_template(template).render(**context)
+    # A number and its sign stay on one line of a page.
+    return text.replace(" %", "\N{NO-BREAK SPACE}%") if template.endswith(".html") else text
+
+
+def join_lines(text: str) -> str:
+    """A sentence of a template on one line."""
+    return re.sub(r"\s*\n\s*", " ", text.strip())
 
 
 FRAME = ("ink", "grey", "grid")
