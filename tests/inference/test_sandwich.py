@@ -8,7 +8,6 @@ from surefoot.inference import sandwich
 from surefoot.inference.sandwich import Influences, compute_influences, estimate_density, takes_refits
 from surefoot.learning import rules
 from surefoot.learning.actor import optimise
-from surefoot.numerics import arrays
 from surefoot.policies.features import effects, policy_features
 from tests.studies import many
 
@@ -290,12 +289,3 @@ def test_standard_errors_of_many_coefficients_do_not_hang_on_the_few_rows_at_the
     spread = np.std(effects_found, ddof=1)
     assert 0.7 * spread < np.mean(errors) < 1.4 * spread
     assert max(errors) < 3 * spread
-
-
-@pytest.mark.parametrize(("name", "value"), [("BLOCK_CELLS", 150), ("FEW_FEATURES", 3)])
-def test_sums_of_products_do_not_depend_on_how_they_are_made(monkeypatch, name, value):
-    (logs,), _, _ = many(1, 40, 20, seed=3, unit=500)
-    fitted = pooled("ro-accb", logs)
-    expected = compute_influences(fitted).critic
-    monkeypatch.setattr(arrays if name == "BLOCK_CELLS" else sandwich, name, value)
-    assert_allclose(compute_influences(fitted).critic, expected, rtol=1e-9, atol=1e-12)

@@ -10,7 +10,7 @@ for few rows, small probabilities and long tails of x alike, where a normal appr
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,6 @@ MILDER = 0.1
 """Between people the p-value may be ten times as large: that test only guards against draws that depend on each other."""
 ROUNDING = 1e-9
 """A variable that varies by less, compared with its size, does not vary."""
-STEPS = 25
-"""Of Newton's method, at most."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Imbalance:
     slope: float
     """Probability by which a standard deviation of the variable moves the action, beyond what is stated."""
     p_value: float
-    """Adjusted for the number of variables (Holm) by `find_imbalances`."""
+    """Adjusted for the number of variables (Holm)."""
 
     @property
     def is_sure(self) -> bool:
@@ -63,8 +61,7 @@ def find_imbalances(
 ) -> list[Imbalance]:
     """One entry for each variable (NaN where unknown) that varies, in their order.
 
-    The rows are those at which the action was drawn, with its stated probability strictly between 0 and 1. p-values are
-    adjusted for the number of variables.
+    The rows are those at which the action was drawn, with its stated probability strictly between 0 and 1.
 
     >>> rng = np.random.default_rng(0)
     >>> home = rng.integers(0, 2, 600).astype(float)
@@ -73,41 +70,35 @@ def find_imbalances(
     >>> imbalance.is_sure, round(imbalance.slope, 2)
     (True, 0.25)
     """
-    tested = [_test(name, taken, probability, values, person) for name, values in variables.items()]
-    imbalances = [imbalance for imbalance in tested if imbalance is not None]
-    adjusted = adjust_p_values(np.array([imbalance.p_value for imbalance in imbalances]))
-    return [replace(imbalance, p_value=float(p)) for imbalance, p in zip(imbalances, adjusted, strict=True)]
+    slopes = {}
+    p_values = []
+    for name, column in variables.items():
+        known = ~np.isnan(column)
+        values = column[known]
+        if len(values) < 2 or np.ptp(values) <= ROUNDING * np.abs(values).max():
+            continue
+        stated = probability[known]
+        variance = stated * (1 - stated)
+        # Towards the mean, so that a wrong share of actions overall is not blamed on every variable.
+        values = values - variance @ values / variance.sum()
+        values /= values.std()
+        surprise = (taken[known] - stated) * values
+        slopes[name] = float(surprise.mean())
+        p_value = 1.0
+        if abs(surprise.sum()) >= WORTH_A_LOOK * np.sqrt(variance @ values**2):
+            ratio = 2 * np.exp(-_find_log_ratio(taken[known], stated, values))
+            p_value = max(min(1.0, ratio), MILDER * _compare_people(surprise, person[known]))
+        p_values.append(p_value)
+    adjusted = adjust_p_values(np.array(p_values))
+    return [Imbalance(name, slope, float(p)) for (name, slope), p in zip(slopes.items(), adjusted, strict=True)]
 
 
-def _test(
-    name: str, taken: NDArray[np.bool_], probability: Floats, values: Floats, person: NDArray[np.int64]
-) -> Imbalance | None:
-    """None where the variable does not vary."""
-    known = ~np.isnan(values)
-    taken = taken[known]
-    probability = probability[known]
-    values = values[known]
-    person = person[known]
-    if len(values) < 2 or np.ptp(values) <= ROUNDING * np.abs(values).max():
-        return None
-    variance = probability * (1 - probability)
-    # Towards the mean, so that a wrong share of actions overall is not blamed on every variable.
-    centred = values - variance @ values / variance.sum()
-    centred /= centred.std()
-    surprise = (taken - probability) * centred
-    slope = float(surprise.mean())
-    if abs(surprise.sum()) < WORTH_A_LOOK * np.sqrt(variance @ centred**2):
-        return Imbalance(name, slope, 1.0)
-    p_value = min(1.0, 2 * np.exp(-_log_ratio(taken, probability, centred)))
-    return Imbalance(name, slope, max(p_value, MILDER * _compare_people(surprise, person)))
-
-
-def _log_ratio(taken: NDArray[np.bool_], probability: Floats, values: Floats) -> float:
+def _find_log_ratio(taken: NDArray[np.bool_], probability: Floats, values: Floats) -> float:
     """The largest log Π q(A)/p(A) that Newton's method meets; every λ gives a lower bound of it."""
     stated = np.log(probability) - np.log1p(-probability)
     largest = 0.0
     tilt = 0.0
-    for _ in range(STEPS):
+    for _ in range(25):
         tilted = expit(stated + tilt * values)
         change = ((taken - tilted) @ values) / max(float((tilted * (1 - tilted)) @ values**2), 1e-9)
         tilt += float(np.clip(change, -1.0, 1.0))
@@ -120,8 +111,7 @@ def _log_ratio(taken: NDArray[np.bool_], probability: Floats, values: Floats) ->
 
 def _compare_people(surprise: Floats, person: NDArray[np.int64]) -> float:
     """p-value of people's sums having mean 0 (t test); 0 where there are too few people to tell."""
-    counts = np.bincount(person)
-    sums = np.bincount(person, weights=surprise)[counts > 0]
+    sums = np.bincount(person, weights=surprise)[np.bincount(person) > 0]
     if len(sums) < FEW_PEOPLE:
         return 0.0
     error = sums.std(ddof=1) / np.sqrt(len(sums))

@@ -2,18 +2,14 @@
 
 Both tests leave everybody's own coefficients on x free. **Alike**: within each participant i the reward and the columns that
 change with time, t z (t the decision points since the first one), are taken from what the participant's own columns explain.
-The rest, s = z̃ᵀr̃, has mean zero when nothing moves, whatever the noise. Sums over people are compared with those in which
-everybody's s has a random sign:
+What is left, s = z̃ᵀr̃, has mean zero when nothing moves, whatever the noise, so that T = max_j |Σᵢ sᵢⱼ| / √(Σᵢ sᵢⱼ²) is
+compared with the same under random signs of everybody's s. With symmetric s that is exact for any number of people and any
+differences in their noise; otherwise s is a sum over decision points, and nearly normal.
 
-    T = max_j |Σᵢ sᵢⱼ| / √(Σᵢ sᵢⱼ²),   p = share of sign vectors ε whose max_j |Σᵢ εᵢ sᵢⱼ| / √(Σᵢ sᵢⱼ²) is as large
-
-With symmetric s that is exact for any number of people and any differences in their noise; otherwise s is a sum over
-decision points, and nearly normal. A participant's decision points need not be independent of each other.
-
-**By itself**: such changes cancel in a sum over people. A participant's decision points are cut into B blocks b in time.
-With u the residual of the reward, the block's score of coefficient j is g_b = Σ_{t in b} x_tj u_t. When nothing moves,
-scores of different blocks have nothing in common except that they add up to zero; when the coefficient walks, blocks near
-each other are alike and distant blocks are not. Summed over people,
+**By itself**: such changes cancel in a sum over people. A participant's decision points are cut into blocks b in time. With
+u the residual of the reward, the block's score of coefficient j is g_b = Σ_{t in b} x_tj u_t. When nothing moves, scores of
+different blocks have nothing in common except that they add up to zero; when the coefficient walks, blocks near each other
+are alike and distant blocks are not. Summed over people,
 
     Q_j = Σᵢ Σ_{|b−c|>k} (m − |b − c|) g_b g_c,    m the mean of |b − c| over these pairs
 
@@ -94,10 +90,6 @@ def find_change(logs: Trajectories, counts: Mask, sees: Floats) -> Change:
     >>> fading = find_change(faded, logs.usable, np.ones(3))
     >>> still.effect_p_value > 0.05, fading.effect_p_value < 0.001, round(fading.effect_change.value / 500) * 500
     (True, True, -1000)
-    >>> walk = np.random.default_rng(0).standard_normal((30, 100)).cumsum(axis=1)[logs.participant_index, logs.time]
-    >>> walking = find_change(logs.with_values(reward=logs.reward + 200 * walk), logs.usable, np.ones(3))
-    >>> still.wandering_p_value > 0.05, walking.wandering_p_value < 0.001, walking.wandering_largest
-    (True, True, 0)
     """
     actions = logs.actions
     size = logs.state.shape[1] + 1
@@ -134,7 +126,7 @@ def find_change(logs: Trajectories, counts: Mask, sees: Floats) -> Change:
             by_action[members, c] = _score(others, steps[..., c : c + 1], reward)[:, 0, 0]
         by_coefficient[members] = _score(x, moving, reward)[:, 0]
         long = counted.sum(axis=1) >= LEAST_POINTS
-        scores = sum_block_scores(centre_actions(x[long], counted[long], actions), reward[long], counted[long])
+        scores = _sum_block_scores(x[long], reward[long], counted[long], size)
         walkers += int((scores != 0).any(axis=(1, 2)).sum())
         walks += measure_walks(scores, counted[long].sum(axis=1))
     informative = effect[1] > 0
@@ -159,12 +151,11 @@ def find_explained(x: Floats, counted: Mask) -> Mask:
     Rows that are linearly independent leave no residual, so that such a participant has no part in a test.
     """
     explained = np.zeros(len(x), dtype=bool)
-    if x.shape[-1] <= MANY_COLUMNS:
-        return explained
-    for k in np.flatnonzero(counted.sum(axis=1) <= x.shape[-1]):
-        rows = x[k][counted[k]]
-        values = np.linalg.eigvalsh(rows @ rows.T)
-        explained[k] = not len(values) or values[0] > 1e-10 * values[-1]
+    if x.shape[-1] > MANY_COLUMNS:
+        for k in np.flatnonzero(counted.sum(axis=1) <= x.shape[-1]):
+            rows = x[k][counted[k]]
+            values = np.linalg.eigvalsh(rows @ rows.T)
+            explained[k] = not len(values) or values[0] > 1e-10 * values[-1]
     return explained
 
 
@@ -208,25 +199,17 @@ def flip_signs(scores: Floats) -> tuple[float, int]:
     return (as_large + drawn) / (len(sums) + drawn), int(observed.argmax())
 
 
-def centre_actions(x: Floats, counted: Mask, actions: int) -> Floats:
-    """x(s, a) with 1{a=c} less its share among the participant's decision points.
-
-    Then a baseline that moves is not taken for an effect that does.
-    """
-    size = x.shape[-1] // actions
-    x = x.copy()
-    total = np.maximum(counted.sum(axis=1), 1)[:, None, None]
-    for c in range(1, actions):
-        share = x[..., c * size : c * size + 1].sum(axis=1, keepdims=True) / total
-        x[..., c * size : (c + 1) * size] -= share * x[..., :size]
-    return x
-
-
-def sum_block_scores(x: Floats, reward: Floats, counted: Mask) -> Floats:
+def _sum_block_scores(x: Floats, reward: Floats, counted: Mask, size: int) -> Floats:
     """g of every participant, block and coefficient, in units of the participant's noise, (people, BLOCKS, features)."""
+    count = np.maximum(counted.sum(axis=1), 1)
+    x = x.copy()
+    # 1{a=c} less its share among the participant's decision points: a baseline that moves is then no effect that does.
+    for first in range(size, x.shape[-1], size):
+        share = x[..., first : first + 1].sum(axis=1, keepdims=True) / count[:, None, None]
+        x[..., first : first + size] -= share * x[..., :size]
     across = np.swapaxes(x, 1, 2)
     residuals = (reward - x @ solve(across @ x, across @ reward).solution) * counted[..., None]
-    block = (counted.cumsum(axis=1) - 1) * BLOCKS // np.maximum(counted.sum(axis=1), 1)[:, None]
+    block = (counted.cumsum(axis=1) - 1) * BLOCKS // count[:, None]
     within = (block[:, None] == np.arange(BLOCKS)[:, None]) & counted[:, None]
     power = (residuals**2).sum(axis=1)
     noisy = power > 1e-18 * (reward**2).sum(axis=1)

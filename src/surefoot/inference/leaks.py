@@ -12,7 +12,7 @@ each other. Of a relation that bends, the best monotone function of x (isotonic 
 of x, which also finds a measurement behind an outcome of 0 and 1.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,28 +38,19 @@ RIDGE = 1e-9
 """Added to the variances of the other variables, which may be combinations of each other."""
 
 
-@dataclass(frozen=True, eq=False)
-class Correlations:
+class Correlations(NamedTuple):
     """Of every variable with the outcome, beyond the past or beyond the others, whichever is larger; (variables,) each."""
 
     size: Floats
     """0 for a variable that does not vary within people, or not beyond its past."""
-    least: Floats
-    """A lower bound of `size`."""
     beyond_past: Floats
     """Beyond the past alone."""
     judged: NDArray[np.bool_]
     """Whether there are enough decision points to judge the variable."""
-
-    @property
-    def suspicious(self) -> NDArray[np.bool_]:
-        """Variables that say more about the outcome than can be known before it."""
-        return (self.size >= LOOK) & (self.least >= LEAST)
-
-    @property
-    def unsafe(self) -> NDArray[np.bool_]:
-        """Suspicious variables that are nearly the outcome."""
-        return self.suspicious & (self.size >= UNSAFE)
+    suspicious: NDArray[np.bool_]
+    """Variables that say more about the outcome than can be known before it."""
+    unsafe: NDArray[np.bool_]
+    """Suspicious variables that are nearly the outcome."""
 
 
 def correlate_with_outcome(values: Floats, outcome: Floats, action: Codes, person: Codes) -> Correlations:
@@ -71,9 +62,7 @@ def correlate_with_outcome(values: Floats, outcome: Floats, action: Codes, perso
     >>> correlate_with_outcome(values, outcome, rng.integers(0, 2, 400), person).size.round(2)
     array([0.99, 0.08])
     """
-    last_known = _carry_forward(np.column_stack([outcome, values]), person)
-    earlier = np.full_like(last_known, np.nan)
-    earlier[1:] = np.where((person[1:] == person[:-1])[:, None], last_known[:-1], np.nan)
+    earlier = _find_earlier(np.column_stack([outcome, values]), person)
     known = np.isfinite(outcome) & np.isfinite(earlier[:, 0])
     values = values[known]
     outcome = outcome[known]
@@ -91,43 +80,47 @@ def correlate_with_outcome(values: Floats, outcome: Floats, action: Codes, perso
     judged = free >= FEWEST_ROWS
     beyond_others, free_of_others = _correlate_beyond_others(values, past_values, outcome, past_outcome, action, person)
     beyond_others = np.where(judged, beyond_others, 0.0)
-    least = np.maximum(_bound_below(beyond_past, free), _bound_below(beyond_others, np.full(variables, free_of_others)))
-    return Correlations(np.maximum(beyond_past, beyond_others), least, beyond_past, judged)
+    sizes = np.stack([beyond_past, beyond_others])
+    with np.errstate(divide="ignore"):  # The lower end of Fisher's z.
+        error = SURE / np.sqrt(np.maximum(np.stack([free, np.full(variables, free_of_others)]), 1))
+        least = np.tanh(np.arctanh(np.minimum(sizes, 1.0)) - error).max(axis=0)
+    size = sizes.max(axis=0)
+    suspicious = (size >= LOOK) & (least >= LEAST)
+    return Correlations(size, beyond_past, judged, suspicious, suspicious & (size >= UNSAFE))
 
 
-def _carry_forward(values: Floats, person: Codes) -> Floats:
-    """The last known value of every column up to each row, within people."""
+def _find_earlier(values: Floats, person: Codes) -> Floats:
+    """The last known value of every column before each row, within people."""
     rows = np.arange(len(values))[:, None]
     begins = np.diff(person, prepend=person[:1] - 1) != 0
     first = np.maximum.accumulate(np.where(begins[:, None], rows, 0))
     known = np.maximum.accumulate(np.where(np.isnan(values), -1, rows), axis=0)
-    return np.where(known >= first, np.take_along_axis(values, np.maximum(known, 0), axis=0), np.nan)
-
-
-def _bound_below(size: Floats, free: Codes) -> Floats:
-    """The lower end of Fisher's z."""
-    with np.errstate(divide="ignore"):
-        return np.tanh(np.arctanh(np.minimum(size, 1.0)) - SURE / np.sqrt(np.maximum(free, 1)))
-
-
-def _count_free(person: Codes, controls: int) -> int:
-    """Rows beyond the number of people and of controls."""
-    return len(person) - len(np.unique(person)) - controls
+    last_known = np.where(known >= first, np.take_along_axis(values, np.maximum(known, 0), axis=0), np.nan)
+    earlier = np.full_like(last_known, np.nan)
+    earlier[1:] = np.where(begins[1:, None], np.nan, last_known[:-1])
+    return earlier
 
 
 def _correlate_beyond_past(x: Floats, outcome: Floats, past: Floats, action: Codes, person: Codes) -> tuple[float, int]:
     """The correlation of a variable with the outcome beyond their past (rows, 2), and its number of free rows."""
     actions = action[:, None] == np.unique(action)[1:]
-    free = _count_free(person, actions.shape[1] + 2)
+    free = len(person) - len(np.unique(person)) - actions.shape[1] - 2
     if free < FEWEST_ROWS or np.ptp(outcome) == 0 or np.ptp(x) == 0:
         return 0.0, free
     inside = _is_inside(outcome)
     ranks = _rank(outcome)
-    controls = np.column_stack([actions, past])
+    controls = np.column_stack([actions, past])[inside]
     ranked_controls = np.column_stack([actions, _rank(past[:, 0]), _rank(past[:, 1])])
-    linear = _correlate_residuals(x[inside], outcome[inside], controls[inside], person[inside])
-    monotone = _correlate_residuals(_predict_monotone(x, ranks), ranks, ranked_controls, person)
-    return max(linear, monotone), free
+    sizes = []
+    for values, target, fixed, people in (
+        (x[inside], outcome[inside], controls, person[inside]),
+        (_predict_monotone(x, ranks), ranks, ranked_controls, person),
+    ):
+        columns = _centre(np.column_stack([values, target]), people)
+        left = _take_residuals(columns, _centre(fixed, people))
+        variance = (columns**2).mean(axis=0)
+        sizes.append(_correlate(left[:, :1], left[:, 1:], variance[:1], variance[1])[0])
+    return float(max(sizes)), free
 
 
 def _correlate_beyond_others(
@@ -140,10 +133,9 @@ def _correlate_beyond_others(
     """
     inside = _is_inside(outcome)
     variables = values.shape[1]
-    codes = np.unique(action[inside])[1:]
-    controls = np.column_stack([action[inside, None] == codes, past_outcome[inside]])
+    controls = np.column_stack([action[inside, None] == np.unique(action[inside])[1:], past_outcome[inside]])
     person = person[inside]
-    free = _count_free(person, controls.shape[1] + variables)
+    free = len(person) - len(np.unique(person)) - controls.shape[1] - variables
     if variables < 2 or free < FEWEST_ROWS or np.ptp(outcome[inside]) == 0:
         return np.zeros(variables), 0
     # A missing value tells nothing: it becomes the mean of the participant.
@@ -165,14 +157,6 @@ def _correlate_beyond_others(
     x_left = x_left - before_left * ((x_left * before_left).sum(axis=0) / length)
     y_left = y_left - before_left * ((y_left * before_left).sum(axis=0) / length)
     return _correlate(x_left, y_left, np.ones(variables)), free
-
-
-def _correlate_residuals(values: Floats, outcome: Floats, controls: Floats, person: Codes) -> float:
-    """|r| of values and outcome, both centred within people and given the controls."""
-    columns = _centre(np.column_stack([values, outcome]), person)
-    left = _take_residuals(columns, _centre(controls, person))
-    variance = (columns**2).mean(axis=0)
-    return float(_correlate(left[:, :1], left[:, 1:], variance[:1], variance[1])[0])
 
 
 def _correlate(values: Floats, outcome: Floats, variance: Floats, outcome_variance: float = 1.0) -> Floats:
@@ -197,8 +181,7 @@ def _centre(columns: Floats, person: Codes) -> Floats:
     for j, column in enumerate(columns.T):
         known = np.isfinite(column)
         filled = np.where(known, column, 0.0)
-        count = np.bincount(codes, weights=known)
-        mean = np.bincount(codes, weights=filled) / np.where(count > 0, count, 1.0)
+        mean = np.bincount(codes, weights=filled) / np.maximum(np.bincount(codes, weights=known), 1.0)
         centred[:, j] = np.where(known, filled - mean[codes], 0.0)
     return centred
 

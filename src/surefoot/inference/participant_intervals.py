@@ -1,6 +1,7 @@
 """Intervals of each participant's own coefficients: by the bootstrap over decision points, or from a posterior."""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +21,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 LEVELS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 BLOCK_ROWS = 2**19
-"""Drawn decision points that are fitted at a time, fewer of more features: memory stays bounded for any number of people and
-variables."""
+"""Drawn decision points that are fitted at a time, fewer of more features: memory stays bounded."""
 ORDINARY_FEATURES = 64
 MOST_WORK = 5e9
 """With more than ordinary features, draws are made of as many people as their work allows: Σ draws · (n + d / 3) · d² of
@@ -63,8 +63,7 @@ def bootstrap_coefficients(
     count = np.bincount(logs.participant_index[rows], minlength=len(logs.participants))
     first = np.concatenate([[0], np.cumsum(count)])
     chosen = choose_people(logs, most_people, seed)
-    done = 0
-    for people in _split_people(chosen, count[chosen] * draws, fitted.critic_coef_.shape[1]):
+    for people in _list_blocks(chosen, count[chosen] * draws, fitted.critic_coef_.shape[1], progress):
         generators = streams(seed, "bootstrap", logs.participants[people])
         taken = rows[
             np.concatenate([
@@ -91,17 +90,13 @@ def bootstrap_coefficients(
         critic[:, people] = np.quantile(again.critic_coef_.reshape(len(people), draws, -1), LEVELS, axis=1)
         if policy is not None:
             policy[:, people] = np.quantile(np.asarray(again.coef_).reshape(len(people), draws, -1), LEVELS, axis=1)
-        done += len(people)
-        if progress is not None:
-            progress(done, len(chosen))
     return ParticipantIntervals(*critic, *((None, None) if policy is None else policy))
 
 
 def draw_coefficients(
     fitted: Method, *, draws: int = 200, seed: int = 0, most_people: int | None = None, progress: Progress | None = None
 ) -> ParticipantIntervals:
-    """With partial pooling the critic's ends are those of its posterior; the policy's are percentiles of policies for drawn
-    advantages.
+    """With partial pooling the critic's ends are those of its posterior, the policy's percentiles for drawn advantages.
 
     Ψ and σ² are taken as known. A participant with too few decision points for a policy of their own has no ends for it.
     """
@@ -119,12 +114,8 @@ def draw_coefficients(
     count = np.bincount(logs.participant_index[fitted.used_], minlength=len(width))
     chosen = choose_people(logs, most_people, seed)
     chosen = chosen[count[chosen] >= d]
-    done = 0
-    for people in _split_people(chosen, np.diff(logs.starts)[chosen] * draws, d):
+    for people in _list_blocks(chosen, np.diff(logs.starts)[chosen] * draws, d, progress):
         policy[:, people] = np.quantile(draw_policies(fitted, joint, people, draws, seed), LEVELS, axis=1)
-        done += len(people)
-        if progress is not None:
-            progress(done, len(chosen))
     return ParticipantIntervals(*critic, *policy)
 
 
@@ -168,8 +159,11 @@ def choose_people(logs: Trajectories, most: int | None, seed: int) -> Codes:
     return np.sort(present[np.argsort(numbers)[:most]])
 
 
-def _split_people(people: Codes, rows: Codes, features: int) -> list[Codes]:
+def _list_blocks(people: Codes, rows: Codes, features: int, progress: Progress | None) -> Iterator[Codes]:
     """Blocks of people by the numbers of rows that they need."""
     block_rows = BLOCK_ROWS if features <= FEW_FEATURES else BLOCK_ROWS * FEW_FEATURES // (2 * features)
     block = np.cumsum(rows) // block_rows
-    return [people[block == number] for number in np.unique(block)]
+    for number in np.unique(block):
+        yield people[block == number]
+        if progress is not None:
+            progress(int((block <= number).sum()), len(people))

@@ -6,23 +6,22 @@ linear in what one of nine people says. With many the analytic sandwich, cluster
 order; so it does for a critic with many coefficients, whose refits would take minutes.
 """
 
+import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.intervals import FEW_PEOPLE, t_quantile
 from surefoot.learning.actor import gain_gradient_curvature
-from surefoot.learning.batch import FEW_FEATURES, Learnable, discount_rows
+from surefoot.learning.batch import Learnable, discount_rows
 from surefoot.learning.methods import Method
 from surefoot.learning.rules import Actor
 from surefoot.numerics.action_probabilities import boltzmann
-from surefoot.numerics.arrays import NUMPY, list_blocks
+from surefoot.numerics.arrays import NUMPY
 from surefoot.policies.features import critic_features, effects, policy_features
 
 Floats = NDArray[np.float64]
@@ -30,15 +29,6 @@ Total = Callable[[Floats], Floats]
 """Sums (rows, …) by participant, or leaves every row by itself."""
 MOST_REFITTED = 120
 """A critic with more coefficients is not fitted again without each of few people."""
-
-
-class RowInfluences(NamedTuple):
-    """What the policy's coefficients would lose without each used row, to first order."""
-
-    row: NDArray[np.int64]
-    """(rows) in the logs."""
-    policy: Floats
-    """(rows, k·m)."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +41,9 @@ class Influences:
     """(people, k·m); None when the policy has no coefficients of its own."""
     policy_features: int
     """How many coefficients of an action the policy learns: state variables that it sees, and the intercept."""
-    rows: RowInfluences | None = None
-    """Of every single row, where they are wanted and have a formula."""
+    rows: tuple[NDArray[np.int64], Floats] | None = None
+    """Used rows of the logs and what the policy would lose without each of them, (rows, k·m), to first order; None where
+    they are not wanted or have no formula."""
 
     def covariance(self, part: str) -> Floats:
         """(n − 1)/n Σ influence influenceᵀ; of the policy times n/(n − m), NaN where people are no more than m features.
@@ -101,7 +92,7 @@ def compute_influences(
     rows = None
     if with_rows and fitted.joint_ is None:
         by_row = sandwich.solve_without_rows()
-        rows = None if by_row is None else RowInfluences(sandwich.rows, equations.solve(by_row, lambda values: values))
+        rows = None if by_row is None else (sandwich.rows, equations.solve(by_row, lambda values: values))
     return Influences(critic, equations.solve(critic, sandwich.sum_by_participant), policy_features, rows)
 
 
@@ -162,30 +153,11 @@ class Sandwich:
         critic = np.zeros_like(pull)
         if np.linalg.eigvalsh(hessian[np.ix_(used, used)])[0] <= 0:
             return np.full_like(critic, np.nan)
-        for block, squares_of_each in self._list_squares(slope):
-            others = (hessian - squares_of_each)[:, used][:, :, used]
-            critic[block, used] = np.linalg.solve(others, pull[block, used, None])[..., 0]
+        for k, (begin, end) in enumerate(itertools.pairwise([*self.starts, len(self.x)])):
+            x = self.x[begin:end, used]
+            others = hessian[np.ix_(used, used)] - (x * slope[begin:end, None]).T @ x
+            critic[k, used] = np.linalg.solve(others, pull[k, used])
         return np.asarray(critic)
-
-    def _list_squares(self, weight: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Blocks of people with Σ weight · x xᵀ over each participant's rows, (people, d, d)."""
-        size = self.x.shape[1]
-        ends = np.append(self.starts, len(self.x))
-        for block in list_blocks(len(self.starts), cells=size**2):
-            rows = slice(ends[block.start], ends[block.stop])
-            starts = ends[block] - rows.start
-            x = self.x[rows]
-            w = weight[rows]
-            squares = np.empty((len(starts), size, size))
-            if size > FEW_FEATURES:
-                for k, own_rows in enumerate(np.split(np.arange(len(x)), starts[1:])):
-                    squares[k] = (x[own_rows] * w[own_rows, None]).T @ x[own_rows]
-            else:  # An entry at a time where the rows may be many and the entries are few.
-                for i in range(size):
-                    for j in range(i + 1):
-                        squares[:, i, j] = np.add.reduceat(w * x[:, i] * x[:, j], starts)
-                        squares[:, j, i] = squares[:, i, j]
-            yield block, squares
 
     def solve_without_rows(self) -> Floats | None:
         """The same without each single row, (rows, d): (H − h xxᵀ)⁻¹ g = H⁻¹ g / (1 − h xᵀH⁻¹x).
@@ -226,19 +198,14 @@ def _leave_each_out(fitted: Method, with_policy: bool) -> tuple[Floats, Floats |
                 without = replace(fitted, filter=None).fit_some(others, start=coef)
                 critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
                 policy.append((coef - np.asarray(without.coef_))[0])
-            else:
-                critic.append(fitted.critic_coef_[0] - _refit_critic(fitted, others))
+                continue
+            discount = discount_rows(others, fitted.forgetting)
+            joint = fitted.horizon_.look(fitted.make_horizon_task(others, discount, NUMPY))
+            ((fits, rows),) = fitted.pooling_.list_blocks(others)
+            batch = fitted.make_batch(others, rows, discount, fitted.list_centres(others))
+            result = fitted.fit_critic(batch, None if joint is None else joint.restrict(fits, rows, NUMPY))
+            critic.append(fitted.critic_coef_[0] - np.asarray(result.fit.coef[0]))
     return np.array(critic), None if coef is None else np.array(policy)
-
-
-def _refit_critic(fitted: Method, logs: Trajectories) -> Floats:
-    """The pooled critic's coefficients from other logs, (d,)."""
-    discount = discount_rows(logs, fitted.forgetting)
-    joint = fitted.horizon_.look(fitted.make_horizon_task(logs, discount, NUMPY))
-    ((fits, rows),) = fitted.pooling_.list_blocks(logs)
-    batch = fitted.make_batch(logs, rows, discount, fitted.list_centres(logs))
-    result = fitted.fit_critic(batch, None if joint is None else joint.restrict(fits, rows, NUMPY))
-    return np.asarray(result.fit.coef[0])
 
 
 class _PolicyEquations:
@@ -269,8 +236,13 @@ class _PolicyEquations:
         shrink = np.full((1, self.features), penalty)
         _, gradient, curvature = gain_gradient_curvature(theta[None], z[None], stakes[None], shrink)
         self.curvature = curvature[0]
-        self.cross = _cross_derivative(sandwich, z, probability, score) / self.count
-        """(k·m, d): ∂score/∂w."""
+        # ∂/∂w of Σ u s, (k·m, d): through u at the cap, and through the advantages, ∂s_a/∂A_b = π_a (δ_ab − π_b) z.
+        self.cross = score.T @ ((np.sign(sandwich.residual) * sandwich.at_cap)[:, None] * sandwich.x)
+        m = self.features
+        size = sandwich.base.shape[1]
+        for a, b in itertools.product(range(k), repeat=2):
+            bend = sandwich.weights * probability[:, a] * ((a == b) - probability[:, b])
+            self.cross[a * m : (a + 1) * m, (b + 1) * size : (b + 2) * size] += (z * bend[:, None]).T @ sandwich.base
         self.multiplier: float | None = None
         if actor.radius is not None:
             share = sandwich.weights / sandwich.weights.sum()
@@ -285,7 +257,7 @@ class _PolicyEquations:
     def solve(self, critic: Floats, total: Total) -> Floats:
         """What θ would lose without each participant, or row; `critic` is what w would lose."""
         size = len(self.curvature)
-        pull = total(self.scores) / self.count + critic @ self.cross.T
+        pull = (total(self.scores) + critic @ self.cross.T) / self.count
         system = self.curvature
         if self.multiplier is not None:
             pull = np.concatenate([pull - self.multiplier * total(self.along), total(self.excess)[:, None] / 2], axis=1)
@@ -298,16 +270,3 @@ class _PolicyEquations:
         solution[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
         standard = solution[:, :size].reshape(len(solution), -1, self.features)
         return np.asarray(self.scaling.to_raw(standard).reshape(-1, size))
-
-
-def _cross_derivative(sandwich: Sandwich, z: Floats, probability: Floats, score: Floats) -> Floats:
-    """∂/∂w of Σ u s, (k·m, d): through the advantages, ∂s_a/∂A_b = π_a (δ_ab − π_b) z, and through u at the cap."""
-    k = probability.shape[1]
-    m = z.shape[1]
-    size = sandwich.base.shape[1]
-    cross = score.T @ ((np.sign(sandwich.residual) * sandwich.at_cap)[:, None] * sandwich.x)
-    for a in range(k):
-        for b in range(k):
-            bend = sandwich.weights * probability[:, a] * ((a == b) - probability[:, b])
-            cross[a * m : (a + 1) * m, (b + 1) * size : (b + 2) * size] += (z * bend[:, None]).T @ sandwich.base
-    return np.asarray(cross)
