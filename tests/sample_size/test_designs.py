@@ -108,10 +108,10 @@ def test_binary_with_differing_relative_risks_has_less_power():
 
 def test_table_curve_and_sentence_tell_the_same():
     found = continuous(42, 5, effect=0.1, probability=0.4, availability=0.7)
-    rows = found.table(factors=(0.5, 1.0)).to_pylist()
-    assert rows[1]["people_80"] == found.people < rows[0]["people_80"]
-    people, power = found.curve()
-    assert (np.diff(power) > 0).all() and power[people >= found.people].min() >= 0.8
+    rows = found.to_frame().to_pylist()
+    assert rows[2]["people_80"] == found.people < rows[0]["people_80"]
+    people, power = found.plot().axes[0].lines[0].get_data()
+    assert (np.diff(power) > 0).all() and power[people >= found.people].min() >= 80
     for part in (
         f"{found.people} participants",
         "42 days",
@@ -125,7 +125,7 @@ def test_table_curve_and_sentence_tell_the_same():
 
 def test_effects_that_cannot_be_are_left_out_of_the_table():
     found = binary(10, 2, effect=0.3, baseline=0.7, people=40)
-    assert found.table()["effect"].to_pylist() == pytest.approx([0.15, 0.225, 0.3])
+    assert found.to_frame()["effect"].to_pylist() == pytest.approx([0.15, 0.225, 0.3])
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_a_binary_pilot_says_the_chance_without_treatment():
     found = estimate_nuisance(STUDY, make_pilot(binary=True), binary=True)
     assert found.estimates["baseline"].value == pytest.approx(0.25, abs=0.02)
     sized = size_trial("binary", 30, 2, effect=0.2, pilot=found)
-    assert sized.size.people <= sized.cautious.people and len(sized.pilot_lines) == 2
+    assert sized.people <= sized.cautious.people and len(sized.pilot_lines) == 2
 
 
 def test_the_effect_is_said_in_units_of_the_outcome_and_in_standard_deviations():
@@ -47,7 +47,7 @@ def test_the_effect_is_said_in_units_of_the_outcome_and_in_standard_deviations()
     standardised = size_trial(
         "continuous", 30, 2, effect=15.0 / pilot.values["sd"], availability=pilot.values["availability"]
     )
-    assert sized.size.people == pytest.approx(standardised.size.people, abs=2)
+    assert sized.people == pytest.approx(standardised.people, abs=2)
     (units,) = (line for line in sized.pilot_lines if line.startswith("Effects are in units of y:"))
     assert f"15 is {15 / pilot.values['sd']:.2g} of its standard deviation in the pilot" in units
     assert f"a standardised effect of 0.1 is {0.1 * pilot.values['sd']:.4g}" in units

@@ -84,8 +84,7 @@ def size(
 ) -> None:
     """Compute the people needed for a power, or the power with a number of people, and write it for the protocol."""
     from surefoot.data.frames import csv_text
-    from surefoot.sample_size.pilot import estimate_nuisance
-    from surefoot.sample_size.sized_trial import size_trial
+    from surefoot.sample_size import estimate_nuisance, size_trial
 
     numbers = {"sd": sd, "effect_sd": effect_sd, "controls": controls, "power": power, "people": people, "level": level}
     trends = {"effect": effect, "probability": probability, "availability": availability, "baseline": baseline}

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.errors import InputError
+from surefoot.errors import InputError, did_you_mean
+from surefoot.reports.numbers import format_estimate, format_interval, format_number
+from surefoot.reports.summaries import WIDTH, ShownResult, latex_table
+from surefoot.sample_size.pilot import Pilot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
 
 Matrix = NDArray[np.float64]
 BASES = {"constant": 1, "linear": 2, "quadratic": 3}
 """Number of coefficients of a trend of each shape: 1, day, day²."""
 OverDays = ArrayLike | Mapping[str, float]
 """A number; one for every day or decision point; or {mean, initial, peak_day} of a linear or quadratic trend."""
-
-
-@dataclass(frozen=True)
-class Trend:
-    """One number for every decision point, and the shape that they have."""
-
-    values: Matrix
-    shape: str
-    words: str
-
-
 SMALLEST = 10
 """With fewer people the formulas promise nothing."""
 LARGEST = 1_000_000
+SMALLEST_EFFECT = 0.005
+"""In standard deviations of the outcome; no trial is planned for less."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ class Design:
     effect_words: str
     assumptions: tuple[str, ...]
 
+    @property
+    def fewest(self) -> int:
+        return max(SMALLEST, self.effects + self.controls + 1)
+
     def power(self, people: int, scale: float = 1.0) -> float:
         """P(F_{p, N − p − q}(N λ) > its critical value)."""
         from scipy.stats import f, ncf
@@ -66,10 +70,8 @@ class Design:
 
     def people(self, power: float, scale: float = 1.0) -> int:
         """The smallest number of people, at least 10, with at least this power."""
-        low = max(SMALLEST, self.effects + self.controls + 1)
-        if self.power(low, scale) >= power:
-            return low
-        high = 2 * low
+        low = self.fewest - 1
+        high = self.fewest
         while self.power(high, scale) < power:
             low = high
             high = 2 * low
@@ -97,10 +99,11 @@ class Design:
         return SampleSize(needed, self.power(needed), self, wanted)
 
 
-@dataclass(frozen=True)
-class SampleSize:
-    """How many people, with which power."""
+@dataclass(frozen=True, repr=False)
+class SampleSize(ShownResult):
+    """How many people, with which power, and with a pilot also at the cautious end of each of its intervals."""
 
+    page_title: ClassVar[str] = "Size of the trial"
     people: int
     """Participants."""
     power: float
@@ -109,53 +112,124 @@ class SampleSize:
     """What the test and its non-centrality are."""
     wanted_power: float | None
     """None when people were given and power was asked."""
+    pilot: Pilot | None = None
+    """What the pilot said, where there is one."""
+    cautious: SampleSize | None = None
+    """The size with every estimate of the pilot at the cautious end of its interval."""
+
+    def __repr__(self) -> str:
+        return f"SampleSize({self.people} people, power {self.power:.3g})"
+
+    @property
+    def degrees(self) -> tuple[int, int]:
+        """Of freedom of the F test."""
+        return self.design.tested, self.people - self.design.effects - self.design.controls
 
     @property
     def sentence(self) -> str:
         """For the protocol, with every assumption."""
         aim = "" if self.wanted_power is None else f" (at least {100 * self.wanted_power:.0f} % was wanted)"
-        degrees = self.people - self.design.effects - self.design.controls
         return (
             f"With {self.people} participants the trial detects {self.design.effect_words} with "
-            f"{100 * self.power:.1f} % power{aim} at level {self.design.level:g} (F test with {self.design.tested} and "
-            f"{degrees} degrees of freedom). Assumed: {'; '.join(self.design.assumptions)}."
+            f"{100 * self.power:.1f} % power{aim} at level {self.design.level:g} (F test with {self.degrees[0]} and "
+            f"{self.degrees[1]} degrees of freedom). Assumed: {'; '.join(self.design.assumptions)}."
         )
 
-    def table(self, factors: Sequence[float] = (0.5, 0.75, 1.0, 1.25, 1.5), powers: Sequence[float] = (0.8, 0.9)) -> Any:
-        """People needed if the effect were smaller or larger: a frame with columns effect, people_80, people_90, power.
+    @property
+    def pilot_lines(self) -> list[str]:
+        """What the pilot said, and what it would mean at the cautious ends."""
+        if self.pilot is None or self.cautious is None:
+            return []
+        lines = list(self.pilot.warnings)
+        if "sd" in self.pilot.estimates:
+            sd = self.pilot.estimates["sd"].value
+            effect = self.design.effect
+            lines.append(
+                f"Effects are in units of {self.pilot.outcome}: {format_number(effect)} is {format_number(effect / sd)} of "
+                f"its standard deviation in the pilot, and a standardised effect of 0.1 is {format_number(0.1 * sd)}."
+            )
+        listed = [
+            f"{name} {format_number(interval.value)} ({format_interval(interval)})"
+            for name, interval in self.pilot.estimates.items()
+        ]
+        lines.append(f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(listed)}.")
+        cautious = f"{self.cautious.people} participants would be needed"
+        if self.wanted_power is None:
+            cautious = f"the power would be {100 * self.cautious.power:.1f} %"
+        return [*lines, f"At the cautious ends {cautious}."]
+
+    def to_frame(self, backend: str = "pyarrow") -> Any:
+        """People needed if the effect were smaller or larger, in columns effect, people_80, people_90, power.
 
         Effects that no trial could have or detect are left out.
         """
         rows = []
-        for factor in factors:
+        for factor in (0.5, 0.75, 1.0, 1.25, 1.5):
             try:
-                people = {f"people_{100 * power:g}": self.design.people(power, factor) for power in powers}
+                people = {f"people_{100 * power:g}": self.design.people(power, factor) for power in (0.8, 0.9)}
             except InputError:
                 continue
             rows.append({"effect": factor * self.design.effect, **people, "power": self.design.power(self.people, factor)})
-        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, "pyarrow")
-
-    def curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Numbers of people, and the power with each."""
-        fewest = max(SMALLEST, self.design.effects + self.design.controls + 1)
-        people = np.unique(np.linspace(fewest, max(2 * self.people, fewest + 10), 60).astype(np.int64))
-        return people, np.array([self.design.power(int(n)) for n in people])
+        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        return {
+        numbers = {
             "people": self.people,
             "power": self.power,
             "level": self.design.level,
-            "degrees_of_freedom": [self.design.tested, self.people - self.design.effects - self.design.controls],
+            "degrees_of_freedom": list(self.degrees),
             "assumptions": list(self.design.assumptions),
             "sentence": self.sentence,
-            "table": self.table().to_pylist(),
+            "table": self.to_frame().to_pylist(),
         }
+        if self.pilot is not None and self.cautious is not None:
+            numbers |= {"pilot": self.pilot.to_dict(), "cautious": self.cautious.to_dict()}
+        return numbers
 
+    def list_cells(self) -> list[list[str]]:
+        """The table over effect sizes, headers first."""
+        headers = ["mean effect", "people for 80 %", "people for 90 %", f"power with {self.people}"]
+        return [headers, *([format_number(value) for value in row.values()] for row in self.to_frame().to_pylist())]
 
-SMALLEST_EFFECT = 0.005
-"""In standard deviations of the outcome; no trial is planned for less."""
+    def to_latex(self) -> str:
+        """The table over effect sizes, for booktabs."""
+        headers, *rows = self.list_cells()
+        return latex_table(headers, rows)
+
+    def print_summary(self, console: Console) -> None:
+        """Print the sentence of the protocol, the pilot's estimates and the table over effect sizes."""
+        table = self.list_cells()
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        paragraphs = [textwrap.fill(text, WIDTH) for text in (self.sentence, *self.pilot_lines)]
+        console.out("\n".join([*paragraphs, "", *lines]), highlight=False)
+
+    def render_page(self, *, title: str, source: str) -> str:
+        """A self-contained page: the protocol's sentence, the curve of power, the table over effect sizes."""
+        from surefoot.reports.render import inline_svg, render
+
+        note = f"Dashed: {self.people} participants with {100 * self.power:.1f} % power."
+        charts = [(inline_svg(self.plot(), f"Power by number of participants; {note}"), note)]
+        return render("size.html", title=title, source=source, size=self, charts=charts)
+
+    def plot(self) -> Figure:
+        """The power by number of participants, as assumed and at the cautious ends of the pilot."""
+        from surefoot.reports.figures import BLUE, GREY, ORANGE, add_legend, label_axes, new_figure
+
+        figure, axes = new_figure(width=5.6, height=3.4)
+        fewest = self.design.fewest
+        people = np.unique(np.linspace(fewest, max(2 * self.people, fewest + 10), 60).astype(np.int64)).tolist()
+        axes.plot(people, [100 * self.design.power(n) for n in people], color=BLUE, linewidth=1.8, label="as assumed")
+        if self.cautious is not None:
+            powers = [100 * self.cautious.design.power(n) for n in people]
+            axes.plot(people, powers, color=ORANGE, label="cautious ends of the pilot")
+        axes.axvline(self.people, color=GREY, linewidth=0.8, linestyle="--", label="this trial")
+        axes.axhline(100 * self.power, color=GREY, linewidth=0.8, linestyle="--")
+        axes.set_ylim(0, 100)
+        label_axes(axes, x="participants", y="power (%)", title="Power")
+        add_legend(figure, axes)
+        return figure
 
 
 @dataclass(frozen=True)
@@ -168,6 +242,14 @@ class Moderator:
     """By how much the effect grows for one more of it."""
     sd: float
     """Of the variable over decision points; √(share (1 − share)) for a yes/no variable."""
+
+
+class Trend(NamedTuple):
+    """One number for every decision point, and the shape that they have."""
+
+    values: Matrix
+    shape: str
+    words: str
 
 
 class Schedule:
@@ -199,7 +281,16 @@ class Schedule:
         tau = self.availability.values
         if not ((tau > 0) & (tau <= 1 + 1e-12)).all():
             raise InputError("expected availability lies above 0 and at most at 1 on every day; correct its trend")
-        self.basis = self._make_basis(self.effect.shape if test is None else test)
+        shape = self.effect.shape if test is None else test
+        if not isinstance(shape, str):
+            matrix = self.expand(shape, "test")
+            self.basis = matrix if matrix.ndim == 2 else matrix[:, None]
+        elif shape in BASES:
+            # Divided by the number of days: the same space, and sums of day⁴ stay small.
+            day = np.repeat(np.arange(float(self.days)), self.decisions_per_day) / self.days
+            self.basis = np.stack([day**power for power in range(BASES[shape])], axis=1)
+        else:
+            raise InputError(f"'{shape}' is not a shape; choose from {list(BASES)}, or give a matrix")
         self.information = tau * self.probability * (1 - self.probability)
         """τ ρ(1 − ρ)."""
         weighted = tau[:, None] * self.basis
@@ -246,17 +337,6 @@ class Schedule:
         words = f"{shape}, {start:g} on day 1, mean {mean:g}" + ("" if peak is None else f", extreme on day {peak:g}")
         return Trend(np.repeat(values, self.decisions_per_day), shape, words)
 
-    def _make_basis(self, shape: str | ArrayLike) -> Matrix:
-        """Z: (decision points, coefficients) for constant, linear or quadratic, or a matrix as given."""
-        if not isinstance(shape, str):
-            matrix = self.expand(shape, "test")
-            return matrix if matrix.ndim == 2 else matrix[:, None]
-        if shape not in BASES:
-            raise InputError(f"'{shape}' is not a shape; choose from {list(BASES)}, or give a matrix")
-        # Divided by the number of days: the same space, and sums of day⁴ stay small.
-        day = np.repeat(np.arange(float(self.days)), self.decisions_per_day) / self.days
-        return np.stack([day**power for power in range(BASES[shape])], axis=1)
-
     def find_spread_covariance(self, spread: float) -> Matrix:
         """σ_b² ccᵀ with Zc = 1: the covariance that effects that differ between people add."""
         if not spread:
@@ -266,15 +346,19 @@ class Schedule:
             raise InputError("effect_sd needs an intercept among the tested columns; add one to `test`")
         return np.asarray(spread**2 * np.outer(combination, combination))
 
-    @property
-    def assumptions(self) -> tuple[str, ...]:
+    def list_assumptions(self, effect: str, effect_sd: float, baseline: Trend | None = None) -> list[str]:
+        """What the sentence of the protocol says about the schedule and the effect."""
         p = self.probability
-        chance = f"{p[0]:g}" if np.ptp(p) == 0 else f"{p.min():g} to {p.max():g}"
-        return (
+        words = [
             f"{self.days} days with {self.decisions_per_day} decision points each",
-            f"randomisation probability {chance}",
+            f"randomisation probability {p.min():g}" + ("" if np.ptp(p) == 0 else f" to {p.max():g}"),
             f"expected availability {self.availability.words}",
-        )
+            f"{effect} {self.effect.words}",
+        ]
+        if baseline is not None:
+            words.append(f"probability of the outcome without treatment {baseline.words}")
+        differing = f"{effect}s that differ between people with standard deviation {effect_sd:.3g}"
+        return [*words, differing if effect_sd else f"the same {effect} for everybody"]
 
 
 def continuous(
@@ -307,24 +391,19 @@ def continuous(
         A number, one for each day or decision point, or {"mean": …, "initial": …, "peak_day": …}: linear with this mean
         over the days and this value on day 1, quadratic with its extreme on that day. In the outcome's units; with sd = 1
         standardised.
-    probability
-        Of treatment: a number, or one for each day or decision point.
-    availability
-        The expected share of available decision points; given as `effect` is.
-    sd
-        Of the outcome given the controls.
-    effect_sd
-        σ_b: how much the effect differs between people, in the outcome's units.
+    probability, availability
+        Of treatment: a number, or one for each day or decision point; the expected share of available decision points,
+        given as `effect` is.
+    sd, effect_sd
+        Standard deviation of the outcome given the controls, and σ_b: how much the effect differs between people.
     moderators, test_moderators
         Variables that change the effect; tested with the effect, or alone.
     test
         Which shape of effect is tested: `constant`, `linear`, `quadratic` or a matrix; the effect's own unless given.
     controls
         q, how many coefficients the controls have, with the intercept.
-    power, people
-        Wanted power, or the number of people whose power is asked.
-    level
-        Of the test.
+    power, people, level
+        Wanted power, or the number of people whose power is asked; the level of the test.
 
     Returns
     -------
@@ -343,6 +422,7 @@ def continuous(
         raise InputError("there are no moderators to test; name them")
     schedule = Schedule(days, decisions_per_day, probability, effect, availability, test)
     mean = schedule.mean_effect
+    size = schedule.basis.shape[1]
     average = 0.0
     if not test_moderators:
         if 0 < abs(mean) < SMALLEST_EFFECT * sd:
@@ -358,16 +438,14 @@ def continuous(
     extra = sum(schedule.information.sum() * (moderator.sd * moderator.effect / sd) ** 2 for moderator in moderators)
     design = Design(
         noncentrality=lambda scale: scale**2 * (average + extra),
-        tested=len(moderators) + (0 if test_moderators else schedule.basis.shape[1]),
-        effects=schedule.basis.shape[1] + len(moderators),
+        tested=len(moderators) + (0 if test_moderators else size),
+        effects=size + len(moderators),
         controls=controls + len(moderators),
         level=level,
         effect=mean,
         effect_words=f"a mean effect of {mean:.3g} (standard deviation of the outcome {sd:.3g})",
         assumptions=(
-            *schedule.assumptions,
-            f"effect {schedule.effect.words}",
-            _describe_spread("effect", effect_sd),
+            *schedule.list_assumptions("effect", effect_sd),
             *(
                 f"{moderator.name} (standard deviation {moderator.sd:g}) changes the effect by {moderator.effect:g}"
                 for moderator in moderators
@@ -377,12 +455,6 @@ def continuous(
         ),
     )
     return design.settle(power, people)
-
-
-def _describe_spread(effect: str, spread: float) -> str:
-    if spread:
-        return f"{effect}s that differ between people with standard deviation {spread:.3g}"
-    return f"the same {effect} for everybody"
 
 
 def binary(
@@ -427,37 +499,83 @@ def binary(
     mu = base.values
     if not ((mu > 0) & (mu < 1)).all():
         raise InputError("baseline is the probability of the outcome without treatment; it lies strictly between 0 and 1")
+    rho = schedule.probability
+    f = schedule.basis
+
+    def find_noncentrality(scale: float) -> float:
+        """βᵀ(M⁻¹ΣM⁻ᵀ + σ_b² ccᵀ)⁻¹β of one participant, with β multiplied by `scale`."""
+        beta = scale * schedule.coefficients
+        change = f @ beta
+        if (mu * np.exp(np.maximum(change, 0)) >= 1).any():
+            raise InputError("with this effect the probability of the outcome would exceed 1 under treatment; check both")
+        bread = (f * (schedule.information * np.exp(rho * change) * mu)[:, None]).T @ f
+        spread = schedule.information * np.exp(2 * rho * change) * mu * ((1 - rho) * np.exp(-change) + rho - mu)
+        half = np.linalg.solve(bread, (f * spread[:, None]).T @ f)
+        noise = np.linalg.solve(bread, half.T) + schedule.find_spread_covariance(effect_sd)
+        return float(beta @ np.linalg.solve(noise, beta))
+
+    mean = schedule.mean_effect
     design = Design(
-        noncentrality=lambda scale: _log_linear_noncentrality(schedule, mu, effect_sd, scale),
-        tested=schedule.basis.shape[1],
-        effects=schedule.basis.shape[1],
+        noncentrality=find_noncentrality,
+        tested=f.shape[1],
+        effects=f.shape[1],
         controls=controls,
         level=level,
-        effect=schedule.mean_effect,
-        effect_words=f"a mean log relative risk of {schedule.mean_effect:.3g} "
-        f"(relative risk {np.exp(schedule.mean_effect):.3g})",
+        effect=mean,
+        effect_words=f"a mean log relative risk of {mean:.3g} (relative risk {np.exp(mean):.3g})",
         assumptions=(
-            *schedule.assumptions,
-            f"log relative risk {schedule.effect.words}",
-            f"probability of the outcome without treatment {base.words}",
-            _describe_spread("log relative risk", effect_sd),
+            *schedule.list_assumptions("log relative risk", effect_sd, base),
             f"{controls} control coefficients",
         ),
     )
     return design.settle(power, people)
 
 
-def _log_linear_noncentrality(schedule: Schedule, mu: Matrix, effect_sd: float, scale: float) -> float:
-    """βᵀ(M⁻¹ΣM⁻ᵀ + σ_b² ccᵀ)⁻¹β of one participant, with β multiplied by `scale`."""
-    tau = schedule.availability.values
-    rho = schedule.probability
-    f = schedule.basis
-    beta = scale * schedule.coefficients
-    change = f @ beta
-    if (mu * np.exp(np.maximum(change, 0)) >= 1).any():
-        raise InputError("with this effect the probability of the outcome would exceed 1 under treatment; check both")
-    bread = (f * (tau * np.exp(rho * change) * mu * rho * (1 - rho))[:, None]).T @ f
-    spread = tau * np.exp(2 * rho * change) * mu * rho * (1 - rho) * ((1 - rho) * np.exp(-change) + rho - mu)
-    half = np.linalg.solve(bread, (f * spread[:, None]).T @ f)
-    noise = np.linalg.solve(bread, half.T) + schedule.find_spread_covariance(effect_sd)
-    return float(beta @ np.linalg.solve(noise, beta))
+OUTCOMES: dict[str, Callable[..., SampleSize]] = {"continuous": continuous, "binary": binary}
+
+
+def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot | None = None, **options: Any) -> SampleSize:
+    """`continuous` or `binary` by name; what is not among the options comes from the pilot.
+
+    Parameters
+    ----------
+    outcome
+        `continuous` or `binary`.
+    days, decisions_per_day
+        Of the trial.
+    pilot
+        From `estimate_nuisance`.
+    **options
+        Of `continuous` or `binary`.
+
+    Returns
+    -------
+    SampleSize
+
+    Examples
+    --------
+    >>> size_trial("continuous", 42, 5, effect=0.1, availability=0.7)
+    SampleSize(24 people, power 0.806)
+    """
+    if outcome not in OUTCOMES:
+        raise InputError(f"no outcome '{outcome}'{did_you_mean(outcome, OUTCOMES)}; choose from {list(OUTCOMES)}")
+    find_size = OUTCOMES[outcome]
+    known = inspect.signature(find_size).parameters
+    for name in options:
+        if name not in known:
+            raise InputError(f"a {outcome} outcome has no {name}; leave it out")
+    learned = {**({} if pilot is None else pilot.values), **options}
+    for name, parameter in known.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty and name not in learned:
+            raise InputError(f"a {outcome} outcome needs its {name}; give it, or a pilot")
+    size = find_size(days, decisions_per_day, **learned)
+    if pilot is None:
+        return size
+    cautious = {**pilot.cautious, **options}
+    for name in ("availability", "baseline"):
+        if name in pilot.estimates and name not in options and not cautious[name] > 0:
+            raise InputError(
+                f"the pilot's {name} is {format_estimate(pilot.estimates[name])}: at its lower end no number of people is "
+                f"enough; give the {name} yourself, or a longer pilot"
+            )
+    return replace(size, pilot=pilot, cautious=find_size(days, decisions_per_day, **cautious))

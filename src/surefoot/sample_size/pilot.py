@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CAUTIOUS = {"availability": "low", "baseline": "low", "sd": "high", "effect_sd": "high"}
 """The end of an interval that asks for more people."""
 
+Floats = NDArray[np.float64]
 EXACT = 1e-10
 """Residuals smaller than this share of the largest outcome are rounding."""
 
@@ -82,8 +83,13 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
     ['availability', 'effect_sd', 'sd']
     """
     logs = read if isinstance(read, Trajectories) else read.logs
+    people = len(logs.participants)
+
+    def find_ratio(top: Floats, bottom: Floats) -> Interval:
+        return ratio_interval(*(sum_by_participant(logs.participant_index, people, values) for values in (top, bottom)))
+
     every = np.ones(len(logs))
-    estimates = {"availability": _ratio(logs, logs.available.astype(np.float64), every)}
+    estimates = {"availability": find_ratio(logs.available.astype(np.float64), every)}
     controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
     design = np.column_stack([every, *(logs.state[:, logs.state_names.index(name)] for name in controls)])
     rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
@@ -96,12 +102,22 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
         if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
             raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")
         weight = np.where(rows & ~treated, 1 / logs.probability, 0.0)
-        estimates["baseline"] = _ratio(logs, weight * np.nan_to_num(logs.reward), weight)
+        estimates["baseline"] = find_ratio(weight * np.nan_to_num(logs.reward), weight)
     else:
-        estimates |= _spread(logs, design, rows, treated)
-    return Pilot(
-        len(logs.participants), len(logs), estimates, tuple(list_warnings(check_logs(read, study))), str(study.reward_unit)
-    )
+        probability = np.where(treated, logs.probability, 1 - logs.probability)
+        centred = np.where(rows, treated - np.nan_to_num(probability), 0.0)
+        features = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
+        outcome = np.where(rows, logs.reward, 0.0)
+        residual = outcome - features @ np.linalg.lstsq(features, outcome, rcond=None)[0]
+        if np.abs(residual).max() <= EXACT * np.abs(outcome).max():
+            raise InputError(
+                "controls and treatment explain the pilot's outcome exactly, so it says nothing about the spread; give a "
+                "longer pilot, or name fewer controls in [effects]"
+            )
+        estimates["sd"] = _take_root(find_ratio(residual**2 * rows, rows.astype(np.float64)))
+        estimates["effect_sd"] = _take_root(_find_effect_variance(logs, centred, residual))
+    warnings = tuple(list_warnings(check_logs(read, study)))
+    return Pilot(people, len(logs), estimates, warnings, str(study.reward_unit))
 
 
 def _check_rows(logs: Trajectories, rows: NDArray[np.bool_], treated: NDArray[np.bool_]) -> None:
@@ -123,41 +139,21 @@ def _check_rows(logs: Trajectories, rows: NDArray[np.bool_], treated: NDArray[np
         )
 
 
-def _spread(
-    logs: Trajectories,
-    design: NDArray[np.float64],
-    rows: NDArray[np.bool_],
-    treated: NDArray[np.bool_],
-) -> dict[str, Interval]:
-    """sd: of residuals given controls and the average effect; effect_sd: of people's own effects beyond their error."""
-    probability = np.where(treated, logs.probability, 1 - logs.probability)
-    centred = np.where(rows, treated - np.nan_to_num(probability), 0.0)
-    features = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
-    outcome = np.where(rows, logs.reward, 0.0)
-    residual = outcome - features @ np.linalg.lstsq(features, outcome, rcond=None)[0]
-    if np.abs(residual).max() <= EXACT * np.abs(outcome).max():
-        raise InputError(
-            "controls and treatment explain the pilot's outcome exactly, so it says nothing about the spread; give a longer "
-            "pilot, or name fewer controls in [effects]"
-        )
-    variance = _ratio(logs, residual**2 * rows, rows.astype(np.float64))
+def _find_effect_variance(logs: Trajectories, centred: Floats, residual: Floats) -> Interval:
+    """Of people's own effects, beyond their error."""
+    index = logs.participant_index
     people = len(logs.participants)
-    top, bottom = (sum_by_participant(logs.participant_index, people, values) for values in (centred * residual, centred**2))
+    bottom = sum_by_participant(index, people, centred**2)
     seen = bottom > 0
-    effects = np.divide(top, bottom, out=np.zeros(people), where=seen)
-    left = residual - centred * effects[logs.participant_index]
-    errors = sum_by_participant(logs.participant_index, people, (centred * left) ** 2) / np.where(seen, bottom, 1) ** 2
+    bottom = np.where(seen, bottom, 1.0)
+    effects = sum_by_participant(index, people, centred * residual) / bottom
+    errors = sum_by_participant(index, people, (centred * (residual - centred * effects[index])) ** 2) / bottom**2
     count = seen.sum()
     beyond = np.where(seen, (effects - effects[seen].mean()) ** 2 * count / (count - 1) - errors, 0.0)
-    return {"sd": _root(variance), "effect_sd": _root(ratio_interval(beyond, seen.astype(np.float64)))}
+    return ratio_interval(beyond, seen.astype(np.float64))
 
 
-def _ratio(logs: Trajectories, top: NDArray[np.float64], bottom: NDArray[np.float64]) -> Interval:
-    people = len(logs.participants)
-    return ratio_interval(*(sum_by_participant(logs.participant_index, people, values) for values in (top, bottom)))
-
-
-def _root(squared: Interval) -> Interval:
+def _take_root(squared: Interval) -> Interval:
     """A standard deviation from a variance and its interval; what falls below 0 is 0."""
     value, low, high = (float(np.sqrt(max(end, 0.0))) for end in (squared.value, squared.low, squared.high))
     return Interval(value, squared.standard_error / (2 * value) if value > 0 else np.nan, low, high)
