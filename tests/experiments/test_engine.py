@@ -28,9 +28,7 @@ def run(experiment, out, *, quick=False, seed=3):
 
 def test_an_experiment_writes_its_files_and_keeps_no_units(tmp_path):
     summary = run(TOY, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"toy.{end}" for end in ("csv", "json", "md", "parquet", "svg")
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"toy.{end}" for end in ("json", "md", "parquet", "svg")]
     assert summary["total"] == 3 * (0 + 1 + 2 + 3)
     assert summary["limits"][0]["held"] is False
     assert json.loads((tmp_path / "toy.json").read_text()) == summary

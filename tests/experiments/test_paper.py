@@ -44,8 +44,6 @@ def test_the_experiments_are_those_of_the_paper():
         ({"decision_points": 7}, "8 features"),
         ({"ratio": 1.5}, "between 0 and 1"),
         ({"strength": float("nan")}, "strength"),
-        ({"experiments": ("s1", "s9")}, "no experiment 's9'"),
-        ({"experiments": ()}, "at least one"),
         ({"replicates": 1}, "at least 2"),
         ({"keep": 6000}, "keep is 6000 of 5000"),
         ({"seed": -1}, "seed"),

@@ -1,17 +1,16 @@
 import numpy as np
 
+from surefoot.experiments.engine import render_page
 from surefoot.experiments.paper import SCENES, Settings
 from surefoot.experiments.paper_report import Entry, Table, list_tables, stand_apart
 from tests.experiments.test_paper import REPLICATES, as_the_paper_says, make_results
 
 
-def test_markdown_and_latex():
+def test_the_better_is_bold_in_the_page():
     table = Table("ElrAR at ψ = 4 %", ["method", "ν = 1"], [[Entry("a_b"), Entry("1 ± 2", bold=True)]])
-    assert table.markdown() == "**ElrAR at ψ = 4 %**\n\n| method | ν = 1 |\n|---|---:|\n| a_b | **1 ± 2** |\n"
-    latex = table.latex()
-    assert r"\caption{ElrAR at $\psi$ = 4 \%}" in latex
-    assert r"a\_b & \textbf{1 $\pm$ 2} \\" in latex
-    assert latex.count("{") == latex.count("}")
+    page = render_page("paper.md", tables=[table, table])
+    expected = "**ElrAR at ψ = 4 %**\n\n| method | ν = 1 |\n|---|---:|\n| a_b | **1 ± 2** |"
+    assert page == f"{expected}\n\n{expected}"
 
 
 def test_sweeps_are_methods_by_settings_with_the_better_in_bold():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,8 +30,6 @@ from surefoot.cli.application import (
 from surefoot.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from surefoot.experiments.engine import Experiment
-    from surefoot.experiments.paper import Settings
     from surefoot.sample_size import Moderator
 
 QUICK_REPLICATES = 3
@@ -210,9 +207,26 @@ def reproduce(
     Writes runs, tables, figures, a summary and a report to the folder. After an interruption the same command continues
     where it stopped.
     """
-    from surefoot.experiments.paper import Settings
+    from surefoot.experiments import coefficient_errors, long_run
+    from surefoot.experiments.engine import UnitProgress, run_experiment
+    from surefoot.experiments.paper import EXPERIMENTS, Settings
+    from surefoot.experiments.paper_report import run_paper
+    from surefoot.numerics.parallel import count_cores
 
+    if jobs < 0:
+        raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
+    further = {"s5": (coefficient_errors.S5,), "s6": (coefficient_errors.S6,), "s7": (long_run.S7, long_run.S7_PEOPLE)}
+    known = (*EXPERIMENTS, *further)
+    for name in experiments or ():
+        if name not in known:
+            raise InputError(f"there is no experiment '{name}'{did_you_mean(name, known)}; choose from {list(known)}")
+    # In the paper's order whatever the order of the arguments: the files are then the same.
+    wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
+    processes = jobs or count_cores()
+    progress = UnitProgress("reproduce")
+    summary: dict[str, Any] = {}
     paper = Settings(
+        experiments=tuple(name for name in wanted if name in EXPERIMENTS),
         replicates=QUICK_REPLICATES if quick else replicates,
         participants=participants,
         decision_points=decision_points,
@@ -222,48 +236,21 @@ def reproduce(
         strength=strength,
         seed=seed,
     )
-    summary = _run_experiments(tuple(experiments or ()), paper, out, quick=quick, jobs=jobs)
-    if as_json:
-        print_json(summary)
-    else:
-        _print_summary(summary, out)
-
-
-def _run_experiments(names: tuple[str, ...], paper: Settings, out: Path, *, quick: bool, jobs: int) -> dict[str, Any]:
-    from surefoot.experiments.engine import UnitProgress, run_experiment
-    from surefoot.experiments.paper_report import run_paper
-    from surefoot.numerics.parallel import count_cores
-
-    if jobs < 0:
-        raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    further = _list_further()
-    known = (*paper.experiments, *further)
-    for name in names:
-        if name not in known:
-            raise InputError(f"there is no experiment '{name}'{did_you_mean(name, known)}; choose from {list(known)}")
-    # In the paper's order whatever the order of the arguments: the files are then the same.
-    wanted = tuple(dict.fromkeys(sorted(names or paper.experiments)))
-    paper = replace(paper, experiments=tuple(name for name in wanted if name not in further))
-    processes = jobs or count_cores()
-    progress = UnitProgress("reproduce")
-    summary: dict[str, Any] = {}
     if paper.experiments:
         paper.check()
         summary = run_paper(paper, out, jobs=processes, progress=progress)
+    titles = {}
     for experiment in (experiment for name in wanted for experiment in further.get(name, ())):
-        results = run_experiment(experiment, paper.seed, out, quick=quick, jobs=processes, progress=progress)
+        results = run_experiment(experiment, seed, out, quick=quick, jobs=processes, progress=progress)
         summary[experiment.name] = results
-    return summary
+        titles[experiment.name] = experiment.title
+    if as_json:
+        print_json(summary)
+    else:
+        _print_summary(summary, titles, out)
 
 
-def _list_further() -> dict[str, tuple[Experiment, ...]]:
-    """The experiments that go further than the paper, by name; each writes files of its own name."""
-    from surefoot.experiments import coefficient_errors, long_run
-
-    return {"s5": (coefficient_errors.S5,), "s6": (coefficient_errors.S6,), "s7": (long_run.S7, long_run.S7_PEOPLE)}
-
-
-def _print_summary(summary: dict[str, Any], out: Path) -> None:
+def _print_summary(summary: dict[str, Any], titles: dict[str, str], out: Path) -> None:
     from surefoot.reports.numbers import format_number
     from surefoot.reports.summaries import make_table
 
@@ -279,15 +266,12 @@ def _print_summary(summary: dict[str, Any], out: Path) -> None:
         for line in summary["filters_above_the_robust_form"]:
             console.print(f"A filter wins: {line}", style="dim")
         console.print(f"Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
-    for experiment in (
-        experiment for group in _list_further().values() for experiment in group if experiment.name in summary
-    ):
+    for name, title in titles.items():
         table = make_table("", "data", "result", "limit", text=2)
-        for row in summary[experiment.name]["limits"]:
-            sign = "≤" if row["at_most"] else "≥"
-            limit = "–" if row["limit"] is None else f"{sign} {row['limit']:g}"
+        for row in summary[name]["limits"]:
+            limit = "–" if row["limit"] is None else f"{'≤' if row['at_most'] else '≥'} {row['limit']:g}"
             style = "red" if row["held"] is False else None
             table.add_row(row["measure"], row["data"], format_number(row["value"]), limit, style=style)
-        console.print(experiment.title, highlight=False)
+        console.print(title, highlight=False)
         console.print(table)
-        console.print(f"Table: {out / experiment.name}.md", highlight=False, soft_wrap=True)
+        console.print(f"Table: {out / name}.md", highlight=False, soft_wrap=True)

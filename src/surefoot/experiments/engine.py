@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from surefoot.atomic_files import atomic_write, json_text, write_texts
-from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.learning.methods import Method, method
@@ -138,8 +139,8 @@ def run_experiment(
         limits = [limit.to_dict() for limit in report.limits]
         summary = {"limits": limits, **report.results, "parameters": parameters, "surefoot": __version__}
         page = f"{report.page}\n\n{render_page('limits.md', limits=report.limits)}\n"
-        columns = {column: [row[column] for row in report.rows] for column in report.rows[0]}
-        write_frame(make_frame(columns, "pyarrow"), out / name)
+        with atomic_write(out / f"{name}.parquet") as temporary:
+            parquet.write_table(pa.Table.from_pylist(list(report.rows)), temporary)
         save_svg(report.figure, out / f"{name}.svg", report.description)
         write_texts({out / f"{name}.md": page, out / f"{name}.json": json_text(summary) + "\n"})
     return summary
@@ -158,15 +159,6 @@ def render_page(template: str, **context: Any) -> str:
     )
     environment.filters |= {"fmt": format, "number": format_number, "signed": format_signed}
     return environment.get_template(template).render(**context).rstrip("\n")
-
-
-def write_frame(frame: Any, path: Path) -> None:
-    """Write an Arrow table as Parquet and as CSV."""
-    from pyarrow import csv, parquet
-
-    for ending, write in ((".parquet", parquet.write_table), (".csv", csv.write_csv)):
-        with atomic_write(path.with_name(path.name + ending)) as temporary:
-            write(frame, temporary)
 
 
 def group_rows(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
@@ -188,16 +180,6 @@ def group_rows(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[st
 def standard_error(values: NDArray[Any]) -> float:
     """Of the mean; infinite for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: int = 1) -> list[str]:
-    """Lines of a table; numbers stand to the right of the first `text_columns`.
-
-    >>> markdown_table(["method", "error"], [["accb", "1.2"]])
-    ['| method | error |', '|---|---:|', '| accb | 1.2 |']
-    """
-    rule = "|" + "---|" * text_columns + "---:|" * (len(header) - text_columns)
-    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 # Units of work

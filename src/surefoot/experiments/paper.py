@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError
 from surefoot.experiments.engine import Row, fit_quietly, group_rows, make_method
 from surefoot.inference.intervals import Interval, mean_interval
 from surefoot.policies import coin
@@ -100,13 +100,6 @@ class Settings:
 
     def check(self) -> None:
         """Refuse what cannot be run, before any work starts."""
-        for name in self.experiments:
-            if name not in EXPERIMENTS:
-                raise InputError(
-                    f"there is no experiment '{name}'{did_you_mean(name, EXPERIMENTS)}; choose from {list(EXPERIMENTS)}"
-                )
-        if not self.experiments:
-            raise InputError(f"name at least one experiment of {list(EXPERIMENTS)}")
         for name, least in (("replicates", 2), ("participants", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")

@@ -6,36 +6,21 @@ import json
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from surefoot.atomic_files import atomic_write, write_texts
-from surefoot.experiments.engine import Row, UnitProgress, keep_units, markdown_table, run_units, write_frame
-from surefoot.experiments.paper import (
-    DATA_SETS,
-    ELRAR,
-    FILTER_NAMES,
-    JUDGED,
-    RATIOS,
-    SCENES,
-    STRENGTHS,
-    SWEPT_TAUS,
-    TYPES,
-    Cell,
-    Claim,
-    Results,
-    Scene,
-    Settings,
-    filters_that_win,
-    judge_claims,
-    run_unit,
-)
+from surefoot.experiments import paper
+from surefoot.experiments.engine import UnitProgress, keep_units, render_page, run_units
+from surefoot.experiments.paper import ELRAR, FILTER_NAMES, JUDGED, SCENES, TYPES, Cell, Results, Scene, Settings
 from surefoot.inference.intervals import mean_interval
 from surefoot.reports.figures import BLUE, GREEN, GREY, LEGEND, ORANGE, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render, save_svg
@@ -58,9 +43,6 @@ MEASURES = {
     "precision": "precision",
     "recall": "recall",
 }
-LATEX = str.maketrans(
-    {"%": r"\%", "ψ": r"$\psi$", "ν": r"$\nu$", "τ": r"$\tau$", "±": r"$\pm$", "–": "--", "&": r"\&", "_": r"\_"}
-)
 VERSIONS = ("surefoot", "numpy", "scipy", "array-api-compat", "matplotlib")
 
 
@@ -68,42 +50,30 @@ def run_paper(settings: Settings, out: Path, *, jobs: int, progress: UnitProgres
     """Run the units, write everything, and return the summary; an interrupted run continues."""
     start = time.monotonic()
     with keep_units(out, asdict(settings)) as folder:
-        units = run_units(settings.units(), partial(run_unit, settings=settings), folder, jobs=jobs, progress=progress)
+        work = partial(paper.run_unit, settings=settings)
+        units = run_units(settings.units(), work, folder, jobs=jobs, progress=progress)
         rows = [row for unit in units for row in unit]
-        return _write_results(rows, settings, out, start)
-
-
-def _write_results(rows: list[Row], settings: Settings, out: Path, start: float) -> dict[str, Any]:
-    from pyarrow import Table as ArrowTable
-
-    results = Results(rows)
-    claims = judge_claims(results, settings)
-    write_frame(ArrowTable.from_pylist(rows), out / "runs")
-    tables = list_tables(results, settings)
-    for name, group in tables.items():
-        write_texts({out / f"{name}.md": "\n".join(table.markdown() for table in group)})
-        write_texts({out / f"{name}.tex": "\n".join(table.latex() for table in group)})
-    figure = draw_sweeps(results, settings)
-    if figure is not None:
-        # Without dates in the files two equal runs are equal byte for byte.
-        for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
-            with atomic_write(out / f"figure.{ending}") as temporary:
-                figure.savefig(temporary, format=ending, dpi=150, metadata=metadata)
-        save_svg(
-            figure, out / "figure.svg", "Long-run average reward against the cap, the share and the strength of outliers"
-        )
-    versions = {**{name: version(name) for name in VERSIONS}, "python": platform.python_version()}
-    summary = {
-        "caution": settings.caution,
-        "claims": [claim.to_dict() for claim in claims],
-        "filters_above_the_robust_form": filters_that_win(results, settings),
-        "parameters": asdict(settings),
-        "versions": versions,
-        "elapsed_seconds": round(time.monotonic() - start, 1),
-    }
-    write_texts({out / "report.html": _render_report(results, settings, claims, tables, versions)})
-    # Last: the summary shows that everything else is complete.
-    write_texts({out / "summary.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n"})
+        results = Results(rows)
+        with atomic_write(out / "runs.parquet") as temporary:
+            parquet.write_table(pa.Table.from_pylist(rows), temporary)
+        tables = list_tables(results, settings)
+        write_texts({out / f"{name}.md": render_page("paper.md", tables=group) + "\n" for name, group in tables.items()})
+        figure = draw_sweeps(results, settings)
+        if figure is not None:
+            words = "Long-run average reward against the cap, the share and the strength of outliers"
+            save_svg(figure, out / "figure.svg", words)
+        claims = paper.judge_claims(results, settings)
+        summary = {
+            "caution": settings.caution,
+            "claims": [claim.to_dict() for claim in claims],
+            "filters_above_the_robust_form": paper.filters_that_win(results, settings),
+            "parameters": asdict(settings),
+            "versions": {**{name: version(name) for name in VERSIONS}, "python": platform.python_version()},
+            "elapsed_seconds": round(time.monotonic() - start, 1),
+        }
+        write_texts({out / "report.html": _render_report(results, settings, claims, tables, summary)})
+        # Last: the summary shows that everything else is complete.
+        write_texts({out / "summary.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n"})
     return summary
 
 
@@ -116,33 +86,13 @@ class Entry(NamedTuple):
     text: str
     bold: bool = False
 
-    def latex(self) -> str:
-        plain = self.text.replace("‖ŵ − w*‖", "NORM").translate(LATEX).replace("NORM", r"$\|\hat w-w^*\|$")
-        return rf"\textbf{{{plain}}}" if self.bold else plain
 
-
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A caption, a header and rows; the first column names the row."""
 
     caption: str
     header: list[str]
     rows: list[list[Entry]]
-
-    def markdown(self) -> str:
-        rows = [[f"**{entry.text}**" if entry.bold else entry.text for entry in row] for row in self.rows]
-        return "\n".join([f"**{self.caption}**", "", *markdown_table(self.header, rows)]) + "\n"
-
-    def latex(self) -> str:
-        """A table environment with its caption."""
-        header = " & ".join(Entry(title).latex() for title in self.header)
-        rows = " \\\\\n".join(" & ".join(entry.latex() for entry in row) for row in self.rows)
-        return (
-            f"\\begin{{table}}\n\\centering\n\\caption{{{Entry(self.caption).latex()}}}\n"
-            f"\\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}\n"
-            f"\\hline\n{header} \\\\\n\\hline\n{rows} \\\\\n\\hline\n"
-            "\\end{tabular}\n\\end{table}\n"
-        )
 
 
 class Sweep(NamedTuple):
@@ -155,7 +105,8 @@ class Sweep(NamedTuple):
     scale: float = 1.0
 
     def values(self, scene: Scene) -> tuple[float, ...]:
-        return {"tau": SWEPT_TAUS[scene.data_set], "ratio": RATIOS, "strength": STRENGTHS}[self.parameter]
+        swept = {"tau": paper.SWEPT_TAUS[scene.data_set], "ratio": paper.RATIOS, "strength": paper.STRENGTHS}
+        return swept[self.parameter]
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -214,7 +165,7 @@ def _compare_types(results: Results, settings: Settings) -> list[Table]:
             [Entry(label), *(_format_measure(results.cell("s1", scene, cell, name), name, scene) for name in MEASURES)]
             for label, cell in cells.items()
         ]
-        for policy in reference_policies(DATA_SETS[scene.data_set](participants=1)):
+        for policy in reference_policies(paper.DATA_SETS[scene.data_set](participants=1)):
             values = {name: results.reference(scene, policy, name) for name in MEASURES}
             rows.append([Entry(policy), *(_format_measure(value, name, scene) for name, value in values.items())])
         tables.append(Table(f"S1, {scene}: all measures at {setting}", ["method", *MEASURES.values()], rows))
@@ -320,7 +271,11 @@ def _draw_sweep(axes: Axes, results: Results, settings: Settings, scene: Scene, 
 
 
 def _render_report(
-    results: Results, settings: Settings, claims: list[Claim], tables: dict[str, list[Table]], versions: dict[str, str]
+    results: Results,
+    settings: Settings,
+    claims: list[paper.Claim],
+    tables: dict[str, list[Table]],
+    summary: dict[str, Any],
 ) -> str:
     drawings = []
     for scenes, caption in (
@@ -338,7 +293,7 @@ def _render_report(
                 "treated": results.reference(scene, name, "share_treated").mean(),
                 "regret": results.reference(scene, name, "immediate_regret").mean(),
             }
-            for name in reference_policies(DATA_SETS[scene.data_set](participants=1))
+            for name in reference_policies(paper.DATA_SETS[scene.data_set](participants=1))
         ]
         for scene in JUDGED
     }
@@ -357,6 +312,6 @@ def _render_report(
         tables=tables,
         figures=drawings,
         references=references,
-        filters=filters_that_win(results, settings),
-        versions=versions,
+        filters=summary["filters_above_the_robust_form"],
+        versions=summary["versions"],
     )
