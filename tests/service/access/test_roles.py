@@ -187,6 +187,6 @@ def test_a_dose_limit_does_not_tell_a_coordinator_of_prompts(url):
     register_participant(trial.database, "p0")
     stopped = [answer(trial, "p0", index, timestamp=moment(index))["source"] == "unavailable" for index in range(4)]
     assert stopped == [False, True, True, True]
-    seen = describe_participant(trial, "p0", BEGIN, blind=True).points
-    assert {(one.state, one.reasons, one.outcome_state) for one in seen} == {("available", "", "awaited")}
+    seen = describe_participant(trial, "p0", BEGIN, blind=True)["points"]
+    assert {(one["state"], one["reasons"], one["outcome_state"]) for one in seen} == {("available", "", "awaited")}
     trial.close()

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from surefoot.service.dashboard import trial_pages
-from surefoot.service.dashboard.participant_pages import PAGE, describe_participant, draw_timeline
+from surefoot.service.dashboard.participant_pages import POINTS_SHOWN, describe_participant, draw_timeline
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
@@ -21,9 +21,11 @@ def test_a_participants_page_has_decision_and_arrival_times(browser, monkeypatch
     clock.set(BEGIN + timedelta(hours=3))
     decide(browser.trial, DecisionRequest(**request("p1", 7, timestamp=BEGIN.isoformat())))
     one = describe_participant(browser.trial, "p1", clock.moment)
-    assert [(point.decision_idx, point.delay, point.outcome_state) for point in one.points] == [(7, "3.0 h", "awaited")]
+    assert [(point["decision_idx"], point["delay"], point["outcome_state"]) for point in one["points"]] == [
+        (7, "3.0 h", "awaited")
+    ]
     later = describe_participant(browser.trial, "p1", clock.moment + timedelta(days=3))
-    assert later.points[0].outcome_state == "never came"
+    assert later["points"][0]["outcome_state"] == "never came"
     sign_in(browser, "analyst")
     page = browser.get("/participants/p1").text
     assert "2026-03-02 09:00" in page and "2026-03-02 12:00" in page and "3.0 h" in page
@@ -37,7 +39,7 @@ def test_days_are_counted_by_arrival_or_by_decision_time(browser, monkeypatch, t
     clock.set(BEGIN + timedelta(days=1))
     decide(browser.trial, DecisionRequest(**request("p1", timestamp=BEGIN.isoformat())))
     counts = {
-        by: [day.decisions for day in trial_pages.count_days(browser.trial, clock.moment, 2, by)]
+        by: [day["decisions"] for day in trial_pages.count_days(browser.trial, clock.moment, 2, by)]
         for by in ("received_at", "decided_at")
     }
     assert counts == {"received_at": [0, 1], "decided_at": [1, 0]}
@@ -49,12 +51,12 @@ def test_days_are_counted_by_arrival_or_by_decision_time(browser, monkeypatch, t
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_long_histories_have_pages_and_strangers_none(browser):
-    fill(browser.trial, people=1, points=PAGE + 20)
+    fill(browser.trial, people=1, points=POINTS_SHOWN + 20)
     one = describe_participant(browser.trial, "p0", BEGIN)
-    assert (len(one.points), one.total, one.earlier) == (PAGE, PAGE + 20, 20)
-    rest = describe_participant(browser.trial, "p0", BEGIN, before=one.earlier)
-    assert [point.decision_idx for point in rest.points] == list(range(19, -1, -1)) and rest.earlier is None
-    assert one.states["unavailable"] == (PAGE + 20) / 10
+    assert (len(one["points"]), one["total"], one["earlier"]) == (POINTS_SHOWN, POINTS_SHOWN + 20, 20)
+    rest = describe_participant(browser.trial, "p0", BEGIN, before=one["earlier"])
+    assert [point["decision_idx"] for point in rest["points"]] == list(range(19, -1, -1)) and rest["earlier"] is None
+    assert one["states"]["unavailable"] == (POINTS_SHOWN + 20) / 10
     sign_in(browser, "analyst")
     assert browser.get("/participants/p0?before=20").status_code == 200
     for path in ("/participants/nobody", "/participants/p0?before=x", "/download/keys.csv", "/download/decisions.xls"):
@@ -75,7 +77,7 @@ def test_what_is_downloaded_is_the_export(browser, tmp_path):
 
 def test_the_timeline_puts_points_at_their_time_of_day(study, trial, monkeypatch, tmp_path):
     fill(trial, people=1, points=10)
-    points = describe_participant(trial, "p0", BEGIN).points
+    points = describe_participant(trial, "p0", BEGIN)["points"]
     drawn = str(draw_timeline(points, trial.settings.zone))
     assert drawn.count("<circle") == 10 and moment(0).endswith("08:00:00Z")
     # 08:00 is a third of the way through the day.

@@ -21,28 +21,29 @@ def test_versions_are_compared_on_the_same_states(seeded):
         ).all()
     points = [(row.participant_id, json.loads(row.state)) for row in rows]
     points = [(one, state) for one, state in points if None not in state]
-    assert (drift.points, drift.people, len(drift.versions)) == (len(points), 4, 2)
+    assert (drift["points"], drift["people"], len(drift["versions"])) == (len(points), 4, 2)
     send = {}
-    for shown in drift.versions:
-        version = seeded.policies.get(shown.id)
-        send[shown.id] = np.array(
+    for shown in drift["versions"]:
+        version = seeded.policies.get(shown["id"])
+        send[shown["id"]] = np.array(
             [
                 1 - policy_probabilities(seeded.study, version, one, state)[0] if version.covers(one) else 0.5
                 for one, state in points
             ]
         )
-        assert shown.send == pytest.approx((send[shown.id].mean(), *np.quantile(send[shown.id], (0.1, 0.9))))
-    assert drift.versions[0].moved is None
-    assert drift.versions[1].moved == pytest.approx(np.abs(send[2] - send[1]).mean()) and drift.versions[1].moved > 0
-    assert [one.is_live for one in drift.versions] == [False, True]
+        assert shown["send"] == pytest.approx((send[shown["id"]].mean(), *np.quantile(send[shown["id"]], (0.1, 0.9))))
+    first, second = drift["versions"]
+    assert first["moved"] is None
+    assert second["moved"] == pytest.approx(np.abs(send[2] - send[1]).mean()) and second["moved"] > 0
+    assert (first["live"], second["live"]) == (False, True)
 
 
 def test_typical_states_differ_in_one_variable(seeded):
     drift = policy_pages.find_drift(seeded, clock.now())
-    middle, low, high, *_, other, home = drift.typical
+    middle, low, high, *_, other, home = drift["typical"]
     assert middle.startswith("the middle") and low.startswith("weather −") and high.startswith("weather ")
-    assert (other, home) == ("place other", "place home") and len(drift.typical) == 7
-    found = dict(zip(drift.typical, drift.versions[-1].typical, strict=True))
+    assert (other, home) == ("place other", "place home") and len(drift["typical"]) == 7
+    found = dict(zip(drift["typical"], drift["versions"][-1]["typical"], strict=True))
     assert found[low] < found[middle] < found[high], "sending helps in good weather"
 
 
@@ -57,14 +58,14 @@ def test_what_cannot_be_compared_says_why(seeded_browser):
             "content": "{}",
         }
         insert_recorded(connection, "policy", row)
-    (*_, last) = policy_pages.find_drift(browser.trial, clock.now()).versions
-    assert (last.problem, last.send, last.moved, last.coefficients) == ("cannot be read", None, None, [])
+    (*_, last) = policy_pages.find_drift(browser.trial, clock.now())["versions"]
+    assert tuple(last[name] for name in ("problem", "send", "moved", "coefficients")) == ("cannot be read", None, None, [])
     sign_in(browser, "analyst")
     page = browser.get("/policies/drift").text
     assert "cannot be read" in page and "send: weather" in page and "place home" in page
     assert "policy 1 " in page and "95\N{NO-BREAK SPACE}% interval" in page
     older = policy_pages.find_drift(browser.trial, clock.now(), before=2)
-    assert [one.id for one in older.versions] == [1] and older.earlier is None
+    assert [one["id"] for one in older["versions"]] == [1] and older["earlier"] is None
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

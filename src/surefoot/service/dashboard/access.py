@@ -5,9 +5,8 @@ import csv
 import hashlib
 import hmac
 import io
-import math
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -15,23 +14,15 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
-from starlette.concurrency import run_in_threadpool
 
 from surefoot.reports.render import render
-from surefoot.service.access import (
-    ANONYMOUS,
-    SESSION_SECONDS,
-    Caller,
-    RateLimiter,
-    Session,
-    Sessions,
-    find_caller,
-    record_action,
-)
+from surefoot.service import access
+from surefoot.service.access import ANONYMOUS, Caller, Session, Sessions
+from surefoot.service.api.requests import limit_rate
 from surefoot.service.database import clock
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.database.ledger import insert_new
@@ -60,15 +51,25 @@ PAGES = (
     ("/staff", "Staff", ("admin",)),
 )
 """Path, words and who may see it; the first that a role may see is where it arrives."""
+STAFF = {role for _, _, roles in PAGES for role in roles}
 LOOPBACK = ("127.0.0.1", "::1")
+TOO_OFTEN = "too many requests; wait a moment and try again"
+HEADERS = {
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
 
 
-class ElsewhereError(Exception):
+class RedirectError(Exception):
     """The browser is sent to another page, which is the message."""
 
 
-class SignedOutError(Exception):
-    """Nobody is signed in; the browser is sent to the sign-in page."""
+def render_page(template: str, status: int = 200, **content: Any) -> HTMLResponse:
+    """One of the dashboard's templates, filled; nobody needs to be signed in."""
+    frame = {"study": "", "who": None, "token": "", "clock": None, "status": status}
+    return HTMLResponse(render(f"{template}.html", package="surefoot.service.dashboard", **{**frame, **content}), status)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Viewer:
 
     trial: Trial
     caller: Caller
+    session: Session
     token: str
     query: str
     """What the address says after its question mark."""
@@ -97,19 +99,10 @@ class Viewer:
         """The address of the same page with something changed: a switch, an order, a download."""
         return "?" + urlencode({**dict(parse_qsl(self.query)), **changes})
 
-    def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
-        viewer = {"role": self.caller.role, "prefix": self.caller.prefix, "acts": self.acts, "is_blind": self.is_blind}
-        viewer["pages"] = self.pages
+    def page(self, template: str, **content: Any) -> HTMLResponse:
         settings = self.trial.settings
-        frame = {"study": settings.title, "zone": settings.time_zone, "clock": clock.read_simulated_time()}
-        return HTMLResponse(
-            render_template(template, link=self.link, who=viewer, token=self.token, **frame, **content), status
-        )
-
-
-def render_template(name: str, **content: Any) -> str:
-    """One of the dashboard's templates, filled."""
-    return render(f"{name}.html", package="surefoot.service.dashboard", **content)
+        frame: dict[str, Any] = {"study": settings.title, "zone": settings.time_zone, "clock": clock.read_simulated_time()}
+        return render_page(template, link=self.link, who=self, token=self.token, **frame, **content)
 
 
 class Page(APIRoute):
@@ -119,153 +112,46 @@ class Page(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_page(request: Request) -> Response:
+            study = request.app.state.trial.settings.title
+            response: Response
             try:
                 response = await handle(request)
-            except SignedOutError:
-                response = RedirectResponse("/sign-in", 303)
-            except ElsewhereError as elsewhere:
-                response = RedirectResponse(str(elsewhere), 303)
+            except RedirectError as elsewhere:
+                response = go_to(str(elsewhere))
             except ApiError as error:
-                response = _error_page(request, error.status_code, str(error.detail), error.headers)
+                response = render_page("error", error.status_code, study=study, message=str(error.detail))
+                response.headers.update(error.headers or {})
             except DATABASE_FAULTS as fault:
                 request.state.cause = describe_fault(fault)
                 words = "the database cannot be reached; try again in a moment"
-                response = _error_page(request, 503, words, {"Retry-After": "5"})
+                response = render_page("error", 503, study=study, message=words)
+                response.headers["Retry-After"] = "5"
             except RequestValidationError:
-                response = _error_page(request, 404, "there is no such page", None)
-            response.headers.update(security_headers())
+                response = render_page("error", 404, study=study, message="there is no such page")
+            response.headers.update({"Content-Security-Policy": write_security_policy(), **HEADERS})
             return response
 
         return handle_page
+
+
+@cache
+def write_security_policy() -> str:
+    """No script at all, one known stylesheet, no frame, no form to elsewhere."""
+    style = re.search(r"<style>(.*?)</style>", bytes(render_page("error", message="").body).decode(), re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
 
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 """All pages; the files `*_pages` add theirs to it."""
 
 
-def _error_page(request: Request, status: int, message: str, headers: Any) -> HTMLResponse:
-    study = request.app.state.trial.settings.title
-    page = render_template("error", study=study, who=None, token="", clock=None, message=message, status=status)
-    return HTMLResponse(page, status, dict(headers or {}))
-
-
-@cache
-def security_headers() -> dict[str, str]:
-    """No script at all, one known stylesheet, no frame, no form to elsewhere."""
-    page = render_template("error", study="", who=None, token="", clock=None, message="", status=404)
-    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
-    digest = hashlib.sha256((style[1] if style else "").encode()).digest()
-    policy = (
-        *("default-src 'none'", f"style-src 'sha256-{base64.b64encode(digest).decode()}'", "img-src data:"),
-        *("form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"),
-    )
-    return {
-        "Content-Security-Policy": "; ".join(policy),
-        "X-Frame-Options": "DENY",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    }
-
-
-def sessions_of(request: Request) -> Sessions:
-    """The sessions of this trial."""
-    return Sessions(request.app.state.trial.secret)
-
-
-def set_session(request: Request, response: Response, name: str, session: Session) -> None:
-    """Only for this host, never for scripts, never sent along from another site, over TLS only where there is TLS."""
-    # Anyone can send this header, but it only ever makes their own cookie stricter.
-    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
-    response.set_cookie(
-        name, session.text, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure, path="/"
-    )
-
-
-async def find_viewer(request: Request) -> Viewer:
-    """Who is signed in: everybody but apps, for as long as their key is good."""
-    session = sessions_of(request).read(request.cookies.get(COOKIE, ""))
-    if session is None or session.prefix == ANONYMOUS:
-        raise SignedOutError
-    trial: Trial = request.app.state.trial
-    digest = session.digest
-    caller = await run_in_threadpool(_find_key_holder, trial, session.prefix, digest)
-    if caller is None:
-        raise SignedOutError
-    limit_rate(request.app.state.rate_limiter, caller.prefix)
-    return Viewer(trial, caller, sessions_of(request).form_token(session), request.url.query)
-
-
-def record_visit(trial: Trial, by: str, action: str) -> None:
-    """Put an action on the trail that writes nothing else."""
-    with trial.database.transaction() as connection:
-        record_action(connection, by, action)
-
-
-def end_session(trial: Trial, digest: bytes) -> None:
-    """Sign a session out for good: its cookie is worth nothing from now on, wherever it is."""
-    row = {"digest": digest, "ended_at": clock.now()}
-    with trial.database.transaction() as connection:
-        connection.execute(insert_new(connection, ended_sessions), row)
-
-
-def _find_key_holder(trial: Trial, prefix: str, digest: bytes) -> Caller | None:
-    ended = sa.exists().where(ended_sessions.c.digest == digest)
-    good = sa.select(keys.c.role, keys.c.expires_at).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None), ~ended)
-    with trial.database.autocommit() as connection:
-        row = connection.execute(good).first()
-    caller = None if row is None else Caller(prefix, row.role, row.expires_at)
-    return caller if caller is not None and may_sign_in(caller) and not caller.is_expired else None
-
-
-def may_sign_in(caller: Caller) -> bool:
-    """Whether there is a page for this role."""
-    return any(caller.role in roles for _, _, roles in PAGES)
-
-
-def require_role(roles: tuple[str, ...]) -> Callable[[Request], Coroutine[Any, Any, Viewer]]:
-    """A dependency that lets these roles in; others are sent to where they belong, or told."""
-
-    async def find(request: Request) -> Viewer:
-        viewer = await find_viewer(request)
-        if viewer.caller.role in roles:
-            return viewer
-        if request.url.path == "/":
-            raise ElsewhereError(viewer.pages[0][0])
-        raise ApiError(403, "forbidden", f"this page is not for the role {viewer.caller.role}; ask an admin what you need")
-
-    return find
-
-
-async def find_acting_admin(request: Request) -> Viewer:
-    """An admin who sent one of our forms."""
-    viewer = await find_viewer(request)
-    check_token(viewer.token, await read_form(request))
-    if not viewer.caller.may("admin"):
-        raise ApiError(
-            403, "forbidden", "this needs a key with the role admin; you are signed in with one that may only read"
-        )
-    return viewer
-
-
-def limit_rate(limiter: RateLimiter, name: str) -> None:
-    """429 for who must wait."""
-    wait = limiter.seconds_to_wait(name)
-    if wait > 0:
-        headers = {"Retry-After": str(math.ceil(wait))}
-        raise ApiError(429, "too_many_requests", "too many requests; wait a moment and try again", headers=headers)
-
-
-def find_address(request: Request) -> str:
-    """Where a request comes from: what a proxy on this machine says, and nobody else."""
-    peer = request.client.host if request.client else "-"
-    return request.headers.get("x-real-ip", peer)[:64] if peer in LOOPBACK else peer
-
-
-def check_token(expected: str, fields: dict[str, str]) -> None:
-    """Refuse a form that this server did not make for this session."""
-    if not hmac.compare_digest(expected.encode(), fields.get("token", "").encode("utf-8", "surrogateescape")):
-        raise ApiError(403, "stale_form", "this form is too old or not ours; go back, load the page again and repeat it")
+def go_to(path: str) -> RedirectResponse:
+    """Send the browser to a page after a form."""
+    return RedirectResponse(path, 303)
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -279,28 +165,7 @@ async def read_form(request: Request) -> dict[str, str]:
         raise ApiError(400, "bad_request", "the form cannot be read") from error
 
 
-Reader = Annotated[Viewer, Depends(require_role(READERS))]
-TeamMember = Annotated[Viewer, Depends(require_role(TEAM))]
-BoardMember = Annotated[Viewer, Depends(require_role(BOARD))]
-Admin = Annotated[Viewer, Depends(require_role(("admin",)))]
-Actor = Annotated[Viewer, Depends(find_acting_admin)]
 Fields = Annotated[dict[str, str], Depends(read_form)]
-Id = Annotated[int, Path(ge=1, lt=2**31)]
-Change = Literal["pause", "resume"]
-Before = Annotated[int | None, Query(ge=0, lt=2**31)]
-Search = Annotated[str, Query(max_length=64)]
-ParticipantId = Annotated[str, Query(max_length=64)]
-By = Literal["arrived", "decided"]
-"""Whether a day counts what arrived in it, or the decision points of that day, whenever they arrived."""
-MOMENTS = {"arrived": "received_at", "decided": "decided_at"}
-"""The column of a decision that `By` names."""
-Download = Literal["", "csv"]
-"""Every page with a table can be had as a file: the same address with `download=csv`."""
-
-
-def go_to(path: str) -> RedirectResponse:
-    """Send the browser to a page after a form."""
-    return RedirectResponse(path, 303)
 
 
 def read_reason(fields: dict[str, str]) -> str:
@@ -311,19 +176,95 @@ def read_reason(fields: dict[str, str]) -> str:
     return reason
 
 
-def send_csv(viewer: Viewer, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Response:
-    """A table as a file; nothing where a cell is None."""
+def check_token(expected: str, fields: dict[str, str]) -> None:
+    """Refuse a form that this server did not make for this session."""
+    if not hmac.compare_digest(expected.encode(), fields.get("token", "").encode("utf-8", "surrogateescape")):
+        raise ApiError(403, "stale_form", "this form is too old or not ours; go back, load the page again and repeat it")
+
+
+def find_viewer(request: Request) -> Viewer:
+    """Who is signed in: everybody but apps, for as long as their key is good."""
+    trial: Trial = request.app.state.trial
+    sessions = Sessions(trial.secret)
+    session = sessions.read(request.cookies.get(COOKIE, ""))
+    if session is None or session.prefix == ANONYMOUS:
+        raise RedirectError("/sign-in")
+    is_over = sa.exists().where(ended_sessions.c.digest == session.digest)
+    good = sa.select(keys.c.role, keys.c.expires_at).where(keys.c.prefix == session.prefix, keys.c.revoked_at.is_(None))
+    with trial.database.autocommit() as connection:
+        row = connection.execute(good.where(~is_over)).first()
+    caller = None if row is None else Caller(session.prefix, row.role, row.expires_at)
+    if caller is None or caller.role not in STAFF or caller.is_expired:
+        raise RedirectError("/sign-in")
+    limit_rate(request.app.state.rate_limiter, caller.prefix, TOO_OFTEN)
+    return Viewer(trial, caller, session, sessions.form_token(session), request.url.query)
+
+
+SignedIn = Annotated[Viewer, Depends(find_viewer)]
+
+
+def require_role(*roles: str) -> Any:
+    """A dependency that lets these roles in; others are sent to where they belong, or told."""
+
+    async def check_role(request: Request, viewer: SignedIn) -> Viewer:
+        role = viewer.caller.role
+        if role in roles:
+            return viewer
+        if request.url.path == "/":
+            raise RedirectError(viewer.pages[0][0])
+        raise ApiError(403, "forbidden", f"this page is not for the role {role}; ask an admin what you need")
+
+    return Depends(check_role)
+
+
+async def find_sender(viewer: SignedIn, fields: Fields) -> Viewer:
+    """Who sent one of our forms."""
+    check_token(viewer.token, fields)
+    return viewer
+
+
+Sender = Annotated[Viewer, Depends(find_sender)]
+
+
+async def find_acting_admin(viewer: Sender) -> Viewer:
+    """An admin who sent one of our forms."""
+    if not viewer.acts:
+        words = "this needs a key with the role admin; you are signed in with one that may only read"
+        raise ApiError(403, "forbidden", words)
+    return viewer
+
+
+Reader = Annotated[Viewer, require_role(*READERS)]
+TeamMember = Annotated[Viewer, require_role(*TEAM)]
+BoardMember = Annotated[Viewer, require_role(*BOARD)]
+Admin = Annotated[Viewer, require_role("admin")]
+Actor = Annotated[Viewer, Depends(find_acting_admin)]
+Before = Annotated[int | None, Query(ge=0, lt=2**31)]
+ShortText = Annotated[str, Query(max_length=64)]
+By = Literal["arrived", "decided"]
+"""Whether a day counts what arrived in it, or the decision points of that day, whenever they arrived."""
+MOMENTS = {"arrived": "received_at", "decided": "decided_at"}
+"""The column of a decision that `By` names."""
+Download = Literal["", "csv"]
+"""Every page with a table can be had as a file: the same address with `download=csv`."""
+
+
+def send_csv(viewer: Viewer, name: str, columns: Sequence[str], rows: Iterable[Any]) -> Response:
+    """A table as a file, of rows or of mappings that hold the columns; nothing where a cell is None."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    listed = [[format_cell(cell) for cell in row] for row in rows]
-    writer.writerows(listed)
+    count = 0
+    for row in rows:
+        cells = [row[column] for column in columns] if isinstance(row, Mapping) else row
+        writer.writerow([format_cell(cell) for cell in cells])
+        count += 1
     content = text.getvalue().encode()
     digest = hashlib.sha256(content).hexdigest()
     with viewer.trial.database.transaction() as connection:
-        detail = f"{len(listed)} rows, SHA-256 {digest}"
-        record_action(connection, viewer.caller.name, "exported", f"{name}.csv (page)", detail)
-    headers = {"X-Row-Count": str(len(listed)), "X-Content-SHA256": digest}
+        detail = f"{count} rows, SHA-256 {digest}"
+        access.record_action(connection, viewer.caller.name, "exported", f"{name}.csv (page)", detail)
+    headers = {"X-Row-Count": str(count), "X-Content-SHA256": digest}
     headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return Response(content, media_type=FORMATS["csv"], headers=headers)
 
@@ -339,42 +280,60 @@ def format_cell(cell: Any) -> Any:
     return re.sub(FORMULA, r"'\1", cell) if isinstance(cell, str) else cell
 
 
+def set_session(request: Request, response: Response, name: str, session: Session) -> None:
+    """Only for this host, never for scripts, never sent along from another site, over TLS only where there is TLS."""
+    # Anyone can send this header, but it only ever makes their own cookie stricter.
+    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    age = access.SESSION_SECONDS
+    response.set_cookie(name, session.text, max_age=age, httponly=True, samesite="strict", secure=secure, path="/")
+
+
+def find_address(request: Request) -> str:
+    """Where a request comes from: what a proxy on this machine says, and nobody else."""
+    peer = request.client.host if request.client else "-"
+    return request.headers.get("x-real-ip", peer)[:64] if peer in LOOPBACK else peer
+
+
+async def limit_sign_ins(request: Request) -> None:
+    """429 for an address that tries too often, with right or wrong keys."""
+    limit_rate(request.app.state.sign_in_limiter, find_address(request), TOO_OFTEN)
+
+
 @router.get("/sign-in")
-async def sign_in_page(request: Request) -> Response:
+def show_sign_in(request: Request) -> Response:
     """Ask for a key, unless somebody is signed in."""
     try:
-        await find_viewer(request)
-    except SignedOutError:
-        return _ask_for_key(request, sessions_of(request).new(), "")
+        find_viewer(request)
+    except RedirectError:
+        return _ask_for_key(request, Sessions(request.app.state.trial.secret).new(), "")
     return go_to("/")
 
 
 def _ask_for_key(request: Request, session: Session, message: str, status: int = 200) -> Response:
-    token = sessions_of(request).form_token(session)
-    study = request.app.state.trial.settings.title
-    page = render_template("sign_in", study=study, who=None, clock=None, token=token, message=message)
-    response = HTMLResponse(page, status)
+    trial: Trial = request.app.state.trial
+    token = Sessions(trial.secret).form_token(session)
+    response = render_page("sign_in", status, study=trial.settings.title, token=token, message=message)
     set_session(request, response, SIGN_IN_COOKIE, session)
     return response
 
 
-@router.post("/sign-in")
-async def sign_in(request: Request, fields: Fields) -> Response:
+@router.post("/sign-in", dependencies=[Depends(limit_sign_ins)])
+def sign_in(request: Request, fields: Fields) -> Response:
     """Exchange a key for a session."""
-    limit_rate(request.app.state.sign_in_limiter, find_address(request))
-    sessions = sessions_of(request)
+    trial: Trial = request.app.state.trial
+    sessions = Sessions(trial.secret)
     session = sessions.read(request.cookies.get(SIGN_IN_COOKIE, ""))
     if session is None:
         return _ask_for_key(request, sessions.new(), "The page was open for too long. Please try again.", 403)
     check_token(sessions.form_token(session), fields)
-    trial = request.app.state.trial
-    caller = await run_in_threadpool(find_caller, trial.database, fields.get("key", "").strip())
-    if caller is None or not may_sign_in(caller):
+    caller = access.find_caller(trial.database, fields.get("key", "").strip())
+    if caller is None or caller.role not in STAFF:
         message = "This is not a valid key of somebody of the team."
         return _ask_for_key(request, session, message, 401 if caller is None else 403)
     if caller.is_expired:
         return _ask_for_key(request, session, f"This key expired on {caller.expires_at:%Y-%m-%d}. Ask for a new one.", 401)
-    await run_in_threadpool(record_visit, trial, caller.name, "signed in")
+    with trial.database.transaction() as connection:
+        access.record_action(connection, caller.name, "signed in")
     response = go_to("/")
     response.delete_cookie(SIGN_IN_COOKIE, path="/")
     set_session(request, response, COOKIE, sessions.new(caller.prefix))
@@ -382,15 +341,12 @@ async def sign_in(request: Request, fields: Fields) -> Response:
 
 
 @router.post("/sign-out")
-async def sign_out(request: Request, fields: Fields) -> Response:
-    """End the session, in this browser and on the server."""
-    viewer = await find_viewer(request)
-    check_token(viewer.token, fields)
-    sessions = sessions_of(request)
-    session = sessions.read(request.cookies[COOKIE])
-    if session is not None:
-        await run_in_threadpool(end_session, viewer.trial, session.digest)
-        await run_in_threadpool(record_visit, viewer.trial, viewer.caller.name, "signed out")
+def sign_out(viewer: Sender) -> Response:
+    """End the session, in this browser and on the server: its cookie is worth nothing from now on, wherever it is."""
+    row = {"digest": viewer.session.digest, "ended_at": clock.now()}
+    with viewer.trial.database.transaction() as connection:
+        connection.execute(insert_new(connection, ended_sessions), row)
+        access.record_action(connection, viewer.caller.name, "signed out")
     response = go_to("/sign-in")
     response.delete_cookie(COOKIE, path="/")
     return response

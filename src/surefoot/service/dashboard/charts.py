@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -16,8 +17,12 @@ ROW = 44
 TICKS = 4
 BAR = Markup('<rect class="{}" x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}"><title>{}</title></rect>')
 BAND = Markup('<rect class="band" x="0" y="{:.1f}" width="100%" height="{:.1f}"/>')
+LINE = Markup('<line class="{}" x1="{:.2f}%" y1="{:.1f}" x2="{:.2f}%" y2="{:.1f}"/>')
 POINT = Markup('<circle class="{}" cx="{:.2f}%" cy="{:.1f}" r="{}"><title>{}</title></circle>')
 SVG = Markup('<svg class="chart" role="img" aria-label="{}" width="100%" height="{:.0f}">{}</svg>')
+TEXT = Markup('<text class="{}" x="{}" y="{:.1f}" text-anchor="{}">{}</text>')
+Estimate = tuple[float, float | None, float | None]
+"""A value, and the ends of its interval where one is known."""
 
 
 def make_svg(shapes: Sequence[Markup], height: float, description: str) -> Markup:
@@ -25,29 +30,22 @@ def make_svg(shapes: Sequence[Markup], height: float, description: str) -> Marku
     return SVG.format(description, height, Markup("").join(shapes))
 
 
-def draw_line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    """A line; `kind` names classes of the stylesheet."""
-    return Markup('<line class="{}" x1="{:.2f}%" y1="{:.1f}" x2="{:.2f}%" y2="{:.1f}"/>').format(kind, x1, y1, x2, y2)
+def write_share(value: float) -> str:
+    """A share in per cent.
+
+    >>> write_share(0.256)
+    '26 %'
+    """
+    return f"{100 * value:.0f} %"
 
 
-def draw_text(x: str, y: float, anchor: str, words: str, kind: str = "") -> Markup:
-    """Words at a position."""
-    return Markup('<text class="{}" x="{}" y="{:.1f}" text-anchor="{}">{}</text>').format(kind, x, y, anchor, words)
+def format_change(value: float) -> str:
+    """A number with a sign that looks like one.
 
-
-def _label_positions(labels: Sequence[str]) -> list[Markup]:
-    """A label at every few positions and at the last; a span is labelled by its beginning."""
-    last = len(labels) - 1
-    step = max(1, round(len(labels) / 5))
-    return [
-        draw_text(f"{_centre(position, len(labels)):.2f}%", HEIGHT + 18, "middle", label.partition(" to ")[0])
-        for position, label in enumerate(labels)
-        if (last - position) % step == 0
-    ]
-
-
-def _centre(position: int, number: int) -> float:
-    return 100 * (position + 0.5) / number
+    >>> format_change(-0.1234), format_change(12.3456), format_change(0.0)
+    ('−0.123', '+12.3', '0')
+    """
+    return "0" if value == 0 else f"{value:+.3g}".replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,12 @@ class Scale:
         """A scale with round steps that holds all values.
 
         >>> around = Scale.around([-0.31, 0.0, 1.2], str)
-        >>> around.low, around.high
-        (-0.5, 1.5)
+        >>> around.low, around.high, [Scale.around([0, number], str).high for number in (7, 13, 41, 250)]
+        (-0.5, 1.5, [8.0, 20.0, 80.0, 400.0])
         """
         low, high = min(values), max(values)
         size = 10.0 ** math.floor(math.log10(max(high - low, 1e-9) / TICKS))
-        steps = (factor * size for factor in (1, 2, 2.5, 5, 10, 20))
+        steps = (factor * size for factor in (1, 2, 5, 10, 20))
         step, first = next(
             (step, first) for step in steps if (first := step * math.floor(low / step)) + TICKS * step >= high
         )
@@ -78,164 +76,109 @@ class Scale:
         """How far down a value is drawn."""
         return HEIGHT * (1 - (value - self.low) / (self.high - self.low))
 
-    def draw_grid(self) -> list[Markup]:
-        """Lines and labels of the axis."""
-        shapes = []
-        for tick in range(TICKS + 1):
-            value = self.low + (self.high - self.low) * tick / TICKS
-            y = self.place(value)
-            shapes += [draw_line(0, y, 100, y, "grid"), draw_text("-8", y + 4, "end", self.write(value))]
-        return shapes
-
-
-def write_share(value: float) -> str:
-    """A share in per cent.
-
-    >>> write_share(0.256)
-    '26 %'
-    """
-    return f"{100 * value:.0f} %"
+    def frame(self, shapes: Sequence[Markup], labels: Sequence[str], words: str, marks: Sequence[Markup] = ()) -> Markup:
+        """A chart with this axis over the marks, below the shapes; with a label at every few positions and at the last."""
+        values = [self.low + (self.high - self.low) * tick / TICKS for tick in range(TICKS + 1)]
+        grid = [LINE.format("grid", 0, self.place(value), 100, self.place(value)) for value in values]
+        axis = [TEXT.format("", "-8", self.place(value) + 4, "end", self.write(value)) for value in values]
+        step = max(1, round(len(labels) / 5))
+        positions = range((len(labels) - 1) % step, len(labels), step)
+        # A span is labelled by its beginning.
+        starts = [(f"{_centre(position, labels):.2f}%", labels[position].partition(" to ")[0]) for position in positions]
+        below = [TEXT.format("", x, HEIGHT + 18, "middle", start) for x, start in starts]
+        return make_svg([*marks, *grid, *axis, *shapes, *below], HEIGHT, words)
 
 
 SHARE = Scale(0.0, 1.0, write_share)
 
 
-def draw_stacks(labels: Sequence[str], stacks: Sequence[Mapping[str, int]], names: Sequence[str], words: str) -> Markup:
+def _centre(position: int, labels: Sequence[str]) -> float:
+    return 100 * (position + 0.5) / len(labels)
+
+
+def draw_stacks(labels: Sequence[str], stacks: Sequence[Mapping[str, Any]], names: Sequence[str], words: str) -> Markup:
     """Stacked bars of counts, each part with its count in words; the names are classes of the stylesheet."""
-    scale = Scale(0, _round_up(max((sum(stack.values()) for stack in stacks), default=0)), "{:,.0f}".format)
-    shapes = scale.draw_grid()
+    scale = Scale.around([0, 4, *(sum(stack[name] for name in names) for stack in stacks)], "{:,.0f}".format)
+    shapes = []
     width = 72 / len(stacks)
-    for position, (label, stack) in enumerate(zip(labels, stacks, strict=True)):
-        left = _centre(position, len(stacks)) - width / 2
+    for position, stack in enumerate(stacks):
         total = 0
         for name in names:
-            number = stack.get(name, 0)
+            number = stack[name]
             total += number
             if number:
-                height = HEIGHT * number / scale.high
-                shapes.append(BAR.format(name, left, scale.place(total), width, height, f"{label}: {number:,} {name}"))
-    return make_svg(shapes + _label_positions(labels), HEIGHT, words)
+                corner = (_centre(position, labels) - width / 2, scale.place(total))
+                size = (width, HEIGHT * number / scale.high)
+                shapes.append(BAR.format(name, *corner, *size, f"{labels[position]}: {number:,} {name}"))
+    return scale.frame(shapes, labels, words)
 
 
-def _round_up(number: int) -> int:
-    """A round number that four steps divide: 4, 8, 20, 40, 80, 200 …
+def draw_lines(
+    labels: Sequence[str],
+    lines: Mapping[str, Sequence[Estimate | None]],
+    words: str,
+    scale: Scale = SHARE,
+    marks: Sequence[Markup] = (),
+    interval: str = "95 % interval",
+) -> Markup:
+    """Lines by name over days or versions, each point with its value and interval in words; None where there is none.
 
-    >>> [_round_up(number) for number in (0, 3, 7, 13, 41, 250)]
-    [4, 4, 8, 20, 80, 400]
+    Several lines have their names as classes of the stylesheet.
     """
-    size = 1
-    while True:
-        for factor in (4, 8, 20):
-            if number <= factor * size:
-                return factor * size
-        size *= 10
-
-
-@dataclass(frozen=True)
-class Series:
-    """Values over days or versions; None where there is none, an interval where one is known."""
-
-    name: str
-    values: Sequence[tuple[float, float | None, float | None] | None]
-    colour: str = ""
-    """A class of the stylesheet."""
-    interval: str = "95 % interval"
-    """What the ends are."""
-
-    def draw(self, labels: Sequence[str], scale: Scale, *, named: bool) -> list[Markup]:
-        """The points, joined by lines where neighbours are known."""
-        shapes: list[Markup] = []
+    shapes = []
+    for name, estimates in lines.items():
+        colour = name if len(lines) > 1 else ""
         previous: tuple[float, float] | None = None
-        for position, estimate in enumerate(self.values):
+        for position, estimate in enumerate(estimates):
             if estimate is None:
                 previous = None
                 continue
             value, low, high = estimate
-            x = _centre(position, len(labels))
+            x = _centre(position, labels)
             y = scale.place(value)
-            words = f"{labels[position]}: {self.name + ' ' if named else ''}{scale.write(value)}"
+            title = f"{labels[position]}: {colour}{' ' if colour else ''}{scale.write(value)}"
             if low is not None and high is not None:
-                shapes.append(draw_line(x, scale.place(low), x, scale.place(high), f"interval {self.colour}"))
-                words += f" ({self.interval} {scale.write(low)} to {scale.write(high)})"
+                shapes.append(LINE.format(f"interval {colour}", x, scale.place(low), x, scale.place(high)))
+                title += f" ({interval} {scale.write(low)} to {scale.write(high)})"
             if previous is not None:
-                shapes.append(draw_line(*previous, x, y, f"trend {self.colour}"))
-            shapes.append(POINT.format(f"point {self.colour}", x, y, 4, words))
+                shapes.append(LINE.format(f"trend {colour}", *previous, x, y))
+            shapes.append(POINT.format(f"point {colour}", x, y, 4, title))
             previous = (x, y)
-        return shapes
+    return scale.frame(shapes, labels, words, marks)
 
 
-def draw_series(
-    labels: Sequence[str], series: Sequence[Series], scale: Scale, words: str, marks: Sequence[Markup] = ()
-) -> Markup:
-    """Lines over days or versions on one scale, each point with its value and interval in words; `marks` lie below."""
-    shapes = [*marks, *scale.draw_grid()]
-    for line in series:
-        shapes += line.draw(labels, scale, named=len(series) > 1)
-    return make_svg(shapes + _label_positions(labels), HEIGHT, words)
+def draw_limits(limits: tuple[float, float]) -> list[Markup]:
+    """The band between two shares, with dashed edges."""
+    low, high = (SHARE.place(limit) for limit in limits)
+    return [BAND.format(high, low - high), *(LINE.format("limit", 0, y, 100, y) for y in (low, high))]
 
 
-def draw_limits(limits: tuple[float, float], scale: Scale = SHARE) -> list[Markup]:
-    """The band between two values, with dashed edges."""
-    low, high = (scale.place(limit) for limit in limits)
-    return [BAND.format(high, low - high), *(draw_line(0, y, 100, y, "limit") for y in (low, high))]
+def describe_coefficient(row: Mapping[str, Any]) -> str:
+    """A coefficient with its interval, where one is known."""
+    number = format_change(row["value"])
+    return number if row["low"] is None else f"{number} ({format_change(row['low'])} to {format_change(row['high'])})"
 
 
-@dataclass(frozen=True)
-class ShownCoefficient:
-    """A coefficient as it is shown; without ends where no interval is known."""
-
-    action: str
-    feature: str
-    value: float
-    low: float | None
-    high: float | None
-    note: str = ""
-
-    @property
-    def label(self) -> str:
-        return f"{self.action}: {self.feature}"
-
-    @property
-    def number(self) -> str:
-        return format_change(self.value)
-
-    @property
-    def words(self) -> str:
-        return self.number if self.low is None else f"{self.number} ({self.interval})"
-
-    @property
-    def interval(self) -> str:
-        return "–" if self.low is None or self.high is None else f"{format_change(self.low)} to {format_change(self.high)}"
-
-
-def format_change(value: float) -> str:
-    """A number with a sign that looks like one.
-
-    >>> format_change(-0.1234), format_change(12.3456), format_change(0.0)
-    ('−0.123', '+12.3', '0')
-    """
-    return "0" if value == 0 else f"{value:+.3g}".replace("-", "−")
-
-
-def draw_coefficients(rows: Sequence[ShownCoefficient]) -> Markup:
+def draw_coefficients(rows: Sequence[Mapping[str, Any]]) -> Markup:
     """Each coefficient as a point on one scale around zero, its interval as a line."""
-    ends = [abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    ends = [abs(row[name]) for row in rows for name in ("value", "low", "high") if row[name] is not None]
     reach = 1.08 * max(ends, default=1.0) or 1.0
 
     def place(value: float) -> float:
         return 50 * (1 + value / reach)
 
     height = ROW * len(rows)
-    shapes = [draw_line(50, 0, 50, height, "zero")]
+    shapes = [LINE.format("zero", 50, 0, 50, height)]
     for number, row in enumerate(rows):
         y = ROW * number
-        shapes.append(draw_text("0", y + 14, "start", row.label))
+        label = f"{row['action']}: {row['feature']}"
+        shapes.append(TEXT.format("", "0", y + 14, "start", label))
         # A phone has no room next to long names; the table has the numbers too.
-        shapes.append(draw_text("100%", y + 14, "end", row.words, "spare"))
-        if row.low is not None and row.high is not None:
-            shapes.append(draw_line(place(row.low), y + 28, place(row.high), y + 28, "interval"))
-        shapes.append(POINT.format("point ", place(row.value), y + 28, 4, row.label))
+        shapes.append(TEXT.format("spare", "100%", y + 14, "end", describe_coefficient(row)))
+        if row["low"] is not None:
+            shapes.append(LINE.format("interval", place(row["low"]), y + 28, place(row["high"]), y + 28))
+        shapes.append(POINT.format("point ", place(row["value"]), y + 28, 4, label))
     for share, anchor, value in ((0, "start", -reach), (50, "middle", 0.0), (100, "end", reach)):
-        shapes.append(draw_text(f"{share}%", height + 16, anchor, format_change(value)))
-    listing = "; ".join(f"{row.label} {row.words}" for row in rows)
+        shapes.append(TEXT.format("", f"{share}%", height + 16, anchor, format_change(value)))
+    listing = "; ".join(f"{row['action']}: {row['feature']} {describe_coefficient(row)}" for row in rows)
     return make_svg(shapes, height, f"Coefficients in logits with 95 % intervals: {listing}.")

@@ -1,18 +1,15 @@
 """Pages about the whole trial: overview, alerts, safety, staff and updates."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import Query, Response
-from markupsafe import Markup
 
 from surefoot.service import access, messages
-from surefoot.service.access import list_actions
-from surefoot.service.api.routes import export_file
-from surefoot.service.dashboard import policy_pages
+from surefoot.service.api.routes import Id, export_file
 from surefoot.service.dashboard.access import (
     MOMENTS,
     Actor,
@@ -21,102 +18,78 @@ from surefoot.service.dashboard.access import (
     BoardMember,
     By,
     Download,
-    Id,
     Reader,
     Viewer,
     go_to,
     router,
     send_csv,
 )
-from surefoot.service.dashboard.charts import SHARE, Series, draw_limits, draw_series, draw_stacks, write_share
-from surefoot.service.dashboard.participation import (
+from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
+from surefoot.service.dashboard.participant_pages import (
+    WITH_OUTCOMES,
     find_days,
-    find_last_closed,
-    join_outcomes,
+    label_outcome,
     list_participants,
     place_in_days,
 )
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
-from surefoot.service.messages import make_channels
 from surefoot.service.trial.alerts import close_alert, count_safety, count_warnings
 from surefoot.service.trial.api_models import ApiError
-from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import schedule, updates
 
 SOURCES = ("policy", "warm-up", "fallback", "unavailable")
 DAYS = 14
+DAY_COLUMNS = ("date", *SOURCES, "decisions", "available", "sent", "send rate", "low", "high")
+OUTCOME_STATES = ("known", "reported missing", "awaited", "never came", "erased")
+UPDATES_SHOWN = 60
+REMOVED_SHOWN = 100
+Month = Annotated[str, Query(pattern=r"^(20\d\d-(0[1-9]|1[0-2]))?$")]
 
 
-@dataclass(frozen=True)
-class Day:
-    """The decisions of one day of the study's time zone."""
+def make_day(day: date, sources: dict[str, int], sent: int) -> dict[str, Any]:
+    """A day of the study's time zone, by `DAY_COLUMNS`.
 
-    date: date
-    sources: dict[str, int] = field(default_factory=dict)
-    sent: int = 0
+    The send rate is the share of available decision points with anything sent, with its 95 % interval (Wilson).
+    """
+    from scipy.stats import binomtest
 
-    @property
-    def decisions(self) -> int:
-        return sum(self.sources.values())
-
-    @property
-    def available(self) -> int:
-        return self.decisions - self.sources.get("unavailable", 0)
-
-    @property
-    def send_rate(self) -> tuple[float, float, float] | None:
-        """The share of available decision points with anything sent, and its 95 % interval (Wilson)."""
-        from scipy.stats import binomtest
-
-        if not self.available:
-            return None
-        interval = binomtest(self.sent, self.available).proportion_ci(method="wilson")
-        return self.sent / self.available, float(interval.low), float(interval.high)
+    counts = {source: sources.get(source, 0) for source in SOURCES}
+    decided = sum(counts.values())
+    available = decided - counts["unavailable"]
+    rate: tuple[float | None, float | None, float | None] = (None, None, None)
+    if available:
+        interval = binomtest(sent, available).proportion_ci(method="wilson")
+        rate = (sent / available, float(interval.low), float(interval.high))
+    return dict(zip(DAY_COLUMNS, (day, *counts.values(), decided, available, sent, *rate), strict=True))
 
 
-def list_day_cells(day: Day) -> list[Any]:
-    """A day as a row of a table: date, sources, sums, and the send rate with its interval."""
-    rate = day.send_rate or (None, None, None)
-    return [day.date, *(day.sources.get(source, 0) for source in SOURCES), day.decisions, day.available, day.sent, *rate]
-
-
-def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "received_at") -> list[Day]:
+def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "received_at") -> list[dict[str, Any]]:
     """The last days, today last; by arrival, or by the decision points' own time (`decided_at`)."""
     moment = decisions.c[by]
     days, edges = find_days(trial, at, number)
-    sent = sa.func.sum(sa.case((decisions.c.action > 0, 1), else_=0))
+    sent = sa.func.count().filter(decisions.c.action > 0)
     columns = (place_in_days(moment, edges), decisions.c.source, sa.func.count().label("number"), sent.label("sent"))
     counted = sa.select(*columns).where(moment >= edges[0], moment < edges[-1])
     with trial.database.snapshot() as connection:
         rows = connection.execute(counted.group_by("day", decisions.c.source)).all()
-    rows_by_day = [[row for row in rows if row.day == position] for position in range(number)]
-    return [
-        Day(day, {row.source: row.number for row in day_rows}, sum(row.sent for row in day_rows))
-        for day, day_rows in zip(days, rows_by_day, strict=True)
-    ]
+    listed = []
+    for position, day in enumerate(days):
+        of_day = [row for row in rows if row.day == position]
+        listed.append(make_day(day, {row.source: row.number for row in of_day}, sum(row.sent for row in of_day)))
+    return listed
 
 
 def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
     """Of all available decision points: outcome known, known to be missing, still awaited, never came, erased."""
-    closed = decisions.c.decided_at <= find_last_closed(trial, at)
-    state = sa.case(
-        (decisions.c.salt.is_(None), "erased"),
-        (CURRENT.c.proximal_outcome.is_not(None), "known"),
-        (CURRENT.c.id.is_not(None), "reported missing"),
-        (closed, "never came"),
-        else_="awaited",
-    ).label("state")
-    counted = join_outcomes(sa.select(state, sa.func.count().label("number"))).group_by(state)
+    state = label_outcome(trial, at, decisions.c.available)
+    counted = sa.select(state, sa.func.count().label("number")).select_from(WITH_OUTCOMES).where(decisions.c.available)
     with trial.database.autocommit() as connection:
-        numbers = {row.state: row.number for row in connection.execute(counted)}
+        numbers = {row.outcome_state: row.number for row in connection.execute(counted.group_by(state))}
         late = connection.scalar(sa.select(sa.func.count()).select_from(outcomes).where(outcomes.c.late))
-    return {
-        **{name: numbers.get(name, 0) for name in ("known", "reported missing", "awaited", "never came", "erased")},
-        "late": late or 0,
-    }
+    return {**{name: numbers.get(name, 0) for name in OUTCOME_STATES}, "late": late or 0}
 
 
 def list_alerts(trial: Trial, *, only_open: bool = False, newest: int = 200) -> Sequence[Any]:
@@ -135,29 +108,30 @@ def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -
     at = clock.now()
     days = count_days(trial, at, by=MOMENTS[by])
     if download:
-        columns = ("date", *SOURCES, "decisions", "available", "sent", "send rate", "low", "high")
-        return send_csv(viewer, f"decisions-by-day-{by}", columns, map(list_day_cells, days))
+        return send_csv(viewer, f"decisions-by-day-{by}", DAY_COLUMNS, days)
     limits = (trial.study.probability_limits.minimum, trial.study.probability_limits.maximum)
     people = list_participants(trial, at)
-    today = "; ".join(f"{source} {days[-1].sources.get(source, 0):,}" for source in SOURCES)
+    labels = [f"{day['date']:%d %b}" for day in days]
+    by_source = "; ".join(f"{source} {days[-1][source]:,}" for source in SOURCES)
+    rates = [None if day["send rate"] is None else (day["send rate"], day["low"], day["high"]) for day in days]
+    today = "nobody was available" if rates[-1] is None else write_share(rates[-1][0])
+    about_rates = "Share of available decision points with anything sent, by day."
+    words = f"{about_rates} Today: {today}; limits {limits[0]:g} to {limits[1]:g}."
     return viewer.page(
         "overview",
         at=at.astimezone(trial.settings.zone),
         today=days[-1],
         sources=SOURCES,
         decisions_chart=draw_stacks(
-            [f"{day.date:%d %b}" for day in days],
-            [day.sources for day in days],
-            SOURCES,
-            f"Decisions a day by source over {len(days)} days. Today: {today}.",
+            labels, days, SOURCES, f"Decisions a day by source over {len(days)} days. Today: {by_source}."
         ),
-        send_chart=_draw_send_rate(days, limits),
+        send_chart=draw_lines(labels, {"send rate": rates}, words, marks=draw_limits(limits)),
         limits=limits,
         by=by,
         outcomes=count_outcomes(trial, at),
         outcome_hours=trial.settings.outcome_hours,
         people=people,
-        silent=[person for person in people if person.status != WITHDRAWN][:8],
+        silent=[person for person in people if person["status"] != WITHDRAWN][:8],
         alerts=list_alerts(trial, only_open=True),
         warnings=count_warnings(trial, at),
         live=trial.policies.live(),
@@ -172,22 +146,16 @@ def alerts_page(viewer: Reader, download: Download = "") -> Response:
     """Open alerts, then those dealt with, then what was sent about them."""
     listed = list_alerts(viewer.trial)
     if download:
-        columns = ("id", "kind", "raised_at", "closed_at", "message")
-        return send_csv(viewer, "alerts", columns, [[alert[name] for name in columns] for alert in listed])
+        return send_csv(viewer, "alerts", ("id", "kind", "raised_at", "closed_at", "message"), listed)
     settings = viewer.trial.settings.alerts
     ways = {"email": ", ".join(settings.email), "webhook": settings.webhook}
-    return viewer.page(
-        "alerts",
-        alerts=listed,
-        ways={name: address for name, address in ways.items() if address},
-        messages=messages.list_messages(viewer.trial),
-    )
+    return viewer.page("alerts", alerts=listed, ways=ways, messages=messages.list_messages(viewer.trial))
 
 
 @router.post("/alerts/test")
 def send_test_messages(viewer: Actor) -> Response:
     """Send a message by every channel; it leaves within seconds, and the page says whether it did."""
-    messages.add_test_messages(viewer.trial, make_channels(viewer.trial.settings.alerts), clock.now())
+    messages.add_test_messages(viewer.trial, messages.make_channels(viewer.trial.settings.alerts), clock.now())
     return go_to("/alerts")
 
 
@@ -211,19 +179,14 @@ def safety_page(viewer: BoardMember, download: Download = "") -> Response:
 @router.get("/staff")
 def staff_page(viewer: Admin, before: Before = None) -> Response:
     """Who did what, the newest first."""
-    return viewer.page(
-        "staff", actions=list_actions(viewer.trial.database, before), keys=access.list_keys(viewer.trial.database)
-    )
+    database = viewer.trial.database
+    return viewer.page("staff", actions=access.list_actions(database, before), keys=access.list_keys(database))
 
 
 @router.get("/staff/staff-actions.csv")
 def download_staff_actions(viewer: Admin) -> Response:
     """The staff trail as a file."""
     return export_file(viewer.trial, "staff-actions", "csv", viewer.caller.name)
-
-
-Month = Annotated[str, Query(pattern=r"^(20\d\d-(0[1-9]|1[0-2]))?$")]
-LISTED = 60
 
 
 @router.get("/updates")
@@ -252,15 +215,23 @@ def update_page(update_id: Id, viewer: Reader, download: Download = "") -> Respo
 
 
 def _update_page(viewer: Viewer, update: dict[str, Any] | None, download: Download) -> Response:
-    removed = None if update is None else policy_pages.list_removed_rows(viewer.trial, update)
-    listed = updates.list_updates(viewer.trial, LISTED)
+    listed = updates.list_updates(viewer.trial, UPDATES_SHOWN)
     if download:
         columns = ("id", "created_at", "finished_at", "started_by", "state", "policy_id", "message")
         counted = ("used", "removed")
         rows = [[*(row[name] for name in columns), *map(row["result"].get, counted)] for row in listed]
         return send_csv(viewer, "updates", (*columns, *counted), rows)
-    when = viewer.trial.settings.update_time
-    return viewer.page("updates", update=update, removed=removed, listed=listed, states=schedule.WORDS, when=when)
+    removed = [] if update is None else update["result"].get("removed_rows", [])
+    return viewer.page(
+        "updates",
+        update=update,
+        removed=[row for row in removed if row["reward"] is not None][:REMOVED_SHOWN],  # others were erased since
+        removed_people=Counter(row["participant_id"] for row in removed).most_common(10),
+        names=viewer.trial.study.actions.names,
+        listed=listed,
+        states=schedule.WORDS,
+        when=viewer.trial.settings.update_time,
+    )
 
 
 @router.post("/updates")
@@ -271,13 +242,3 @@ def start_update(viewer: Actor) -> Response:
     except updates.UpdateRunningError as error:
         raise ApiError(409, "update_running", str(error)) from error
     return go_to(f"/updates/{update_id}")
-
-
-def _draw_send_rate(days: Sequence[Day], limits: tuple[float, float]) -> Markup:
-    """The observed share of sending with its interval, within the band of the study's probability limits."""
-    now = days[-1].send_rate
-    today = "nobody was available" if now is None else write_share(now[0])
-    least, most = limits
-    words = f"Share of available decision points with anything sent, by day. Today: {today}; limits {least:g} to {most:g}."
-    rate = Series("send rate", [day.send_rate for day in days])
-    return draw_series([f"{day.date:%d %b}" for day in days], [rate], SHARE, words, draw_limits(limits))

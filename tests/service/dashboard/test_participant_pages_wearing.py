@@ -7,7 +7,7 @@ import pytest
 
 from surefoot.service import access
 from surefoot.service.app import create_app
-from surefoot.service.dashboard.participation import SPANS, describe_adherence, list_unworn
+from surefoot.service.dashboard.participant_pages import describe_adherence, list_unworn
 from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import decisions, outcomes, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
@@ -60,12 +60,12 @@ def test_who_has_not_worn_the_device_for_two_days_is_listed(opened, monkeypatch,
     # p1 took it off three days ago, p2 last night, p3 for a week in between.
     walk(opened, clock, {1: range(11, 14), 2: range(13, 14), 3: range(3, 9)})
     (person,) = list_unworn(opened, clock.moment)
-    assert person.id == "p1"
-    assert person.decision_points >= 12
-    assert timedelta(days=2) <= clock.moment - person.since <= timedelta(days=3.5)
-    people = {each.label: each for each in describe_adherence(opened, clock.moment, SPANS["day"], "decided_at").people}
-    assert all(each.judged == each.arrived for each in people.values())
-    assert {name: round(each.shares["worn"], 1) for name, each in people.items()} == {
+    assert person["id"] == "p1"
+    assert person["decision_points"] >= 12
+    assert timedelta(days=2) <= clock.moment - person["since"] <= timedelta(days=3.5)
+    people = {each["label"]: each for each in describe_adherence(opened, clock.moment, "day", "decided_at")["people"]}
+    assert all(each["judged"] == each["arrived"] for each in people.values())
+    assert {name: round(each["shares"]["worn"], 1) for name, each in people.items()} == {
         "p0": 1,
         "p1": 0.8,
         "p2": 0.9,

@@ -1,8 +1,10 @@
+import csv
+import io
 from datetime import timedelta
 
 import pytest
 
-from surefoot.service.dashboard.participation import SPANS, describe_adherence, list_adherence_cells
+from surefoot.service.dashboard.participant_pages import describe_adherence
 from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
@@ -47,35 +49,36 @@ def busy(url, monkeypatch, tmp_path):
 
 def test_what_arrived_is_compared_with_the_design(busy):
     trial, at = busy
-    found = describe_adherence(trial, at, SPANS["day"], "decided_at", order="participant")
+    found = describe_adherence(trial, at, "day", "decided_at", order="participant")
     # Whole days: the second to the fifth for p0 and p2, the second and third for p1, who left on the fourth.
-    rows = {one.label: (one.expected, one.punctual, one.arrived, one.available, one.due, one.known) for one in found.people}
+    names = ("expected", "punctual", "arrived", "available", "due", "known")
+    rows = {one["label"]: tuple(one[name] for name in names) for one in found["people"]}
     assert rows["p0"] == (8, 8, 10, 9, 7, 4), "due: all of the first four days, less one unavailable"
     assert rows["p1"] == (4, 1, 2, 2, 2, 0)
     assert rows["p2"] == (8, 0, 0, 0, 0, 0)
-    days = {one.label: (one.expected, one.punctual, one.arrived) for one in found.spans}
+    days = {one["label"]: tuple(one[name] for name in names[:3]) for one in found["spans"]}
     assert [days[f"0{day} Mar"] for day in (2, 3, 4, 5, 6, 7)] == [
         *((0, 0, 3), (6, 3, 3), (6, 2, 2)),
         *((4, 2, 2), (4, 2, 2), (0, 0, 0)),
     ]
-    assert found.people[0].shares == {"arrived": 1.0, "available": 0.9, "outcomes": 4 / 7, "worn": None}
-    assert found.people[1].status == "withdrawn" and found.people[2].last_seen is None
+    assert found["people"][0]["shares"] == {"arrived": 1.0, "available": 0.9, "outcomes": 4 / 7, "worn": None}
+    assert found["people"][1]["status"] == "withdrawn" and found["people"][2]["last_seen"] is None
 
 
 def test_by_arrival_a_late_day_counts_when_it_came(busy):
     trial, at = busy
-    found = describe_adherence(trial, at, SPANS["day"], "received_at", participant="p1")
-    assert [(one.label, one.arrived) for one in found.spans if one.arrived] == [("03 Mar", 1), ("04 Mar", 1)]
-    own = describe_adherence(trial, at, SPANS["day"], "decided_at", participant="p1")
-    assert [(one.label, one.arrived) for one in own.spans if one.arrived] == [("02 Mar", 1), ("03 Mar", 1)]
-    weeks = describe_adherence(trial, at, SPANS["week"], "decided_at").spans
-    assert len(weeks) == 8 and sum(one.arrived for one in weeks) == 12 and weeks[-1].label == "01 Mar to 07 Mar"
+    found = describe_adherence(trial, at, "day", "received_at", participant="p1")
+    assert [(one["label"], one["arrived"]) for one in found["spans"] if one["arrived"]] == [("03 Mar", 1), ("04 Mar", 1)]
+    own = describe_adherence(trial, at, "day", "decided_at", participant="p1")
+    assert [(one["label"], one["arrived"]) for one in own["spans"] if one["arrived"]] == [("02 Mar", 1), ("03 Mar", 1)]
+    weeks = describe_adherence(trial, at, "week", "decided_at")["spans"]
+    assert len(weeks) == 8 and sum(one["arrived"] for one in weeks) == 12 and weeks[-1]["label"] == "01 Mar to 07 Mar"
 
 
 def test_people_are_sorted_by_what_is_asked(busy):
     trial, at = busy
     orders = {
-        order: [one.label for one in describe_adherence(trial, at, SPANS["day"], "decided_at", order=order).people]
+        order: [one["label"] for one in describe_adherence(trial, at, "day", "decided_at", order=order)["people"]]
         for order in ("seen", "participant", "arrived", "outcomes", "available")
     }
     assert orders == {
@@ -94,7 +97,7 @@ def test_without_a_design_nothing_is_said_to_be_missing(browser):
     assert "does not say how many decision points a day has" in page and "0 %" not in page.partition("By participant")[2]
     for wrong in ("?participant=nobody", "?order=action", "?span=year", "?by=x"):
         assert browser.get(f"/adherence{wrong}").status_code == 404, wrong
-    found = describe_adherence(browser.trial, BEGIN, SPANS["day"], "decided_at")
-    cells = list_adherence_cells(found)
-    assert cells[0][:4] == ("p0", found.first, None, 0) and len(cells) == 1 + 14
-    assert cells[-1][:2] == ("everybody", BEGIN.date())
+    rows = list(csv.reader(io.StringIO(browser.get("/adherence?download=csv").text)))
+    assert rows[0][:4] == ["participant", "from", "expected", "arrived of these"]
+    assert rows[1][0] == "p0" and rows[1][2:4] == ["", "0"] and len(rows) == 1 + 1 + 14
+    assert rows[-1][0] == "everybody" and rows[1][1] == rows[2][1] < rows[-1][1]
