@@ -131,7 +131,7 @@ def load_policies(
     """Start from a pilot: its fit becomes policy version 1, if it reads states as the study does."""
     trial = open_trial(study, database)
     from surefoot.service.access import name_operator
-    from surefoot.service.updates.policy_versions import load_pilot_policies
+    from surefoot.service.updates.updates import load_pilot_policies
 
     loaded = load_pilot_policies(trial, folder, name_operator())
     others = "and anybody else" if loaded.serves_anybody else "(others stay in warm-up)"

@@ -8,7 +8,7 @@ from surefoot.service.database.clock import VARIABLE
 from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial import alerts, decisions, outcomes, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
-from surefoot.service.updates import policy_versions, updates
+from surefoot.service.updates import updates
 from surefoot.service.updates.schedule import claim_job
 from tests.service.support.trials import STUDY
 
@@ -57,7 +57,7 @@ def seed(trial, clock, people=4, days=10):
     with trial.database.transaction() as connection:
         for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("policy-check", NASTY)):
             alerts.raise_alert(connection, kind=kind, occasion=f"{kind}:test", message=words)
-    return policy_versions.list_policies(trial)
+    return updates.list_policies(trial)
 
 
 def _point(trial, clock, rng, participant, index):

@@ -9,7 +9,7 @@ from surefoot.service.database.schema import alerts
 from surefoot.service.database.schema import policies as policy_rows
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import policy_versions, trial_logs
+from surefoot.service.updates import trial_logs, updates
 from surefoot.trial_rules import policy_checks, proposals
 from tests.service.support.trials import STUDY, column, fill, update
 
@@ -32,7 +32,7 @@ def test_a_failed_check_leaves_the_old_policy_live_and_raises_an_alert(trial, ur
     assert trial.policies.live() == live
     assert column(trial, alerts.c.kind) == ["policy-check"]
     with pytest.raises(ApiError, match="policy check"):
-        policy_versions.activate_policy(trial, status["policy_id"], "test")
+        updates.activate_policy(trial, status["policy_id"], "test")
     strict.close()
 
 

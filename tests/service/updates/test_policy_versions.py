@@ -9,7 +9,7 @@ from surefoot.policies import policies
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates.policy_versions import load_pilot_policies
+from surefoot.service.updates.updates import load_pilot_policies
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, fill, update
 

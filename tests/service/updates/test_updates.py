@@ -16,7 +16,7 @@ from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.operations.verification import replay
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import policy_versions, trial_logs, updates
+from surefoot.service.updates import trial_logs, updates
 from surefoot.trial_rules import proposals
 from tests.service.support.trials import STUDY, answer, column, fill, update
 
@@ -100,7 +100,7 @@ def test_a_policy_for_another_state_falls_back(trial, url, changed):
     decided = answer(other, context={"weather": 0.1, "place": "home", **({"engagement": 1.0} if changed else {})})
     assert decided["source"] == "fallback" and "other variables" in decided["reasons"][0]
     with pytest.raises(ApiError, match="other variables"):
-        policy_versions.activate_policy(other, trial.policies.live()[0], "test")
+        updates.activate_policy(other, trial.policies.live()[0], "test")
     assert replay(trial.database).differences == []
     other.close()
 
@@ -150,10 +150,10 @@ def test_roll_back_is_one_call_that_leaves_a_trace(trial):
     update(trial)
     second = trial.policies.live()[0]
     assert second != first
-    assert policy_versions.activate_policy(trial, first, "test") == {"policy_id": first, "previous_policy_id": second}
+    assert updates.activate_policy(trial, first, "test") == {"policy_id": first, "previous_policy_id": second}
     assert answer(trial)["policy_id"] == first
     assert column(trial, activations.c.policy_id) == [first, second, first]
-    listed = policy_versions.list_policies(trial)
+    listed = updates.list_policies(trial)
     assert [(one["id"], one["live"]) for one in listed] == [(second, False), (first, True)]
     assert {"participant_id": "p0", "action": "send", "feature": "weather"}.items() <= listed[0]["coefficients"][0].items()
 

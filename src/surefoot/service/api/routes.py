@@ -22,7 +22,7 @@ from surefoot.service.trial import api_models, outcomes, participants
 from surefoot.service.trial.alerts import count_safety
 from surefoot.service.trial.api_models import ApiError, ReasonedRequest
 from surefoot.service.trial.trial import Trial
-from surefoot.service.updates import policy_versions, updates
+from surefoot.service.updates import updates
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": api_models.ErrorReply} for code in (400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503)
@@ -100,13 +100,13 @@ def update_status(update_id: Id, request: Request) -> Any:
 @router.get("/policies", response_model=api_models.PolicyList, tags=["admin"])
 def policies(request: Request) -> Any:
     """All policy versions, newest first, with coefficients."""
-    return {"policies": policy_versions.list_policies(trial_of(request))}
+    return {"policies": updates.list_policies(trial_of(request))}
 
 
 @router.post("/policies/{policy_id}/activate", response_model=api_models.Activation, tags=["admin"])
 def activate(policy_id: Id, request: Request) -> Any:
     """Make a policy live; an older one to roll back."""
-    return policy_versions.activate_policy(trial_of(request), policy_id, name_caller(request))
+    return updates.activate_policy(trial_of(request), policy_id, name_caller(request))
 
 
 @router.post("/participants/{participant_id}/withdraw", response_model=api_models.Withdrawal, tags=["admin"])

@@ -21,7 +21,7 @@ from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial, list_coefficients
 from surefoot.service.trial.what_if import Question, answer_question
-from surefoot.service.updates import policy_versions, updates
+from surefoot.service.updates import updates
 from surefoot.study import Study
 
 LOOK_BACK = timedelta(days=28)
@@ -45,7 +45,7 @@ VersionId = Annotated[str, Query(pattern=r"^[1-9]\d{0,8}$|^$")]
 
 def list_policies(trial: Trial) -> list[dict[str, Any]]:
     """All policies, newest first: when they were live, and what can be done with each."""
-    entries = policy_versions.list_versions(trial)
+    entries = updates.list_versions(trial)
     live = next((entry["id"] for entry in entries if entry["live"]), None)
     for entry in entries:
         verb = "Roll back" if live is not None and entry["id"] < live else "Activate"
@@ -333,5 +333,5 @@ def activate(policy_id: Id, viewer: Actor, fields: Fields) -> Response:
     live = viewer.trial.policies.live()
     if fields.get("live", "") != ("" if live is None else str(live[0])):
         raise ApiError(409, "changed", "another policy went live meanwhile; look at the history and decide again")
-    policy_versions.activate_policy(viewer.trial, policy_id, viewer.caller.name)
+    updates.activate_policy(viewer.trial, policy_id, viewer.caller.name)
     return go_to("/policies")

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -55,52 +56,36 @@ def close_alert(database: Database, alert_id: int, by: str) -> bool:
 def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
     """Raise the alerts that no single request would, at most once a day each."""
     with trial.database.autocommit() as connection:
-        messages = {
-            "no-data": _find_silence(trial, connection, at),
-            "fallbacks": _find_fallbacks(trial, connection, at),
-            "key-expiry": _find_ending_keys(connection, at),
-            "context": _find_unknown_context(trial, at),
-        }
+        messages = list(_find_messages(trial, connection, at))
     day = at.astimezone(trial.settings.zone).date().isoformat()
     with trial.database.transaction() as connection:
-        for kind, message in messages.items():
-            if message is not None:
-                raise_alert(connection, kind=kind, occasion=f"{kind}:{day}", message=message)
+        for kind, message in messages:
+            raise_alert(connection, kind=kind, occasion=f"{kind}:{day}", message=message)
 
 
-def _find_silence(trial: Trial, connection: sa.Connection, at: datetime) -> str | None:
-    hours = trial.settings.alerts.no_data_hours
-    # Decisions that a clock ahead of time dated into the future are no news.
-    past = sa.select(decisions.c.received_at).where(decisions.c.received_at <= at)
-    last = connection.scalar(past.order_by(decisions.c.received_at.desc()).limit(1))
-    # A study without any decision has not begun.
-    if last is None or at - last <= timedelta(hours=hours):
-        return None
-    return f"no decision was asked for in the last {hours:g} hours; the last was at {last:%Y-%m-%d %H:%M} UTC"
-
-
-def _find_fallbacks(trial: Trial, connection: sa.Connection, at: datetime) -> str | None:
-    recent = sa.select(decisions.c.source, sa.func.count().label("number")).where(
-        decisions.c.received_at > at - timedelta(hours=24), decisions.c.available
-    )
-    counts = {row.source: row.number for row in connection.execute(recent.group_by(decisions.c.source))}
-    total = sum(counts.values())
-    fallbacks = counts.get("fallback", 0)
-    if total < MINIMUM_DECISIONS or fallbacks / total <= trial.settings.alerts.max_fallback_share:
-        return None
-    return f"{fallbacks} of {total} decisions of the last 24 hours were made by the fallback"
-
-
-def _find_ending_keys(connection: sa.Connection, at: datetime) -> str | None:
-    """Keys that end soon: an app whose key has ended gets no decisions."""
-    soon = sa.select(keys.c.prefix).where(
-        keys.c.revoked_at.is_(None), keys.c.expires_at > at, keys.c.expires_at < at + timedelta(days=KEY_WARNING_DAYS)
-    )
-    prefixes = list(connection.scalars(soon.order_by(keys.c.expires_at)))
-    if not prefixes:
-        return None
-    words = f"key {', '.join(prefixes)} {'ends' if len(prefixes) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
-    return f"{words}; make new ones with surefoot keys create"
+def _find_messages(trial: Trial, connection: sa.Connection, at: datetime) -> Iterator[tuple[str, str]]:
+    """Kind and message of every alert that is due."""
+    settings = trial.settings.alerts
+    received = decisions.c.received_at
+    # Decisions that a clock ahead of time dated into the future are no news; a study without any has not begun.
+    last = connection.scalar(sa.select(sa.func.max(received)).where(received <= at))
+    if last is not None and at - last > timedelta(hours=settings.no_data_hours):
+        words = f"no decision was asked for in the last {settings.no_data_hours:g} hours"
+        yield "no-data", f"{words}; the last was at {last:%Y-%m-%d %H:%M} UTC"
+    recent = sa.select(decisions.c.source).where(received > at - timedelta(hours=24), decisions.c.available)
+    sources = Counter(connection.scalars(recent))
+    total = sources.total()
+    if total >= MINIMUM_DECISIONS and sources["fallback"] / total > settings.max_fallback_share:
+        yield "fallbacks", f"{sources['fallback']} of {total} decisions of the last 24 hours were made by the fallback"
+    # An app whose key has ended gets no decisions.
+    expires = keys.c.expires_at
+    soon = (keys.c.revoked_at.is_(None), expires > at, expires < at + timedelta(days=KEY_WARNING_DAYS))
+    if prefixes := list(connection.scalars(sa.select(keys.c.prefix).where(*soon).order_by(expires))):
+        words = f"key {', '.join(prefixes)} {'ends' if len(prefixes) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
+        yield "key-expiry", f"{words}; make new ones with surefoot keys create"
+    if warnings := count_warnings(trial, at).most_common(WARNINGS_NAMED):
+        listed = "; ".join(f"{warning} ({number:,} decisions)" for warning, number in warnings)
+        yield "context", f"{listed}; mend the app or the study"
 
 
 def count_warnings(trial: Trial, at: datetime) -> Counter[str]:
@@ -110,14 +95,6 @@ def count_warnings(trial: Trial, at: datetime) -> Counter[str]:
     )
     with trial.database.autocommit() as connection:
         return Counter(warning for reply in connection.scalars(replies) for warning in json.loads(reply)["warnings"])
-
-
-def _find_unknown_context(trial: Trial, at: datetime) -> str | None:
-    warnings = count_warnings(trial, at)
-    if not warnings:
-        return None
-    listed = "; ".join(f"{warning} ({number:,} decisions)" for warning, number in warnings.most_common(WARNINGS_NAMED))
-    return f"{listed}; mend the app or the study"
 
 
 def count_safety(trial: Trial, at: datetime) -> dict[str, Any]:
@@ -152,14 +129,10 @@ def count_safety(trial: Trial, at: datetime) -> dict[str, Any]:
         }
 
 
-def _count_most_prompts(connection: sa.Connection, at: datetime, days: int = 7) -> int:
-    """The most that any one participant was sent in one of the last days, by the decision points' own time."""
-    most = 0
-    for back in range(days):
-        end = at - timedelta(days=back)
-        sent = sa.select(sa.func.count().label("number")).where(
-            decisions.c.action > 0, decisions.c.decided_at <= end, decisions.c.decided_at > end - timedelta(days=1)
-        )
-        by_participant = sent.group_by(decisions.c.participant_id).subquery()
-        most = max(most, connection.scalar(sa.select(sa.func.max(by_participant.c.number))) or 0)
-    return most
+def _count_most_prompts(connection: sa.Connection, at: datetime) -> int:
+    """The most that any one participant was sent in one of the last seven days, by the decision points' own time."""
+    decided = decisions.c.decided_at
+    sent = sa.select(decisions.c.participant_id, decided).where(decisions.c.action > 0, decided <= at)
+    recent = connection.execute(sent.where(decided > at - timedelta(days=7)))
+    days = Counter((row.participant_id, (at - row.decided_at) // timedelta(days=1)) for row in recent)
+    return max(days.values(), default=0)

@@ -1,9 +1,7 @@
 """Requests, replies and errors of the API, as the OpenAPI description gives them."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import HTTPException
 from pydantic import (
@@ -103,7 +101,7 @@ class DecisionRequest(RequestModel):
     """By the names of the study's state variables."""
 
     @model_validator(mode="after")
-    def _reasons_are_given(self) -> DecisionRequest:
+    def _reasons_are_given(self) -> Self:
         if not self.availability and not self.reasons:
             raise ValueError("say in reasons why the participant is not available, for example ['driving']")
         return self

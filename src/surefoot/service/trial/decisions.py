@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -55,9 +56,27 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
     """
     received = now()
     points = [(request.participant_id, request.decision_idx) for request in requests]
+    accepted: dict[Point, DecisionRequest] = {}
+    refused: dict[Point, ApiError] = {}
     with trial.database.transaction(alone=True) as connection:
         known = read_points(connection, points)
-        new, refused = _decide_points(trial, connection, requests, known, received)
+        standings = find_standings(trial.settings, connection, known)
+        for point, request in zip(points, requests, strict=True):
+            if known[point]["reply"] is None and point not in accepted:
+                try:
+                    _check_request(trial, request, standings.get(request.participant_id), received)
+                    accepted[point] = request
+                except ApiError as error:
+                    refused[point] = error
+        derived = [
+            derive_now(trial.study, connection, *point, decided_at=request.timestamp, known_at=received)
+            for point, request in accepted.items()
+        ]
+        observations = contexts_to_states(trial.study, [request.context for request in accepted.values()], derived)
+        live = trial.read_live(find_live(known), connection)
+        new = {}
+        for (point, request), observation in zip(accepted.items(), observations, strict=True):
+            new[point] = _draw(trial, request, standings[request.participant_id], observation, live, received)
         rows = list(new.values())
         if rows:
             # The drivers take a shorter way for a row than for a list of one.
@@ -69,39 +88,6 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
     ]
 
 
-def _decide_points(
-    trial: Trial,
-    connection: sa.Connection,
-    requests: Sequence[DecisionRequest],
-    known: Mapping[Point, Row],
-    received: datetime,
-) -> tuple[dict[Point, Row], dict[Point, ApiError]]:
-    """Rows of new decision points, and the errors of requests that are refused."""
-    standings = find_standings(trial.settings, connection, known)
-    accepted: dict[Point, DecisionRequest] = {}
-    refused: dict[Point, ApiError] = {}
-    for request in requests:
-        point = (request.participant_id, request.decision_idx)
-        if known[point]["reply"] is None and point not in accepted:
-            try:
-                _check_request(trial, request, standings.get(request.participant_id), received)
-            except ApiError as error:
-                refused[point] = error
-            else:
-                accepted[point] = request
-    derived = [
-        derive_now(trial.study, connection, *point, decided_at=request.timestamp, known_at=received)
-        for point, request in accepted.items()
-    ]
-    observations = contexts_to_states(trial.study, [request.context for request in accepted.values()], derived)
-    first = next(iter(known.values()))
-    live = trial.read_live(None if first["live_id"] is None else (first["live_id"], first["live_since"]), connection)
-    new = {}
-    for (point, request), observation in zip(accepted.items(), observations, strict=True):
-        new[point] = _draw(trial, request, standings[request.participant_id], observation, live, received)
-    return new, refused
-
-
 def _draw(
     trial: Trial,
     request: DecisionRequest,
@@ -111,20 +97,12 @@ def _draw(
     received: datetime,
 ) -> Row:
     stop = standing.find_stop(trial.settings, request.timestamp) if request.availability else None
-    choice = choose(
-        trial.study,
-        request.participant_id,
-        observation.state,
-        request.availability,
-        observation.reasons,
-        stop,
-        live=live,
-        at=received,
-    )
+    arguments = (request.participant_id, observation.state, request.availability, observation.reasons, stop)
+    choice = choose(trial.study, *arguments, live=live, at=received)
     key = random_key(request.participant_id, request.decision_idx)
     uniform = draw_uniform(trial.secret, key)
     action = draw_action(uniform, choice.probabilities)
-    decision: dict[str, Any] = {
+    drawn: dict[str, Any] = {
         "id": uuid.uuid4().hex,
         "source": choice.source,
         "fallback_reasons": list(choice.reasons),
@@ -132,9 +110,9 @@ def _draw(
         "probabilities": choice.probabilities,
         "action": action,
     }
-    warnings = find_warnings(trial.study, request.context)
+    reply = make_reply(drawn, trial.study.actions.names[action], find_warnings(trial.study, request.context))
     return DecisionRecord(
-        **decision,
+        **drawn,
         participant_id=request.participant_id,
         decision_idx=request.decision_idx,
         decided_at=request.timestamp,
@@ -147,7 +125,7 @@ def _draw(
         random_key=key,
         uniform=uniform,
         probability=choice.probabilities[action],
-        reply=make_reply(decision, trial.study.actions.names[action], warnings),
+        reply=reply,
         salt=token_bytes(SALT_BYTES),
     ).to_row()
 
@@ -161,12 +139,8 @@ def _repeat_reply(request: DecisionRequest, stored: Row) -> str | ApiError:
     sent = (request.timestamp, request.availability, to_json(request.reasons), to_json(request.context))
     if sent == (stored["decided_at"], was_available, stored["availability_reasons"], stored["context"]):
         return str(stored["reply"])
-    return ApiError(
-        409,
-        "decided_otherwise",
-        "it was decided for another timestamp, availability or context; a retry repeats the request as it was",
-        "decision_idx",
-    )
+    words = "it was decided for another timestamp, availability or context; a retry repeats the request as it was"
+    return ApiError(409, "decided_otherwise", words, "decision_idx")
 
 
 def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> None:
@@ -174,9 +148,8 @@ def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> No
     if moment.year < 2000:
         raise ApiError(422, "timestamp_too_old", "the timestamp is before the year 2000; set the clock", "timestamp")
     if moment > at + timedelta(minutes=future_minutes):
-        raise ApiError(
-            422, "timestamp_in_future", f"the timestamp is over {future_minutes:g} minutes ahead; set the clock", "timestamp"
-        )
+        words = f"the timestamp is over {future_minutes:g} minutes ahead; set the clock"
+        raise ApiError(422, "timestamp_in_future", words, "timestamp")
 
 
 def _check_request(trial: Trial, request: DecisionRequest, standing: Standing | None, received: datetime) -> None:
@@ -219,28 +192,31 @@ class Standing:
 def find_standings(settings: TrialSection, connection: sa.Connection, known: Mapping[Point, Row]) -> dict[str, Standing]:
     """The standing of every registered participant, from the rows that `read_points` returned."""
     registered = {row["participant_id"]: row for row in known.values() if row["known"] is not None}
-    prompts = _find_prompts(connection, registered) if settings.dose.is_limited else {}
+    prompts: dict[str, list[datetime]] = defaultdict(list)
+    if settings.dose.is_limited:
+        sent = sa.select(decisions.c.participant_id, decisions.c.decided_at).where(
+            decisions.c.participant_id.in_(registered), decisions.c.action > 0
+        )
+        newest = sent.order_by(decisions.c.decision_idx.desc()).limit(PROMPTS * max(1, len(registered)))
+        for row in connection.execute(newest):
+            prompts[row.participant_id].append(row.decided_at)
     standings = {}
-    for participant, row in registered.items():
-        paused = "the participant" if row["own_event"] == PAUSED else None
+    for participant, point in registered.items():
+        paused = "the participant" if point["own_event"] == PAUSED else None
         standings[participant] = Standing(
-            "the study" if row["study_event"] == PAUSED else paused,
-            withdrawn=row["own_event"] == WITHDRAWN,
-            last_idx=row["last_idx"],
-            last_at=row["last_at"],
-            prompts=prompts.get(participant, []),
+            "the study" if point["study_event"] == PAUSED else paused,
+            withdrawn=point["own_event"] == WITHDRAWN,
+            last_idx=point["last_idx"],
+            last_at=point["last_at"],
+            prompts=prompts[participant],
         )
     return standings
 
 
-def _find_prompts(connection: sa.Connection, ids: Collection[str]) -> dict[str, list[datetime]]:
-    sent = sa.select(decisions.c.participant_id, decisions.c.decided_at).where(
-        decisions.c.participant_id.in_(ids), decisions.c.action > 0
-    )
-    prompts: dict[str, list[datetime]] = {}
-    for row in connection.execute(sent.order_by(decisions.c.decision_idx.desc()).limit(PROMPTS * max(1, len(ids)))):
-        prompts.setdefault(row.participant_id, []).append(row.decided_at)
-    return prompts
+def find_live(known: Mapping[Point, Row]) -> tuple[int, datetime] | None:
+    """The live policy and when it was activated, from the rows that `read_points` returned."""
+    row = next(iter(known.values()))
+    return None if row["live_id"] is None else (row["live_id"], row["live_since"])
 
 
 def read_points(connection: sa.Connection, points: Collection[Point]) -> dict[Point, Row]:

@@ -41,7 +41,6 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
         ids = {outcome.decision_id for outcome in given}
         known = {row.id: row for row in connection.execute(query.where(decisions.c.id.in_(ids)))}
         repeated = set(connection.scalars(sa.select(outcomes.c.fingerprint).where(outcomes.c.fingerprint.in_(marks))))
-    open_for = timedelta(hours=trial.settings.outcome_hours)
     rows = {}
     receipts = []
     for outcome, mark in zip(given, marks, strict=True):
@@ -49,7 +48,7 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
         status = _find_refusal(outcome, decision)
         agrees = None
         if status is None:
-            late = outcome.timestamp - decision.decided_at > open_for
+            late = outcome.timestamp - decision.decided_at > timedelta(hours=trial.settings.outcome_hours)
             status = "repeated" if mark in repeated else "late" if late else "recorded"
             echoed = None if outcome.action_prob is None else float(outcome.action_prob)
             agrees = None if echoed is None else abs(echoed - decision.probability) <= AGREES
@@ -65,7 +64,12 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
             }
         receipts.append({"decision_id": outcome.decision_id, "status": status, "action_prob_agrees": agrees})
     if rows:
-        _write(trial, list(rows.values()), receipts)
+        disagreeing = [receipt["decision_id"] for receipt in receipts if receipt["action_prob_agrees"] is False]
+        with trial.database.transaction() as connection:
+            insert_new_recorded(connection, "outcome", list(rows.values()), "fingerprint")
+            for decision_id in disagreeing:
+                message = f"a client believes another probability than decision {decision_id} had"
+                raise_alert(connection, kind="probability", occasion=f"probability:{decision_id}", message=message)
     return receipts
 
 
@@ -78,19 +82,6 @@ def _find_refusal(outcome: Outcome, decision: Any) -> str | None:
     if decision.salt is None:
         return "erased"
     return "before_decision" if outcome.timestamp < decision.decided_at else None
-
-
-def _write(trial: Trial, rows: list[dict[str, Any]], receipts: list[dict[str, Any]]) -> None:
-    with trial.database.transaction() as connection:
-        insert_new_recorded(connection, "outcome", rows, "fingerprint")
-        for receipt in receipts:
-            if receipt["action_prob_agrees"] is False:
-                raise_alert(
-                    connection,
-                    kind="probability",
-                    occasion=f"probability:{receipt['decision_id']}",
-                    message=f"a client believes another probability than decision {receipt['decision_id']} had",
-                )
 
 
 def fingerprint(outcome: Outcome) -> str:

@@ -59,10 +59,15 @@ class PolicyVersions:
         """The same without remembering it, so that reading many versions does not push out the live one."""
         with self._database.autocommit(within) as connection:
             row = connection.execute(sa.select(schema.policies).where(schema.policies.c.id == version)).first()
-        try:
-            return None if row is None else PolicyVersion(version, row.study_id, policies_from_text(row.content))
-        except ValueError:
+        if row is None:
             return None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "policies.json"
+            path.write_text(row.content, encoding="utf-8")
+            try:
+                return PolicyVersion(version, row.study_id, policies.load(path))
+            except ValueError:
+                return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +150,7 @@ def read_draw_secret(database: Database) -> bytes:
 
 def read_newest_settings(connection: sa.Connection) -> TrialSection:
     """The `[trial]` section of the study that was served last."""
-    newest = sa.select(schema.studies.c.text).order_by(schema.studies.c.first_used.desc()).limit(1)
-    text = connection.scalar(newest)
+    text = connection.scalar(sa.select(schema.studies.c.text).order_by(schema.studies.c.first_used.desc()).limit(1))
     return TrialSection() if text is None else _parse_study(text).trial or TrialSection()
 
 
@@ -170,14 +174,6 @@ def policies_to_text(fitted: Policies) -> str:
         path = Path(folder) / "policies.json"
         fitted.save(path)
         return path.read_text(encoding="utf-8")
-
-
-def policies_from_text(content: str) -> Policies:
-    """What `policies_to_text` wrote, to the last bit."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "policies.json"
-        path.write_text(content, encoding="utf-8")
-        return policies.load(path)
 
 
 def list_coefficients(fitted: Policies) -> list[dict[str, Any]]:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-import sqlalchemy as sa
 
 from surefoot.data.column_kinds import Cell
 from surefoot.service.trial.api_models import ApiError
-from surefoot.service.trial.decisions import Standing, find_standings, read_points
+from surefoot.service.trial.decisions import Standing, find_live, find_standings, read_points
 from surefoot.service.trial.states import Observation, check_types, context_to_state, derive_now
 from surefoot.service.trial.trial import Trial
 from surefoot.trial_rules.choices import Choice, PolicyVersion, choose
@@ -73,49 +72,35 @@ class Answer:
 
 def answer_question(trial: Trial, question: Question, at: datetime) -> Answer:
     """What `POST /decisions` would choose from, now."""
-    check_types(trial.study, question.context)
+    study = trial.study
+    participant_id = question.participant_id
+    check_types(study, question.context)
     with trial.database.snapshot() as connection:
-        standing, live = _find_standing(trial, connection, question.participant_id)
-        derived = dict.fromkeys(trial.study.derived_states, float("nan"))
-        if question.participant_id:
+        known = read_points(connection, [(participant_id, 0)])
+        standings = find_standings(trial.settings, connection, known)
+        if participant_id and participant_id not in standings:
+            raise ApiError(404, "unknown_participant", "there is no such participant")
+        standing = standings.get(participant_id, Standing())
+        derived = dict.fromkeys(study.derived_states, float("nan"))
+        if participant_id:
             index = 0 if standing.last_idx is None else standing.last_idx + 1
-            derived |= derive_now(trial.study, connection, question.participant_id, index, decided_at=at, known_at=at)
-    observation = context_to_state(trial.study, question.context, {**derived, **question.derived})
-    policy = trial.read_live(live if question.version is None else (question.version, at))
+            derived |= derive_now(study, connection, participant_id, index, decided_at=at, known_at=at)
+    observation = context_to_state(study, question.context, {**derived, **question.derived})
+    policy = trial.read_live(find_live(known) if question.version is None else (question.version, at))
     if question.version is not None and (policy is None or policy.version is None):
         raise ApiError(404, "unknown_policy", "there is no such policy, or it cannot be read")
     choice = choose(
-        trial.study,
-        question.participant_id,
-        observation.state,
-        question.available,
-        observation.reasons,
-        None,
-        live=policy,
-        at=at,
+        study, participant_id, observation.state, question.available, observation.reasons, None, live=policy, at=at
     )
     version = None if choice.policy_id is None else trial.policies.get(choice.policy_id)
     return Answer(
         choice,
         observation.state,
-        None if version is None else version.probabilities(question.participant_id, observation.state)[0].tolist(),
-        [] if version is None else _list_terms(version, question.participant_id, observation),
+        None if version is None else version.probabilities(participant_id, observation.state)[0].tolist(),
+        [] if version is None else _list_terms(version, participant_id, observation),
         "" if version is None else version.policies.rule.how,
         "the participant has withdrawn" if standing.withdrawn else standing.find_stop(trial.settings, at),
     )
-
-
-def _find_standing(
-    trial: Trial, connection: sa.Connection, participant_id: str
-) -> tuple[Standing, tuple[int, datetime] | None]:
-    """The participant's standing, and which policy is live since when."""
-    known = read_points(connection, [(participant_id, 0)])
-    (row,) = known.values()
-    live = None if row["live_id"] is None else (row["live_id"], row["live_since"])
-    standings = find_standings(trial.settings, connection, known)
-    if participant_id and participant_id not in standings:
-        raise ApiError(404, "unknown_participant", "there is no such participant")
-    return standings.get(participant_id, Standing()), live
 
 
 def _list_terms(version: PolicyVersion, participant_id: str, observation: Observation) -> list[Term]:

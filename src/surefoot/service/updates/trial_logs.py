@@ -1,12 +1,11 @@
 """The trial's own log: decisions with the outcomes that count, as the study describes logs."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
@@ -17,9 +16,6 @@ from surefoot.service.trial.participants import IS_WITHDRAWN
 from surefoot.service.trial.states import ORDERED, context_columns, count_times
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import finish_logs, measure_logs
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _counted = (CURRENT.c.proximal_outcome, CURRENT.c.observed_at, CURRENT.c.id.label("outcome_id"))
 _joined = decisions.join(ORDERED, ORDERED.c.id == decisions.c.id).outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
@@ -43,19 +39,16 @@ def read_rows(connection: sa.Connection, *, since: datetime | None = None, witho
 
 def make_columns(study: Study, rows: list[Any]) -> dict[str, pa.Array]:
     """The columns that the study names."""
-    import pyarrow as pa
-
     roles = study.columns
     texts = study.actions.texts
     actions = [row["action"] if texts is None else texts[row["action"]] for row in rows]
-    ordered = [row["ordered_at"] for row in rows]
-    indices = [row["decision_idx"] for row in rows]
+    times = count_times(study, [row["ordered_at"] for row in rows], [row["decision_idx"] for row in rows])
     return {
         roles.participant: pa.array([row["participant_id"] for row in rows], pa.string()),
-        roles.time: pa.array(count_times(study, ordered, indices)),
+        roles.time: pa.array(times),
         str(roles.available): pa.array([row["available"] for row in rows], pa.bool_()),
         str(roles.probability): pa.array([row["probability"] for row in rows], pa.float64()),
-        study.actions.column: pa.array(actions, pa.int64() if study.actions.texts is None else pa.string()),
+        study.actions.column: pa.array(actions, pa.int64() if texts is None else pa.string()),
         study.reward.column: pa.array([row["proximal_outcome"] for row in rows], pa.float64()),
         **context_columns(study, [json.loads(row["context"]) for row in rows]),
     }
@@ -63,8 +56,6 @@ def make_columns(study: Study, rows: list[Any]) -> dict[str, pa.Array]:
 
 def measure_rows(study: Study, rows: list[Any]) -> StudyLogs:
     """The log as an update takes it; `row` counts the given rows."""
-    import pyarrow as pa
-
     table = LogTable.of(pa.table(make_columns(study, rows)), study.columns.participant)
     return measure_logs(study, table, _read_derived(study, rows))
 
@@ -78,13 +69,11 @@ def _read_derived(study: Study, rows: list[Any]) -> dict[str, NDArray[np.float64
     """Derived states as they were when it was decided, which later outcomes do not change; None without any."""
     if not study.derived_states:
         return None
-    states = [json.loads(row["state"]) for row in rows]
     names = study.state_names
-    recorded = {}
-    for name in study.derived_states:
-        kind = study.state[name].variable_kind
-        position = names.index(name)
-        # A state recorded under an earlier study may be shorter.
-        cells = [state[position] if len(state) == len(names) else None for state in states]
-        recorded[name] = np.array([np.nan if cell is None else cell for cell in cells]) * kind.scale + kind.centre
-    return recorded
+    states = np.full((len(rows), len(names)), np.nan)
+    for position, row in enumerate(rows):
+        state = json.loads(row["state"])
+        if len(state) == len(names):  # one recorded under an earlier study may be shorter
+            states[position] = np.array(state, dtype=np.float64)
+    kinds = {name: study.state[name].variable_kind for name in study.derived_states}
+    return {name: states[:, names.index(name)] * kind.scale + kind.centre for name, kind in kinds.items()}

@@ -1,4 +1,4 @@
-"""Updates: fit to all outcomes known by now, check, and activate the policy as a whole or not at all.
+"""Updates: fit to all outcomes known by now, check, and activate the policy as a whole or not at all; policy versions.
 
 A process of its own runs an update (`start_update`): answering goes on, and a crash takes nothing else down.
 """
@@ -10,7 +10,10 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +21,10 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError
 from surefoot.explain.coefficients import estimate_coefficients
+from surefoot.fitting import FittedStudy
 from surefoot.fitting.parts import PartFit, summarise_part
 from surefoot.learning.methods import Method
+from surefoot.policies.policies import Policies
 from surefoot.service.access import record_action
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now, repeat_job
@@ -29,7 +34,7 @@ from surefoot.service.database.schema import activations, erasures, participant_
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import WITHDRAWN
-from surefoot.service.trial.trial import Trial, load_stored_study, open_trial, policies_to_text
+from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, load_stored_study, open_trial, policies_to_text
 from surefoot.service.updates import trial_logs
 from surefoot.study import StudyLogs
 from surefoot.trial_rules.proposals import Proposal, propose_policy
@@ -43,7 +48,8 @@ SHOWN = 500
 """Rows removed as outliers that a result lists."""
 DRAWS = 100
 """Of the intervals of coefficients."""
-STATUS = sa.select(updates, policies.c.id.label("policy_id")).select_from(
+_shown = ("id", "state", "started_by", "created_at", "finished_at", "findings", "result", "message")
+STATUS = sa.select(*(updates.c[name] for name in _shown), policies.c.id.label("policy_id")).select_from(
     updates.outerjoin(policies, policies.c.update_id == updates.c.id)
 )
 log = logging.getLogger("surefoot.service")
@@ -65,14 +71,11 @@ def start_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> in
 
     def watch() -> None:
         """Release the slot at once when the process ends without having finished the update."""
-        if process.wait() == 0:
-            return
-        try:
-            live = describe_live(trial)
-            with trial.database.transaction() as connection:
-                _interrupt_update(connection, update_id, live)
-        except sa.exc.SQLAlchemyError:
-            return  # the next update finds it dead
+        if process.wait() != 0:
+            try:
+                _interrupt_update(trial, update_id)
+            except sa.exc.SQLAlchemyError:
+                return  # the next update finds it dead
 
     threading.Thread(target=watch, daemon=True).start()
     return update_id
@@ -81,12 +84,11 @@ def start_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> in
 def begin_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> int:
     """Take the one slot that the database has for updates; the id of the new update."""
     release_dead_update(trial)
-    moment = now()
     row = {"state": "queued", "slot": 1, "started_by": started_by, "findings": "[]", "result": "{}"}
+    alive = _show_life()
     try:
         with trial.database.transaction() as connection:
-            times = {"created_at": moment, "beat_at": moment}
-            update_id = int(insert_recorded(connection, "update", {**row, **_identify_process(), **times}))
+            update_id = int(insert_recorded(connection, "update", {**row, **alive, "created_at": alive["beat_at"]}))
             if by_staff:
                 record_action(connection, started_by, "started an update", f"update {update_id}")
             return update_id
@@ -94,85 +96,91 @@ def begin_update(trial: Trial, started_by: str, *, by_staff: bool = False) -> in
         raise UpdateRunningError("another update is under way; wait until it has ended") from error
 
 
-def _identify_process() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "process": os.getpid()}
+def _show_life() -> dict[str, Any]:
+    return {"beat_at": now(), "host": socket.gethostname(), "process": os.getpid()}
 
 
 def release_dead_update(trial: Trial) -> None:
     """End an update whose process has died, so that the next one can begin."""
     with trial.database.autocommit() as connection:
         running = connection.execute(sa.select(updates).where(updates.c.slot.is_not(None))).mappings().first()
-    if running is None or not _is_dead(running):
+    if running is None:
         return
-    live = describe_live(trial)
-    with trial.database.transaction() as connection:
+    dead = now() - running["beat_at"] > DEAD_AFTER
+    if not dead and running["host"] == socket.gethostname() and running["process"] is not None:
+        try:
+            os.kill(running["process"], 0)
+        except ProcessLookupError:
+            dead = True
+        except PermissionError:
+            pass  # another user's, and alive
+    if dead:
         # Only as it was seen: somebody else may have dealt with it meanwhile.
-        _interrupt_update(connection, running["id"], live, updates.c.beat_at == running["beat_at"])
+        _interrupt_update(trial, running["id"], updates.c.beat_at == running["beat_at"])
 
 
-def _is_dead(running: Any) -> bool:
-    if now() - running["beat_at"] > DEAD_AFTER:
-        return True
-    if running["host"] != socket.gethostname() or running["process"] is None:
-        return False
-    try:
-        os.kill(running["process"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
-
-
-def _interrupt_update(connection: sa.Connection, update_id: int, live: str, *conditions: Any) -> None:
+def _interrupt_update(trial: Trial, update_id: int, *conditions: Any) -> None:
     """End an update whose process has died, unless it has ended or the conditions no longer hold."""
-    ended = {"state": "interrupted", "finished_at": now(), "message": "its process died", "findings": "[]", "result": "{}"}
-    if _end_row(connection, update_id, ended, *conditions):
-        message = f"update {update_id} was interrupted; {live}"
-        raise_alert(connection, kind="update", occasion=f"update:{update_id}", message=message)
+    alert = f"update {update_id} was interrupted; {describe_live(trial)}"
+    with trial.database.transaction() as connection:
+        _end_update(connection, update_id, "interrupted", "its process died", alert, conditions=conditions)
 
 
-def _end_row(connection: sa.Connection, update_id: int, ended: dict[str, Any], *conditions: Any) -> bool:
-    """Write how an update ended and give its slot back; False when it has ended already."""
+def _end_update(
+    connection: sa.Connection,
+    update_id: int,
+    state: str,
+    message: str | None,
+    alert: str | None = None,
+    *,
+    findings: list[dict[str, Any]] | None = None,
+    result: dict[str, Any] | None = None,
+    conditions: tuple[Any, ...] = (),
+) -> str:
+    """Write how an update ended and give its slot back; one that was presumed dead meanwhile may not end any more."""
+    ended = {"state": state, "finished_at": now(), "message": message}
+    ended |= {"findings": json.dumps(findings or []), "result": json.dumps(result or {}, allow_nan=False)}
     running = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None), *conditions)
-    if not connection.execute(sa.update(updates).where(running).values(slot=None, **ended)).rowcount:
-        return False
-    record(connection, "update ended", [{"id": update_id, **ended}])
-    return True
+    if connection.execute(sa.update(updates).where(running).values(slot=None, **ended)).rowcount:
+        record(connection, "update ended", [{"id": update_id, **ended}])
+        if alert is not None:
+            kind = "policy-check" if state == "refused" else "update"
+            raise_alert(connection, kind=kind, occasion=f"update:{update_id}", message=alert)
+    elif state != "interrupted":
+        raise InputError(f"update {update_id} was presumed dead; nothing of it goes live")
+    return state
 
 
 def run_update(trial: Trial, update_id: int) -> str:
     """Run an update that has begun; its final state."""
-
-    def beat() -> None:
-        with trial.database.transaction() as connection:
-            alive = {"beat_at": now(), **_identify_process()}
-            connection.execute(sa.update(updates).where(updates.c.id == update_id).values(**alive))
-
     try:
-        with repeat_job("the heartbeat", beat, BEAT_SECONDS):
+        with repeat_job("the heartbeat", lambda: _change_update(trial, update_id, **_show_life()), BEAT_SECONDS):
             return _fit_and_publish(trial, update_id)
     except Exception as error:
         # The message of our own errors names columns and rows; that of others might hold anything.
         message = str(error) if isinstance(error, InputError) else f"the fit failed with {type(error).__name__}"
         with trial.database.transaction() as connection:
-            alert = f"update {update_id} failed: {message}"
-            _write_end(connection, update_id, "failed", message=message, alert=alert)
+            _end_update(connection, update_id, "failed", message, f"update {update_id} failed: {message}")
         if isinstance(error, InputError):
             return "failed"
         raise
 
 
+def _change_update(trial: Trial, update_id: int, **values: Any) -> None:
+    with trial.database.transaction() as connection:
+        connection.execute(sa.update(updates).where(updates.c.id == update_id).values(**values))
+
+
 def _fit_and_publish(trial: Trial, update_id: int) -> str:
     """Fit again when somebody withdrew or was erased meanwhile: nothing that was read before is written after."""
     for _ in range(FITS):
-        _set_state(trial, update_id, "fitting")
+        _change_update(trial, update_id, state="fitting")
         with trial.database.snapshot() as connection:
             departures = _count_departures(trial, connection)
             rows = trial_logs.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
         if not rows:
             with trial.database.transaction() as connection:
-                return _write_end(connection, update_id, "waiting", message="there are no decisions yet")
+                return _end_update(connection, update_id, "waiting", "there are no decisions yet")
         proposal = _propose(trial, update_id, rows)
         result = _describe_result(trial, proposal, rows)
         live = describe_live(trial)
@@ -181,11 +189,6 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
             if _count_departures(trial, connection) == departures:
                 return _publish_policy(trial, connection, update_id, proposal, result, live)
     raise InputError(f"somebody withdrew or was erased during each of {FITS} fits; start the update again")
-
-
-def _set_state(trial: Trial, update_id: int, state: str) -> None:
-    with trial.database.transaction() as connection:
-        connection.execute(sa.update(updates).where(updates.c.id == update_id).values(state=state))
 
 
 def _count_departures(trial: Trial, connection: sa.Connection) -> tuple[int, int]:
@@ -199,38 +202,32 @@ def _count_departures(trial: Trial, connection: sa.Connection) -> tuple[int, int
 def _propose(trial: Trial, update_id: int, rows: list[Any]) -> Proposal:
     live = trial.read_live(trial.policies.live())
     before = live.version.policies if live is not None and live.version is not None and live.fits else None
+    coefficients: list[dict[str, Any]] = []
+    if live is not None and before is not None:
+        # With the standard errors that were recorded with the update of the live policy.
+        with trial.database.autocommit() as connection:
+            made_by = sa.select(updates.c.result).join_from(updates, policies).where(policies.c.id == live.id)
+            coefficients = json.loads(connection.scalar(made_by) or "{}").get("standard_errors", [])
     return propose_policy(
         trial.study,
         trial_logs.measure_rows(trial.study, rows),
         before,
-        [] if before is None else _read_live_coefficients(trial),
+        coefficients,
         label=lambda row: f"decision point {rows[row]['decision_idx']} of participant {rows[row]['participant_id']}",
-        report=lambda state: _set_state(trial, update_id, state),
+        report=lambda state: _change_update(trial, update_id, state=state),
     )
-
-
-def _read_live_coefficients(trial: Trial) -> list[dict[str, Any]]:
-    """The coefficients with standard errors that were recorded with the update of the live policy."""
-    live = sa.select(activations.c.policy_id).order_by(activations.c.id.desc()).limit(1).scalar_subquery()
-    made_by = sa.select(policies.c.update_id).where(policies.c.id == live).scalar_subquery()
-    with trial.database.autocommit() as connection:
-        text = connection.scalar(sa.select(updates.c.result).where(updates.c.id == made_by))
-    standard_errors: list[dict[str, Any]] = [] if text is None else json.loads(text).get("standard_errors", [])
-    return standard_errors
 
 
 def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[str, Any]:
     """Counts, the rows that the critic removed with the reward it expected, and values that were not plausible."""
-    result: dict[str, Any] = {
-        "study_id": trial.study_id,
-        "implausible_rows": [
-            {**_name_point(rows[cell.row]), "variable": cell.variable, "value": cell.value, "limits": cell.limits}
-            for cell in proposal.implausible[:SHOWN]
-        ],
-    }
-    if proposal.fit is None:
-        return {**result, **summarise_part(trial.study, proposal.logs), "removed_rows": []}
+    implausible = [
+        {**_name_point(rows[cell.row]), "variable": cell.variable, "value": cell.value, "limits": cell.limits}
+        for cell in proposal.implausible[:SHOWN]
+    ]
+    result: dict[str, Any] = {"study_id": trial.study_id, "implausible_rows": implausible}
     fit = proposal.fit
+    if fit is None:
+        return {**result, **summarise_part(trial.study, proposal.logs), "removed_rows": []}
     result |= {**fit.summary, "removed_rows": _list_removed(fit, proposal.logs, rows)}
     if proposal.coefficients:
         result |= {"standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}
@@ -245,17 +242,10 @@ def _list_removed(fit: PartFit, logs: StudyLogs, rows: list[Any]) -> list[dict[s
     for position in np.flatnonzero(weights == 0)[:SHOWN]:
         row = rows[int(logs.row[position])]
         threshold = float(thresholds.get(row["participant_id"], thresholds.get("everyone")) or np.inf)
+        limit = float(np.sqrt(threshold)) if np.isfinite(threshold) else None
         reward = float(logs.logs.reward[position])
-        removed.append(
-            {
-                "decision_id": row["id"],
-                **_name_point(row),
-                "action": row["action"],
-                "reward": reward,
-                "expected": reward - float(residuals[position]),
-                "limit": float(np.sqrt(threshold)) if np.isfinite(threshold) else None,
-            }
-        )
+        point = {"decision_id": row["id"], **_name_point(row), "action": row["action"]}
+        removed.append({**point, "reward": reward, "expected": reward - float(residuals[position]), "limit": limit})
     return removed
 
 
@@ -292,32 +282,18 @@ def _publish_policy(
         alert = f"update {update_id} was refused by a policy check ({proposal.message}); {live}"
     finite = any(finding.passed for finding in proposal.findings if finding.check == "finite")
     if proposal.policies is not None and finite:
-        row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
-        policy_id = int(insert_recorded(connection, "policy", {**row, "content": policies_to_text(proposal.policies)}))
+        policy_id = _insert_policy(trial, connection, proposal.policies, update_id, accepted=accepted)
         if accepted and trial.settings.activation == "automatic":
             activate(connection, policy_id, f"update {update_id}")
     findings = [finding.as_dict() for finding in proposal.findings]
-    return _write_end(connection, update_id, proposal.state, findings, result, proposal.message, alert)
+    return _end_update(connection, update_id, proposal.state, proposal.message, alert, findings=findings, result=result)
 
 
-def _write_end(
-    connection: sa.Connection,
-    update_id: int,
-    state: str,
-    findings: list[dict[str, Any]] | None = None,
-    result: dict[str, Any] | None = None,
-    message: str | None = None,
-    alert: str | None = None,
-) -> str:
-    """Write the end of an update and give its slot back; one that was presumed dead meanwhile may not end any more."""
-    ended = {"state": state, "finished_at": now(), "message": message}
-    texts = {"findings": json.dumps(findings or []), "result": json.dumps(result or {}, allow_nan=False)}
-    if not _end_row(connection, update_id, {**ended, **texts}):
-        raise InputError(f"update {update_id} was presumed dead; nothing of it goes live")
-    if alert is not None:
-        kind = "policy-check" if state == "refused" else "update"
-        raise_alert(connection, kind=kind, occasion=f"update:{update_id}", message=alert)
-    return state
+def _insert_policy(
+    trial: Trial, connection: sa.Connection, fitted: Policies, update_id: int | None, *, accepted: bool
+) -> int:
+    row = {"update_id": update_id, "study_id": trial.study_id, "created_at": now(), "accepted": accepted}
+    return int(insert_recorded(connection, "policy", {**row, "content": policies_to_text(fitted)}))
 
 
 def activate(connection: sa.Connection, policy_id: int, by: str) -> None:
@@ -333,38 +309,116 @@ def describe_live(trial: Trial) -> str:
 
 def update_status(trial: Trial, update_id: int) -> dict[str, Any]:
     """One update: its progress, its result, the findings of the policy checks."""
-    with trial.database.autocommit() as connection:
-        row = connection.execute(STATUS.where(updates.c.id == update_id)).mappings().first()
-    if row is None:
+    listed = _read_updates(trial, STATUS.where(updates.c.id == update_id))
+    if not listed:
         raise ApiError(404, "unknown_update", "there is no such update", "update_id")
-    return _describe_update(row)
+    return listed[0]
 
 
 def list_updates(trial: Trial, newest: int = 50) -> list[dict[str, Any]]:
     """The newest updates first."""
+    return _read_updates(trial, STATUS.order_by(updates.c.id.desc()).limit(newest))
+
+
+def _read_updates(trial: Trial, query: sa.Select[Any]) -> list[dict[str, Any]]:
     with trial.database.autocommit() as connection:
-        rows = connection.execute(STATUS.order_by(updates.c.id.desc()).limit(newest)).mappings().all()
-    return [_describe_update(row) for row in rows]
+        rows = connection.execute(query).mappings().all()
+    return [{**row, "findings": json.loads(row["findings"]), "result": json.loads(row["result"])} for row in rows]
 
 
-def _describe_update(row: Any) -> dict[str, Any]:
-    names = ("id", "state", "started_by", "created_at", "finished_at", "policy_id", "message")
-    return {
-        **{name: row[name] for name in names},
-        "findings": json.loads(row["findings"]),
-        "result": json.loads(row["result"]),
-    }
+def list_versions(trial: Trial) -> list[dict[str, Any]]:
+    """All policy versions, newest first, with their activations; without their content, which is large."""
+    columns = (policies.c.id, policies.c.created_at, policies.c.update_id, policies.c.accepted)
+    with trial.database.snapshot() as connection:
+        rows = connection.execute(sa.select(*columns).order_by(policies.c.id.desc())).mappings().all()
+        events = connection.execute(sa.select(activations).order_by(activations.c.id)).mappings().all()
+    live = events[-1]["policy_id"] if events else None
+    return [
+        {**row, "live": row["id"] == live, "events": [event for event in events if event["policy_id"] == row["id"]]}
+        for row in rows
+    ]
+
+
+def list_policies(trial: Trial) -> list[dict[str, Any]]:
+    """All versions with their coefficients, as the API describes them."""
+    listed = []
+    for row in list_versions(trial):
+        history = [{"at": event["activated_at"], "by": event["activated_by"]} for event in row["events"]]
+        description: dict[str, Any] = {
+            "method": "unreadable",
+            "states": [],
+            "actions": [],
+            "people": None,
+            "coefficients": [],
+        }
+        version = trial.policies.get(row["id"])
+        if version is not None:
+            fitted = version.policies
+            description = {
+                "method": fitted.rule.name,
+                "states": list(fitted.state_names),
+                "actions": list(fitted.action_names),
+                "people": None if fitted.participants is None else len(fitted.participants),
+                "coefficients": list_coefficients(fitted),
+            }
+        listed.append({**row, "activations": history, **description})
+    return listed
+
+
+def activate_policy(trial: Trial, policy_id: int, by: str) -> dict[str, Any]:
+    """Make a version live, newer or older than the live one: one call rolls back."""
+    version = trial.policies.get(policy_id)
+    with trial.database.autocommit() as connection:
+        accepted = connection.scalar(sa.select(policies.c.accepted).where(policies.c.id == policy_id))
+    if accepted is None:
+        raise ApiError(404, "unknown_policy", "there is no such policy", "policy_id")
+    if not accepted:
+        raise ApiError(409, "refused_by_policy_check", "a policy check refused this policy; it cannot go live", "policy_id")
+    if version is None or not trial.can_use(version):
+        raise ApiError(409, "other_study", "this policy was made for other variables or actions", "policy_id")
+    with trial.database.transaction() as connection:
+        previous = connection.scalar(LIVE)
+        activate(connection, policy_id, by)
+        record_action(connection, by, "activated", f"policy {policy_id}", f"before: policy {previous or '–'}")
+    return {"policy_id": policy_id, "previous_policy_id": previous}
+
+
+@dataclass(frozen=True)
+class PilotPolicies:
+    """The policies of a pilot as the trial's first version."""
+
+    policy_id: int
+    live: bool
+    participants: int | None
+    """None: one policy for everyone."""
+    serves_anybody: bool
+    """Whether people who are not among them have a policy too."""
+
+
+def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
+    """Make a fitted folder the trial's first policy version; live at once unless the study's activation is manual."""
+    fitted = FittedStudy.load(folder).policies
+    trial.study.check_policies(fitted, str(folder), from_fit=True)
+    live = trial.settings.activation == "automatic"
+    with trial.database.transaction() as connection:
+        newest = connection.scalar(sa.select(sa.func.max(policies.c.id)))
+        if newest is not None:
+            raise InputError(f"the trial has policy {newest} already; pilot policies are for its start")
+        policy_id = _insert_policy(trial, connection, fitted, None, accepted=True)
+        record_action(connection, by, "loaded policies", f"policy {policy_id}")
+        if live:
+            activate(connection, policy_id, by)
+    people = None if fitted.participants is None else len(fitted.participants)
+    return PilotPolicies(policy_id, live, people, fitted.serves_anybody)
 
 
 def main() -> None:
     """Run the update that the command line names."""
     url = os.environ["SUREFOOT_DATABASE"]
-    database = databases.connect(url)
-    study = load_stored_study(database, sys.argv[2])
-    database.close()
-    trial = open_trial(study, url)
-    run_update(trial, int(sys.argv[1]))
-    trial.close()
+    with closing(databases.connect(url)) as database:
+        study = load_stored_study(database, sys.argv[2])
+    with closing(open_trial(study, url)) as trial:
+        run_update(trial, int(sys.argv[1]))
 
 
 if __name__ == "__main__":
