@@ -83,8 +83,8 @@ def test_linucb_scores_are_the_literal_ones(make, name, dirty):
         for s in states:
             features = [literal.critic_features(s, a, logs.actions) for a in range(logs.actions)]
             scores = [f @ w + 2.0 * scale * np.sqrt(f @ inverse @ f) for f in features]
-            score = fitted.policies_[participant].rule.scorer()
-            assert_allclose([score(action, s) for action in range(len(scores))], scores, rtol=1e-9)
+            rule, z = fitted.policies_[participant].rule, np.append(s, 1.0)
+            assert_allclose(rule.mean @ z + np.sqrt(z @ rule.spread @ z), scores, rtol=1e-9)
             assert fitted.policies_[participant].probabilities([s])[0].argmax() == np.argmax(scores)
 
 

@@ -37,10 +37,9 @@ from surefoot.errors import InputError
 from surefoot.evaluation.values import LongRunValue
 from surefoot.inference.intervals import Interval, sum_by_participant, t_interval
 from surefoot.learning.critics import Critic
-from surefoot.learning.horizon.transitions import TransitionData, find_transitions, judge_rows
+from surefoot.learning.horizon.transitions import HorizonTask, find_transitions
 from surefoot.learning.penalties import StandardUnits
 from surefoot.learning.pooling import make_pooling
-from surefoot.numerics.arrays import NUMPY
 from surefoot.policies.features import critic_features
 
 PAIRS_PER_COEFFICIENT = 5
@@ -75,9 +74,17 @@ class LongRunLogs:
         """The rows that the critic keeps; logs that cannot show the consequences of every action are refused."""
         transitions = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary)
         everything = np.ones(len(logs.state_names))
-        data = TransitionData(logs, everything, np.ones(len(logs)), NUMPY, transitions)
-        units = StandardUnits()
-        judged = judge_rows(data, critic, make_pooling("all"), everything, units)
+        data = HorizonTask(
+            logs=logs,
+            critic=critic,
+            pooling=make_pooling("all"),
+            critic_sees=everything,
+            policy_sees=everything,
+            discount=np.ones(len(logs)),
+            units=StandardUnits(),
+            transitions=transitions,
+        )
+        judged = data.judge()
         following = transitions.following
         pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.weights != 0)
         rows = logs.order[pairs[logs.order]]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
-from surefoot.errors import FitWarning, InputError
+from surefoot.errors import InputError
 from surefoot.numerics.arrays import NUMPY, Array, Engine, array_namespace
 from surefoot.numerics.parallel import count_threads
 from surefoot.policies.features import critic_features
@@ -173,28 +172,15 @@ def discount_rows(logs: Trajectories, rate: float) -> NDArray[np.float64]:
     return np.maximum(rate ** count_back(logs).astype(np.float64), FORGOTTEN)
 
 
-def warn_of_oblivion(rate: float, features: int, people: int) -> None:
-    """Warn if the people who share a fit remember fewer decision points than there are features."""
-    remembered = people / (1 - rate) if rate < 1 else np.inf
-    if remembered < features:
-        text = (
-            f"forgetting = {rate:g} leaves what about {remembered:.2g} decision points hold, fewer than the critic's "
-            f"{features} features, so the penalty decides the rest; take a rate nearer to 1, or pool people"
-        )
-        warnings.warn(text, FitWarning, stacklevel=4)
-
-
-def check_forgetting(rate: float) -> None:
-    """Refuse a rate with which nothing, or more than everything, would be remembered."""
-    if not 0 < rate <= 1:
-        raise InputError(
-            f"forgetting is {rate}; it is above 0 and at most 1: with 0.99 the decision point 100 before the participant's "
-            "last one counts 0.37 times, with 1 all count alike"
-        )
+def name_people(participants: NDArray[Any]) -> str:
+    """`participant 'ann', 'bo' and 3 more`."""
+    names = ", ".join(repr(participant.item()) for participant in participants[:SHOWN_PEOPLE])
+    others = f" and {len(participants) - SHOWN_PEOPLE} more" if len(participants) > SHOWN_PEOPLE else ""
+    return f"participant {names}{others}"
 
 
 def find_troubles(batch: Batch, weights: Array, features: int) -> Array:
-    """Which people have which troubles, (people, troubles), in the order of `fitted.describe_troubles`; `weights` are the
+    """Which people have which of the troubles that `warn_of_troubles` describes, (people, troubles); `weights` are the
     critic's."""
     xp = array_namespace(weights)
     present = batch.weights > 0

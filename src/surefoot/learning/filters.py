@@ -5,6 +5,7 @@ missing stays missing.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.learning.part import Part, check_range, make_part
+from surefoot.learning.part import Part, make_part
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.masked_quantiles import median, scaled_mad
 from surefoot.registry import Registry
@@ -48,11 +49,6 @@ register_filter = FILTERS.register
 """Adds a class of filters under its `name`, which must be free."""
 
 
-def make_filter(given: Any) -> Filter | None:
-    """The filter that is meant by a name, by a mapping with `name` and parameters, or by itself; None for none."""
-    return None if given is None else make_part(FILTERS, given)
-
-
 def clean(logs: Trajectories, by: Any) -> Trajectories:
     """The logs as a filter cleans them.
 
@@ -85,34 +81,29 @@ class Hampel(Filter):
     """Replaces a point that lies too far from the median of its window by that median.
 
     At the ends of a series, and where values are missing, a window holds fewer points.
-
-    Parameters
-    ----------
-    window
-        Decision points in a window, the point itself in the middle: an odd number.
-    deviations
-        How many scaled MADs are too far.
     """
 
     name: ClassVar[str] = "hampel"
+    above: ClassVar[Mapping[str, float]] = {"deviations": 0}
     window: int = 7
+    """Decision points in a window, the point itself in the middle: an odd number."""
     deviations: float = 3.0
+    """How many scaled MADs are too far."""
 
     def check_parameters(self) -> None:
         super().check_parameters()
         if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 3 or self.window % 2 == 0:
             raise InputError(f"window is {self.window!r}; it must be an odd number of decision points, at least 3")
-        check_range("deviations", self.deviations, above=0)
 
     def clean_series(self, values: Array, present: Array) -> Array:
         xp = array_namespace(values)
         half = self.window // 2
         margin = xp.zeros_like(values[:, :1])
         wide = xp.concat([margin] * half + [values] + [margin] * half, axis=1)
-        padded_present = xp.concat([margin > 0] * half + [present] + [margin > 0] * half, axis=1)
-        size = values.shape[1]
-        windows = xp.stack([wide[:, j : j + size] for j in range(self.window)], axis=-1)
-        inside = xp.stack([padded_present[:, j : j + size] for j in range(self.window)], axis=-1)
+        known = xp.concat([margin > 0] * half + [present] + [margin > 0] * half, axis=1)
+        spans = [slice(j, j + values.shape[1]) for j in range(self.window)]
+        windows = xp.stack([wide[:, span] for span in spans], axis=-1)
+        inside = xp.stack([known[:, span] for span in spans], axis=-1)
         centre = median(windows, inside)
         width = scaled_mad(windows, inside, centre)
         return xp.where(present & (xp.abs(values - centre) > self.deviations * width), centre, values)
@@ -126,19 +117,12 @@ class Kalman(Filter):
     The series is taken as an AR(1) process, x_t − c = φ (x_{t−1} − c) + e_t, with c, φ and the variance of e estimated by
     medians. Going through it once, a point whose prediction error exceeds `deviations` standard deviations of the Kalman
     prediction is replaced by the prediction; the uncertainty then grows until a point is believed again.
-
-    Parameters
-    ----------
-    deviations
-        How many standard deviations are too far.
     """
 
     name: ClassVar[str] = "kalman"
+    above: ClassVar[Mapping[str, float]] = {"deviations": 0}
     deviations: float = 3.0
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        check_range("deviations", self.deviations, above=0)
+    """How many standard deviations are too far."""
 
     def clean_series(self, values: Array, present: Array) -> Array:
         xp = array_namespace(values)
@@ -163,30 +147,26 @@ def _robust_ar1(values: Array, present: Array) -> tuple[Array, Array, Array, Arr
     """Centre, variance, autoregression and innovation variance of each series, (people,) each.
 
     The autoregression follows Gnanadesikan and Kettenring: the correlation of u and v is
-    (S²(u+v) − S²(u−v)) / (S²(u+v) + S²(u−v)) with a robust scale S.
+    (S²(u+v) − S²(u−v)) / (S²(u+v) + S²(u−v)) with a robust scale S, here the scaled MAD.
     """
     xp = array_namespace(values)
+
+    def measure(series: Array, known: Array) -> Array:
+        scale = scaled_mad(series, known, xp.where(xp.any(known, axis=1), median(series, known), series[:, 0]))
+        return xp.where(xp.isfinite(scale), scale, 0.0)
+
     count = xp.sum(xp.astype(present, values.dtype), axis=1)
-    centre = xp.where(count > 0, median(values, present), xp.zeros_like(count))
-    deviation = xp.where(present, values - centre[:, None], xp.zeros_like(values))
+    centre = xp.where(count > 0, median(values, present), 0.0)
+    deviation = xp.where(present, values - centre[:, None], 0.0)
     # When more than half of a series is one value its MAD is zero; the mean absolute deviation still says something.
-    mean_absolute = 1.2533 * xp.sum(xp.abs(deviation), axis=1) / xp.where(count > 0, count, xp.ones_like(count))
-    scale = _scale(deviation, present)
+    mean_absolute = 1.2533 * xp.sum(xp.abs(deviation), axis=1) / xp.where(count > 0, count, 1.0)
+    scale = measure(deviation, present)
     scale = xp.where(scale > 0, scale, mean_absolute)
     later = deviation[:, 1:]
     earlier = deviation[:, :-1]
     both = present[:, 1:] & present[:, :-1]
-    plus = _scale(later + earlier, both) ** 2
-    minus = _scale(later - earlier, both) ** 2
-    known = plus + minus > 0
-    phi = xp.where(known, (plus - minus) / xp.where(known, plus + minus, xp.ones_like(plus)), xp.zeros_like(plus))
-    phi = xp.clip(phi, -0.99, 0.99)
-    noise = _scale(later - phi[:, None] * earlier, both) ** 2
+    plus = measure(later + earlier, both) ** 2
+    minus = measure(later - earlier, both) ** 2
+    phi = xp.clip((plus - minus) / xp.where(plus + minus > 0, plus + minus, 1.0), -0.99, 0.99)
+    noise = measure(later - phi[:, None] * earlier, both) ** 2
     return centre, scale**2, phi, xp.where(noise > 0, noise, (1 - phi**2) * scale**2)
-
-
-def _scale(values: Array, present: Array) -> Array:
-    """Scaled MAD about the median; zero for an empty series."""
-    xp = array_namespace(values)
-    scale = scaled_mad(values, present, xp.where(xp.any(present, axis=1), median(values, present), values[:, 0]))
-    return xp.where(xp.isfinite(scale), scale, xp.zeros_like(scale))

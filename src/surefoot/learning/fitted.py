@@ -1,7 +1,6 @@
 """What a fit leaves behind for others to read: what was learned, for whom, from what, and what was left out."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
-from surefoot.learning.batch import SHOWN_PEOPLE
+from surefoot.learning.batch import name_people
 from surefoot.learning.critics import Critic
 from surefoot.learning.horizon import Horizon
 from surefoot.learning.horizon.horizon import JointFit, Outlook
@@ -77,7 +76,7 @@ class Fitted:
     @property
     def outlook(self) -> Outlook | None:
         """What looking ahead found; None with an immediate horizon."""
-        return None if self.joint is None else self.joint.outlook
+        return self.joint if isinstance(self.joint, Outlook) else None
 
     @property
     def posterior(self) -> Posterior | None:
@@ -124,16 +123,14 @@ class Fitted:
     def tabulate_coefficients(self, backend: str | None = None) -> Any:
         """One row per fit and coefficient: participant, part (critic or policy), action, feature, value."""
         parts = self.coefficient_parts
-        rows = [(part.part, action, feature) for part in parts for action, feature in part.names]
-        values = np.concatenate([part.values for part in parts], axis=1)
-        fits = len(self.participants)
-        part, action, feature = zip(*rows, strict=True)
+        names = [(part.part, *name) for part in parts for name in part.names] * len(self.participants)
+        kinds, actions, features = zip(*names, strict=True)
         data = {
-            self.logs.names.participant: np.repeat(self.participants, len(rows)),
-            "part": list(part) * fits,
-            "action": list(action) * fits,
-            "feature": list(feature) * fits,
-            "value": values.ravel(),
+            self.logs.names.participant: np.repeat(self.participants, len(names) // len(self.participants)),
+            "part": kinds,
+            "action": actions,
+            "feature": features,
+            "value": np.concatenate([part.values for part in parts], axis=1).ravel(),
         }
         return make_frame(data, backend or self.logs.backend)
 
@@ -153,29 +150,20 @@ class Fitted:
         return make_frame(data, backend or logs.backend)
 
 
-def describe_troubles(state_names: Sequence[str], action_names: Sequence[str], features: int, pooling: Pooling) -> list[str]:
-    """The troubles in words."""
-    return [
+def warn_of_troubles(
+    participants: NDArray[Any], troubles: NDArray[np.bool_], logs: Trajectories, features: int, pooling: Pooling
+) -> None:
+    """A `FitWarning` for every trouble, the last of which is a search without end, naming the people who have it."""
+    texts = [
         f"no usable decision point, {pooling.without_points}",
         f"fewer usable decision points than the critic's {features} features; {pooling.few_points}",
         "the reward never changes, so no effect can be learned; what was removed as an outlier means nothing",
-        *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in state_names),
-        *(
-            text
-            for name in action_names
-            for text in (
-                f"action '{name}' never occurs at a usable decision point; its effect is a guess",
-                f"every decision point with action '{name}' was removed as an outlier; its effect is a guess",
-            )
-        ),
-        "the search did not converge; rescale the states or raise the penalties",
+        *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in logs.state_names),
     ]
-
-
-def warn_of_troubles(participants: NDArray[Any], troubles: NDArray[np.bool_], texts: Sequence[str]) -> None:
-    """A `FitWarning` for every trouble, naming the people who have it; `troubles` is (people, texts)."""
+    for name in logs.action_names:
+        texts.append(f"action '{name}' never occurs at a usable decision point; its effect is a guess")
+        texts.append(f"every decision point with action '{name}' was removed as an outlier; its effect is a guess")
+    texts.append("the search did not converge; rescale the states or raise the penalties")
     for text, troubled in zip(texts, troubles.T, strict=True):
-        names = [repr(participant.item()) for participant in participants[troubled]]
-        if names:
-            others = f" and {len(names) - SHOWN_PEOPLE} more" if len(names) > SHOWN_PEOPLE else ""
-            warnings.warn(f"participant {', '.join(names[:SHOWN_PEOPLE])}{others}: {text}", FitWarning, stacklevel=4)
+        if troubled.any():
+            warnings.warn(f"{name_people(participants[troubled])}: {text}", FitWarning, stacklevel=4)

@@ -3,12 +3,13 @@
 The constructor only assigns, `fit(logs)` returns the method itself, and everything learned ends in an underscore.
 """
 
+from __future__ import annotations
+
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,45 +17,51 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.data.mean_weights import find_weight_problem
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
-from surefoot.learning.batch import (
-    Batch,
-    Learnable,
-    check_forgetting,
-    choose_block_cells,
-    discount_rows,
-    find_troubles,
-    warn_of_oblivion,
-)
+from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles
 from surefoot.learning.critics import CRITICS, Critic, Ridge, make_critic
-from surefoot.learning.filters import FILTERS, Filter, make_filter
-from surefoot.learning.fitted import (
-    CoefficientPart,
-    Fitted,
-    describe_troubles,
-    warn_of_troubles,
-)
+from surefoot.learning.filters import FILTERS, Filter
+from surefoot.learning.fitted import CoefficientPart, Fitted, warn_of_troubles
 from surefoot.learning.horizon import HORIZONS, Horizon, Immediate
-from surefoot.learning.horizon.horizon import BatchOutlook, HorizonTask, JointFit, Outlook, make_horizon
-from surefoot.learning.part import Part, check_range, check_types
-from surefoot.learning.penalties import PENALTY_UNITS, FitScales, PenaltyUnits, StandardUnits, make_penalty_units
-from surefoot.learning.pooling import POOLINGS, Block, Person, Pooling, make_pooling
+from surefoot.learning.horizon.horizon import BatchOutlook, JointFit, Outlook
+from surefoot.learning.horizon.transitions import HorizonTask
+from surefoot.learning.part import Part, check_types, make_part
+from surefoot.learning.penalties import PENALTY_UNITS, FitScales, PenaltyUnits, StandardUnits
+from surefoot.learning.pooling import POOLINGS, Block, Person, Pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
-from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner, make_rule_learner
+from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner
 from surefoot.numerics.arrays import NUMPY, Array, Engine, find_engine, keep_freed_memory
 from surefoot.numerics.parallel import map_threads
 from surefoot.policies.policies import KnownTraining, Policies
 from surefoot.policies.rules import DecisionRule
 from surefoot.registry import Registry
 
-SLOTS: dict[str, tuple[Registry[Any], Callable[[Any], Any]]] = {
-    "rule": (RULE_LEARNERS, make_rule_learner),
-    "critic": (CRITICS, make_critic),
-    "pooling": (POOLINGS, make_pooling),
-    "horizon": (HORIZONS, make_horizon),
-    "filter": (FILTERS, make_filter),
-    "penalty_units": (PENALTY_UNITS, make_penalty_units),
+SLOTS: dict[str, Registry[Any]] = {
+    "rule": RULE_LEARNERS,
+    "critic": CRITICS,
+    "pooling": POOLINGS,
+    "horizon": HORIZONS,
+    "filter": FILTERS,
+    "penalty_units": PENALTY_UNITS,
 }
-"""The parameters of a method that hold parts: where their parts are registered, and how one is made of a name."""
+"""The parameters of a method that hold parts, and where these are registered."""
+T = TypeVar("T")
+
+
+def _make_part(slot: str, given: Any) -> Any:
+    """The part that is meant by a name, by a mapping with `name` and parameters, or by itself."""
+    if slot == "critic":
+        return make_critic(given)
+    return None if slot == "filter" and given is None else make_part(SLOTS[slot], given)
+
+
+class _Learned(Generic[T]):
+    """An attribute of a fitted method: that of `Fitted` whose name has no underscore behind it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.removesuffix("_")
+
+    def __get__(self, fitted: Method | None, owner: type) -> T:
+        return getattr(self if fitted is None else fitted.fitted_, self.name)  # type: ignore[no-any-return]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -150,7 +157,7 @@ class Method:
         for name in sorted(parameters, key=lambda name: name not in fields_of_method):
             value = parameters[name]
             if name in fields_of_method:
-                setattr(self, name, SLOTS[name][1](value) if name in SLOTS else value)
+                setattr(self, name, _make_part(name, value) if name in SLOTS else value)
                 continue
             slot, separator, parameter = name.partition("__")
             if not separator:
@@ -171,7 +178,7 @@ class Method:
         if owners:
             written = " or ".join(f"{slot}__{parameter}" for slot in owners)
             raise InputError(f"'{parameter}' is a parameter of {' and of '.join(owners)}; write {written}")
-        for slot, (registry, _) in SLOTS.items():
+        for slot, registry in SLOTS.items():
             having = [name for name in registry if parameter in registry.find(name)().get_params()]
             if having:
                 choices = " or ".join(repr(name) for name in having)
@@ -203,8 +210,13 @@ class Method:
         check_types(self)
         for part in self.parts.values():
             part.check_parameters()
-        check_range("critic_penalty", self.critic_penalty, least=0)
-        check_forgetting(self.forgetting)
+        if not self.critic_penalty >= 0:
+            raise InputError(f"critic_penalty is {self.critic_penalty}; it must be a finite number of at least 0")
+        if not 0 < self.forgetting <= 1:
+            raise InputError(
+                f"forgetting is {self.forgetting}; it is above 0 and at most 1: with 0.99 the decision point 100 before the "
+                "participant's last one counts 0.37 times, with 1 all count alike"
+            )
         self.rule.check_company(self.horizon, self.pooling)
         for needed_by, needs in (
             (self.rule.title, self.rule.needs_coefficients),
@@ -291,31 +303,28 @@ class Method:
         critic_sees, policy_sees = self.list_seen(logs.state_names)
         features = int((critic_sees.sum() + 1) * logs.actions)
         participants = self.pooling.list_participants(cleaned)
-        warn_of_oblivion(self.forgetting, features, len(cleaned.participants) if self.pooling.needs_everybody else 1)
+        sharing = len(cleaned.participants) if self.pooling.needs_everybody else 1
+        if sharing < (1 - self.forgetting) * features:
+            text = (
+                f"forgetting = {self.forgetting:g} leaves what about {sharing / (1 - self.forgetting):.2g} decision points "
+                f"hold, fewer than the critic's {features} features, so the penalty decides the rest; take a rate nearer to "
+                "1, or pool people"
+            )
+            warnings.warn(text, FitWarning, stacklevel=3)
         keep_freed_memory()
         joint = None
         if self.horizon.looks_ahead or self.pooling.borrows:
             joint = self.horizon.look(self.make_horizon_task(cleaned, discount, device))
-        make_batch = partial(
-            Batch.from_rows,
-            cleaned,
-            critic_sees=critic_sees,
-            policy_sees=policy_sees,
-            discount=discount,
-            centre=centre,
-            engine=device,
-        )
         # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
         weights = np.full(len(cleaned) + 1, np.nan)
         residuals = np.full(len(cleaned) + 1, np.nan)
 
         def fit_block(block: Block) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]], DecisionRule]:
             fits, rows = block
-            batch = make_batch(rows)
+            batch = self.make_batch(cleaned, rows, discount, centre, device)
             near = None if start is None else device.to_device(start[fits].reshape(len(fits), logs.actions - 1, -1))
-            result, rule, converged = self.fit_batch(
-                batch, None if joint is None else joint.restrict(fits, rows, device), near
-            )
+            outlook = None if joint is None else joint.restrict(fits, rows, device)
+            result, rule, converged = self.fit_batch(batch, outlook, near)
             used = device.to_numpy(batch.weights) > 0
             weights[rows] = np.where(used, device.to_numpy(result.fit.weights), np.nan)
             residuals[rows] = np.where(used, device.to_numpy(result.residuals), np.nan)
@@ -349,10 +358,10 @@ class Method:
         if joint is not None and joint.anybody is not None:
             few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(participants)) < features
             ((fits, rows),) = cleaned.one_block()
-            batch = make_batch(rows)
+            batch = self.make_batch(cleaned, rows, discount, centre, device)
             anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, device))[1].map(device.to_numpy)[0]
             policies = policies.with_anybody(anybody, instead_of=few)
-        self.fitted_ = Fitted(
+        self._fitted = Fitted(
             logs=cleaned,
             critic=self.critic,
             pooling=self.pooling,
@@ -375,8 +384,7 @@ class Method:
         )
         troubles = np.column_stack([learned["troubles"], ~learned["converged"]])
         if troubles.any():
-            texts = describe_troubles(logs.state_names, logs.action_names, features, self.pooling)
-            warn_of_troubles(participants, troubles, texts)
+            warn_of_troubles(participants, troubles, logs, features, self.pooling)
         return self
 
     def fit_batch(
@@ -522,117 +530,33 @@ class Method:
             raise NotFittedError("this method has learned nothing yet; call fit(logs) first")
         return self._fitted
 
-    @fitted_.setter
-    def fitted_(self, fitted: Fitted) -> None:
-        self._fitted = fitted
-
-    @property
-    def policies_(self) -> Policies:
-        return self.fitted_.policies
-
-    @property
-    def coef_(self) -> NDArray[np.float64] | None:
-        return self.fitted_.coef
-
-    @property
-    def logs_(self) -> Trajectories:
-        return self.fitted_.logs
-
-    @property
-    def participants_(self) -> NDArray[Any]:
-        return self.fitted_.participants
-
-    @property
-    def critic_(self) -> Critic:
-        return self.fitted_.critic
-
-    @property
-    def pooling_(self) -> Pooling:
-        return self.fitted_.pooling
-
-    @property
-    def horizon_(self) -> Horizon:
-        return self.fitted_.horizon
-
-    @property
-    def critic_coef_(self) -> NDArray[np.float64]:
-        return self.fitted_.critic_coef
-
-    @property
-    def weights_(self) -> NDArray[np.float64]:
-        return self.fitted_.weights
-
-    @property
-    def threshold_(self) -> NDArray[np.float64]:
-        return self.fitted_.threshold
-
-    @property
-    def residuals_(self) -> NDArray[np.float64]:
-        return self.fitted_.residuals
-
-    @property
-    def scale_(self) -> NDArray[np.float64]:
-        return self.fitted_.scale
-
-    @property
-    def n_iter_(self) -> NDArray[np.int64]:
-        return self.fitted_.n_iter
-
-    @property
-    def converged_(self) -> NDArray[np.bool_]:
-        return self.fitted_.converged
-
-    @property
-    def scaling_(self) -> FitScales:
-        return self.fitted_.scaling
-
-    @property
-    def penalty_(self) -> NDArray[np.float64]:
-        return self.fitted_.penalty
-
-    @property
-    def unit_(self) -> NDArray[np.int64]:
-        return self.fitted_.unit
-
-    @property
-    def used_(self) -> NDArray[np.bool_]:
-        return self.fitted_.used
-
-    @property
-    def removed_(self) -> NDArray[np.bool_]:
-        return self.fitted_.removed
-
-    @property
-    def pooled_(self) -> bool:
-        return self.fitted_.pooled
-
-    @property
-    def critic_sees_(self) -> NDArray[np.float64]:
-        return self.fitted_.critic_sees
-
-    @property
-    def policy_sees_(self) -> NDArray[np.float64]:
-        return self.fitted_.policy_sees
-
-    @property
-    def rule_sees_(self) -> NDArray[np.float64]:
-        return self.fitted_.rule_sees
-
-    @property
-    def coefficient_parts_(self) -> list[CoefficientPart]:
-        return self.fitted_.coefficient_parts
-
-    @property
-    def joint_(self) -> JointFit | None:
-        return self.fitted_.joint
-
-    @property
-    def outlook_(self) -> Outlook | None:
-        return self.fitted_.outlook
-
-    @property
-    def posterior_(self) -> Posterior | None:
-        return self.fitted_.posterior
+    policies_ = _Learned[Policies]()
+    coef_ = _Learned[NDArray[np.float64] | None]()
+    logs_ = _Learned[Trajectories]()
+    participants_ = _Learned[NDArray[Any]]()
+    critic_ = _Learned[Critic]()
+    pooling_ = _Learned[Pooling]()
+    horizon_ = _Learned[Horizon]()
+    critic_coef_ = _Learned[NDArray[np.float64]]()
+    weights_ = _Learned[NDArray[np.float64]]()
+    threshold_ = _Learned[NDArray[np.float64]]()
+    residuals_ = _Learned[NDArray[np.float64]]()
+    scale_ = _Learned[NDArray[np.float64]]()
+    n_iter_ = _Learned[NDArray[np.int64]]()
+    converged_ = _Learned[NDArray[np.bool_]]()
+    scaling_ = _Learned[FitScales]()
+    penalty_ = _Learned[NDArray[np.float64]]()
+    unit_ = _Learned[NDArray[np.int64]]()
+    used_ = _Learned[NDArray[np.bool_]]()
+    removed_ = _Learned[NDArray[np.bool_]]()
+    pooled_ = _Learned[bool]()
+    critic_sees_ = _Learned[NDArray[np.float64]]()
+    policy_sees_ = _Learned[NDArray[np.float64]]()
+    rule_sees_ = _Learned[NDArray[np.float64]]()
+    coefficient_parts_ = _Learned[list[CoefficientPart]]()
+    joint_ = _Learned[JointFit | None]()
+    outlook_ = _Learned[Outlook | None]()
+    posterior_ = _Learned[Posterior | None]()
 
 
 AHEAD = {"rule": "pessimist", "pooling": "all", "horizon": "long-run"}
@@ -679,7 +603,7 @@ def method(name: str, **parameters: Any) -> Method:
     """
     if name not in METHODS:
         raise InputError(f"there is no method '{name}'{did_you_mean(name, METHODS)}; choose from {list(METHODS)}")
-    made = Method(**{slot: SLOTS[slot][1](part) for slot, part in METHODS[name].items()})
+    made = Method(**{slot: _make_part(slot, part) for slot, part in METHODS[name].items()})
     for slot in SLOTS.keys() & parameters.keys():
         given = parameters[slot]
         if isinstance(given, Mapping) and "name" not in given:

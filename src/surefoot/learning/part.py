@@ -21,6 +21,9 @@ class Part:
     """The parameter of a method that holds it: `critic`."""
     labels: ClassVar[Mapping[str, str]] = {}
     """Parameters that the policy card always shows, and how it calls them."""
+    above: ClassVar[Mapping[str, float]] = {}
+    at_least: ClassVar[Mapping[str, float]] = {}
+    """Parameters that must be above a number, and of at least a number."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name, as scikit-learn's `clone` expects."""
@@ -37,8 +40,14 @@ class Part:
         return replace(self, **changes)
 
     def check_parameters(self) -> None:
-        """Refuse values with which it cannot work; a subclass adds its own limits."""
+        """Refuse values with which it cannot work; a subclass may add to the limits of single numbers."""
         check_types(self)
+        for name, limit in self.above.items():
+            if not getattr(self, name) > limit:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a finite number above {limit:g}")
+        for name, limit in self.at_least.items():
+            if not getattr(self, name) >= limit:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a finite number of at least {limit:g}")
 
     def describe(self) -> list[str]:
         """Its parameters for the policy card: those with a label, and those that differ from their default."""
@@ -62,19 +71,10 @@ def check_types(owner: Any) -> None:
             raise InputError(f"{field.name} is {value}; it must be a finite number")
 
 
-def check_range(name: str, value: float, *, above: float | None = None, least: float | None = None) -> None:
-    """Refuse a number outside its range."""
-    if above is not None and not value > above:
-        raise InputError(f"{name} is {value}; it must be a finite number above {above:g}")
-    if least is not None and not value >= least:
-        raise InputError(f"{name} is {value}; it must be a finite number of at least {least:g}")
-
-
 def make_part(registry: Registry[type[P]], given: Any) -> P:
     """The part that is meant by its name, by a mapping with `name` and parameters, or by itself."""
     if isinstance(given, Part) and given.kind == registry.kind:
-        part: Any = given
-        return part  # type: ignore[no-any-return]
+        return given  # type: ignore[return-value]
     if isinstance(given, Mapping) and "name" in given:
         parameters = {str(key): value for key, value in given.items() if key != "name"}
         return registry.find(given["name"])().with_params(**parameters)

@@ -14,14 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError, did_you_mean
-from surefoot.learning.part import Part, make_part
+from surefoot.learning.part import Part
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
 from surefoot.numerics.masked_quantiles import quantiles
 from surefoot.registry import Registry
@@ -78,15 +78,9 @@ class PenaltyUnits(Part, ABC):
 
 
 PENALTY_UNITS: Registry[type[PenaltyUnits]] = Registry("unit of penalties")
-register_penalty_units = PENALTY_UNITS.register
 
 
-def make_penalty_units(given: Any) -> PenaltyUnits:
-    """The units that are meant by their name or by themselves."""
-    return make_part(PENALTY_UNITS, given)
-
-
-@register_penalty_units
+@PENALTY_UNITS.register
 @dataclass(frozen=True)
 class AbsoluteUnits(PenaltyUnits):
     """ζ ‖w‖² and ζ ‖θ‖² as in the paper: the units of rewards and states decide how much they are."""
@@ -106,7 +100,7 @@ class AbsoluteUnits(PenaltyUnits):
         return penalties
 
 
-@register_penalty_units
+@PENALTY_UNITS.register
 @dataclass(frozen=True)
 class StandardUnits(PenaltyUnits):
     """ζ Σ (w_j · width_j)² over the slopes of the critic, and ζ · spread · ‖θ‖² of a policy of standardised states.
@@ -146,21 +140,11 @@ class StandardUnits(PenaltyUnits):
         return penalty * xp.concat([block] * actions, axis=1)
 
 
-def _deviation(values: Array, usable: Array) -> Array:
-    """The standard deviation of the usable values along the last axis of (fits, variables, rows)."""
-    xp = array_namespace(values)
-    count = xp.sum(usable, axis=1)[:, None]
-    count = xp.where(count > 0, count, 1.0)
-    mean = xp.sum(values * usable[:, None, :], axis=-1) / count
-    return xp.sqrt(xp.sum(usable[:, None, :] * (values - mean[..., None]) ** 2, axis=-1) / count)
-
-
 Prior = Mapping[str, Mapping[str, float]]
 """{name: {"mean": …, "scale": …}}; the mean may be left out, and is then 0."""
 
 
-@dataclass(frozen=True, eq=False)
-class PlacedPrior:
+class PlacedPrior(NamedTuple):
     """A prior in the order of the critic's coefficients."""
 
     mean: NDArray[np.float64]
@@ -212,8 +196,8 @@ def write_prior(prior: Prior) -> str:
     "send × weather" = { mean = 0.25, scale = 1.0 }
     <BLANKLINE>
     """
-    lines = ["[method.prior]"]
-    for name, moments in prior.items():
-        key = json.dumps(name, ensure_ascii=False)
-        lines.append(f"{key} = {{ mean = {moments['mean']!r}, scale = {moments['scale']!r} }}")
-    return "\n".join([*lines, ""])
+    lines = [
+        f"{json.dumps(name, ensure_ascii=False)} = {{ mean = {moments['mean']!r}, scale = {moments['scale']!r} }}"
+        for name, moments in prior.items()
+    ]
+    return "\n".join(["[method.prior]", *lines, ""])

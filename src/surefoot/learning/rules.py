@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
@@ -16,8 +16,8 @@ from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Critic, CriticFit
 from surefoot.learning.critics.critic import residuals
 from surefoot.learning.horizon import Horizon
-from surefoot.learning.horizon.look_ahead import Advantage, immediate_advantage
-from surefoot.learning.part import Part, check_range, make_part
+from surefoot.learning.horizon.look_ahead import Advantage
+from surefoot.learning.part import Part
 from surefoot.learning.penalties import FitScales, PlacedPrior, Prior, check_prior, place_prior
 from surefoot.learning.pooling import Pooling
 from surefoot.numerics.action_probabilities import EXPONENTS
@@ -97,7 +97,18 @@ class CriticResult:
 
     def find_advantage(self, system: Array, scale: Array) -> Advantage:
         """The advantages ahead, or else those in the next outcome alone, with covariance scale² system⁻¹."""
-        return self.ahead or immediate_advantage(self.fit, system, scale, self.batch.actions, self.batch.critic_sees)
+        if self.ahead is not None:
+            return self.ahead
+        xp = array_namespace(system)
+        eye = xp.eye(system.shape[-1], dtype=system.dtype, device=device(system))
+        covariance = (scale**2)[:, None, None] * solve(system, xp.broadcast_to(eye, system.shape)).solution
+        actions = self.batch.actions
+        count = xp.sum(self.fit.weights, axis=1)
+        advantage = Advantage.of_coefficients(self.fit.coef, covariance, actions, count)
+        # Variables that the critic does not see have no effect, and that is certain.
+        sees = self.batch.critic_sees
+        seen = xp.concat([xp.concat([sees, xp.ones_like(sees[:1])])] * (actions - 1))
+        return replace(advantage, covariance=advantage.covariance * seen[:, None] * seen)
 
 
 @dataclass(frozen=True)
@@ -133,43 +144,23 @@ register_rule_learner = RULE_LEARNERS.register
 """Adds a class of rule learners under its `name`, which must be free."""
 
 
-def make_rule_learner(given: Any) -> RuleLearner:
-    """The rule learner that is meant by a name, by a mapping with `name` and parameters, or by itself."""
-    return make_part(RULE_LEARNERS, given)
-
-
 @register_rule_learner
 @dataclass(frozen=True)
 class Actor(RuleLearner):
-    """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) x(s_i, a)ᵀw − (ζ_a / 2) ‖θ‖²: the actor of `accb`.
-
-    Parameters
-    ----------
-    actor_penalty
-        ζ_a.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> sf.method("accb", rule=Actor(actor_penalty=0.01)).fit(logs).coef_.shape
-    (3, 4)
-    """
+    """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) x(s_i, a)ᵀw − (ζ_a / 2) ‖θ‖²: the actor of `accb`."""
 
     name: ClassVar[str] = "actor"
     title: ClassVar[str] = "the actor"
     labels: ClassVar[Mapping[str, str]] = {"actor_penalty": "policy's penalty ζ_a"}
+    at_least: ClassVar[Mapping[str, float]] = {"actor_penalty": 0}
     needs_coefficients: ClassVar[bool] = False
     actor_penalty: float = 1e-4
+    """ζ_a."""
 
     @property
     def radius(self) -> float | None:
         """The limit of the mean squared logit; None without one."""
         return None
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        check_range("actor_penalty", self.actor_penalty, least=0)
 
     def learn(self, result: CriticResult) -> tuple[Boltzmann, Array]:
         batch = result.batch
@@ -198,15 +189,6 @@ class StochasticActor(Actor):
 
     This is Lei's relaxation of P(p₀ ≤ π_θ(1 | S) ≤ 1 − p₀) ≥ 1 − α.
 
-    Parameters
-    ----------
-    minimum_probability
-        p₀.
-    violation
-        α.
-
-    Examples
-    --------
     >>> round(StochasticActor(minimum_probability=0.1, violation=1.0).radius, 4)
     4.8278
     """
@@ -218,8 +200,11 @@ class StochasticActor(Actor):
         "minimum_probability": "least probability p₀ of the stochasticity constraint",
         "violation": "share α of states where it may be violated",
     }
+    above: ClassVar[Mapping[str, float]] = {"minimum_probability": 0, "violation": 0}
     minimum_probability: float = 0.1
+    """p₀."""
     violation: float = 0.1
+    """α."""
 
     @property
     def radius(self) -> float:
@@ -227,8 +212,6 @@ class StochasticActor(Actor):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_range("minimum_probability", self.minimum_probability, above=0)
-        check_range("violation", self.violation, above=0)
         if self.minimum_probability >= 0.5 or self.violation > 1:
             raise InputError("minimum_probability must be below 0.5 and violation at most 1")
 
@@ -236,36 +219,22 @@ class StochasticActor(Actor):
 @register_rule_learner
 @dataclass(frozen=True)
 class LinUCB(RuleLearner):
-    """a = argmax_a x(s, a)ᵀw + α σ √(x(s, a)ᵀ A⁻¹ x(s, a)), A = XᵀUX + ζ_c I, σ the weighted residual scale.
-
-    Parameters
-    ----------
-    exploration
-        α.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> len(sf.method("linucb", exploration=0.5).fit(logs).policies_)
-    3
-    """
+    """a = argmax_a x(s, a)ᵀw + α σ √(x(s, a)ᵀ A⁻¹ x(s, a)), A = XᵀUX + ζ_c I, σ the weighted residual scale."""
 
     name: ClassVar[str] = "linucb"
     title: ClassVar[str] = "LinUCB"
     labels: ClassVar[Mapping[str, str]] = {"exploration": "width α of the confidence bound"}
+    at_least: ClassVar[Mapping[str, float]] = {"exploration": 0}
     exploration: float = 1.0
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        check_range("exploration", self.exploration, least=0)
+    """α."""
 
     def learn(self, result: CriticResult) -> tuple[UpperConfidence, Array]:
         batch = result.batch
         coef = result.fit.coef
         if result.ahead is not None or batch.centre is not None:
             # Of centred actions only the effects are known, not what is expected without one.
-            mean, spread = result.find_advantage(result.system, result.scale).over_nothing()
+            advantage = result.find_advantage(result.system, result.scale)
+            mean, spread = replace(advantage, reference=0 * advantage.reference).over_reference()
             return UpperConfidence(mean, self.exploration**2 * spread), result.fit.converged
         xp = array_namespace(coef)
         people, d = coef.shape
@@ -294,17 +263,13 @@ class Pessimist(RuleLearner):
     """Leaves the reference action only where another's advantage m(s) exceeds κ standard errors: m(s) > κ √(zᵀVz).
 
     The reference is doing nothing, unless always taking another action earns more by two standard errors in the long run.
-
-    Parameters
-    ----------
-    caution
-        κ. By default it follows the decision points of a fit: 1 from 1,500 on, 2 from 400 on, 3 below.
     """
 
     name: ClassVar[str] = "pessimist"
     title: ClassVar[str] = "the pessimist"
     labels: ClassVar[Mapping[str, str]] = {"caution": "caution κ"}
     caution: float | None = None
+    """κ. By default it follows the decision points of a fit: 1 from 1,500 on, 2 from 400 on, 3 below."""
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -338,38 +303,29 @@ class PosteriorSampler(RuleLearner):
 
     u are the critic's weights, σ² is estimated. With a long-run horizon the effects are the advantages ahead, with their
     covariance.
-
-    Parameters
-    ----------
-    allocation
-        `best`: the probability that an action has the largest effect. `smooth`, for two actions: the mean over the posterior
-        of ρ(x) = L_min + (L_max − L_min) / [1 + c exp(−b x / σ)]^k, the generalised logistic of Oralytics and MiWaves.
-    smooth_minimum
-        L_min.
-    smooth_maximum
-        L_max.
-    smooth_offset
-        c: the larger, the larger must an effect be before it counts.
-    smooth_steepness
-        b, for effects in standard deviations σ of the noise.
-    smooth_exponent
-        k.
-    prior
-        Mean and scale of some coefficients, {"send": {"mean": 0.1, "scale": 0.5}}, by the names of
-        `surefoot.learning.penalties.list_coefficient_names`; the others keep the weak prior of the penalty.
     """
 
     name: ClassVar[str] = "posterior-sampling"
     title: ClassVar[str] = "posterior sampling"
     takes_prior: ClassVar[bool] = True
     labels: ClassVar[Mapping[str, str]] = {"allocation": "allocation"}
+    above: ClassVar[Mapping[str, float]] = {"smooth_offset": 0, "smooth_steepness": 0}
     allocation: str = "best"
+    """`best`: the probability that an action has the largest effect. `smooth`, for two actions: the mean over the posterior
+    of ρ(x) = L_min + (L_max − L_min) / [1 + c exp(−b x / σ)]^k, the generalised logistic of Oralytics and MiWaves."""
     smooth_minimum: float = 0.2
+    """L_min."""
     smooth_maximum: float = 0.8
+    """L_max."""
     smooth_offset: float = 5.0
+    """c: the larger, the larger must an effect be before it counts."""
     smooth_steepness: float = 20.0
+    """b, for effects in standard deviations σ of the noise."""
     smooth_exponent: float = 1.0
+    """k."""
     prior: Prior | None = None
+    """Mean and scale of some coefficients, {"send": {"mean": 0.1, "scale": 0.5}}, by the names of
+    `surefoot.learning.penalties.list_coefficient_names`; the others keep the weak prior of the penalty."""
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -377,8 +333,6 @@ class PosteriorSampler(RuleLearner):
         if self.allocation not in ALLOCATIONS:
             near = did_you_mean(str(self.allocation), ALLOCATIONS)
             raise InputError(f"allocation is {self.allocation!r}{near}; choose from {list(ALLOCATIONS)}")
-        check_range("smooth_offset", self.smooth_offset, above=0)
-        check_range("smooth_steepness", self.smooth_steepness, above=0)
         if not 0 <= self.smooth_minimum < self.smooth_maximum <= 1:
             limits = f"smooth_minimum {self.smooth_minimum} must be below smooth_maximum {self.smooth_maximum}"
             raise InputError(f"{limits}, both between 0 and 1")
@@ -431,7 +385,7 @@ class PosteriorSampler(RuleLearner):
 
     def learn(self, result: CriticResult) -> tuple[DecisionRule, Array]:
         noise = estimate_noise(result)
-        advantage = result.ahead or result.find_advantage(_proper_system(result), noise * measure_widening(result))
+        advantage = result.find_advantage(_proper_system(result), noise * measure_widening(result))
         if self.allocation == "best":
             return PosteriorSampling(advantage.mean, advantage.covariance), result.fit.converged
         if advantage.mean.shape[1] > 1:

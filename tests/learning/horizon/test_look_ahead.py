@@ -169,9 +169,10 @@ def test_few_people_and_single_people_use_their_decision_points():
     assert isinstance(estimate_uncertainty(look_ahead(moments.total(), penalty, 2), moments, penalty), WithinUnits)
     own = look_ahead(moments, penalty, 2)
     together = estimate_uncertainty(own, moments, penalty)
-    alone = look_ahead(moments.of(slice(2, 3)), penalty, 2)
+    third = TransitionMoments(*(part.of(slice(2, 3)) for part in moments))
+    alone = look_ahead(third, penalty, 2)
     functional = np.random.default_rng(0).standard_normal((5, 2, 2 * SIZE, 1 + STATES))
-    expected = estimate_uncertainty(alone, moments.of(slice(2, 3)), penalty).covariance(functional[2:3])
+    expected = estimate_uncertainty(alone, third, penalty).covariance(functional[2:3])
     assert_allclose(together.covariance(functional)[2:3], expected, rtol=1e-12)
     # One functional that picks a single coefficient has the textbook variance σ̂² (XᵀX)⁻¹.
     pick = np.zeros((5, 1, 2 * SIZE, 1 + STATES))

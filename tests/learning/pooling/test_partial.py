@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import surefoot as sf
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
-from surefoot.learning.horizon.horizon import centre_states, estimate_variance_left
+from surefoot.learning.horizon.horizon import estimate_variance_left
 from surefoot.learning.pooling.mixed_effects import Moments
 from surefoot.policies.features import critic_features
 
@@ -215,15 +215,6 @@ def test_differences_may_be_correlated(logs):
     assert together.posterior_.converged
     assert together.posterior_.deviance < apart.posterior_.deviance
     assert np.linalg.eigvalsh(together.posterior_.spread)[0] > -1e-6
-
-
-def test_centred_columns():
-    state = np.random.default_rng(0).standard_normal((2, 30, 1)) + 3.0
-    action = np.tile([0, 1], (2, 15))
-    moments = Moments.of_rows(critic_features(state, action, 2), np.zeros((2, 30, 1)), np.ones((2, 30)))
-    basis = centre_states(moments, 1, 2)
-    assert_allclose((critic_features(state, action, 2) @ basis)[..., 1], state[..., 0] - state.mean(), atol=1e-12)
-    assert_allclose((critic_features(state, action, 2) @ basis)[..., 3], action * (state[..., 0] - state.mean()), atol=1e-12)
 
 
 def test_a_look_ahead_of_each_from_the_coefficients_of_each(logs):

@@ -18,7 +18,7 @@ from array_api_compat import device
 
 from surefoot.errors import InputError
 from surefoot.learning.batch import Batch
-from surefoot.learning.part import Part, check_range
+from surefoot.learning.part import Part
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, split_people
 from surefoot.numerics.batched_cholesky import Cholesky, solve
 from surefoot.policies.features import critic_features, effects
@@ -142,13 +142,10 @@ class RemovingCritic(Critic):
     """A critic that leaves out what lies beyond a limit."""
 
     labels: ClassVar[Mapping[str, str]] = {"tau": "height of the limit τ"}
+    above: ClassVar[Mapping[str, float]] = {"tau": 0}
     removal: ClassVar[Removal]
     tau: float = 1.0
     """Multiplies the limit of squared residuals."""
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        check_range("tau", self.tau, above=0)
 
     @property
     def strictness(self) -> float:

@@ -1,4 +1,4 @@
-"""What a horizon is (how far ahead an action's consequences are counted), and the immediate one, as in the paper.
+"""Horizons: how far ahead an action's consequences are counted. The immediate one, as in the paper, and the long run.
 
 With partial pooling a horizon also turns everybody's moments into posteriors of their coefficients.
 """
@@ -7,118 +7,48 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from surefoot.data.trajectories import Trajectories
-from surefoot.errors import FitWarning
-from surefoot.learning.batch import Learnable
-from surefoot.learning.critics import Critic, CriticFit
+from surefoot.data.derived_states import DayBoundary
+from surefoot.errors import FitWarning, InputError
+from surefoot.learning.batch import Learnable, name_people
+from surefoot.learning.critics import CriticFit
 from surefoot.learning.horizon.look_ahead import (
+    MOST_RADIUS,
     Advantage,
     LookAhead,
+    OfPosteriors,
     PooledView,
     TransitionMoments,
     Uncertainty,
     estimate_uncertainty,
+    improve_policy,
+    long_run_advantage,
     look_ahead,
-    posterior_advantage,
 )
-from surefoot.learning.horizon.transitions import Judgement, TransitionData, Transitions, judge_rows
-from surefoot.learning.part import Part, make_part
-from surefoot.learning.penalties import PenaltyUnits, PlacedPrior
-from surefoot.learning.pooling import Pooling
-from surefoot.learning.pooling.mixed_effects import Moments, Posterior, fit_mixed_effects
-from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, fit_random_walk
+from surefoot.learning.horizon.transitions import HorizonTask, Judgement, find_transitions
+from surefoot.learning.part import Part
+from surefoot.learning.pooling import Block
+from surefoot.learning.pooling.mixed_effects import Moments, Posterior
+from surefoot.learning.pooling.random_walk import Walk
 from surefoot.numerics.arrays import Engine
+from surefoot.numerics.parallel import map_threads
 from surefoot.registry import Registry
 
 Floats = NDArray[np.float64]
 FEW_PEOPLE = 5
-
-
-@dataclass(frozen=True, eq=False)
-class HorizonTask:
-    """The data and the parts of a method with which a horizon learns."""
-
-    logs: Trajectories
-    critic: Critic
-    pooling: Pooling
-    critic_sees: Floats
-    policy_sees: Floats
-    units: PenaltyUnits
-    critic_penalty: float
-    penalize_intercept: bool
-    discount: Floats
-    """How much every row counts, (rows,): less where it is forgotten."""
-    centre: Floats | None
-    """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
-    engine: Engine
-    prior: PlacedPrior | None = None
-    """Of the coefficients of the reward."""
-
-    def read(self, transitions: Transitions | None = None) -> TransitionData:
-        """The logs as the critic sees them; with transitions, actions are not centred."""
-        centre = self.centre if transitions is None else None
-        return TransitionData(self.logs, self.critic_sees, self.discount, self.engine, transitions, centre)
-
-    def judge(self, data: TransitionData) -> Judgement:
-        """The critic's judgement of all rows."""
-        seen = np.maximum(self.critic_sees, self.policy_sees)
-        return judge_rows(data, self.critic, self.pooling, seen, self.units)
-
-    def penalties(self, features: int) -> Floats:
-        """ζ of every feature of x(s, a), then of every nuisance column."""
-        logs = self.logs
-        rows = logs.order[logs.usable[logs.order]]  # A sample of them is the same in whatever order they came.
-        scaling = self.units.measure(logs.state[rows][None], logs.reward[rows][None], np.ones((1, len(rows))))
-        penalty = self.units.penalise_critic(
-            scaling, self.critic_penalty, actions=logs.actions, intercept=self.penalize_intercept
-        )[0]
-        return np.append(penalty, np.full(features - len(penalty), self.critic_penalty))
-
-    def find_walks(self, data: TransitionData, *weights: Floats) -> list[Walk | None]:
-        """The data of the random walks of the reward and of the states; None if people do not change."""
-        step = self.pooling.walk_step
-        if step is None:
-            return [None] * len(weights)
-        blocks = TimeBlocks.of_logs(self.logs)
-        by_block = [
-            data.moments(*(weights_of_rows * (blocks.block == block) for weights_of_rows in weights))
-            for block in range(blocks.count)
-        ]
-        return [Walk(blocks, moments, step) for moments in zip(*by_block, strict=True)]
-
-    def fit_posteriors(
-        self,
-        moments: Moments,
-        penalty: Floats,
-        walk: Walk | None,
-        *,
-        variance_left: float = 1.0,
-        prior: PlacedPrior | None = None,
-    ) -> tuple[Posterior, ...]:
-        """Of every response of everybody's moments on x(s, a), and nuisances after it; with a `walk` of everybody's
-        last coefficients."""
-        basis = centre_states(moments, len(self.logs.state_names), self.logs.actions)
-        posteriors = [
-            fit_mixed_effects(
-                *(moments, penalty),
-                response=response,
-                basis=basis,
-                correlated=self.pooling.correlates,
-                variance_left=variance_left,
-                prior=None if prior is None else (prior.mean, prior.scale),
-            )
-            for response in range(moments.cross.shape[-1])
-        ]
-        if walk is None:
-            return tuple(posteriors)
-        return tuple(fit_random_walk(posterior, walk, response) for response, posterior in enumerate(posteriors))
+PAIRS_PER_COEFFICIENT = 5
+"""With fewer consecutive decision points for each coefficient of the next state nothing is learned about what follows."""
+ENOUGH_FOR_ONE = 1500
+"""Consecutive decision points from which a look-ahead by itself, without other people, begins to gain on doing nothing."""
+BORROWED_POINTS = 10.0
+"""The logged share of an action is mixed with this many decision points of everybody's, because few do not show it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,21 +79,11 @@ class JointFit:
     def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:
         """The part of the joint fit for some fits and their rows, −1 where padded."""
         judged = self.judgement
-        critic = CriticFit(
-            coef=engine.to_device(self.coef[fits]),
-            gram=engine.to_device(self.gram[fits]),
-            weights=engine.to_device(np.where(rows >= 0, np.nan_to_num(judged.weights[rows]), 0.0)),
-            threshold=engine.to_device(judged.threshold[fits]),
-            n_iter=engine.to_device(judged.n_iter[fits]),
-            converged=engine.to_device(judged.converged[fits]),
-        )
-        advantage = self.advantage.of(fits)
-        return BatchOutlook(critic, Advantage(*(engine.to_device(part) for part in vars(advantage).values())))
-
-    @property
-    def outlook(self) -> Outlook | None:
-        """What looking ahead found; None where only the next outcome counts."""
-        return None
+        weights = np.where(rows >= 0, np.nan_to_num(judged.weights[rows]), 0.0)
+        of_fits = (self.coef, self.gram, judged.threshold, judged.n_iter, judged.converged)
+        coef, gram, *limits = (engine.to_device(values[fits]) for values in of_fits)
+        advantage = (engine.to_device(values[fits]) for values in vars(self.advantage).values())
+        return BatchOutlook(CriticFit(coef, gram, engine.to_device(weights), *limits), Advantage(*advantage))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -182,10 +102,6 @@ class Outlook(JointFit):
     population: tuple[LookAhead, Uncertainty] | None = None
     """With partial pooling: the model of β, and what is not known of it."""
 
-    @property
-    def outlook(self) -> Outlook:
-        return self
-
     def pool(self) -> PooledView:
         """One model of everybody, with what is not known about it."""
         total = self.moments.total()
@@ -198,8 +114,7 @@ class Outlook(JointFit):
             model = look_ahead(total, self.penalty, self.model.share.shape[1])
             uncertainty = estimate_uncertainty(model, self.moments, self.penalty)
         first = total.state.gram[0, 0, : model.coef.shape[-1]]
-        people = len(self.moments.state.gram)
-        return PooledView(model, uncertainty, np.asarray(first / max(first[0], 1.0)), people)
+        return PooledView(model, uncertainty, first / max(first[0], 1.0), len(self.moments.state.gram))
 
 
 @dataclass(frozen=True)
@@ -222,11 +137,6 @@ register_horizon = HORIZONS.register
 """Adds a class of horizons under its `name`, which must be free."""
 
 
-def make_horizon(given: Any) -> Horizon:
-    """The horizon that is meant by a name, by a mapping with `name` and parameters, or by itself."""
-    return make_part(HORIZONS, given)
-
-
 @register_horizon
 @dataclass(frozen=True)
 class Immediate(Horizon):
@@ -243,22 +153,216 @@ class Immediate(Horizon):
         logs = task.logs
         if not logs.usable.any():
             Learnable.of_logs(logs).require(logs.names.reward)
-        data = task.read()
-        judgement = task.judge(data)
+        judgement = task.judge()
         weights = np.nan_to_num(judgement.weights)
-        (moments,) = data.moments(weights)
-        (walk,) = task.find_walks(data, weights)
-        penalty = task.penalties(moments.gram.shape[-1])
-        variance_left = estimate_variance_left(moments, judgement.threshold, penalty)
-        posteriors = task.fit_posteriors(moments, penalty, walk, variance_left=variance_left, prior=task.prior)
+        (moments,) = task.moments(weights)
+        (walk,) = task.find_walks(weights)
+        variance_left = estimate_variance_left(moments, judgement.threshold, task.penalty)
+        posteriors = task.fit_posteriors(moments, walk, variance_left=variance_left, prior=task.prior)
         reward = posteriors[0]
         warn_of_few_people(reward, logs.participants)
         count = np.full(len(reward.mean), moments.count.sum())
-        advantage = posterior_advantage(reward.mean, reward.covariance, logs.actions, count)
-        of_anybody = posterior_advantage(reward.population[None], reward.new_covariance[None], logs.actions, count[:1])
-        cleared = judgement.clear_thresholds()
-        anybody = JointFit(cleared, reward.population[None], moments.total().gram, of_anybody)
+        advantage = Advantage.of_coefficients(reward.mean, reward.covariance, logs.actions, count)
+        population = reward.population[None]
+        of_anybody = Advantage.of_coefficients(population, reward.new_covariance[None], logs.actions, count[:1])
+        anybody = JointFit(judgement.clear_thresholds(), population, moments.total().gram, of_anybody)
         return JointFit(judgement, reward.mean, moments.gram, advantage, posteriors, anybody)
+
+
+@register_horizon
+@dataclass(frozen=True)
+class LongRun(Horizon):
+    """Outcomes ever after count, as one step of policy improvement on the logging policy in a linear model."""
+
+    name: ClassVar[str] = "long-run"
+    title: ClassVar[str] = "the long-run average outcome"
+    max_gap: int = 1
+    """Decision points this far apart still count as consecutive."""
+    day_boundary: DayBoundary = None
+    """Decision points a day, or the clock time at which a day begins (`04:00`); the transition over night then has an
+    intercept of its own."""
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if isinstance(self.max_gap, bool) or not isinstance(self.max_gap, int) or self.max_gap < 1:
+            raise InputError(f"max_gap is {self.max_gap!r}; it is a whole number of decision points, at least 1")
+
+    def look(self, task: HorizonTask) -> Outlook:
+        transitions = find_transitions(task.logs, max_gap=self.max_gap, day_boundary=self.day_boundary)
+        task = replace(task, transitions=transitions, centre=None)
+        if task.pooling.needs_everybody:
+            _require_transitions(task)
+        judgement = task.judge()
+        counted = np.nan_to_num(judgement.weights)
+        moved = task.pairs & judgement.trusted & judgement.trusted[transitions.following]
+        moments = TransitionMoments(*task.moments(counted, moved * task.discount))
+        if task.critic.removal is not None:
+            if task.pooling.borrows:
+                model = _fit_people(task, moments, judgement, [None, None])[1]
+            else:
+                model = look_ahead(moments.total() if task.pooling.shared else moments, task.penalty, task.logs.actions)
+            moved = _judge_transitions(task, moved, model)
+            moments = TransitionMoments(*task.moments(counted, moved * task.discount))
+        if task.pooling.borrows:
+            outlook = _look_at_people(task, moments, judgement, task.find_walks(counted, moved * task.discount))
+        else:
+            outlook = _look_at_fits(task, moments, judgement)
+        for text in _list_doubts(task, outlook):
+            warnings.warn(text, FitWarning, stacklevel=4)
+        return outlook
+
+
+def _judge_transitions(task: HorizonTask, moved: NDArray[np.bool_], model: LookAhead) -> NDArray[np.bool_]:
+    """The transitions whose next state is not far from what the model expects of it, by the study's critic."""
+    engine = task.engine
+    trusted = np.append(moved, False)
+
+    def judge(block: Block) -> None:
+        people, rows = block
+        features, _, following = task.gather(rows)
+        coef = engine.to_device(model.coef if task.pooling.shared else model.coef[people])
+        residuals = following - features @ coef[..., 1:]
+        trusted[rows] = engine.to_numpy(task.critic.judge_residuals(residuals, engine.to_device(trusted[rows])))
+
+    list(map_threads(judge, task.blocks()))
+    return trusted[:-1]
+
+
+def _look_at_fits(task: HorizonTask, moments: TransitionMoments, judgement: Judgement) -> Outlook:
+    """One model of everybody, or one of each by themselves."""
+    units = moments.total() if task.pooling.shared else moments
+    model = look_ahead(units, task.penalty, task.logs.actions)
+    uncertainty = estimate_uncertainty(model, moments, task.penalty)
+    advantage = long_run_advantage(model, uncertainty, units.state.count)
+    # Fits with too few transitions have no advantage: their rule stays with doing nothing.
+    enough = _has_enough(task, units.state.count)
+    advantage = replace(
+        advantage,
+        mean=np.where(enough[:, None, None], advantage.mean, 0.0),
+        covariance=np.where(enough[:, None, None], advantage.covariance, 0.0),
+        reference=np.where(enough, advantage.reference, 0),
+    )
+    d = model.share.shape[1] * model.coef.shape[-1]
+    return Outlook(
+        judgement=judgement,
+        coef=model.coef[:, :d, 0],
+        gram=units.reward.gram[:, :d, :d],
+        advantage=advantage,
+        moments=moments,
+        model=model,
+        uncertainty=uncertainty,
+        transitions=units.state.count,
+        penalty=task.penalty,
+    )
+
+
+def _fit_people(
+    task: HorizonTask, moments: TransitionMoments, judgement: Judgement, walks: list[Walk | None]
+) -> tuple[tuple[Posterior, ...], LookAhead, LookAhead]:
+    """Posteriors of the reward and of every next state variable, and the models of everybody and of β."""
+    variance_left = estimate_variance_left(moments.reward, judgement.threshold, task.penalty)
+    posteriors = (
+        *task.fit_posteriors(moments.reward, walks[0], variance_left=variance_left),
+        *task.fit_posteriors(moments.state, walks[1]),
+    )
+    everybody = moments.total().count_shares(task.logs.actions)
+    count = moments.state.count[:, None]
+    shares = [
+        (count * of_person + BORROWED_POINTS * of_everybody) / (count + BORROWED_POINTS)
+        for of_person, of_everybody in zip(moments.count_shares(task.logs.actions), everybody, strict=True)
+    ]
+    people = improve_policy(np.stack([posterior.mean for posterior in posteriors], axis=-1), *shares)
+    beta = improve_policy(np.stack([posterior.population for posterior in posteriors], axis=-1)[None], *everybody)
+    return posteriors, people, beta
+
+
+def _look_at_people(
+    task: HorizonTask, moments: TransitionMoments, judgement: Judgement, walks: list[Walk | None]
+) -> Outlook:
+    """One model of each, from partially pooled coefficients; the reference action is everybody's, because one participant's
+    decision points are too few to show it."""
+    posteriors, model, beta = _fit_people(task, moments, judgement, walks)
+    warn_of_few_people(posteriors[0], task.logs.participants)
+    uncertainty = OfPosteriors([posterior.covariance for posterior in posteriors], between_people=False)
+    of_beta = OfPosteriors([posterior.population_covariance for posterior in posteriors], between_people=True)
+    of_anybody = OfPosteriors([posterior.new_covariance for posterior in posteriors], between_people=False)
+    count = moments.state.count
+    total = np.full(len(count), count.sum())
+    reference = long_run_advantage(beta, of_beta, total[:1]).reference
+    d = model.share.shape[1] * model.coef.shape[-1]
+    anybody = JointFit(
+        judgement=judgement.clear_thresholds(),
+        coef=beta.coef[:, :d, 0],
+        gram=moments.total().reward.gram[:, :d, :d],
+        advantage=replace(long_run_advantage(beta, of_anybody, total[:1]), reference=reference),
+    )
+    return Outlook(
+        judgement=judgement,
+        coef=model.coef[:, :d, 0],
+        gram=moments.reward.gram[:, :d, :d],
+        advantage=replace(long_run_advantage(model, uncertainty, total), reference=np.repeat(reference, len(count))),
+        posteriors=posteriors,
+        anybody=anybody,
+        moments=moments,
+        model=model,
+        uncertainty=uncertainty,
+        transitions=count,
+        penalty=task.penalty,
+        population=(beta, of_beta),
+    )
+
+
+def _has_enough(task: HorizonTask, transitions: Floats) -> NDArray[np.bool_]:
+    """Who has enough consecutive decision points to say something of what follows; who borrows has everybody's."""
+    counts = transitions.sum() + 0 * transitions if task.pooling.borrows else transitions
+    return np.asarray(counts >= PAIRS_PER_COEFFICIENT * len(task.penalty))
+
+
+def _require_transitions(task: HorizonTask) -> None:
+    """Reject pooled logs with too few transitions to learn from; fits by participant get a warning instead."""
+    logs = task.logs
+    never = [name for code, name in enumerate(logs.action_names) if not (logs.action[logs.usable] == code).any()]
+    if never:
+        raise InputError(
+            f"action '{never[0]}' was never taken at a usable decision point, so its consequences cannot be learned; "
+            "randomise it, leave it out of the actions, or use horizon = 'immediate'"
+        )
+    pairs = int(task.pairs.sum())
+    needed = PAIRS_PER_COEFFICIENT * (len(logs.state_names) + 1) * logs.actions
+    if pairs < needed:
+        raise InputError(
+            f"{pairs} of {len(logs)} decision points are followed by the participant's next one with a known state; a look "
+            f"ahead needs at least {needed} ({PAIRS_PER_COEFFICIENT} for each coefficient). Log missed decision points "
+            "(unavailable ones too), let max_gap cross gaps, or use horizon = 'immediate'"
+        )
+
+
+def _list_doubts(task: HorizonTask, outlook: Outlook) -> Iterator[str]:
+    """Warnings of too few transitions, of states that do not react to actions, and of states that carry over for ever."""
+    people = task.pooling.list_participants(task.logs)[~_has_enough(task, outlook.transitions)]
+    if people.size:
+        yield (
+            f"{name_people(people)}: fewer than {PAIRS_PER_COEFFICIENT} consecutive decision points per coefficient, so the "
+            "policy does nothing"
+        )
+    typical = float(np.median(outlook.transitions))
+    if not task.pooling.needs_everybody and typical < ENOUGH_FOR_ONE:
+        yield (
+            f"a typical participant has {typical:.0f} consecutive decision points, too few to look ahead alone: with fewer "
+            f"than about {ENOUGH_FOR_ONE:,} such a policy does not beat doing nothing. Learn one for all (pooling = 'all')"
+        )
+    view = outlook.pool()
+    if not view.some_state_reacts:
+        yield (
+            "no state variable reacts to the actions, so looking ahead only adds noise to the immediate effect; add one "
+            "that remembers (a derived state such as dose), or use horizon = 'immediate'"
+        )
+    radius = float(view.model.radius[0])
+    if radius > MOST_RADIUS:
+        yield (
+            f"the state seems to carry over for ever (spectral radius {radius:.2f}), so its long-run worth is a guess; take "
+            "out a variable that only grows, such as a count or the day in the study"
+        )
 
 
 def estimate_variance_left(moments: Moments, threshold: Floats, penalty: Floats) -> float:
@@ -269,7 +373,7 @@ def estimate_variance_left(moments: Moments, threshold: Floats, penalty: Floats)
     the rest of the noise says, by the same factor once more (Huber's E ψ² / (E ψ′)²).
     """
     d = moments.gram.shape[-1]
-    coefficients = np.asarray(moments.solve(penalty)[0])[:, :, 0]
+    coefficients = moments.solve(penalty)[0][:, :, 0]
     squares = moments.squares[:, 0, 0] - (coefficients * moments.cross[:, :, 0]).sum(axis=1)
     free = moments.count - d
     informative = np.isfinite(threshold) & (free >= d) & (squares > 0)
@@ -282,22 +386,9 @@ def estimate_variance_left(moments: Moments, threshold: Floats, penalty: Floats)
     return float(np.interp(typical, cut**2 / left, left))
 
 
-def centre_states(moments: Moments, states: int, actions: int) -> Floats:
-    """The columns in which people differ independently, in terms of x(s, a): states are taken from their mean.
-
-    Then an intercept is what holds at the mean state, and where a state's zero lies (°C or °F) changes nothing.
-    """
-    total = np.asarray(moments.gram).sum(axis=0)
-    size = states + 1
-    basis = np.eye(len(total))
-    for start in range(0, size * actions, size):
-        basis[start, start + 1 : start + size] = -total[0, 1:size] / max(total[0, 0], 1.0)
-    return basis
-
-
 def warn_of_few_people(posterior: Posterior, participants: NDArray[Any]) -> None:
     """When nothing, or little, is known of how people differ."""
-    present = participants[np.asarray(posterior.likelihood.moments.count) > 0]
+    present = participants[posterior.likelihood.moments.count > 0]
     if present.size == 1:
         text = (
             f"participant {present[0].item()!r}: nobody else has usable decision points, so how people differ cannot be "
@@ -305,7 +396,7 @@ def warn_of_few_people(posterior: Posterior, participants: NDArray[Any]) -> None
         )
     elif present.size < FEW_PEOPLE:
         text = f"how people differ rests on {present.size} people and is a guess; from about {FEW_PEOPLE} on it can be told"
-    elif not np.asarray(posterior.spread).any():
+    elif not posterior.spread.any():
         text = "people do not differ in any coefficient of the reward as far as these logs tell: everybody has the same ones"
     else:
         return

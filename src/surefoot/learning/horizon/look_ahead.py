@@ -17,17 +17,15 @@ posterior covariance for every output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
-from surefoot.learning.critics import CriticFit
 from surefoot.learning.pooling.mixed_effects import Moments
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace
-from surefoot.numerics.batched_cholesky import solve
 from surefoot.policies.features import effects
 
 MOST_RADIUS = 0.98
@@ -44,31 +42,26 @@ FELT = 0.05
 LAGS = 400
 
 
-@dataclass(frozen=True)
-class TransitionMoments(PerParticipant):
+class TransitionMoments(NamedTuple):
     """Moments of the reward, and of the next state; decision points with a missing outcome still count for the latter."""
 
     reward: Moments
     state: Moments
-
-    def of(self, people: Array) -> TransitionMoments:
-        return TransitionMoments(self.reward.of(people), self.state.of(people))
 
     def total(self) -> TransitionMoments:
         return TransitionMoments(self.reward.total(), self.state.total())
 
     def count_shares(self, actions: int) -> tuple[Array, Array]:
         """The logged share of every action, (units, actions), and the mean of every nuisance column."""
-        xp = array_namespace(self.state.gram)
         first = self.state.gram[:, 0, :]
         k = self.state.cross.shape[-1] + 1
-        count = xp.maximum(first[:, :1], xp.ones_like(first[:, :1]))
-        sent = first[:, k : k * actions : k] / count
-        return xp.concat([1 - xp.sum(sent, axis=1, keepdims=True), sent], axis=1), first[:, k * actions :] / count
+        means = first / np.maximum(first[:, :1], 1.0)
+        sent = means[:, k : k * actions : k]
+        return np.concatenate([1 - sent.sum(axis=1, keepdims=True), sent], axis=1), means[:, k * actions :]
 
 
-@dataclass(frozen=True)
-class LookAhead(PerParticipant):
+@dataclass(frozen=True, eq=False)
+class LookAhead:
     """The fitted model of each unit and what follows from it."""
 
     coef: Array
@@ -86,71 +79,64 @@ class LookAhead(PerParticipant):
     jacobian: Array
     """(units, (actions − 1) · k, d): how the advantages move with the coefficients of y = r + cᵀs′ on x."""
 
+    @property
+    def outputs(self) -> Array:
+        """[1, c], (units, 1 + p): what a unit of the reward and of every state variable is worth."""
+        return np.insert(self.worth, 0, 1.0, axis=1)
+
 
 def spectral_radius(matrix: Array) -> Array:
     """Of every matrix of a stack, by Gelfand's formula ‖F^n‖^(1/n) with n = 1024; a little too large, never too small."""
-    xp = array_namespace(matrix)
-    logarithm = xp.zeros_like(matrix[..., 0, 0])
+    logarithm = np.zeros(matrix.shape[:-2])
     power = matrix
     for step in range(SQUARINGS + 1):
-        size = xp.sqrt(xp.sum(xp.sum(power**2, axis=-1), axis=-1))
-        safe = xp.where(size > 0, size, 1.0)
-        logarithm = logarithm + xp.where(size > 0, xp.log(safe), -xp.inf) / 2**step
+        size = np.sqrt(np.sum(power**2, axis=(-2, -1)))
+        safe = np.where(size > 0, size, 1.0)
+        logarithm = logarithm + np.where(size > 0, np.log(safe), -np.inf) / 2**step
         power = power / safe[..., None, None]
         power = power @ power
-    return xp.exp(logarithm)
+    return np.exp(logarithm)
 
 
 def look_ahead(moments: TransitionMoments, penalty: Array, actions: int) -> LookAhead:
     """Fit the model to each unit's moments and improve on its logging policy; `penalty` is ζ, (d,)."""
-    xp = array_namespace(moments.state.gram)
-    coef = xp.concat([moments.reward.solve(penalty)[0], moments.state.solve(penalty)[0]], axis=-1)
+    coef = np.concatenate([moments.reward.solve(penalty)[0], moments.state.solve(penalty)[0]], axis=-1)
     return improve_policy(coef, *moments.count_shares(actions))
 
 
 def improve_policy(coef: Array, share: Array, nuisance: Array) -> LookAhead:
     """What follows from the coefficients C (units, d, 1 + p) when later decisions take the actions in these shares."""
-    xp = array_namespace(coef)
-    k = coef.shape[-1]
-    actions = share.shape[1]
-    blocks = [coef[:, k * a : k * (a + 1), :] for a in range(actions)]
-    mean = blocks[0]
-    for a in range(1, actions):
-        mean = mean + share[:, a, None, None] * blocks[a]
+    units, d, k = coef.shape
+    blocks, mean = _average_blocks(coef, share)
     carried, radius, worth = long_run_worth(mean)
-    advantage = xp.stack([block[:, :, 0] + (block[:, :, 1:] @ worth[..., None])[..., 0] for block in blocks[1:]], axis=1)
+    advantage = blocks[:, 1:, :, 0] + (blocks[:, 1:, :, 1:] @ worth[:, None, :, None])[..., 0]
     # δc = (I − F)⁻¹ Σ p̄ₐ E δBₐ (1; c), E selecting the slopes of a block.
-    slopes = xp.zeros((coef.shape[0], k - 1, coef.shape[1]), dtype=coef.dtype, device=device(coef))
-    for a in range(actions):
-        for j in range(k - 1):
-            slopes[:, j, k * a + 1 + j] = share[:, a] if a else 1.0
-    through = xp.linalg.solve(carried, slopes)
-    eye = xp.eye(coef.shape[1], dtype=coef.dtype, device=device(coef))
-    jacobian = [eye[k * a : k * (a + 1), :] + blocks[a][:, :, 1:] @ through for a in range(1, actions)]
-    return LookAhead(coef, share, nuisance, radius, worth, advantage, xp.concat(jacobian, axis=1))
+    slopes = np.zeros((units, k - 1, d))
+    for a in range(share.shape[1]):
+        slopes[:, range(k - 1), range(k * a + 1, k * (a + 1))] = share[:, a, None] if a else 1.0
+    through = np.linalg.solve(carried, slopes)
+    moved = (blocks[:, 1:, :, 1:] @ through[:, None]).reshape(units, -1, d)
+    return LookAhead(coef, share, nuisance, radius, worth, advantage, np.eye(d)[k : k + moved.shape[1]] + moved)
+
+
+def _average_blocks(coef: Array, share: Array) -> tuple[Array, Array]:
+    """Bₐ of every action, (units, actions, k, k), and M = B₀ + Σ p̄ₐ Bₐ."""
+    units, _, k = coef.shape
+    actions = share.shape[1]
+    blocks = coef[:, : k * actions].reshape(units, actions, k, k)
+    return blocks, blocks[:, 0] + (share[:, 1:, None, None] * blocks[:, 1:]).sum(axis=1)
 
 
 def long_run_worth(mean: Array) -> tuple[Array, Array, Array]:
     """For M (units, k, k): I − F with F shrunk where it must be, the radius of F, and c = (I − F)⁻¹ M[1:, 0]."""
-    xp = array_namespace(mean)
     transition = mean[:, 1:, 1:]
     radius = spectral_radius(transition)
-    shrinkage = MOST_RADIUS / xp.maximum(radius, xp.full_like(radius, MOST_RADIUS))
-    carried = xp.eye(transition.shape[-1], dtype=mean.dtype, device=device(mean)) - shrinkage[:, None, None] * transition
-    return carried, radius, xp.linalg.solve(carried, mean[:, 1:, :1])[..., 0]
+    shrinkage = MOST_RADIUS / np.maximum(radius, MOST_RADIUS)
+    carried = np.eye(transition.shape[-1]) - shrinkage[:, None, None] * transition
+    return carried, radius, np.linalg.solve(carried, mean[:, 1:, :1])[..., 0]
 
 
-# What is not known
-
-
-class Uncertainty(Protocol):
-    """What is not known about the coefficients."""
-
-    between_people: bool
-    """Whether people were the units."""
-
-    def covariance(self, functionals: Array) -> Array:
-        """Of Σ W ∘ C for weights W (units, m, d, 1 + p): (units, m, m)."""
+# What is not known: the covariance of Σ W ∘ C for weights W (units, m, d, 1 + p) is (units, m, m).
 
 
 class BetweenPeople:
@@ -159,21 +145,17 @@ class BetweenPeople:
     between_people = True
 
     def __init__(self, model: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
-        xp = array_namespace(model.coef)
-        people = moments.reward.gram.shape[0]
+        people = len(moments.reward.gram)
         influences = []
-        for part, coef in ((moments.reward, model.coef[..., :1]), (moments.state, model.coef[..., 1:])):
-            inverse = part.total().solve(penalty)[1]
+        for part, coef in zip(moments, (model.coef[..., :1], model.coef[..., 1:]), strict=True):
             score = part.cross - part.gram @ coef - penalty[:, None] * coef / people
-            influences.append(inverse @ score)
-        self._influence = xp.concat(influences, axis=-1)
+            influences.append(part.total().solve(penalty)[1] @ score)
+        self._influence = np.concatenate(influences, axis=-1).reshape(people, -1)
         self._correction = people / (people - 1)
 
     def covariance(self, functionals: Array) -> Array:
-        xp = array_namespace(functionals)
-        flat = xp.reshape(functionals, (*functionals.shape[:2], -1))
-        moved = xp.reshape(self._influence, (self._influence.shape[0], -1)) @ xp.matrix_transpose(flat)
-        return self._correction * (xp.matrix_transpose(moved) @ moved)
+        moved = self._influence @ np.swapaxes(functionals.reshape(*functionals.shape[:2], -1), 1, 2)
+        return self._correction * (np.swapaxes(moved, 1, 2) @ moved)
 
 
 class WithinUnits:
@@ -182,48 +164,42 @@ class WithinUnits:
     between_people = False
 
     def __init__(self, model: LookAhead, moments: TransitionMoments, penalty: Array) -> None:
-        self._reward = moments.reward.solve(penalty)[1], _residual_covariance(moments.reward, model.coef[..., :1])
-        self._state = moments.state.solve(penalty)[1], _residual_covariance(moments.state, model.coef[..., 1:])
+        self._parts = []
+        for part, coef in zip(moments, (model.coef[..., :1], model.coef[..., 1:]), strict=True):
+            across = np.swapaxes(coef, 1, 2)
+            explained = across @ part.cross
+            squares = part.squares - explained - np.swapaxes(explained, 1, 2) + across @ part.gram @ coef
+            free = np.maximum(part.count - part.gram.shape[-1], 1.0)
+            self._parts.append((part.solve(penalty)[1][:, None], (squares / free[:, None, None])[:, None]))
 
     def covariance(self, functionals: Array) -> Array:
-        xp = array_namespace(functionals)
         shape = (*functionals.shape[:2], -1)
         total = 0.0
-        for weights, (inverse, residual) in ((functionals[..., :1], self._reward), (functionals[..., 1:], self._state)):
-            spread = inverse[:, None, :, :] @ weights @ residual[:, None, :, :]
-            total = total + xp.reshape(weights, shape) @ xp.matrix_transpose(xp.reshape(spread, shape))
+        for weights, (inverse, residual) in zip((functionals[..., :1], functionals[..., 1:]), self._parts, strict=True):
+            spread = inverse @ weights @ residual
+            total = total + weights.reshape(shape) @ np.swapaxes(spread.reshape(shape), 1, 2)
         return total
 
 
 class OfPosteriors:
     """Σ over outputs of W V Wᵀ, V (units, outputs, d, d) the covariance of an output's coefficients, fitted apart."""
 
-    def __init__(self, covariance: Array, *, between_people: bool) -> None:
-        self._covariance = covariance
+    def __init__(self, covariances: list[Array], *, between_people: bool) -> None:
+        self._covariances = covariances
         self.between_people = between_people
 
     def covariance(self, functionals: Array) -> Array:
-        xp = array_namespace(functionals)
-        total = 0.0
-        for output in range(functionals.shape[-1]):
-            weights = functionals[..., output]
-            total = total + weights @ self._covariance[:, output, ...] @ xp.matrix_transpose(weights)
-        return total
+        weights = np.moveaxis(functionals, -1, 0)
+        return sum(w @ v @ np.swapaxes(w, 1, 2) for w, v in zip(weights, self._covariances, strict=True))
 
 
-def _residual_covariance(moments: Moments, coef: Array) -> Array:
-    xp = array_namespace(coef)
-    across = xp.matrix_transpose(coef)
-    explained = across @ moments.cross
-    squares = moments.squares - explained - xp.matrix_transpose(explained) + across @ moments.gram @ coef
-    free = moments.count - moments.gram.shape[-1]
-    return squares / xp.maximum(free, xp.ones_like(free))[:, None, None]
+Uncertainty = BetweenPeople | WithinUnits | OfPosteriors
 
 
 def estimate_uncertainty(model: LookAhead, moments: TransitionMoments, penalty: Array) -> Uncertainty:
     """For the model that was fitted to these people's moments, one by one or all together."""
-    people = moments.reward.gram.shape[0]
-    if people == model.coef.shape[0]:
+    people = len(moments.reward.gram)
+    if people == len(model.coef):
         return WithinUnits(model, moments, penalty)
     if people < ENOUGH_PEOPLE:
         return WithinUnits(model, moments.total(), penalty)
@@ -246,52 +222,28 @@ class Advantage(PerParticipant):
     count: Array
     """Decision points that it was learned from, (units,)."""
 
-    def over_nothing(self) -> tuple[Array, Array]:
-        """m (units, actions, k) and its covariances (units, actions, k, k), of every action over action 0."""
-        return replace(self, reference=0 * self.reference).over_reference()
+    @classmethod
+    def of_coefficients(cls, coef: Array, covariance: Array, actions: int, count: Array) -> Advantage:
+        """In the next outcome, of the critic's coefficients (units, d) with their covariance (units, d, d)."""
+        spread = _to_policy_order(covariance, coef.shape[1] // actions, range(1, actions))
+        xp = array_namespace(coef)
+        return cls(effects(coef, actions), spread, xp.astype(0 * count, xp.int64), count)
 
     def over_reference(self) -> tuple[Array, Array]:
         """m (units, actions, k) and its covariances (units, actions, k, k), of every action over the reference."""
         xp = array_namespace(self.mean)
         units, others, k = self.mean.shape
-        nothing = xp.zeros((units, 1, k), dtype=self.mean.dtype, device=device(self.mean))
-        mean = xp.concat([nothing, self.mean], axis=1)
-        blocks = xp.zeros((units, others + 1, others + 1, k, k), dtype=self.mean.dtype, device=device(self.mean))
-        for a in range(others):
-            for b in range(others):
-                blocks[:, a + 1, b + 1, ...] = self.covariance[:, a * k : (a + 1) * k, b * k : (b + 1) * k]
-        means = xp.zeros_like(mean)
-        spreads = xp.zeros_like(blocks[:, 0, ...])
-        for r in range(others + 1):
-            chosen = self.reference == r
-            diagonal = xp.stack([blocks[:, a, a, ...] for a in range(others + 1)], axis=1)
-            spread = diagonal + blocks[:, r, r, ...][:, None, ...] - blocks[:, :, r, ...] - blocks[:, r, ...]
-            means = xp.where(chosen[:, None, None], mean - mean[:, r, None, :], means)
-            spreads = xp.where(chosen[:, None, None, None], spread, spreads)
-        return means, spreads
-
-
-def immediate_advantage(fit: CriticFit, system: Array, scale: Array, actions: int, sees: Array) -> Advantage:
-    """The advantages in the next outcome alone: the critic's effects with covariance scale² system⁻¹.
-
-    `system` is XᵀUX + ζ, (units, d, d). `sees` is 1.0 for the state variables that the critic sees: the others have no
-    effect, and that is certain.
-    """
-    xp = array_namespace(fit.coef)
-    d = fit.coef.shape[1]
-    eye = xp.eye(d, dtype=fit.coef.dtype, device=device(fit.coef))
-    covariance = (scale**2)[:, None, None] * solve(system, xp.broadcast_to(eye, system.shape)).solution
-    seen = xp.concat([xp.concat([sees, xp.ones_like(sees[:1])])] * (actions - 1))
-    covariance = _to_policy_order(covariance, d // actions, range(1, actions)) * seen[:, None] * seen
-    count = xp.sum(fit.weights, axis=1)
-    return Advantage(effects(fit.coef, actions), covariance, xp.astype(0 * count, xp.int64), count)
-
-
-def posterior_advantage(coef: Array, covariance: Array, actions: int, count: Array) -> Advantage:
-    """The advantages in the next outcome of coefficients (units, d) that are known up to a covariance (units, d, d)."""
-    xp = array_namespace(coef)
-    spread = _to_policy_order(covariance, coef.shape[1] // actions, range(1, actions))
-    return Advantage(effects(coef, actions), spread, xp.astype(0 * count, xp.int64), count)
+        mean = xp.concat([xp.zeros_like(self.mean[:, :1, :]), self.mean], axis=1)
+        blocks = xp.zeros((units, others + 1, others + 1, k, k), dtype=mean.dtype, device=device(mean))
+        by_action = xp.reshape(self.covariance, (units, others, k, others, k))
+        blocks[:, 1:, 1:, :, :] = xp.permute_dims(by_action, (0, 1, 3, 2, 4))
+        codes = xp.arange(others + 1, device=device(mean))
+        chosen = xp.astype(codes == self.reference[:, None], mean.dtype)[:, :, None, None]
+        with_reference = xp.sum(blocks * chosen[:, None, ...], axis=2)
+        of_reference = xp.sum(with_reference * chosen, axis=1)[:, None, ...]
+        variances = xp.stack([blocks[:, a, a, ...] for a in range(others + 1)], axis=1)
+        spread = variances + of_reference - with_reference - xp.sum(blocks * chosen[:, :, None, ...], axis=1)
+        return mean - xp.sum(mean * chosen[..., 0], axis=1)[:, None, :], spread
 
 
 def _to_policy_order(covariance: Array, k: int, blocks: range) -> Array:
@@ -303,11 +255,9 @@ def _to_policy_order(covariance: Array, k: int, blocks: range) -> Array:
 
 def long_run_advantage(model: LookAhead, uncertainty: Uncertainty, count: Array) -> Advantage:
     """The advantages that follow from a look-ahead."""
-    xp = array_namespace(model.coef)
-    outputs = xp.concat([xp.ones_like(model.worth[:, :1]), model.worth], axis=1)
-    covariance = uncertainty.covariance(model.jacobian[..., None] * outputs[:, None, None, :])
+    covariance = uncertainty.covariance(model.jacobian[..., None] * model.outputs[:, None, None, :])
     _, others, k = model.advantage.shape
-    mean = xp.concat([model.advantage[..., 1:], model.advantage[..., :1]], axis=-1)
+    mean = np.roll(model.advantage, -1, axis=-1)
     return Advantage(mean, _to_policy_order(covariance, k, range(others)), best_constant_action(model, uncertainty), count)
 
 
@@ -317,18 +267,17 @@ def best_constant_action(model: LookAhead, uncertainty: Uncertainty) -> Array:
     One participant's own decision points are too few for that: of 50 people with 210 each, one or two would seem to be
     better off when always prompted, and lose most by it.
     """
-    xp = array_namespace(model.coef)
+    reference = np.zeros(len(model.coef), dtype=np.int64)
     if not uncertainty.between_people:
-        return xp.zeros(model.coef.shape[0], dtype=xp.int64, device=device(model.coef))
+        return reference
     nothing, how_nothing = constant_value(model, 0)
-    best = xp.zeros_like(nothing)
-    reference = xp.zeros(best.shape, dtype=xp.int64, device=device(best))
+    best = np.zeros_like(nothing)
     for action in range(1, model.share.shape[1]):
         value, how = constant_value(model, action)
-        error = xp.sqrt(xp.abs(uncertainty.covariance((how - how_nothing)[:, None, :, :])[:, 0, 0]))
+        error = np.sqrt(np.abs(uncertainty.covariance((how - how_nothing)[:, None])[:, 0, 0]))
         better = (value - nothing > BETTER * error) & (value - nothing > best)
-        best = xp.where(better, value - nothing, best)
-        reference = xp.where(better, action, reference)
+        best = np.where(better, value - nothing, best)
+        reference = np.where(better, action, reference)
     return reference
 
 
@@ -338,25 +287,19 @@ def constant_value(model: LookAhead, action: int) -> tuple[Array, Array]:
     s̄ = (I − Fᵀ)⁻¹ b is where the states settle; a unit of change in the coefficients of Y at z̄ = [1, s̄] changes the
     average by the worth of that reward or state.
     """
-    xp = array_namespace(model.coef)
-    k = model.worth.shape[1] + 1
-    d = model.coef.shape[1]
+    k = model.coef.shape[-1]
     nuisance = k * model.share.shape[1]
-    block = model.coef[:, :k, :]
-    if action:
-        block = block + model.coef[:, k * action : k * (action + 1), :]
+    rows = slice(k * action, k * (action + 1))
+    block = model.coef[:, :k] + (model.coef[:, rows] if action else 0.0)
     carried, _, worth = long_run_worth(block)
     constant = block[:, 0, :] + (model.nuisance[:, None, :] @ model.coef[:, nuisance:, :])[:, 0, :]
-    settled = xp.linalg.solve(xp.matrix_transpose(carried), constant[:, 1:, None])[..., 0]
-    value = constant[:, 0] + xp.sum(settled * block[:, 1:, 0], axis=1)
-    mean_features = xp.zeros((value.shape[0], d), dtype=value.dtype, device=device(value))
-    mean_features[:, 0] = 1.0
-    mean_features[:, 1:k] = settled
+    settled = np.linalg.solve(np.swapaxes(carried, 1, 2), constant[:, 1:, None])[..., 0]
+    value = constant[:, 0] + np.sum(settled * block[:, 1:, 0], axis=1)
+    mean_features = np.zeros(model.coef.shape[:2])
+    mean_features[:, :k] = np.insert(settled, 0, 1.0, axis=1)
+    mean_features[:, rows] = mean_features[:, :k]
     mean_features[:, nuisance:] = model.nuisance
-    if action:
-        mean_features[:, k * action : k * (action + 1)] = mean_features[:, :k]
-    outputs = xp.concat([xp.ones_like(worth[:, :1]), worth], axis=1)
-    return value, mean_features[..., None] * outputs[:, None, :]
+    return value, mean_features[..., None] * np.insert(worth, 0, 1.0, axis=1)[:, None, :]
 
 
 # What a report shows
@@ -369,8 +312,7 @@ class ChangeEstimate(NamedTuple):
     standard_error: float
 
 
-@dataclass(frozen=True)
-class Reaction:
+class Reaction(NamedTuple):
     """The reaction of a state variable to an action."""
 
     variable: int
@@ -380,11 +322,9 @@ class Reaction:
     p_value: float
 
 
-@dataclass(frozen=True, eq=False)
-class Consequence:
+class Consequence(NamedTuple):
     """The change by one action compared with doing nothing, in units of the reward."""
 
-    action: int
     immediate: ChangeEstimate
     """In the outcome that follows."""
     delayed: ChangeEstimate
@@ -421,23 +361,21 @@ class PooledView:
         coef = self.model.coef[0]
         z = self.mean_state
         k = coef.shape[1]
-        tests = [(variable, action) for action in range(1, self.model.share.shape[1]) for variable in range(k - 1)]
-        # Each test is about the coefficients of one variable's block, which unit functionals select.
-        functionals = np.zeros((len(tests), 1, k, *coef.shape))
-        for test, (variable, action) in enumerate(tests):
-            functionals[test, 0, range(k), range(k * action, k * (action + 1)), 1 + variable] = 1.0
-        covariance = np.stack([np.asarray(self.uncertainty.covariance(functional)[0]) for functional in functionals])
-        effect = np.stack([coef[k * action : k * (action + 1), 1 + variable] for variable, action in tests])
-        wald = np.einsum("ti,tij,tj->t", effect, np.linalg.pinv(covariance, hermitian=True), effect)
         degrees = self.people - k if self.uncertainty.between_people else 0
-        p_values = fdtrc(k, degrees, wald / k) if degrees > 0 else chdtrc(k, wald)
-        shifts = effect @ z
-        errors = np.sqrt(np.abs(np.einsum("i,tij,j->t", z, covariance, z)))
-        estimates = [ChangeEstimate(float(shift), float(error)) for shift, error in zip(shifts, errors, strict=True)]
-        return [
-            Reaction(variable=variable, action=action, shift=shift, p_value=p_value)
-            for (variable, action), shift, p_value in zip(tests, estimates, p_values.tolist(), strict=True)
-        ]
+        reactions = []
+        for action in range(1, self.model.share.shape[1]):
+            rows = range(k * action, k * (action + 1))
+            for variable in range(k - 1):
+                # The test is about the coefficients of one variable's block, which unit functionals select.
+                functionals = np.zeros((1, k, *coef.shape))
+                functionals[0, range(k), rows, 1 + variable] = 1.0
+                covariance = self.uncertainty.covariance(functionals)[0]
+                effect = coef[rows, 1 + variable]
+                wald = float(effect @ np.linalg.pinv(covariance, hermitian=True) @ effect)
+                p_value = fdtrc(k, degrees, wald / k) if degrees > 0 else chdtrc(k, wald)
+                shift = ChangeEstimate(float(effect @ z), float(np.sqrt(np.abs(z @ covariance @ z))))
+                reactions.append(Reaction(variable, action, shift, float(p_value)))
+        return reactions
 
     @property
     def some_state_reacts(self) -> bool:
@@ -448,28 +386,24 @@ class PooledView:
         """The consequence of one action at the mean state, with later decisions as they were logged."""
         model = self.model
         z = self.mean_state
-        coef = model.coef[0]
         k = len(z)
-        rows = slice(k * action, k * (action + 1))
-        immediate = np.zeros_like(coef)
-        immediate[rows, 0] = z
+        blocks, means = _average_blocks(model.coef, model.share)
+        block = blocks[0, action]
+        immediate = np.zeros_like(model.coef[0])
+        immediate[k * action : k * (action + 1), 0] = z
         moved = z @ model.jacobian[0, k * (action - 1) : k * action]
-        total = moved[:, None] * np.append(1.0, model.worth[0])
+        total = moved[:, None] * model.outputs[0]
         # The advantage itself is not Σ W ∘ C, whose W moves with C; only its error is.
         functionals = np.stack([immediate, total - immediate, total])
         errors = np.sqrt(np.abs(np.diagonal(self.uncertainty.covariance(functionals[None])[0])))
-        now = float(z @ coef[rows, 0])
-        pushed = z @ coef[rows, 1:]
+        now = float(z @ block[:, 0])
+        pushed = z @ block[:, 1:]
         through = pushed * model.worth[0]
         values = (now, float(through.sum()), now + float(through.sum()))
-        immediately, later, in_all = (
-            ChangeEstimate(value, float(error)) for value, error in zip(values, errors, strict=True)
-        )
-        share = model.share[0]
-        mean = sum((share[a] if a else 1.0) * coef[k * a : k * (a + 1)] for a in range(len(share)))
-        carried = np.eye(k - 1) - np.asarray(long_run_worth(np.asarray(mean)[None])[0][0])
+        now_changes, later_changes, all_changes = map(ChangeEstimate, values, errors.tolist())
+        carried = np.eye(k - 1) - long_run_worth(means)[0][0]
         lags = [now]
         for _ in range(LAGS):
-            lags.append(float(pushed @ mean[1:, 0]))
+            lags.append(float(pushed @ means[0, 1:, 0]))
             pushed = pushed @ carried
-        return Consequence(action, immediately, later, in_all, through, np.array(lags))
+        return Consequence(now_changes, later_changes, all_changes, through, np.array(lags))

@@ -1,4 +1,4 @@
-"""Which decision point follows which, which of them the study's critic trusts, and their moments.
+"""What a horizon learns from: decision points and their successors, which of them the critic trusts, and their moments.
 
 Times in whole numbers count decision points; of other times (timestamps, hours) a participant's median spacing is one
 decision point. Rows further apart than `max_gap` decision points are not a pair: what happened in between is not known.
@@ -11,8 +11,9 @@ those of variables that take few values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,11 @@ from surefoot.data.derived_states import DayBoundary, count_days, count_moments
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.batch import Batch, choose_block_cells
 from surefoot.learning.critics import Critic
-from surefoot.learning.penalties import PenaltyUnits
+from surefoot.learning.penalties import PenaltyUnits, PlacedPrior
 from surefoot.learning.pooling import Block, Pooling, make_pooling
-from surefoot.learning.pooling.mixed_effects import Moments
-from surefoot.numerics.arrays import Array, Engine, array_namespace
+from surefoot.learning.pooling.mixed_effects import Moments, Posterior, fit_mixed_effects
+from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, fit_random_walk
+from surefoot.numerics.arrays import NUMPY, Array, Engine, array_namespace
 from surefoot.numerics.fences import has_few_values
 from surefoot.numerics.masked_quantiles import median
 from surefoot.numerics.parallel import map_threads
@@ -37,8 +39,7 @@ FEW_VALUED = 0.1
 """A variable with one value in more than this share of the rows is not centred."""
 
 
-@dataclass(frozen=True, eq=False)
-class Transitions:
+class Transitions(NamedTuple):
     """For every row of the logs the decision point after it."""
 
     following: NDArray[np.int64]
@@ -62,7 +63,11 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     steps = np.diff(moment)
     spacing = np.ones(len(steps))
     if moment.dtype.kind != "i":
-        spacing = _find_median_spacing(person[:-1][same], steps[same], len(logs.participants))[person[:-1]]
+        # The (lower) median of everybody's own steps.
+        whose = person[:-1][same]
+        counts = np.bincount(whose, minlength=len(logs.participants))
+        ordered = np.append(steps[same][np.lexsort((steps[same], whose))], 0.0)
+        spacing = ordered[np.cumsum(counts) - counts + np.maximum(counts - 1, 0) // 2][person[:-1]]
     near = same & (steps <= (max_gap + 0.5) * spacing)
     overnight = np.zeros(len(steps), dtype=bool)
     if day_boundary is not None:
@@ -77,31 +82,47 @@ def find_transitions(logs: Trajectories, *, max_gap: int = 1, day_boundary: DayB
     return transitions
 
 
-def _find_median_spacing(person: NDArray[np.int64], steps: Floats, people: int) -> Floats:
-    """The (lower) median of everybody's own steps, by participant; 0 where there is none."""
-    counts = np.bincount(person, minlength=people)
-    first = np.cumsum(counts) - counts
-    ordered = steps[np.lexsort((steps, person))]
-    medians = np.zeros(people)
-    known = np.flatnonzero(counts)
-    medians[known] = ordered[first[known] + (counts[known] - 1) // 2]
-    return medians
+class Judgement(NamedTuple):
+    """The critic's weights and trust of all rows."""
+
+    weights: Floats
+    """How much a decision point counts for the reward, less than 1 where it is forgotten; 0 where it was left out, NaN where
+    it cannot be used."""
+    trusted: NDArray[np.bool_]
+    """Rows whose state is known and not far out."""
+    threshold: Floats
+    """ε of every fit."""
+    n_iter: NDArray[np.int64]
+    converged: NDArray[np.bool_]
+
+    def clear_thresholds(self) -> Judgement:
+        """The same decision points, of one fit that no limit was made for."""
+        n_iter = self.n_iter.max(initial=1, keepdims=True)
+        return self._replace(threshold=np.full(1, np.inf), n_iter=n_iter, converged=np.ones(1, dtype=bool))
 
 
-@dataclass(frozen=True, eq=False)
-class TransitionData:
-    """Decision points and their successors, as a horizon uses them."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HorizonTask:
+    """The data and the parts of a method with which a horizon learns."""
 
     logs: Trajectories
-    sees: Floats
+    critic: Critic
+    pooling: Pooling
+    critic_sees: Floats
     """(state variables,): 1.0 for those that the critic sees."""
+    policy_sees: Floats
     discount: Floats
     """How much every row counts, (rows,): less where it is forgotten."""
-    engine: Engine
-    transitions: Transitions | None = None
-    """None where only the next outcome counts."""
+    units: PenaltyUnits
+    critic_penalty: float = 1e-3
+    penalize_intercept: bool = True
     centre: Floats | None = None
     """The probabilities at which actions are centred, (rows, actions − 1); None: they are not."""
+    engine: Engine = NUMPY
+    prior: PlacedPrior | None = None
+    """Of the coefficients of the reward."""
+    transitions: Transitions | None = None
+    """None where only the next outcome counts."""
 
     @cached_property
     def present(self) -> NDArray[np.bool_]:
@@ -109,9 +130,9 @@ class TransitionData:
         return np.asarray(~np.isnan(self.logs.state).any(axis=1))
 
     @cached_property
-    def state(self) -> Floats:
+    def seen_state(self) -> Floats:
         """As the critic sees it."""
-        return self.logs.state * self.sees
+        return self.logs.state * self.critic_sees
 
     @cached_property
     def following(self) -> NDArray[np.int64]:
@@ -129,10 +150,23 @@ class TransitionData:
     @cached_property
     def nuisances(self) -> Floats:
         """(rows, columns): nights and unavailability, each where there is any; none where only the next outcome counts."""
-        if self.transitions is None:
-            return np.zeros((len(self.logs), 0))
-        columns = [column for column in (self.transitions.overnight, ~self.logs.available) if column.any()]
-        return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.logs)).T
+        columns = [] if self.transitions is None else [self.transitions.overnight, ~self.logs.available]
+        return np.array([c for c in columns if c.any()], dtype=np.float64).reshape(-1, len(self.logs)).T
+
+    @cached_property
+    def penalty(self) -> Floats:
+        """ζ of every feature of x(s, a), then of every nuisance column."""
+        logs = self.logs
+        rows = logs.order[logs.usable[logs.order]]  # A sample of them is the same in whatever order they came.
+        scaling = self.units.measure(logs.state[rows][None], logs.reward[rows][None], np.ones((1, len(rows))))
+        penalty = self.units.penalise_critic(
+            scaling, self.critic_penalty, actions=logs.actions, intercept=self.penalize_intercept
+        )
+        return np.append(penalty[0], np.full(self.nuisances.shape[1], self.critic_penalty))
+
+    def blocks(self) -> list[Block]:
+        """People and their rows, in blocks that fit into memory."""
+        return list(self.logs.blocks(choose_block_cells(self.logs)))
 
     def gather(self, rows: NDArray[np.int64]) -> tuple[Array, Array, Array]:
         """Features, rewards (…, 1) and next states of rows (people, decision points), −1 where padded; 0 where unknown.
@@ -143,21 +177,16 @@ class TransitionData:
         engine = self.engine
         inside = rows >= 0
         after = np.where(inside, self.following[rows], -1)
-        state = _gather_rows(self.state, rows, inside & self.present[rows])
-        following = _gather_rows(self.state, after, after >= 0)
+        state = engine.to_device(_gather_rows(self.seen_state, rows, inside & self.present[rows]))
         action = engine.to_device(np.where(inside, logs.action[rows], 0))
         centre = None if self.centre is None else engine.to_device(_gather_rows(self.centre, rows, inside))
-        features = critic_features(engine.to_device(state), action, logs.actions, centre)
+        features = critic_features(state, action, logs.actions, centre)
         if self.nuisances.shape[1]:
             nuisances = engine.to_device(np.where(inside[..., None], self.nuisances[rows], 0.0))
             features = array_namespace(features).concat([features, nuisances], axis=-1)
         reward = logs.reward[rows]
         reward = engine.to_device(np.where(inside & ~np.isnan(reward), reward, 0.0))
-        return features, reward[..., None], engine.to_device(following)
-
-    def blocks(self) -> list[Block]:
-        """People and their rows, in blocks that fit into memory."""
-        return list(self.logs.blocks(choose_block_cells(self.logs)))
+        return features, reward[..., None], engine.to_device(_gather_rows(self.seen_state, after, after >= 0))
 
     def moments(self, *weights: Floats) -> list[Moments]:
         """Of every participant, on the features: of the reward and, with a second array, of the next state.
@@ -182,6 +211,99 @@ class TransitionData:
             for response in zip(*by_block, strict=True)
         ]
 
+    def judge(self) -> Judgement:
+        """The critic's judgement by each fit and, if it judges twice or people borrow, by the other pooling's fits too."""
+        if not self.critic.weighs_rows:
+            return self._trust_all(self.pooling)
+        again = self.pooling.second_judge if self.critic.judges_twice or self.pooling.borrows else None
+        if again is None:
+            return self._judge_by(self.pooling, centred=False)
+        judgements = [self._judge_by(level, centred=level.shared) for level in (self.pooling, make_pooling(again))]
+        weights = np.min([judgement.weights for judgement in judgements], axis=0)
+        trusted = np.all([judgement.trusted for judgement in judgements], axis=0)
+        return judgements[0]._replace(weights=weights, trusted=trusted)
+
+    def _trust_all(self, pooling: Pooling) -> Judgement:
+        """The judgement of a critic that keeps every usable decision point."""
+        fits = len(pooling.list_participants(self.logs))
+        return Judgement(
+            weights=np.where(self.logs.usable, self.discount, np.nan),
+            trusted=self.present.copy(),
+            threshold=np.full(fits, np.inf),
+            n_iter=np.ones(fits, dtype=np.int64),
+            converged=np.ones(fits, dtype=bool),
+        )
+
+    def _judge_by(self, pooling: Pooling, *, centred: bool) -> Judgement:
+        """The judgement by the fits of one pooling, of values from each participant's median where they are `centred`."""
+        logs = self.logs
+        engine = self.engine
+        states, rewards = centre_people(logs) if centred else (logs.state, logs.reward)
+        seen = engine.to_device(np.maximum(self.critic_sees, self.policy_sees))
+        judgement = self._trust_all(pooling)
+        # Row −1, which stands for padding, is one more than there are.
+        weights = np.zeros(len(logs) + 1)
+        trusted = np.zeros(len(logs) + 1, dtype=bool)
+
+        def judge_block(block: Block) -> None:
+            fits, rows = block
+            present = (rows >= 0) & self.present[rows]
+            usable = present & logs.usable[rows]
+            state = engine.to_device(_gather_rows(states, rows, present)) * seen
+            action = engine.to_device(np.where(usable, logs.action[rows], 0))
+            reward = engine.to_device(np.where(usable, rewards[rows], 0.0))
+            row_weights = engine.to_device(usable * self.discount[rows])
+            believed = self.critic.trust_states(state, engine.to_device(present))
+            features = critic_features(state * engine.to_device(self.critic_sees), action, logs.actions)
+            scaling = self.units.measure(state, reward, row_weights)
+            penalty = self.units.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
+            batch = Batch(features, state, action, reward, row_weights, logs.actions, penalty, trusted=believed)
+            fit = self.critic.fit(batch)
+            trusted[rows] = engine.to_numpy(believed)
+            weights[rows] = engine.to_numpy(fit.weights)
+            judgement.threshold[fits] = engine.to_numpy(fit.threshold)
+            judgement.n_iter[fits] = engine.to_numpy(fit.n_iter)
+            judgement.converged[fits] = engine.to_numpy(fit.converged)
+
+        list(map_threads(judge_block, pooling.list_blocks(logs, choose_block_cells(logs))))
+        return judgement._replace(weights=np.where(logs.usable, weights[:-1], np.nan), trusted=trusted[:-1])
+
+    def find_walks(self, *weights: Floats) -> list[Walk | None]:
+        """The data of the random walks of the reward and of the states; None if people do not change."""
+        step = self.pooling.walk_step
+        if step is None:
+            return [None] * len(weights)
+        blocks = TimeBlocks.of_logs(self.logs)
+        by_block = [
+            self.moments(*(weights_of_rows * (blocks.block == block) for weights_of_rows in weights))
+            for block in range(blocks.count)
+        ]
+        return [Walk(blocks, moments, step) for moments in zip(*by_block, strict=True)]
+
+    def fit_posteriors(
+        self, moments: Moments, walk: Walk | None, *, variance_left: float = 1.0, prior: PlacedPrior | None = None
+    ) -> tuple[Posterior, ...]:
+        """Of every response of everybody's moments; with a `walk` of everybody's last coefficients."""
+        # People differ independently in columns in which states are taken from their mean: then an intercept is what holds
+        # at the mean state, and where a state's zero lies (°C or °F) changes nothing.
+        total = moments.gram.sum(axis=0)
+        size = len(self.logs.state_names) + 1
+        basis = np.eye(len(total))
+        for start in range(0, size * self.logs.actions, size):
+            basis[start, start + 1 : start + size] = -total[0, 1:size] / max(total[0, 0], 1.0)
+        posteriors = []
+        for response in range(moments.cross.shape[-1]):
+            posterior = fit_mixed_effects(
+                *(moments, self.penalty),
+                response=response,
+                basis=basis,
+                correlated=self.pooling.correlates,
+                variance_left=variance_left,
+                prior=None if prior is None else (prior.mean, prior.scale),
+            )
+            posteriors.append(posterior if walk is None else fit_random_walk(posterior, walk, response))
+        return tuple(posteriors)
+
 
 def _gather_rows(values: Floats, rows: NDArray[np.int64], known: NDArray[np.bool_]) -> Floats:
     """(people, decision points, variables), each variable's values side by side in memory, 0 where not known."""
@@ -189,96 +311,6 @@ def _gather_rows(values: Floats, rows: NDArray[np.int64], known: NDArray[np.bool
     for j in range(values.shape[1]):
         gathered[:, j, :] = np.where(known, values[:, j][rows], 0.0)
     return np.swapaxes(gathered, 1, 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Judgement:
-    """The critic's weights and trust of all rows."""
-
-    weights: Floats
-    """How much a decision point counts for the reward, less than 1 where it is forgotten; 0 where it was left out, NaN where
-    it cannot be used."""
-    trusted: NDArray[np.bool_]
-    """Rows whose state is known and not far out."""
-    threshold: Floats
-    """ε of every fit."""
-    n_iter: NDArray[np.int64]
-    converged: NDArray[np.bool_]
-
-    def clear_thresholds(self) -> Judgement:
-        """The same decision points, of one fit that no limit was made for."""
-        n_iter = self.n_iter.max(initial=1, keepdims=True)
-        return replace(self, threshold=np.full(1, np.inf), n_iter=n_iter, converged=np.ones(1, dtype=bool))
-
-
-def judge_rows(data: TransitionData, critic: Critic, pooling: Pooling, seen: Floats, penalties: PenaltyUnits) -> Judgement:
-    """The judgement of each fit and, for a critic that judges twice or a pooling that borrows, of the other pooling's fits
-    too; `seen` marks the state variables that critic or policy look at."""
-    if not critic.weighs_rows:
-        return _trust_all(data, pooling)
-    again = pooling.second_judge if critic.judges_twice or pooling.borrows else None
-    poolings = [pooling] if again is None else [pooling, make_pooling(again)]
-    judgements = []
-    for level in poolings:
-        values = (data.logs.state, data.logs.reward)
-        if level.shared and again is not None:
-            values = centre_people(data.logs)
-        judgements.append(_judge(data, critic, level, seen, penalties, *values))
-    weights = np.min([judgement.weights for judgement in judgements], axis=0)
-    trusted = np.all([judgement.trusted for judgement in judgements], axis=0)
-    return replace(judgements[0], weights=weights, trusted=trusted)
-
-
-def _trust_all(data: TransitionData, pooling: Pooling) -> Judgement:
-    """The judgement of a critic that keeps every usable decision point."""
-    fits = len(pooling.list_participants(data.logs))
-    return Judgement(
-        weights=np.where(data.logs.usable, data.discount, np.nan),
-        trusted=data.present.copy(),
-        threshold=np.full(fits, np.inf),
-        n_iter=np.ones(fits, dtype=np.int64),
-        converged=np.ones(fits, dtype=bool),
-    )
-
-
-def _judge(
-    data: TransitionData,
-    critic: Critic,
-    pooling: Pooling,
-    seen: Floats,
-    penalties: PenaltyUnits,
-    states: Floats,
-    rewards: Floats,
-) -> Judgement:
-    """The judgement by the fits of one pooling to these states and rewards of all rows."""
-    logs = data.logs
-    engine = data.engine
-    judgement = _trust_all(data, pooling)
-    # Row −1, which stands for padding, is one more than there are.
-    weights = np.zeros(len(logs) + 1)
-    trusted = np.zeros(len(logs) + 1, dtype=bool)
-
-    def judge_block(block: Block) -> None:
-        units, rows = block
-        present = (rows >= 0) & data.present[rows]
-        usable = present & logs.usable[rows]
-        state = engine.to_device(_gather_rows(states, rows, present)) * engine.to_device(seen)
-        action = engine.to_device(np.where(usable, logs.action[rows], 0))
-        reward = engine.to_device(np.where(usable, rewards[rows], 0.0))
-        row_weights = engine.to_device(usable * data.discount[rows])
-        believed = critic.trust_states(state, engine.to_device(present))
-        features = critic_features(state * engine.to_device(data.sees), action, logs.actions)
-        scaling = penalties.measure(state, reward, row_weights)
-        penalty = penalties.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
-        fit = critic.fit(Batch(features, state, action, reward, row_weights, logs.actions, penalty, trusted=believed))
-        trusted[rows] = engine.to_numpy(believed)
-        weights[rows] = engine.to_numpy(fit.weights)
-        judgement.threshold[units] = engine.to_numpy(fit.threshold)
-        judgement.n_iter[units] = engine.to_numpy(fit.n_iter)
-        judgement.converged[units] = engine.to_numpy(fit.converged)
-
-    list(map_threads(judge_block, pooling.list_blocks(logs, choose_block_cells(logs))))
-    return replace(judgement, weights=np.where(logs.usable, weights[:-1], np.nan), trusted=trusted[:-1])
 
 
 def centre_people(logs: Trajectories) -> tuple[Floats, Floats]:
