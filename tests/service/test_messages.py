@@ -25,7 +25,7 @@ from tests.service.support.receivers import mail_server, webhook_receiver
 from tests.service.support.trials import STUDY, fill, update
 
 sqlite_only = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-NOTE = Message("1-7", "no-data", "[Walking] no-data", "No decision.\n", "2026-03-01")
+NOTE = Message("1-7", "no-data", "[Walking] no-data", "No decision.\n")
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl: apt-get install openssl")
 HOOK = '[trial.alerts]\nwebhook = "http://127.0.0.1:9/hook"\ndigest_time = "never"\n'
 
@@ -47,6 +47,11 @@ class Recorder:
             self.failures -= 1
             raise DeliveryError("the webhook answered 500")
         self.sent.append(message)
+
+
+def count_undelivered(trial):
+    with trial.database.autocommit() as connection:
+        return connection.scalar(messages.UNDELIVERED)
 
 
 def alarm(trial, number=1, kind="policy-check", words="participant p-017 has 1000 at decision 3"):
@@ -119,12 +124,12 @@ def test_what_could_not_be_sent_is_tried_again_later_and_shown(url):
     trial, way, at = open_with(url), Recorder(failures=2), now()
     alarm(trial)
     messages.collect_messages(trial, [way], at)
-    assert messages.deliver_messages(trial, way, at) == 0 and messages.count_undelivered(trial) == 1
+    assert messages.deliver_messages(trial, way, at) == 0 and count_undelivered(trial) == 1
     assert messages.list_messages(trial)[0]["error"] == "the webhook answered 500"
     assert messages.deliver_messages(trial, way, at + timedelta(seconds=29)) == 0 and way.failures == 1, "not yet"
     assert messages.deliver_messages(trial, way, at + timedelta(seconds=31)) == 0 and way.failures == 0
     assert messages.deliver_messages(trial, way, at + timedelta(seconds=92)) == 1
-    assert messages.count_undelivered(trial) == 0 and messages.list_messages(trial)[0]["attempts"] == 3
+    assert count_undelivered(trial) == 0 and messages.list_messages(trial)[0]["attempts"] == 3
     trial.close()
 
 

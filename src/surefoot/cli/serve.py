@@ -194,15 +194,14 @@ def send_test(study: TrialStudy = STUDY) -> None:
     """Send a test message by every channel of the study; exit code 1 when one fails."""
     need_service()
     from surefoot.service.database.clock import now
-    from surefoot.service.messages import DeliveryError, Message, make_channels
+    from surefoot.service.messages import TEST, DeliveryError, Message, make_channels
     from surefoot.study import Study
 
     trial = Study.load(study).trial
     channels = [] if trial is None else make_channels(trial.alerts)
     if trial is None or not channels:
         raise InputError(f"{study}: [trial.alerts] names neither 'email' nor 'webhook'")
-    text = "This is a test: messages of the trial arrive here.\n"
-    message = Message(f"test-{now():%Y%m%d%H%M%S}", "test", f"[{trial.title}] test", text, now().isoformat())
+    message = Message(f"test-{now():%Y%m%d%H%M%S}", "test", f"[{trial.title}] test", f"{TEST}\n")
     failed = False
     for channel in channels:
         try:

@@ -13,12 +13,13 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import formatdate
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -34,6 +35,14 @@ SECONDS = 10.0
 USER = "SUREFOOT_SMTP_USER"
 PASSWORD = "SUREFOOT_SMTP_PASSWORD"  # noqa: S105 - the name of a variable
 SECRET = "SUREFOOT_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+NEWS = timedelta(days=1)
+"""What is older is no news: it is on the dashboard."""
+LEASE = timedelta(seconds=60)
+HOUR = timedelta(hours=1)
+ATTEMPTS = 12
+UNDELIVERED = sa.select(sa.func.count()).where(messages.c.sent_at.is_(None), messages.c.error.is_not(None))
+"""Messages that could not be handed over at least once and still wait, or were given up."""
+TEST = "This is a test: messages of the trial arrive here."
 
 
 class DeliveryError(Exception):
@@ -49,63 +58,46 @@ class Message:
     kind: str
     title: str
     text: str
-    at: str
-
-
-class Channel(ABC):
-    """One way out."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def send(self, message: Message) -> None:
-        """Hand a message over; raises DeliveryError when nobody took it."""
 
 
 @dataclass(frozen=True)
-class Email(Channel):
+class Channel:
+    """One way out; `send` raises DeliveryError when nobody took the message."""
+
+    name: str
+    send: Callable[[Message], None]
+
+
+def make_channels(settings: Alerts) -> list[Channel]:
+    """The ways out that a study names."""
+    channels = [Channel("email", partial(send_email, settings))] if settings.email else []
+    return [*channels, Channel("webhook", partial(send_webhook, settings))] if settings.webhook is not None else channels
+
+
+def send_email(settings: Alerts, message: Message) -> None:
     """Plain text by SMTP, with TLS unless the mail server is on this machine."""
-
-    name: ClassVar[str] = "email"
-    settings: Alerts
-
-    def send(self, message: Message) -> None:
-        try:
-            with self._connect() as server:
-                user = os.environ.get(USER)
-                if user:
-                    server.login(user, os.environ.get(PASSWORD, ""))
-                server.send_message(self._compose(message))
-        except smtplib.SMTPResponseException as error:
-            raise DeliveryError(f"the mail server answered {error.smtp_code}") from error
-        except (OSError, smtplib.SMTPException) as error:
-            raise DeliveryError(f"the mail server: {type(error).__name__}") from error
-
-    def _connect(self) -> smtplib.SMTP:
-        host = str(self.settings.smtp_host)
-        port = self.settings.smtp_port
-        secure = ssl.create_default_context()
-        if self.settings.smtp_security == "tls":
-            return smtplib.SMTP_SSL(host, port, timeout=SECONDS, context=secure)
-        server = smtplib.SMTP(host, port, timeout=SECONDS)
-        if self.settings.smtp_security == "starttls":
-            try:
+    mail = EmailMessage()
+    mail["Subject"] = message.title
+    mail["Date"] = formatdate()
+    mail["From"] = settings.sender or settings.email[0]
+    mail["To"] = ", ".join(settings.email)
+    mail["Message-ID"] = f"<{message.id}@surefoot>"
+    mail["Auto-Submitted"] = "auto-generated"
+    mail.set_content(message.text)
+    secure = ssl.create_default_context()
+    make_server = partial(smtplib.SMTP_SSL, context=secure) if settings.smtp_security == "tls" else smtplib.SMTP
+    try:
+        with make_server(str(settings.smtp_host), settings.smtp_port, timeout=SECONDS) as server:
+            if settings.smtp_security == "starttls":
                 server.starttls(context=secure)
-            except BaseException:
-                server.close()
-                raise
-        return server
-
-    def _compose(self, message: Message) -> EmailMessage:
-        mail = EmailMessage()
-        mail["Subject"] = message.title
-        mail["Date"] = formatdate()
-        mail["From"] = self.settings.sender or self.settings.email[0]
-        mail["To"] = ", ".join(self.settings.email)
-        mail["Message-ID"] = f"<{message.id}@surefoot>"
-        mail["Auto-Submitted"] = "auto-generated"
-        mail.set_content(message.text)
-        return mail
+            user = os.environ.get(USER)
+            if user:
+                server.login(user, os.environ.get(PASSWORD, ""))
+            server.send_message(mail)
+    except smtplib.SMTPResponseException as error:
+        raise DeliveryError(f"the mail server answered {error.smtp_code}") from error
+    except (OSError, smtplib.SMTPException) as error:
+        raise DeliveryError(f"the mail server: {type(error).__name__}") from error
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -114,30 +106,24 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return
 
 
-@dataclass(frozen=True)
-class Webhook(Channel):
+def send_webhook(settings: Alerts, message: Message) -> None:
     """JSON by POST, with X-Surefoot-Signature = HMAC-SHA256(secret, timestamp + "." + body) in hexadecimal."""
-
-    name: ClassVar[str] = "webhook"
-    settings: Alerts
-
-    def send(self, message: Message) -> None:
-        body = json.dumps({"id": message.id, "kind": message.kind, "title": message.title, "text": message.text})
-        secret = os.environ.get(SECRET)
-        moment = str(int(time.time()))
-        if not secret:
-            raise DeliveryError(f"there is nothing to sign with; set {SECRET}")
-        headers = {"Content-Type": "application/json", "X-Surefoot-Id": message.id, "X-Surefoot-Timestamp": moment}
-        headers["X-Surefoot-Signature"] = sign(secret, moment, body)
-        request = urllib.request.Request(str(self.settings.webhook), body.encode(), headers)  # noqa: S310 - http(s) by the study
-        try:
-            with urllib.request.build_opener(_NoRedirects).open(request, timeout=SECONDS):
-                return
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise DeliveryError(f"the webhook answered {error.code}") from error
-        except OSError as error:
-            raise DeliveryError(f"the webhook: {type(error).__name__}") from error
+    secret = os.environ.get(SECRET)
+    if not secret:
+        raise DeliveryError(f"there is nothing to sign with; set {SECRET}")
+    body = json.dumps({"id": message.id, "kind": message.kind, "title": message.title, "text": message.text})
+    moment = str(int(time.time()))
+    headers = {"Content-Type": "application/json", "X-Surefoot-Id": message.id, "X-Surefoot-Timestamp": moment}
+    headers["X-Surefoot-Signature"] = sign(secret, moment, body)
+    request = urllib.request.Request(str(settings.webhook), body.encode(), headers)  # noqa: S310 - http(s) by the study
+    try:
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=SECONDS):
+            return
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise DeliveryError(f"the webhook answered {error.code}") from error
+    except OSError as error:
+        raise DeliveryError(f"the webhook: {type(error).__name__}") from error
 
 
 def sign(secret: str, moment: str, body: str) -> str:
@@ -149,43 +135,28 @@ def sign(secret: str, moment: str, body: str) -> str:
     return hmac.new(secret.encode(), f"{moment}.{body}".encode(), hashlib.sha256).hexdigest()
 
 
-def make_channels(settings: Alerts) -> list[Channel]:
-    """The ways out that a study names."""
-    channels: list[Channel] = [Email(settings)] if settings.email else []
-    return [*channels, Webhook(settings)] if settings.webhook is not None else channels
-
-
 def write_digest(trial: Trial, at: datetime) -> str:
     """Decisions by source, prompts, outcomes, open alerts, the live policy and the last update."""
-    since = decisions.c.received_at > at - timedelta(days=1)
+    number = sa.func.count()
+    since = decisions.c.received_at > at - NEWS
+    sources = sa.select(decisions.c.source, number.label("number"), number.filter(decisions.c.action > 0).label("sent"))
     with trial.database.snapshot() as connection:
-        sources = connection.execute(
-            sa.select(decisions.c.source, sa.func.count()).where(since).group_by(decisions.c.source)
-        )
-        by_source = {row[0]: int(row[1]) for row in sources}
+        rows = connection.execute(sources.where(since).group_by(decisions.c.source).order_by(decisions.c.source)).all()
         people = connection.scalar(sa.select(sa.func.count(decisions.c.participant_id.distinct())).where(since))
-        sent = connection.scalar(sa.select(sa.func.count()).where(since, decisions.c.action > 0))
-        came = connection.scalar(sa.select(sa.func.count()).where(outcomes.c.received_at > at - timedelta(days=1)))
-        unclosed = connection.scalar(sa.select(sa.func.count()).where(alerts.c.closed_at.is_(None)))
+        came = connection.scalar(sa.select(number).where(outcomes.c.received_at > at - NEWS))
+        unclosed = connection.scalar(sa.select(number).where(alerts.c.closed_at.is_(None)))
         last = connection.execute(sa.select(updates).order_by(updates.c.id.desc()).limit(1)).first()
     live = trial.policies.live()
-    shares = ", ".join(f"{number} by {source}" for source, number in sorted(by_source.items()))
+    shares = ", ".join(f"{row.number} by {row.source}" for row in rows)
     lines = [
         "The last 24 hours:",
-        f"- {sum(by_source.values())} decisions of {people} participants" + (f" ({shares})" if shares else ""),
-        f"- {sent} prompts, {came} outcomes",
+        f"- {sum(row.number for row in rows)} decisions of {people} participants" + (f" ({shares})" if shares else ""),
+        f"- {sum(row.sent for row in rows)} prompts, {came} outcomes",
         f"- {unclosed} open alerts",
         "- " + ("no policy is live" if live is None else f"policy {live[0]} is live"),
         "- " + ("no update yet" if last is None else f"last update: {last.id}, {last.state}"),
     ]
     return "\n".join(lines)
-
-
-NEWS = timedelta(days=1)
-"""What is older is no news: it is on the dashboard."""
-LEASE = timedelta(seconds=60)
-HOUR = timedelta(hours=1)
-ATTEMPTS = 12
 
 
 def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> None:
@@ -199,115 +170,78 @@ def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> Non
         f"alert:{alert.id}": (alert.kind, MEANINGS.get(alert.kind, "Something needs to be looked at.")) for alert in raised
     }
     news |= {f"update:{update.id}": ("update ended", f"Update {update.id} ended: {update.state}.") for update in ended}
-    day = _digest_day(trial, at)
-    if day is not None and any((channel.name, f"digest:{day}") not in known for channel in channels):
-        news[f"digest:{day}"] = ("digest", write_digest(trial, at))
-    new = [
-        make_row(trial, channel.name, occasion, kind, text, at)
-        for occasion, (kind, text) in news.items()
-        for channel in channels
-        if (channel.name, occasion) not in known
-    ]
-    if new:
-        with trial.database.transaction() as connection:
-            connection.execute(insert_new(connection, messages), new)
-
-
-def _digest_day(trial: Trial, at: datetime) -> str | None:
-    """The day whose digest is due."""
-    when = trial.settings.alerts.digest_at
+    due = trial.settings.alerts.digest_at
     local = at.astimezone(trial.settings.zone)
-    return local.date().isoformat() if when is not None and local.time() >= when else None
+    digest = f"digest:{local.date().isoformat()}"
+    if due is not None and local.time() >= due and any((channel.name, digest) not in known for channel in channels):
+        news[digest] = ("digest", write_digest(trial, at))
+    for occasion, (kind, text) in news.items():
+        new = [channel for channel in channels if (channel.name, occasion) not in known]
+        add_message(trial, new, occasion, kind, text, at)
 
 
-def make_row(trial: Trial, channel: str, occasion: str, kind: str, text: str, at: datetime) -> dict[str, Any]:
-    """A message of the outbox."""
+def add_message(trial: Trial, channels: list[Channel], occasion: str, kind: str, text: str, at: datetime) -> None:
+    """Put a message into the outbox, for every channel that does not have one for this occasion."""
     address = trial.settings.alerts.dashboard_url
     lines = [text, "", f"Time: {at:%Y-%m-%d %H:%M} UTC", f"Dashboard: {address}" if address else "Look at the dashboard."]
-    message = {"kind": kind, "title": f"[{trial.settings.title}] {kind}", "text": "\n".join(lines) + "\n"}
-    times = {"created_at": at, "due_at": at, "attempts": 0}
-    return {"channel": channel, "occasion": occasion, "kind": kind, "content": json.dumps(message), **times}
+    content = {"kind": kind, "title": f"[{trial.settings.title}] {kind}", "text": "\n".join(lines) + "\n"}
+    row = {"occasion": occasion, "kind": kind, "content": json.dumps(content), "attempts": 0, "created_at": at, "due_at": at}
+    if channels:
+        with trial.database.transaction() as connection:
+            connection.execute(insert_new(connection, messages), [{**row, "channel": channel.name} for channel in channels])
 
 
 def deliver_messages(trial: Trial, channel: Channel, at: datetime) -> int:
     """Hand over what is due, within the hour's limit; the last message that it allows tells all the rest. How many left."""
     by_channel = messages.c.channel == channel.name
-    sent = messages.c.sent_at
+    is_due = (messages.c.sent_at.is_(None), messages.c.due_at <= at, messages.c.attempts < ATTEMPTS)
+    deliveries = sa.select(sa.func.count(messages.c.delivery.distinct()))
     with trial.database.autocommit() as connection:
-        open_ones = sa.select(messages).where(
-            by_channel, sent.is_(None), messages.c.due_at <= at, messages.c.attempts < ATTEMPTS
-        )
-        waiting: list[Any] = list(connection.execute(open_ones.order_by(messages.c.id)))
-        used = (
-            connection.scalar(sa.select(sa.func.count(messages.c.delivery.distinct())).where(by_channel, sent > at - HOUR))
-            or 0
-        )
+        waiting: list[Any] = list(connection.execute(sa.select(messages).where(by_channel, *is_due).order_by(messages.c.id)))
+        used = connection.scalar(deliveries.where(by_channel, messages.c.sent_at > at - HOUR)) or 0
     left = trial.settings.alerts.max_per_hour - used
-    if left <= 0 or not waiting:
+    if left <= 0:
         return 0
     groups = [[message] for message in waiting[: left - 1]] + [waiting[left - 1 :]]
-    left_with = [_hand_over(trial, channel, group, at) for group in groups if group]
-    return sum(left_with)
+    return sum(_hand_over(trial, channel, group, at) for group in groups)
 
 
-def _hand_over(trial: Trial, channel: Channel, group: list[Any], at: datetime) -> int:
-    """Send one message for a group of them; 1 when it left. Only one worker gets each of them."""
-    mine = [row for row in group if _claim(trial, row, at)]
-    if not mine:
-        return 0
-    try:
-        channel.send(_combine(trial, mine))
-    except DeliveryError as error:
-        wait = min(timedelta(seconds=30 * 2 ** mine[0].attempts), HOUR)
-        _update(trial, mine, {"error": str(error), "due_at": at + wait})
-        return 0
-    _update(trial, mine, {"error": None, "sent_at": at, "delivery": mine[0].id})
-    return 1
-
-
-def _claim(trial: Trial, row: Any, at: datetime) -> bool:
-    seen = sa.and_(messages.c.id == row.id, messages.c.due_at == row.due_at, messages.c.sent_at.is_(None))
-    taken = sa.update(messages).where(seen).values(due_at=at + LEASE, attempts=messages.c.attempts + 1)
+def _hand_over(trial: Trial, channel: Channel, group: list[Any], at: datetime) -> bool:
+    """Send one message for a group of them; whether it left. Only one worker gets each of them."""
+    claim = sa.update(messages).values(due_at=at + LEASE, attempts=messages.c.attempts + 1)
+    rows = []
     with trial.database.transaction() as connection:
-        return bool(connection.execute(taken).rowcount)
-
-
-def _update(trial: Trial, rows: list[Any], values: dict[str, Any]) -> None:
-    with trial.database.transaction() as connection:
-        connection.execute(sa.update(messages).where(messages.c.id.in_([row.id for row in rows])).values(**values))
-
-
-def _combine(trial: Trial, rows: list[Any]) -> Message:
+        for row in group:
+            seen = (messages.c.id == row.id, messages.c.due_at == row.due_at, messages.c.sent_at.is_(None))
+            if connection.execute(claim.where(*seen)).rowcount:
+                rows.append(row)
+    if not rows:
+        return False
     contents = [json.loads(row.content) for row in rows]
-    first = Message(f"{trial.study_id[:12]}-{rows[0].id}", at=rows[0].created_at.isoformat(), **contents[0])
-    if len(rows) == 1:
-        return first
-    several = {"kind": "several", "title": f"[{trial.settings.title}] {len(rows)} messages"}
-    return Message(**{**asdict(first), **several, "text": "\n".join(content["text"] for content in contents)})
+    content = contents[0]
+    if len(rows) > 1:
+        content = {"kind": "several", "title": f"[{trial.settings.title}] {len(rows)} messages"}
+        content["text"] = "\n".join(part["text"] for part in contents)
+    result: dict[str, Any] = {"error": None, "sent_at": at, "delivery": rows[0].id}
+    try:
+        channel.send(Message(f"{trial.study_id[:12]}-{rows[0].id}", **content))
+    except DeliveryError as error:
+        wait = min(timedelta(seconds=30 * 2 ** rows[0].attempts), HOUR)
+        result = {"error": str(error), "due_at": at + wait}
+    with trial.database.transaction() as connection:
+        connection.execute(sa.update(messages).where(messages.c.id.in_([row.id for row in rows])).values(**result))
+    return result["error"] is None
 
 
-def list_messages(trial: Trial, newest: int = 20) -> list[dict[str, Any]]:
+def list_messages(trial: Trial, newest: int = 20) -> Sequence[Any]:
     """The newest messages, with what became of them."""
-    columns = [column for column in messages.c if column.name != "content"]
     with trial.database.autocommit() as connection:
-        rows = connection.execute(sa.select(*columns).order_by(messages.c.id.desc()).limit(newest)).mappings().all()
-    return [dict(row) for row in rows]
+        return connection.execute(sa.select(messages).order_by(messages.c.id.desc()).limit(newest)).mappings().all()
 
 
-def count_undelivered(trial: Trial) -> int:
-    """Messages that could not be handed over at least once and still wait, or were given up."""
-    failed = sa.select(sa.func.count()).where(messages.c.sent_at.is_(None), messages.c.error.is_not(None))
-    with trial.database.autocommit() as connection:
-        return int(connection.scalar(failed) or 0)
-
-
-def add_test_messages(trial: Trial, channels: list[Channel], at: datetime) -> None:
+def add_test_messages(trial: Trial, at: datetime) -> None:
     """A message by every channel that says that messages arrive."""
-    text = "This is a test: messages of the trial arrive here."
-    rows = [make_row(trial, channel.name, f"test:{at.isoformat()}", "test", text, at) for channel in channels]
-    if rows:
-        with trial.database.transaction() as connection:
-            connection.execute(insert_new(connection, messages), rows)
+    add_message(trial, make_channels(trial.settings.alerts), f"test:{at.isoformat()}", "test", TEST, at)
 
 
 def send_messages(trial: Trial) -> None:

@@ -9,8 +9,10 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,8 +20,8 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new
-from surefoot.service.database.schema import alerts, decisions, outcomes, participants, scheduled, updates
-from surefoot.service.messages import count_undelivered
+from surefoot.service.database.schema import activations, alerts, decisions, outcomes, participants, scheduled, updates
+from surefoot.service.messages import UNDELIVERED
 from surefoot.service.trial.trial import LIVE, Trial
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
@@ -37,13 +39,8 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        content = {
-            "time": _moment(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "request_id": request_id.get(),
-            "message": super().format(record),
-        }
+        about = {"time": _moment(record), "level": record.levelname, "logger": record.name}
+        content = {**about, "request_id": request_id.get(), "message": super().format(record)}
         return json.dumps(content, ensure_ascii=False)
 
 
@@ -72,6 +69,27 @@ def make_log_settings(form: str = "text", level: str = "info", *, access: bool =
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper ends in seconds, as Prometheus' histograms have them."""
+FRESH_SECONDS = 5.0
+_number = sa.func.count()
+_late = sa.case((outcomes.c.late, "true"), else_="false").label("late")
+_live = sa.func.coalesce(LIVE.with_only_columns(activations.c.policy_id).scalar_subquery(), 0)
+METRICS: tuple[tuple[str, str, str, sa.Select[Any]], ...] = (
+    ("participants", "gauge", "Registered participants.", sa.select(_number).select_from(participants)),
+    ("decisions_total", "counter", "Decisions by source.", sa.select(decisions.c.source, _number).group_by("source")),
+    ("outcomes_total", "counter", "Outcomes received.", sa.select(_late, _number).group_by(_late)),
+    ("updates_total", "counter", "Updates by state.", sa.select(updates.c.state, _number).group_by("state")),
+    ("live_policy", "gauge", "Version of the live policy; 0 in warm-up.", sa.select(_live)),
+    ("open_alerts", "gauge", "Alerts that nobody closed.", sa.select(_number).where(alerts.c.closed_at.is_(None))),
+    ("undelivered_messages", "gauge", "Messages that could not be sent.", UNDELIVERED),
+    ("last_decision_timestamp_seconds", "gauge", "When.", sa.select(sa.func.max(decisions.c.received_at))),
+)
+"""Name, kind and description of every count, and its query: a number, or one for each value of its first column."""
+
+
+def _write_metric(name: str, kind: str, words: str, samples: Iterable[tuple[str, object]]) -> list[str]:
+    """In Prometheus' text format."""
+    head = [f"# HELP surefoot_{name} {words}", f"# TYPE surefoot_{name} {kind}"]
+    return [*head, *(f"surefoot_{name}{labels} {value}" for labels, value in samples)]
 
 
 class RequestCounters:
@@ -89,7 +107,7 @@ class RequestCounters:
         self._seconds += seconds
 
     def lines(self) -> list[str]:
-        """In Prometheus' text format; counters of several workers are told apart by their process.
+        """Counters of several workers are told apart by their process.
 
         >>> counters = RequestCounters()
         >>> counters.count("/healthz", 200, 0.004)
@@ -97,19 +115,13 @@ class RequestCounters:
         [' 1']
         """
         worker = f'worker="{os.getpid()}"'
-        lines = ["# HELP surefoot_requests_total Requests by route and status.", "# TYPE surefoot_requests_total counter"]
-        for (route, status), number in sorted(self._answers.items()):
-            lines.append(f'surefoot_requests_total{{{worker},route="{route}",status="{status}"}} {number}')
-        name = "surefoot_request_seconds"
-        lines += [f"# HELP {name} How long requests took.", f"# TYPE {name} histogram"]
-        total = 0
-        for end, number in zip((*map(str, BUCKETS), "+Inf"), self._buckets, strict=True):
-            total += number
-            lines.append(f'{name}_bucket{{{worker},le="{end}"}} {total}')
-        return [*lines, f"{name}_sum{{{worker}}} {self._seconds:.6f}", f"{name}_count{{{worker}}} {total}"]
-
-
-FRESH_SECONDS = 5.0
+        answers = sorted(self._answers.items())
+        requests = [(f'{{{worker},route="{route}",status="{status}"}}', number) for (route, status), number in answers]
+        ends = zip((*BUCKETS, "+Inf"), accumulate(self._buckets), strict=True)
+        samples: list[tuple[str, object]] = [(f'_bucket{{{worker},le="{end}"}}', number) for end, number in ends]
+        samples += [(f"_sum{{{worker}}}", f"{self._seconds:.6f}"), (f"_count{{{worker}}}", sum(self._buckets))]
+        lines = _write_metric("requests_total", "counter", "Requests by route and status.", requests)
+        return lines + _write_metric("request_seconds", "histogram", "How long requests took.", samples)
 
 
 class Metrics:
@@ -118,52 +130,34 @@ class Metrics:
     def __init__(self, trial: Trial, counters: RequestCounters) -> None:
         self._trial = trial
         self._counters = counters
-        self._text = ""
+        self._lines: list[str] = []
         self._until = 0.0
 
     def text(self) -> str:
         if time.monotonic() >= self._until:
-            self._text = _count(self._trial)
+            self._lines = self._count()
             self._until = time.monotonic() + FRESH_SECONDS
-        return self._text + "\n".join(self._counters.lines()) + "\n"
+        return "\n".join([*self._lines, *self._counters.lines()]) + "\n"
 
-
-def _count(trial: Trial) -> str:
-    with trial.database.snapshot() as connection:
-        sources = connection.execute(sa.select(decisions.c.source, sa.func.count()).group_by(decisions.c.source)).all()
-        states = connection.execute(sa.select(updates.c.state, sa.func.count()).group_by(updates.c.state)).all()
-        people = connection.scalar(sa.select(sa.func.count()).select_from(participants))
-        late = connection.execute(sa.select(outcomes.c.late, sa.func.count()).group_by(outcomes.c.late)).all()
-        unclosed = connection.scalar(sa.select(sa.func.count()).where(alerts.c.closed_at.is_(None)))
-        live = connection.scalar(LIVE)
-        last = connection.scalar(sa.select(decisions.c.received_at).order_by(decisions.c.received_at.desc()).limit(1))
-    lines = [
-        *_metric("participants", "gauge", "Registered participants.", [("", people)]),
-        *_metric("decisions_total", "counter", "Decisions by source.", [(f'{{source="{s}"}}', n) for s, n in sources]),
-        *_metric(
-            "outcomes_total", "counter", "Outcomes received.", [(f'{{late="{str(bool(x)).lower()}"}}', n) for x, n in late]
-        ),
-        *_metric("updates_total", "counter", "Updates by state.", [(f'{{state="{s}"}}', n) for s, n in states]),
-        *_metric("live_policy", "gauge", "Version of the live policy; 0 in warm-up.", [("", live or 0)]),
-        *_metric("open_alerts", "gauge", "Alerts that nobody closed.", [("", unclosed)]),
-        *_metric("undelivered_messages", "gauge", "Messages that could not be sent.", [("", count_undelivered(trial))]),
-    ]
-    if last is not None:
-        lines += _metric("last_decision_timestamp_seconds", "gauge", "When.", [("", f"{last.timestamp():.3f}")])
-    return "\n".join(lines) + "\n"
-
-
-def _metric(name: str, kind: str, words: str, samples: list[tuple[str, object]]) -> list[str]:
-    full = f"surefoot_{name}"
-    return [f"# HELP {full} {words}", f"# TYPE {full} {kind}", *(f"{full}{labels} {value}" for labels, value in samples)]
-
-
-JOB = "readiness"
+    def _count(self) -> list[str]:
+        lines = []
+        with self._trial.database.snapshot() as connection:
+            for name, kind, words, query in METRICS:
+                result = connection.execute(query)
+                label = next(iter(result.keys()))
+                samples = []
+                for *values, number in result:
+                    shown = f"{number.timestamp():.3f}" if isinstance(number, datetime) else number
+                    samples.append((f'{{{label}="{values[0]}"}}' if values else "", shown))
+                if samples != [("", None)]:  # no decision yet
+                    lines += _write_metric(name, kind, words, samples)
+        return lines
 
 
 def write_readiness(database: Database) -> None:
     """Write one row to the disk; raises what the database raises when it is full, read-only or away."""
+    row = {"job": "readiness", "taken_at": now()}
     with database.transaction() as connection:
-        changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == JOB).values(taken_at=now()))
+        changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == row["job"]).values(row))
         if not changed.rowcount:
-            connection.execute(insert_new(connection, scheduled), {"job": JOB, "taken_at": now()})
+            connection.execute(insert_new(connection, scheduled), row)
